@@ -1,0 +1,3 @@
+//! The `weft` command.
+#![forbid(unsafe_code)]
+fn main() {}

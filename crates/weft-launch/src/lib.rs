@@ -1,0 +1,1 @@
+//! Starting a job and finding the peers.

@@ -1,0 +1,31 @@
+//! What an operation returns when it cannot do what was asked: an MPI error class and one sentence.
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// An MPI error: the class that the program sees (MPI-5.0 §9.4) and a sentence that says what, where and why.
+#[derive(Clone, Debug)]
+pub struct Error {
+    /// One of the `MPI_ERR_*` classes, or a code the program added itself (MPI-5.0 §9.5).
+    pub class: i32,
+    /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
+    pub message: Cow<'static, str>,
+}
+
+impl Error {
+    /// An error of `class` explained by `message`.
+    pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { class, message: message.into() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// The result of an operation inside Weft.
+pub type Result<T> = std::result::Result<T, Error>;

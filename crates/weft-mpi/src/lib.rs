@@ -1,0 +1,2 @@
+//! MPI objects and their meaning.
+pub mod error;

@@ -1,0 +1,1 @@
+//! The links: system calls on the data path.

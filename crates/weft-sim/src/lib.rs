@@ -1,0 +1,2 @@
+//! The same protocol in virtual time.
+#![forbid(unsafe_code)]

@@ -1,0 +1,37 @@
+//! `cargo xtask <command>`: the project's automation.
+#![forbid(unsafe_code)]
+
+mod generate;
+mod import;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "usage: cargo xtask <command>
+  import DIR          make spec/ from the standard's two JSON files in DIR
+  generate [--check]  make the C boundary, mpi.h, the symbol list and docs/status.md from spec/
+  tidy                check the house rules
+  suite [NAME ...]    run the integration suites (all of them without a name)";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let rest = arguments.get(1..).unwrap_or_default();
+    let result = match arguments.first().map(String::as_str) {
+        Some("import") => import::run(rest),
+        Some("generate") => generate::run(rest),
+        Some("tidy") => tidy::run(rest),
+        Some("suite") => suite::run(rest),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
