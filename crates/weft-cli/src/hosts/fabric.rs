@@ -1,0 +1,198 @@
+//! Making and removing the virtual hosts, by `ip` and `tc`.
+
+use std::io::Write;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long processes left in a host may take to die after SIGKILL.
+const KILL_TIMEOUT: Duration = Duration::from_secs(3);
+const KILL_POLL: Duration = Duration::from_millis(5);
+/// Names begin with this and the creator's process id.
+const PREFIX: &str = "weft-";
+/// The bridge's own namespace ends with this instead of a number.
+const SWITCH: &str = "switch";
+/// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890).
+const SUBNET: &str = "198.18.0";
+/// A burst of four full segmentation trains, and the queue that MPICH and we were measured with.
+const SHAPE: &str = "burst 256kb latency 20ms";
+
+/// What is asked for.
+pub(crate) struct Plan {
+    pub(crate) count: usize,
+    /// What `tc` calls a rate, `10gbit`; none: as quick as the machine.
+    pub(crate) rate: Option<String>,
+}
+
+/// Why there are no hosts.
+pub(crate) enum Failure {
+    /// This kernel or container does not let us make any.
+    Unsupported(String),
+    /// One step went wrong.
+    Step(String),
+    Interrupted,
+}
+
+impl From<String> for Failure {
+    fn from(why: String) -> Failure {
+        Failure::Step(why)
+    }
+}
+
+/// Hosts that exist; dropping removes them and every process in them.
+pub(crate) struct Fabric {
+    hosts: Vec<String>,
+    switch: String,
+}
+
+impl Fabric {
+    /// Makes the hosts. `stop` is asked between steps; once it says so, what was made is removed and an error returned.
+    pub(crate) fn create(plan: &Plan, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Fabric, Failure> {
+        let pid = std::process::id();
+        let hosts = (0..plan.count).map(|index| format!("{PREFIX}{pid}-{index}")).collect();
+        // From here on `drop` removes whatever part of it exists.
+        let fabric = Fabric { hosts, switch: format!("{PREFIX}{pid}-{SWITCH}") };
+        ip_batch(None, &format!("netns add {}\n", fabric.switch)).map_err(Failure::Unsupported)?;
+        let mut script = String::new();
+        for host in &fabric.hosts {
+            script += &format!("netns add {host}\n");
+        }
+        for (index, host) in fabric.hosts.iter().enumerate() {
+            script += &format!("link add e0 netns {host} type veth peer name p{index} netns {}\n", fabric.switch);
+        }
+        ip_batch(None, &script)?;
+        // Without snooping the bridge passes multicast to every host, as a plain switch does.
+        let mut script = "link add br0 type bridge mcast_snooping 0\nlink set br0 up\n".to_owned();
+        for index in 0..plan.count {
+            script += &format!("link set p{index} master br0 up\n");
+        }
+        ip_batch(Some(&fabric.switch), &script)?;
+        for (index, host) in fabric.hosts.iter().enumerate() {
+            if stop().is_some() {
+                return Err(Failure::Interrupted);
+            }
+            let script = format!(
+                "link set lo up\naddress add {SUBNET}.{}/24 dev e0\nlink set e0 up\nroute add 224.0.0.0/4 dev e0\n",
+                index + 1
+            );
+            ip_batch(Some(host), &script)?;
+            if let Some(rate) = &plan.rate {
+                let shape = format!("-n {host} qdisc add dev e0 root tbf rate {rate} {SHAPE}");
+                tool("tc", &shape.split(' ').collect::<Vec<_>>(), "")?;
+            }
+        }
+        Ok(fabric)
+    }
+
+    /// The variables by which the command finds its hosts.
+    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+        [("WEFT_HOSTS", self.hosts.join(",")), ("WEFT_AGENT", "ip netns exec {host}".to_owned())]
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        let existing = existing();
+        for name in self.hosts.iter().chain([&self.switch]).filter(|name| existing.contains(name)) {
+            if let Err(why) = remove(name) {
+                eprintln!("weft hosts: {name} could not be removed: {why}");
+            }
+        }
+    }
+}
+
+/// Removes the hosts of creators that no longer live; returns the names of what was removed.
+pub(crate) fn sweep() -> Vec<String> {
+    existing()
+        .into_iter()
+        .filter(|name| creator(name).is_some_and(|pid| !is_weft(pid)))
+        .filter(|name| remove(name).is_ok())
+        .collect()
+}
+
+/// The process id in the name of a virtual host or switch; none for every other name.
+fn creator(name: &str) -> Option<u32> {
+    let (pid, part) = name.strip_prefix(PREFIX)?.split_once('-')?;
+    let is_ours = part == SWITCH || part.parse::<u16>().is_ok();
+    pid.parse().ok().filter(|_| is_ours)
+}
+
+/// Whether the process lives and is this program (process ids are used again).
+fn is_weft(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "weft")
+}
+
+fn existing() -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir("/run/netns") else { return Vec::new() };
+    let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(|name| creator(name).is_some()).collect()
+}
+
+/// Ends every process inside, then removes the namespace; its interfaces go with it.
+fn remove(name: &str) -> Result<(), String> {
+    let deadline = Instant::now() + KILL_TIMEOUT;
+    loop {
+        let inside = tool("ip", &["netns", "pids", name], "").unwrap_or_default();
+        let inside: Vec<Pid> = inside.split_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect();
+        if inside.is_empty() || Instant::now() > deadline {
+            break;
+        }
+        for pid in inside {
+            // One that has ended meanwhile is what we want.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        std::thread::sleep(KILL_POLL);
+    }
+    tool("ip", &["netns", "delete", name], "").map(drop)
+}
+
+fn ip_batch(namespace: Option<&str>, script: &str) -> Result<(), String> {
+    let mut arguments = namespace.map_or(vec![], |name| vec!["-n", name]);
+    arguments.extend(["-batch", "-"]);
+    tool("ip", &arguments, script).map(drop)
+}
+
+/// Runs `program` with `input`; its output, or the first line of what it complained about.
+///
+/// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
+fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+    let mut child = Command::new(program)
+        .args(arguments)
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("{program}: {error} (Debian has it in the package iproute2)"))?;
+    // A program that ends without reading its input says why on its standard error.
+    let _ = child.stdin.take().expect("piped above").write_all(input.as_bytes());
+    let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} {}: {}", arguments.join(" "), complaint.lines().next().unwrap_or("failed")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_names_have_a_creator() {
+        assert_eq!(creator("weft-4711-0"), Some(4711));
+        assert_eq!(creator("weft-4711-switch"), Some(4711));
+        for other in ["weft", "weft-", "weft-4711", "weft-4711-x", "weft--0", "loom-4711-0", "weft-a-1", "my-weft-1-1"]
+        {
+            assert_eq!(creator(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_process_with_another_name_is_not_ours() {
+        assert!(!is_weft(1));
+        assert!(!is_weft(u32::MAX));
+    }
+}
