@@ -20,6 +20,7 @@ const SUBNET: &str = "198.18.0";
 const SHAPE: &str = "burst 256kb latency 20ms";
 
 /// What is asked for.
+#[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) count: usize,
     /// What `tc` calls a rate, `10gbit`; none: as quick as the machine.
