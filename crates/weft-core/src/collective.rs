@@ -1,1 +1,491 @@
-//! To be written.
+//! Collective operations as data (MPI-5.0 chapter 6).
+//!
+//! An algorithm is a pure function from what one rank knows (its rank, the size of the group, counts and shapes of the
+//! datatypes) to a [`Schedule`]: rounds of sends and receives, each followed by local copies and reductions. Nothing is
+//! sent here. Blocking, nonblocking and persistent operations run the same schedule, and so does the simulator.
+//!
+//! # How a schedule is run
+//!
+//! All transfers of a [`Round`] are started together, in the order of the list; when all of them are complete its local
+//! steps run in order; then the next round begins. Ranks need not be in the same round: no round assumes that another
+//! rank buffers anything, so transfers may be synchronous. Two transfers between the same pair of ranks in the same
+//! direction match in the order in which they were started; one tag for a whole schedule is enough. A transfer of zero
+//! items is a real, empty message. Within a round no receive touches memory that another transfer of that round touches.
+//!
+//! # Buffers
+//!
+//! A [`Slice`] names `count` items of a datatype, item `i` based at `offset + i × extent` bytes from the base of a buffer.
+//!
+//! - [`Buffer::Send`] and [`Buffer::Receive`] are the user's buffers. `bcast` has one buffer only, which is called
+//!   `Receive` at every rank, the root included. With `in_place` (`MPI_IN_PLACE`) a schedule never names `Send` for the
+//!   process concerned (scatter's root: never names `Receive`). Nothing is ever written to `Send`.
+//! - [`Buffer::Scratch`] is [`Schedule::scratch`] bytes, aligned to [`SCRATCH_ALIGNMENT`], with any content. An offset
+//!   into it may be negative or beyond its end when the datatype's lower bound is far from zero; the bytes that the items
+//!   really touch always lie inside.
+//!
+//! # Datatypes
+//!
+//! [`Kind`] says which of the caller's datatypes a slice has. A reduction's datatype is [`Kind::Receive`], in both user
+//! buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the packed bytes are as many,
+//! and so are those of both sides of a [`Local::Copy`] (pack one, unpack into the other). [`Local::Reduce`] always has
+//! the same count on both sides, and kind `Receive`.
+//!
+//! # What all ranks must agree on
+//!
+//! The standard lets ranks describe the same data by different counts and datatypes, except in reductions. Therefore
+//! the choice of an algorithm ([`select`]) and the cutting of data depend only on numbers of bytes and on ranks.
+
+extern crate alloc;
+
+use alloc::vec::Vec;
+
+mod allgather;
+mod allreduce;
+mod alltoall;
+mod barrier;
+mod bcast;
+mod gather;
+mod halving;
+mod plan;
+mod reduce;
+mod reduce_scatter;
+mod scan;
+mod scatter;
+pub mod select;
+
+/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
+pub const SCRATCH_ALIGNMENT: u64 = 64;
+
+/// The memory a slice is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Buffer {
+    /// The user's send buffer; only read.
+    Send,
+    /// The user's receive buffer, or the only buffer of `bcast`.
+    Receive,
+    /// Working memory of [`Schedule::scratch`] bytes.
+    Scratch,
+}
+
+/// The datatype of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Packed bytes: size and extent 1.
+    Bytes,
+    /// The datatype given for the send buffer.
+    Send,
+    /// The datatype given for the receive buffer; the only datatype of `bcast`, of reductions and of scans.
+    Receive,
+    /// `sendtypes[i]` of `alltoallw`.
+    SendOf(u32),
+    /// `recvtypes[i]` of `alltoallw`.
+    ReceiveOf(u32),
+}
+
+/// Some consecutive items of one datatype in one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// The memory.
+    pub buffer: Buffer,
+    /// Bytes from the buffer's base to the base of the first item (to its lower bound 0, not to its first byte).
+    pub offset: i64,
+    /// Number of items.
+    pub count: u64,
+    /// The datatype of an item.
+    pub kind: Kind,
+}
+
+/// A message that leaves or arrives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Transfer {
+    /// Send the slice to rank `to` of the group.
+    Send {
+        /// Rank in the group; never this rank.
+        to: u32,
+        /// What is sent.
+        slice: Slice,
+    },
+    /// Receive exactly the slice from rank `from` of the group.
+    Receive {
+        /// Rank in the group; never this rank.
+        from: u32,
+        /// Where it goes.
+        slice: Slice,
+    },
+}
+
+/// Work within the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Local {
+    /// Packs `from` and unpacks it into `to`; they do not overlap and have as many packed bytes.
+    Copy {
+        /// Source.
+        from: Slice,
+        /// Destination.
+        to: Slice,
+    },
+    /// `inout[i] = input[i] op inout[i]`: the input is the *left* operand, as in a user's function (MPI-5.0 §6.9.5).
+    /// Equal counts, kind [`Kind::Receive`], no overlap.
+    Reduce {
+        /// Left operand, unchanged.
+        input: Slice,
+        /// Right operand, replaced by the result.
+        inout: Slice,
+    },
+}
+
+/// Transfers that are under way together, and what is done when all are complete.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Round {
+    /// Started in this order, together.
+    pub transfers: Vec<Transfer>,
+    /// Done in this order when every transfer of the round is complete.
+    pub local: Vec<Local>,
+}
+
+/// What one rank does in one collective operation. No rounds: nothing to do.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    /// One after the other.
+    pub rounds: Vec<Round>,
+    /// Bytes of working memory needed.
+    pub scratch: u64,
+}
+
+/// What an algorithm must know of a datatype (MPI-5.0 §5.1.6–5.1.8). All in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ElementShape {
+    /// Distance from one item to the next; may be negative or zero.
+    pub extent: i64,
+    /// Lowest byte that holds data, relative to the item's base.
+    pub true_lb: i64,
+    /// Bytes from there to one past the last byte that holds data.
+    pub true_extent: i64,
+    /// Packed bytes of one item.
+    pub size: u64,
+    /// The packed bytes of any number of consecutive items are one run of memory, in the same order, that starts at
+    /// `true_lb` of the first.
+    pub contiguous: bool,
+}
+
+impl ElementShape {
+    /// A plain element of `size` bytes without holes, such as `MPI_INT`.
+    pub const fn plain(size: u64) -> Self {
+        Self { extent: size as i64, true_lb: 0, true_extent: size as i64, size, contiguous: true }
+    }
+}
+
+/// `count` consecutive items of a datatype, as in `(sendcount, sendtype)`. Where the standard calls the arguments not
+/// significant, `Items::default()` will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Items {
+    /// Number of items.
+    pub count: u64,
+    /// Their datatype.
+    pub shape: ElementShape,
+}
+
+/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls them not
+/// significant, `Blocks::default()` will do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Blocks<'a> {
+    /// Items of each block, by rank.
+    pub counts: &'a [u64],
+    /// Bytes (displs × extent) from the buffer's base to each block, by rank.
+    pub displacements: &'a [i64],
+    /// Packed bytes of one item.
+    pub item_size: u64,
+}
+
+/// Blocks of `alltoallw`, one per rank, each with its own datatype.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TypedBlocks<'a> {
+    /// Items of each block, by rank.
+    pub counts: &'a [u64],
+    /// Bytes from the buffer's base to each block, by rank.
+    pub displacements: &'a [i64],
+    /// Packed bytes of one item of each block, by rank.
+    pub item_sizes: &'a [u64],
+}
+
+/// Arguments of [`barrier`].
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+}
+
+/// Arguments of [`bcast`]. The buffer is [`Buffer::Receive`] everywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Bcast {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that has the data.
+    pub root: u32,
+    /// What is in the buffer.
+    pub items: Items,
+}
+
+/// Arguments of [`reduce`].
+#[derive(Clone, Copy, Debug)]
+pub struct Reduce {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gets the result.
+    pub root: u32,
+    /// What every rank contributes.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE` at this rank; it may be so at the root only.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allreduce`], [`scan`] and [`exscan`].
+#[derive(Clone, Copy, Debug)]
+pub struct Allreduce {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// What every rank contributes.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer. Ranks may differ in this.
+    pub in_place: bool,
+}
+
+/// Arguments of [`gather`] and [`scatter`].
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gathers or scatters.
+    pub root: u32,
+    /// `sendcount` and `sendtype`. Gather: not significant at the root with `in_place`. Scatter: at the root only.
+    pub send: Items,
+    /// `recvcount` (of one block) and `recvtype`. Gather: at the root only. Scatter: not at the root with `in_place`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE` at this rank; it may be so at the root only.
+    pub in_place: bool,
+}
+
+/// Arguments of [`gatherv`].
+#[derive(Clone, Copy, Debug)]
+pub struct Gatherv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gathers.
+    pub root: u32,
+    /// `sendcount` and `sendtype`; not significant at the root with `in_place`.
+    pub send: Items,
+    /// Where the blocks go; significant at the root only.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE` at the root.
+    pub in_place: bool,
+}
+
+/// Arguments of [`scatterv`].
+#[derive(Clone, Copy, Debug)]
+pub struct Scatterv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that scatters.
+    pub root: u32,
+    /// Where the blocks are; significant at the root only.
+    pub send: Blocks<'a>,
+    /// `recvcount` and `recvtype`; not significant at the root with `in_place`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE` at the root.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allgather`] and [`alltoall`]. Counts are of one block; block `i` is based at `i × count × extent`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allgather {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `sendcount` and `sendtype`; not significant with `in_place`.
+    pub send: Items,
+    /// `recvcount` and `recvtype`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE`. Allgather: ranks may differ in this. Alltoall: all ranks alike.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allgatherv`].
+#[derive(Clone, Copy, Debug)]
+pub struct Allgatherv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `sendcount` and `sendtype`; not significant with `in_place`.
+    pub send: Items,
+    /// Where the blocks go.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE`: this rank's block is in its place already.
+    pub in_place: bool,
+}
+
+/// Arguments of [`alltoallv`].
+#[derive(Clone, Copy, Debug)]
+pub struct Alltoallv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Where the blocks to send are; not significant with `in_place`.
+    pub send: Blocks<'a>,
+    /// Where the blocks go.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE` at all ranks.
+    pub in_place: bool,
+}
+
+/// Arguments of [`alltoallw`]. Slices have the kinds [`Kind::SendOf`] and [`Kind::ReceiveOf`] the peer's rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Alltoallw<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Where the blocks to send are; not significant with `in_place`.
+    pub send: TypedBlocks<'a>,
+    /// Where the blocks go.
+    pub receive: TypedBlocks<'a>,
+    /// `MPI_IN_PLACE` at all ranks.
+    pub in_place: bool,
+}
+
+/// Arguments of [`reduce_scatter_block`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatterBlock {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `recvcount` (of one block) and the datatype; the contribution is `size` such blocks.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer, the result goes to its start.
+    pub in_place: bool,
+}
+
+/// Arguments of [`reduce_scatter`].
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatter<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `recvcounts`, the same at every rank.
+    pub counts: &'a [u64],
+    /// The datatype.
+    pub shape: ElementShape,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer, the result goes to its start.
+    pub in_place: bool,
+}
+
+/// This rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
+pub fn barrier(arguments: &Barrier) -> Schedule {
+    todo!("barrier {arguments:?}")
+}
+
+/// This rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
+pub fn bcast(arguments: &Bcast) -> Schedule {
+    todo!("bcast {arguments:?}")
+}
+
+/// This rank's part in `MPI_Gather` (MPI-5.0 §6.5).
+pub fn gather(arguments: &Gather) -> Schedule {
+    todo!("gather {arguments:?}")
+}
+
+/// This rank's part in `MPI_Gatherv` (MPI-5.0 §6.5).
+pub fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
+    todo!("gatherv {arguments:?}")
+}
+
+/// This rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
+pub fn scatter(arguments: &Gather) -> Schedule {
+    todo!("scatter {arguments:?}")
+}
+
+/// This rank's part in `MPI_Scatterv` (MPI-5.0 §6.6).
+pub fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
+    todo!("scatterv {arguments:?}")
+}
+
+/// This rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
+pub fn allgather(arguments: &Allgather) -> Schedule {
+    todo!("allgather {arguments:?}")
+}
+
+/// This rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
+pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
+    todo!("allgatherv {arguments:?}")
+}
+
+/// This rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
+pub fn alltoall(arguments: &Allgather) -> Schedule {
+    todo!("alltoall {arguments:?}")
+}
+
+/// This rank's part in `MPI_Alltoallv` (MPI-5.0 §6.8).
+pub fn alltoallv(arguments: &Alltoallv<'_>) -> Schedule {
+    todo!("alltoallv {arguments:?}")
+}
+
+/// This rank's part in `MPI_Alltoallw` (MPI-5.0 §6.8).
+pub fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
+    todo!("alltoallw {arguments:?}")
+}
+
+/// This rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
+pub fn reduce(arguments: &Reduce) -> Schedule {
+    todo!("reduce {arguments:?}")
+}
+
+/// This rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
+pub fn allreduce(arguments: &Allreduce) -> Schedule {
+    todo!("allreduce {arguments:?}")
+}
+
+/// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).
+pub fn reduce_scatter_block(arguments: &ReduceScatterBlock) -> Schedule {
+    todo!("reduce_scatter_block {arguments:?}")
+}
+
+/// This rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
+pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
+    todo!("reduce_scatter {arguments:?}")
+}
+
+/// This rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
+pub fn scan(arguments: &Allreduce) -> Schedule {
+    todo!("scan {arguments:?}")
+}
+
+/// This rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
+pub fn exscan(arguments: &Allreduce) -> Schedule {
+    todo!("exscan {arguments:?}")
+}

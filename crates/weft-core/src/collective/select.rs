@@ -1,0 +1,1 @@
+//! Which algorithm to use when: policy, apart from the algorithms.
