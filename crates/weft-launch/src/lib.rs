@@ -1,1 +1,22 @@
 //! Starting a job and finding the peers.
+//!
+//! The library side is [`Client`]: what every MPI process asks its launcher for. It speaks PMI-1.1 over the descriptor
+//! in `PMI_FD`, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer, or
+//! runs as a singleton. [`CallSite`] tells the launcher in which MPI call the process is.
+//!
+//! The program side is the binary `mpiexec`.
+
+#![deny(unsafe_code)]
+
+mod call_site;
+mod client;
+mod detect;
+mod error;
+mod link;
+#[allow(unsafe_code)]
+mod sys;
+pub mod wire;
+
+pub use call_site::CallSite;
+pub use client::{Client, Origin};
+pub use error::LaunchError;

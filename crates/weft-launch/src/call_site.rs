@@ -1,0 +1,167 @@
+//! Which MPI call a rank is in, readable from outside even after the rank has died.
+//!
+//! The agent that starts the ranks of a host shares one small piece of memory with them: a head, a slot of one cache
+//! line per rank, and a table of names. A rank stores the number of the call it enters, one relaxed store per call;
+//! the first rank writes the table that turns numbers into names.
+
+use crate::sys;
+use std::fs::File;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Words of the head, one cache line: `[table state, hash of the table, bytes of the table]`.
+const HEAD_WORDS: usize = 16;
+/// Words of a rank's slot, one cache line: `[call, hash of the rank's table]`.
+const SLOT_WORDS: usize = 16;
+/// Room for the table of names, in words.
+const TABLE_WORDS: usize = 8 * 1024;
+/// Most bytes the names may take, each with a newline.
+pub(crate) const TABLE_BYTES_MAX: usize = TABLE_WORDS * 4;
+
+const TABLE_EMPTY: u32 = 0;
+const TABLE_BEING_WRITTEN: u32 = 1;
+const TABLE_READY: u32 = 2;
+
+const STATE: usize = 0;
+const HASH: usize = 1;
+const LENGTH: usize = 2;
+
+/// Where calls are noted while no launcher looks on.
+static NOWHERE: AtomicU32 = AtomicU32::new(CallSite::OUTSIDE);
+static CURRENT: sys::Place = sys::Place::new(&NOWHERE);
+
+/// The call that this process is in, for the launcher's eyes.
+pub struct CallSite;
+
+impl CallSite {
+    /// The number that means: not inside any call.
+    pub const OUTSIDE: u32 = u32::MAX;
+
+    /// Notes that this process is now in the call with this number, an index into the names of
+    /// [`Client::name_calls`](crate::Client::name_calls), or [`Self::OUTSIDE`]. One relaxed store; allowed at any
+    /// time, from any thread, with or without a launcher. The last store wins.
+    #[inline]
+    pub fn set(call: u32) {
+        CURRENT.word().store(call, Ordering::Relaxed);
+    }
+
+    /// The number that was set last.
+    #[inline]
+    pub fn get() -> u32 {
+        CURRENT.word().load(Ordering::Relaxed)
+    }
+}
+
+/// The memory that an agent shares with its ranks.
+#[derive(Clone, Copy)]
+pub(crate) struct Board {
+    words: &'static [AtomicU32],
+    slots: usize,
+}
+
+/// What a rank was doing, as far as its slot tells.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// It has not said anything: before `MPI_Init`, or not a Weft program.
+    Unknown,
+    /// Between MPI calls.
+    Outside,
+    /// Inside the named call.
+    Inside(String),
+}
+
+impl Board {
+    /// How many bytes a board with `slots` slots takes.
+    pub(crate) fn bytes(slots: usize) -> usize {
+        Self::word_count(slots) * 4
+    }
+
+    fn word_count(slots: usize) -> usize {
+        HEAD_WORDS + slots * SLOT_WORDS + TABLE_WORDS
+    }
+
+    /// Maps a board with `slots` slots that lies in `file`.
+    pub(crate) fn map(file: &File, slots: usize) -> std::io::Result<Self> {
+        Ok(Self { words: sys::map_words(file, Self::word_count(slots))?, slots })
+    }
+
+    fn slot(&self, slot: usize) -> &'static [AtomicU32] {
+        assert!(slot < self.slots, "slot {slot} of {}", self.slots);
+        let start = HEAD_WORDS + slot * SLOT_WORDS;
+        &self.words[start..start + SLOT_WORDS]
+    }
+
+    fn table(&self) -> &'static [AtomicU32] {
+        &self.words[HEAD_WORDS + self.slots * SLOT_WORDS..]
+    }
+
+    /// From now on [`CallSite::set`] of this process writes into `slot`.
+    pub(crate) fn use_slot(&self, slot: usize) {
+        let word = &self.slot(slot)[0];
+        word.store(CallSite::get(), Ordering::Relaxed);
+        CURRENT.refer_to(word);
+    }
+
+    /// Writes the table of names unless another rank did so already, and notes in `slot` which table it counts by.
+    /// Names beyond [`TABLE_BYTES_MAX`] are left out: their calls are then named by number.
+    pub(crate) fn name_calls(&self, slot: usize, names: &[&str]) {
+        let mut text = String::new();
+        for name in names {
+            if text.len() + name.len() + 1 > TABLE_BYTES_MAX {
+                break;
+            }
+            text.push_str(name);
+            text.push('\n');
+        }
+        let hash = hash(text.as_bytes());
+        let state = &self.words[STATE];
+        let claim = state.compare_exchange(TABLE_EMPTY, TABLE_BEING_WRITTEN, Ordering::Acquire, Ordering::Relaxed);
+        if claim.is_ok() {
+            for (word, bytes) in self.table().iter().zip(text.as_bytes().chunks(4)) {
+                let mut padded = [0; 4];
+                padded[..bytes.len()].copy_from_slice(bytes);
+                word.store(u32::from_ne_bytes(padded), Ordering::Relaxed);
+            }
+            self.words[HASH].store(hash, Ordering::Relaxed);
+            self.words[LENGTH].store(u32::try_from(text.len()).unwrap_or(0), Ordering::Relaxed);
+            state.store(TABLE_READY, Ordering::Release);
+        }
+        self.slot(slot)[1].store(hash, Ordering::Release);
+    }
+
+    /// Where the rank that uses `slot` is, or was when it died.
+    pub(crate) fn whereabouts(&self, slot: usize) -> Whereabouts {
+        let words = self.slot(slot);
+        let hash = words[1].load(Ordering::Acquire);
+        if hash == 0 {
+            return Whereabouts::Unknown;
+        }
+        match words[0].load(Ordering::Relaxed) {
+            CallSite::OUTSIDE => Whereabouts::Outside,
+            call => Whereabouts::Inside(self.name(call, hash).unwrap_or_else(|| format!("MPI call number {call}"))),
+        }
+    }
+
+    fn name(&self, call: u32, counted_by: u32) -> Option<String> {
+        if self.words[STATE].load(Ordering::Acquire) != TABLE_READY
+            || self.words[HASH].load(Ordering::Relaxed) != counted_by
+        {
+            return None;
+        }
+        let length = (self.words[LENGTH].load(Ordering::Relaxed) as usize).min(TABLE_BYTES_MAX);
+        let mut bytes: Vec<u8> = self
+            .table()
+            .iter()
+            .take(length.div_ceil(4))
+            .flat_map(|w| w.load(Ordering::Relaxed).to_ne_bytes())
+            .collect();
+        bytes.truncate(length);
+        let name = bytes.split(|&byte| byte == b'\n').nth(call as usize)?;
+        (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
+    }
+}
+
+/// FNV-1a in 32 bits, never zero: zero means that a rank has named nothing yet.
+fn hash(bytes: &[u8]) -> u32 {
+    let hash = bytes.iter().fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    hash.max(1)
+}
