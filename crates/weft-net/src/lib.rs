@@ -1,1 +1,29 @@
-//! The links: system calls on the data path.
+//! The links: the only crate that makes system calls on the data path.
+//!
+//! | module | promise |
+//! |---|---|
+//! | [`shared`] | frames between the ranks of one node, through rings in shared memory, with a doorbell for sleepers |
+//! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
+//! | [`udp`] | datagrams to other nodes; choice of addresses; nothing here resends, that is the core's flow |
+//! | [`datagrams`] | what every datagram link offers |
+//! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
+//! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
+//! | [`node`], [`affinity`] | which processes share memory; how many processors this process may use |
+//!
+//! `unsafe` is allowed in `sys`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
+//! Nothing here prints: what the user should know is returned as a value.
+#![deny(unsafe_code)]
+
+pub mod affinity;
+pub mod clock;
+pub mod datagrams;
+mod error;
+pub mod faults;
+pub mod node;
+pub mod shared;
+pub mod single_copy;
+mod sys;
+pub mod udp;
+pub mod wait;
+
+pub use error::Error;

@@ -1,0 +1,97 @@
+//! Which processes share memory: the identity of a node.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Equal in two processes when they can share a segment and copy from each other's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(pub u64);
+
+/// The identity of this process's node: a hash of the machine's boot id, the network and pid namespaces (doorbells are names in the
+/// one, single copies need process ids of the other), the device of the directory for shared segments, and the user.
+/// `overriding` (`WEFT_NODE`) is mixed in: processes with different values treat each other as remote.
+/// `directory` is the user's choice for shared segments (`WEFT_SHM_DIR`), else /dev/shm counts.
+pub fn identity(overriding: Option<&str>, directory: Option<&Path>) -> NodeId {
+    let mut hash = Hash::new();
+    hash.add(b"node");
+    add_machine(&mut hash);
+    hash.add(&namespace("pid").to_le_bytes());
+    let device = fs::metadata(directory.unwrap_or(Path::new("/dev/shm"))).map_or(0, |m| m.dev());
+    hash.add(&device.to_le_bytes());
+    hash.add(&crate::sys::user().to_le_bytes());
+    hash.add(overriding.unwrap_or("").as_bytes());
+    NodeId(hash.finish())
+}
+
+/// Which network stack this process uses: equal when loopback addresses of two processes mean the same thing. Never 0.
+pub fn network() -> u32 {
+    let mut hash = Hash::new();
+    hash.add(b"network");
+    add_machine(&mut hash);
+    let whole = hash.finish();
+    ((whole ^ (whole >> 32)) as u32).max(1)
+}
+
+fn add_machine(hash: &mut Hash) {
+    // A machine without a boot id (no /proc) is told from others by its name.
+    let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| crate::sys::host_name());
+    hash.add(&boot);
+    hash.add(&namespace("net").to_le_bytes());
+}
+
+fn namespace(kind: &str) -> u64 {
+    fs::metadata(format!("/proc/self/ns/{kind}")).map_or(0, |m| m.ino())
+}
+
+/// FNV-1a with a final mix. Written out because the value is compared between processes, perhaps of different builds.
+struct Hash(u64);
+
+impl Hash {
+    fn new() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        // The length goes first, so that ("ab", "c") and ("a", "bc") differ.
+        for &byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        let mut x = self.0;
+        x ^= x >> 33;
+        x = x.wrapping_mul(0xff51_afd7_ed55_8ccd);
+        x ^ (x >> 33)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_process_is_the_same_node() {
+        assert_eq!(identity(None, None), identity(None, None));
+        assert_eq!(network(), network());
+        assert_ne!(network(), 0);
+    }
+
+    #[test]
+    fn an_override_makes_another_node() {
+        let (none, a, b) = (identity(None, None), identity(Some("a"), None), identity(Some("b"), None));
+        assert!(none != a && a != b && none != b);
+        assert_eq!(a, identity(Some("a"), None));
+    }
+
+    #[test]
+    fn pieces_do_not_run_together() {
+        let (mut left, mut right) = (Hash::new(), Hash::new());
+        left.add(b"ab");
+        left.add(b"c");
+        right.add(b"a");
+        right.add(b"bc");
+        assert_ne!(left.finish(), right.finish());
+    }
+}

@@ -1,0 +1,185 @@
+//! One copy between two address spaces of one node: `process_vm_readv(2)` and `process_vm_writev(2)`.
+//!
+//! Allowed between processes of one user unless the machine forbids it (Yama's `ptrace_scope`, seccomp in containers,
+//! processes that are not dumpable), so ask [`available`] once per peer before the first use.
+#![allow(unsafe_code)]
+
+use std::io;
+
+/// Runs of memory handed to the kernel in one call at most (Linux's UIO_MAXIOV).
+const RUNS_MAX: usize = 1024;
+/// Bytes the kernel moves in one call at most (MAX_RW_COUNT is 2 GiB less a page).
+const CALL_BYTES_MAX: usize = 1 << 30;
+/// Lies in the first page, which no process can map (`vm.mmap_min_addr`).
+const UNMAPPED_ADDRESS: u64 = 1;
+
+/// One run of memory in this process.
+#[derive(Clone, Copy, Debug)]
+pub struct Local {
+    /// First byte.
+    pub start: *mut u8,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// One run of memory in the other process.
+#[derive(Clone, Copy, Debug)]
+pub struct Remote {
+    /// Address of the first byte there.
+    pub address: u64,
+    /// Bytes.
+    pub len: usize,
+}
+
+/// Whether this process may copy from and to the memory of process `pid` (in this pid namespace).
+/// Asks for a byte that cannot exist: "bad address" means that permission was given.
+pub fn available(pid: i32) -> bool {
+    let mut byte = 0_u8;
+    let local = [Local { start: &mut byte, len: 1 }];
+    let remote = [Remote { address: UNMAPPED_ADDRESS, len: 1 }];
+    // SAFETY: the local run is the one byte above, ours to write.
+    match unsafe { read_vectored(pid, &local, &remote) } {
+        Ok(_) => true,
+        Err(cause) => cause.raw_os_error() == Some(libc::EFAULT),
+    }
+}
+
+/// Lets processes of the same user copy from and to this process's memory where Yama would allow that to ancestors only
+/// (`ptrace_scope` 1). It also lets a debugger of the same user attach, so it is the caller's decision. True: permitted, or Yama
+/// is not there.
+pub fn permit() -> bool {
+    // SAFETY: prctl with these arguments reads no memory.
+    let result = unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY, 0, 0, 0) };
+    result == 0 || io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL)
+}
+
+/// Copies `len` bytes at `remote_address` of process `pid` to `local`.
+///
+/// # Errors
+/// What the kernel says; EFAULT when part of the remote range is not mapped. Part of `local` may then have been written.
+///
+/// # Safety
+/// `local` points to `len` bytes that this process may write and nobody else uses during the call.
+pub unsafe fn read(pid: i32, remote_address: u64, local: *mut u8, len: usize) -> io::Result<()> {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { copy(Direction::Read, pid, &[Local { start: local, len }], &[Remote { address: remote_address, len }]) }
+}
+
+/// Copies `len` bytes at `local` to `remote_address` of process `pid`.
+///
+/// # Errors
+/// As [`read`].
+///
+/// # Safety
+/// `local` points to `len` bytes that this process may read, and the other process has agreed to have its `len` bytes overwritten.
+pub unsafe fn write(pid: i32, remote_address: u64, local: *const u8, len: usize) -> io::Result<()> {
+    let local = [Local { start: local.cast_mut(), len }];
+    // SAFETY: the caller's promise, passed on; the kernel only reads local runs when writing.
+    unsafe { copy(Direction::Write, pid, &local, &[Remote { address: remote_address, len }]) }
+}
+
+/// Copies the remote runs, in order, into the local runs, in order. Both lists must have the same number of bytes in all.
+///
+/// # Errors
+/// As [`read`]; InvalidInput when the sums differ.
+///
+/// # Safety
+/// Every local run is memory that this process may write and nobody else uses during the call.
+pub unsafe fn read_vectored(pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { copy(Direction::Read, pid, local, remote) }
+}
+
+/// Copies the local runs, in order, into the remote runs, in order. Both lists must have the same number of bytes in all.
+///
+/// # Errors
+/// As [`read_vectored`].
+///
+/// # Safety
+/// Every local run is readable; the other process has agreed to have its runs overwritten.
+pub unsafe fn write_vectored(pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
+    // SAFETY: the caller's promise, passed on.
+    unsafe { copy(Direction::Write, pid, local, remote) }
+}
+
+#[derive(Clone, Copy)]
+enum Direction {
+    Read,
+    Write,
+}
+
+/// Feeds the kernel at most RUNS_MAX runs and CALL_BYTES_MAX bytes at a time; each turn moves at least one byte or fails.
+unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote]) -> io::Result<()> {
+    let total: usize = local.iter().map(|run| run.len).sum();
+    if total != remote.iter().map(|run| run.len).sum::<usize>() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "local and remote runs differ in size"));
+    }
+    let mut here = Cursor { run: 0, offset: 0 };
+    let mut there = Cursor { run: 0, offset: 0 };
+    let mut done = 0;
+    let (mut near, mut far) = (Vec::new(), Vec::new());
+    while done < total {
+        here.fill(local.iter().map(|run| (run.start as u64, run.len)), &mut near);
+        there.fill(remote.iter().map(|run| (run.address, run.len)), &mut far);
+        // SAFETY: `near` holds parts of the caller's local runs, whose access it promised; remote addresses are checked by the kernel.
+        let moved = unsafe {
+            let (l, ln) = (near.as_ptr(), near.len() as libc::c_ulong);
+            let (r, rn) = (far.as_ptr(), far.len() as libc::c_ulong);
+            match direction {
+                Direction::Read => libc::process_vm_readv(pid, l, ln, r, rn, 0),
+                Direction::Write => libc::process_vm_writev(pid, l, ln, r, rn, 0),
+            }
+        };
+        match moved {
+            n if n > 0 => {
+                let n = n as usize;
+                here.advance(n, |i| local[i].len);
+                there.advance(n, |i| remote[i].len);
+                done += n;
+            }
+            0 => return Err(io::Error::from_raw_os_error(libc::EFAULT)),
+            _ => {
+                let cause = io::Error::last_os_error();
+                if cause.raw_os_error() != Some(libc::EINTR) {
+                    return Err(cause);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A place in a list of runs.
+struct Cursor {
+    run: usize,
+    offset: usize,
+}
+
+impl Cursor {
+    fn fill(&self, runs: impl Iterator<Item = (u64, usize)>, out: &mut Vec<libc::iovec>) {
+        out.clear();
+        let mut room = CALL_BYTES_MAX;
+        for (i, (start, len)) in runs.enumerate().skip(self.run).take(RUNS_MAX) {
+            let skip = if i == self.run { self.offset } else { 0 };
+            let len = (len - skip).min(room);
+            out.push(libc::iovec { iov_base: (start + skip as u64) as *mut libc::c_void, iov_len: len });
+            room -= len;
+            if room == 0 {
+                break;
+            }
+        }
+    }
+
+    fn advance(&mut self, mut bytes: usize, len_of: impl Fn(usize) -> usize) {
+        while bytes > 0 {
+            let left = len_of(self.run) - self.offset;
+            if bytes < left {
+                self.offset += bytes;
+                return;
+            }
+            bytes -= left;
+            self.run += 1;
+            self.offset = 0;
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! Sleep in the kernel until a descriptor is ready or a time has come.
+
+use std::io;
+use std::os::fd::RawFd;
+use weft_core::time::Duration;
+
+/// Descriptors one call can watch.
+pub const FDS_MAX: usize = 16;
+
+/// A set of descriptors by their place in the list given to [`wait`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready(pub u32);
+
+impl Ready {
+    /// Whether the descriptor at `place` is ready (readable, writable if asked for, hung up, or broken).
+    pub fn has(self, place: usize) -> bool {
+        place < FDS_MAX && self.0 & (1 << place) != 0
+    }
+
+    /// Whether the time ran out, or a signal came, and nothing is ready.
+    pub fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+}
+
+/// What to wait for on a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// Something to read.
+    Read,
+    /// Something to read, or room to write.
+    ReadWrite,
+}
+
+/// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep with nothing ready.
+///
+/// # Errors
+/// InvalidInput with more than [`FDS_MAX`] descriptors; otherwise what ppoll(2) says.
+pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<Ready> {
+    if fds.len() > FDS_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "too many descriptors to wait for"));
+    }
+    let mut polled = [libc::pollfd { fd: -1, events: 0, revents: 0 }; FDS_MAX];
+    for (slot, &(fd, interest)) in polled.iter_mut().zip(fds) {
+        slot.fd = fd;
+        slot.events = match interest {
+            Interest::Read => libc::POLLIN,
+            Interest::ReadWrite => libc::POLLIN | libc::POLLOUT,
+        };
+    }
+    match crate::sys::ppoll(&mut polled[..fds.len()], timeout.map(Duration::as_nanos)) {
+        Ok(()) => {}
+        Err(cause) if cause.kind() == io::ErrorKind::Interrupted => return Ok(Ready::default()),
+        Err(cause) => return Err(cause),
+    }
+    let mut ready = 0;
+    for (place, slot) in polled[..fds.len()].iter().enumerate() {
+        if slot.revents != 0 {
+            ready |= 1 << place;
+        }
+    }
+    Ok(Ready(ready))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn a_timeout_ends_the_sleep_with_nothing_ready() {
+        let (near, _far) = UnixStream::pair().unwrap();
+        let start = clock::now();
+        let ready = wait(&[(near.as_raw_fd(), Interest::Read)], Some(Duration::from_millis(3))).unwrap();
+        assert!(ready.is_empty());
+        assert!(clock::now().since(start) >= Duration::from_millis(3));
+    }
+
+    #[test]
+    fn the_ready_descriptor_is_named() {
+        let (idle, _far) = UnixStream::pair().unwrap();
+        let (near, mut far) = UnixStream::pair().unwrap();
+        far.write_all(b"x").unwrap();
+        let fds = [(idle.as_raw_fd(), Interest::Read), (near.as_raw_fd(), Interest::Read)];
+        let ready = wait(&fds, Some(Duration::from_secs(5))).unwrap();
+        assert!(!ready.has(0) && ready.has(1) && !ready.has(FDS_MAX));
+        let ready = wait(&[(idle.as_raw_fd(), Interest::ReadWrite)], Some(Duration::from_secs(5))).unwrap();
+        assert!(ready.has(0));
+    }
+
+    #[test]
+    fn too_many_descriptors_are_refused() {
+        assert!(wait(&[(0, Interest::Read); FDS_MAX + 1], None).is_err());
+    }
+}
