@@ -1,0 +1,66 @@
+#!/bin/sh
+# Installs what is missing on a Debian 12 machine, and nothing that is there already:
+# Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
+set -eu
+cd "$(dirname "$0")/.."
+
+say() { printf 'setup: %s\n' "$*"; }
+have() { command -v "$1" >/dev/null 2>&1; }
+
+# --- Debian packages -------------------------------------------------------------------------------------------------
+missing=
+need() { missing="$missing $1"; }
+have gcc || need gcc
+have g++ || need g++
+echo 'int main(void){return 0;}' | { have gcc && gcc -x c -o /dev/null - 2>/dev/null; } || need libc6-dev
+have cmake || need cmake
+have curl || need "curl ca-certificates"
+have pkg-config || need pkg-config
+have ip && have tc || need iproute2
+if ! have python3; then
+    need "python3 python3-venv python3-dev"
+else
+    python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
+    python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || need python3-dev
+fi
+if [ -n "$missing" ]; then
+    if [ "$(id -u)" != 0 ]; then
+        say "please install what is missing, then run it again:  sudo apt-get install -y$missing" >&2
+        exit 1
+    fi
+    say "installing$missing"
+    export DEBIAN_FRONTEND=noninteractive
+    # shellcheck disable=SC2086 # a list of words
+    apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends $missing >/dev/null || {
+        say "apt-get could not install$missing; is there a network?" >&2
+        exit 1
+    }
+fi
+
+# --- Rust ------------------------------------------------------------------------------------------------------------
+PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
+wanted=$(sed -n 's/^rust-version = "\([0-9.]*\)"/\1/p' Cargo.toml)
+version=$( (cargo --version 2>/dev/null || true) | cut -d' ' -f2)
+if [ -z "$version" ] || [ "$(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n 1)" != "$wanted" ]; then
+    if have rustup; then
+        say "Rust ${version:-is absent}, $wanted is wanted: updating it"
+        rustup toolchain install stable --profile minimal -c rustfmt -c clippy >/dev/null && rustup default stable >/dev/null
+    else
+        say "installing Rust (in ${CARGO_HOME:-$HOME/.cargo})"
+        curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
+            sh -s -- -y -q --profile minimal -c rustfmt -c clippy --no-modify-path >/dev/null
+    fi
+fi
+have cargo || { say "cargo is not there; see https://rustup.rs" >&2; exit 1; }
+
+# --- Python packages -------------------------------------------------------------------------------------------------
+# The mark holds what was installed, so that the second run needs no network.
+mark=build/venv/requirements
+if ! cmp -s tools/requirements.txt "$mark"; then
+    say "making build/venv with $(grep -c == tools/requirements.txt) Python packages"
+    rm -rf build/venv
+    mkdir -p build
+    python3 -m venv build/venv
+    build/venv/bin/python -m pip install -q --disable-pip-version-check -r tools/requirements.txt
+    cp tools/requirements.txt "$mark"
+fi
