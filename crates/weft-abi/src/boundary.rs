@@ -1,0 +1,139 @@
+//! What every call does on its way in and out.
+//!
+//! In: the number of the running call is noted, and the library must be initialised. Out: an error goes to the error
+//! handler of the object that the call was about. A panic ends here: it becomes MPI_ERR_INTERN and never reaches C.
+
+use crate::generated::constants::{
+    MPI_ERR_INTERN, MPI_ERR_OTHER, MPI_ERR_UNSUPPORTED_OPERATION, MPI_SUCCESS, MPI_T_ERR_NOT_SUPPORTED,
+};
+use crate::generated::functions::Function;
+use crate::types::*;
+use std::any::Any;
+use std::ffi::c_int;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use weft_mpi::error::Error;
+
+/// The object whose error handler hears of an error (MPI-5.0 §9.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    /// No object: the error handler of MPI_COMM_SELF, or of the initial communicator before initialisation.
+    None,
+    /// This communicator's.
+    Comm(MPI_Comm),
+    /// This window's.
+    Win(MPI_Win),
+    /// This file's; MPI_FILE_NULL has the handler that new files get.
+    File(MPI_File),
+    /// This session's.
+    Session(MPI_Session),
+    /// The error handler given as an argument.
+    Errhandler(MPI_Errhandler),
+    /// The tool interface: errors are only returned (MPI-5.0 §15.3.10).
+    Tool,
+}
+
+/// Runs one call of a function that needs an initialised library.
+#[inline(always)]
+pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
+    note_call(function);
+    if !is_active() {
+        return failed(function, scope, Err(inactive()));
+    }
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Err(error)) => failed(function, scope, Err(error)),
+        Err(panic) => failed(function, scope, Ok(panic)),
+    }
+}
+
+/// Runs one call of a function that works before initialisation and after finalisation too (MPI-5.0 §11.4.1).
+#[inline(always)]
+pub(crate) fn call_anytime(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
+    note_call(function);
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => MPI_SUCCESS,
+        Ok(Err(error)) => failed(function, scope, Err(error)),
+        Err(panic) => failed(function, scope, Ok(panic)),
+    }
+}
+
+/// Runs one call of a function that returns a value and cannot fail; after a panic the value is the default.
+#[inline(always)]
+pub(crate) fn value<T: Default>(function: Function, body: impl FnOnce() -> T) -> T {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(value) => value,
+        Err(panic) => {
+            failed(function, Scope::None, Ok(panic));
+            T::default()
+        }
+    }
+}
+
+/// The body of a function that is not implemented yet.
+#[cold]
+#[inline(never)]
+pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
+    let class = if scope == Scope::Tool { MPI_T_ERR_NOT_SUPPORTED } else { MPI_ERR_UNSUPPORTED_OPERATION };
+    failed(function, scope, Err(Error::new(class, "not implemented yet")))
+}
+
+/// The body of a function that returns a value and is not implemented yet.
+#[cold]
+#[inline(never)]
+pub(crate) fn unsupported_value<T: Default>(function: Function) -> T {
+    unsupported(function, Scope::None);
+    T::default()
+}
+
+/// The way out of a call that did not succeed: an error, or (`Ok`) what a panic carried.
+#[cold]
+#[inline(never)]
+fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, Error>) -> c_int {
+    // Error handlers are the library's and the user's code: a panic there must not reach C either.
+    let handled = catch_unwind(AssertUnwindSafe(|| {
+        let error = match cause {
+            Err(error) => error,
+            Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
+        };
+        let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
+        invoke_error_handler(scope, &error)
+    }));
+    handled.unwrap_or(MPI_ERR_INTERN)
+}
+
+fn panic_message(panic: &(dyn Any + Send)) -> &str {
+    if let Some(message) = panic.downcast_ref::<&str>() {
+        message
+    } else if let Some(message) = panic.downcast_ref::<String>() {
+        message
+    } else {
+        "a panic without a message"
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn inactive() -> Error {
+    Error::new(MPI_ERR_OTHER, "called before MPI_Init or after MPI_Finalize")
+}
+
+/// Hook: notes which function is running, for `mpiexec`'s report of a crash. One relaxed store at most.
+#[inline(always)]
+fn note_call(_function: Function) {}
+
+/// Hook: is the library between initialisation and finalisation, of the world model or of any session?
+#[inline(always)]
+fn is_active() -> bool {
+    true
+}
+
+/// Hook: calls the error handler of `scope` and returns what the C function returns. `error.message` names the function.
+///
+/// This default does what MPI_ERRORS_ARE_FATAL does.
+fn invoke_error_handler(scope: Scope, error: &Error) -> c_int {
+    if scope == Scope::Tool {
+        return error.class;
+    }
+    eprintln!("weft: {error}");
+    std::process::abort()
+}

@@ -1,0 +1,6 @@
+//! The implementations of MPI's procedures, as the generated functions call them.
+//!
+//! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line: `comm_dup` implements MPI_Comm_dup
+//! and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c.
+
+pub(crate) mod environment;

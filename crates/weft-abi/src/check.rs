@@ -1,0 +1,86 @@
+//! Checks of arguments that need no object: counts, lengths and null pointers.
+//!
+//! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
+//! made in a cold function. Ranks, tags and handles are checked where the object is known.
+
+use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT};
+use weft_mpi::error::Error;
+
+/// A count is not negative: MPI_ERR_COUNT.
+#[inline(always)]
+pub(crate) fn count(name: &'static str, value: i64) -> Result<(), Error> {
+    if value < 0 { Err(negative(MPI_ERR_COUNT, name, value)) } else { Ok(()) }
+}
+
+/// A length or size is not negative: MPI_ERR_ARG.
+#[inline(always)]
+pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
+    if value < 0 { Err(negative(MPI_ERR_ARG, name, value)) } else { Ok(()) }
+}
+
+/// A number is one or more: MPI_ERR_ARG.
+#[inline(always)]
+pub(crate) fn positive(name: &'static str, value: i64) -> Result<(), Error> {
+    if value < 1 { Err(not_positive(name, value)) } else { Ok(()) }
+}
+
+/// A pointer that is needed is not null: MPI_ERR_ARG.
+#[inline(always)]
+pub(crate) fn pointer<T>(name: &'static str, pointer: *const T) -> Result<(), Error> {
+    if pointer.is_null() { Err(null(name)) } else { Ok(()) }
+}
+
+/// An array that has elements is not null: MPI_ERR_ARG.
+#[inline(always)]
+pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Result<(), Error> {
+    if array.is_null() && length > 0 { Err(null_array(name, length)) } else { Ok(()) }
+}
+
+#[cold]
+#[inline(never)]
+fn negative(class: i32, name: &'static str, value: i64) -> Error {
+    Error::new(class, format!("{name} is {value}; it must not be negative"))
+}
+
+#[cold]
+#[inline(never)]
+fn not_positive(name: &'static str, value: i64) -> Error {
+    Error::new(MPI_ERR_ARG, format!("{name} is {value}; it must be at least 1"))
+}
+
+#[cold]
+#[inline(never)]
+fn null(name: &'static str) -> Error {
+    Error::new(MPI_ERR_ARG, format!("{name} is a null pointer"))
+}
+
+#[cold]
+#[inline(never)]
+fn null_array(name: &'static str, length: i64) -> Error {
+    Error::new(MPI_ERR_ARG, format!("{name} is a null pointer; it must have {length} elements"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_argument_and_its_value() {
+        assert!(count("count", 0).is_ok());
+        let error = count("count", -3).expect_err("a negative count");
+        assert_eq!((error.class, error.message.as_ref()), (MPI_ERR_COUNT, "count is -3; it must not be negative"));
+        let error = natural("size", -1).expect_err("a negative size");
+        assert_eq!(error.class, MPI_ERR_ARG);
+        let error = positive("maxprocs", 0).expect_err("zero");
+        assert_eq!(error.message, "maxprocs is 0; it must be at least 1");
+    }
+
+    #[test]
+    fn null_is_an_error_where_something_is_needed() {
+        let none: *const i32 = std::ptr::null();
+        assert_eq!(pointer("newcomm", none).expect_err("null").message, "newcomm is a null pointer");
+        assert!(array("ranks", none, 0).is_ok());
+        assert!(array("ranks", none, 2).is_err());
+        assert!(array("ranks", &raw const *&5, 2).is_ok());
+    }
+}

@@ -1,0 +1,400 @@
+//! The extern functions: for each symbol a body that checks its arguments and calls the implementation.
+
+use super::scan::{Implemented, implementation_name};
+use super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
+use super::tables::variant;
+use super::{MARKER, Output};
+use anyhow::{Context, Result, ensure};
+
+/// One file per chapter, and `mod.rs`.
+pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -> Result<Vec<Output>> {
+    let mut outputs = Vec::new();
+    let mut list = Vec::new();
+    for chapter in &spec.chapters {
+        if chapter.procedures.iter().all(|procedure| procedure.callback) {
+            continue;
+        }
+        list.push(format!("mod {};\n", chapter.module));
+        let path = format!("{directory}/{}.rs", chapter.module);
+        outputs.push((path, chapter_module(spec, implemented, chapter)?));
+    }
+    list.sort();
+    let list = list.concat();
+    outputs
+        .push((format!("{directory}/mod.rs"), format!("//! {MARKER} from `spec/`; do not edit.\n{MODULE_HEAD}{list}")));
+    Ok(outputs)
+}
+
+const MODULE_HEAD: &str = "\
+//!
+//! The functions of the C boundary, one module per chapter of the standard. Each symbol exists twice, as `MPI_X` and
+//! as `PMPI_X` (MPI-5.0 §15.2), because a shared library made of Rust cannot export an alias.
+
+/// One entry of the C boundary: the same function under its two names.
+macro_rules! entry {
+    ($name:ident $profiling:ident($($parameter:ident: $type:ty),* $(,)?) -> $result:ty $body:block) => {
+        #[unsafe(no_mangle)]
+        unsafe extern \"C\" fn $name($($parameter: $type),*) -> $result $body
+
+        #[unsafe(no_mangle)]
+        unsafe extern \"C\" fn $profiling($($parameter: $type),*) -> $result $body
+    };
+}
+
+pub(crate) mod constants;
+pub(crate) mod functions;
+
+";
+
+fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> Result<String> {
+    let mut out = format!(
+        "\
+//! {MARKER} from `spec/`; do not edit.
+//!
+//! MPI-5.0 chapter {}: {}.
+// The caller keeps the contract of the C prototype (MPI-5.0 §2, §20): pointers that are not null point to what the
+// prototype says. Null pointers are refused by `check` before anything is read through them.
+#![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
+
+use crate::boundary::{{Scope, call, call_anytime, unsupported, unsupported_value, value}};
+use crate::check;
+use crate::generated::functions::Function;
+use crate::types::*;
+use std::ffi::{{c_char, c_int, c_void}};
+",
+        chapter.number, chapter.title
+    );
+    for procedure in chapter.procedures.iter().filter(|procedure| !procedure.callback) {
+        for &form in procedure.forms() {
+            out.push('\n');
+            out.push_str(&entry(spec, implemented, procedure, form).with_context(|| procedure.symbol(form))?);
+        }
+    }
+    Ok(out)
+}
+
+/// One symbol: what it is called, which binding it has, what implements it.
+struct Entry<'a> {
+    spec: &'a Spec,
+    symbol: String,
+    parameters: &'a [Parameter],
+    form: Form,
+    returns: Option<&'a str>,
+    anytime: bool,
+    /// Path of the implementation below the crate.
+    implementation: Option<String>,
+}
+
+fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
+    // `MPI_Type_size_x` is the large form of `MPI_Type_size` under another name.
+    let (source, source_form) = match &procedure.same_as {
+        Some(base) => (spec.procedure(base)?, Form::Large),
+        None => (procedure, form),
+    };
+    let entry = Entry {
+        spec,
+        symbol: procedure.symbol(form),
+        parameters: &source.parameters,
+        form: source_form,
+        returns: source.returns.as_deref(),
+        anytime: procedure.anytime,
+        implementation: implementation(implemented, source, source_form),
+    };
+    entry.text()
+}
+
+/// The function that implements one form: its own (`send_c`) if there is one, else the one that serves both forms.
+fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<String> {
+    let path = |name: &str| implemented.get(name).map(|module| format!("crate::{module}::{name}"));
+    let own = implementation_name(&procedure.symbol(form));
+    let shared = implementation_name(&procedure.name);
+    // A callback's type differs between the forms, so one implementation cannot serve both.
+    let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
+    path(&own).or_else(|| if callbacks_differ { None } else { path(&shared) })
+}
+
+impl Entry<'_> {
+    fn text(&self) -> Result<String> {
+        let mut signature = Vec::new();
+        for parameter in self.c_parameters() {
+            if parameter.kind != "VARARGS" {
+                signature.push(format!("{}: {}", rust_name(parameter), self.rust_type(parameter)?));
+            }
+        }
+        let result = match self.returns {
+            None => "c_int",
+            Some(kind) => rust_scalar(&self.spec.kinds[kind].c_type)?,
+        };
+        let body = if self.returns.is_some() { self.value_body()? } else { self.call_body()? };
+        let symbol = &self.symbol;
+        let one_line = format!("entry! {{ {symbol} P{symbol}({}) -> {result} {{", signature.join(", "));
+        let head = if one_line.len() <= 120 {
+            one_line
+        } else {
+            format!("entry! {{ {symbol} P{symbol}(\n    {},\n) -> {result} {{", signature.join(",\n    "))
+        };
+        Ok(format!("{head}\n{body}}} }}\n"))
+    }
+
+    /// The parameters of this form in C.
+    fn c_parameters(&self) -> impl Iterator<Item = &Parameter> {
+        self.parameters.iter().filter(|parameter| parameter.in_form(self.form))
+    }
+
+    fn value_body(&self) -> Result<String> {
+        let function = variant(&self.symbol);
+        Ok(match &self.implementation {
+            None => format!("    unsupported_value(Function::{function})\n"),
+            Some(path) => {
+                let mut arguments = Vec::new();
+                for parameter in self.c_parameters() {
+                    arguments.push(self.argument(parameter)?);
+                }
+                format!("    value(Function::{function}, || unsafe {{ {path}({}) }})\n", arguments.join(", "))
+            }
+        })
+    }
+
+    fn call_body(&self) -> Result<String> {
+        let function = variant(&self.symbol);
+        let scope = self.scope();
+        let Some(path) = &self.implementation else {
+            return Ok(format!("    unsupported(Function::{function}, {scope})\n"));
+        };
+        let mut lines = self.checks()?;
+        let mut arguments = Vec::new();
+        let mut write_back = Vec::new();
+        for parameter in self.parameters.iter().filter(|parameter| parameter.kind != "VARARGS") {
+            arguments.push(self.argument(parameter)?);
+            if let Some((before, after)) = self.wide_local(parameter)? {
+                lines.push(before);
+                write_back.extend(after);
+            }
+        }
+        let invocation = format!("unsafe {{ {path}({}) }}", arguments.join(", "));
+        if write_back.is_empty() {
+            lines.push(invocation);
+        } else {
+            lines.push(format!("{invocation}?;"));
+            lines.extend(write_back);
+            lines.push("Ok(())".to_owned());
+        }
+        let call = if self.anytime { "call_anytime" } else { "call" };
+        Ok(match &lines[..] {
+            [line] => format!("    {call}(Function::{function}, {scope}, || {line})\n"),
+            _ => format!(
+                "    {call}(Function::{function}, {scope}, || {{\n        {}\n    }})\n",
+                lines.join("\n        ")
+            ),
+        })
+    }
+
+    /// An output whose width depends on the form goes through a 64-bit local: the lines before and after the call.
+    fn wide_local(&self, parameter: &Parameter) -> Result<Option<(String, Option<String>)>> {
+        if !self.is_wide_output(parameter) {
+            return Ok(None);
+        }
+        let name = rust_name(parameter);
+        if !parameter.in_form(self.form) {
+            return Ok(Some((format!("let mut {name}_wide = 0_i64;"), None)));
+        }
+        let c_type = self.spec.c_type(parameter, self.form);
+        let initial = match (parameter.direction, c_type) {
+            (Direction::Out, _) => "0_i64".to_owned(),
+            (_, "int") => format!("i64::from(unsafe {{ *{name} }})"),
+            _ => format!("unsafe {{ *{name} }} as i64"),
+        };
+        let narrowed = match c_type {
+            "int" => format!("narrow({name}_wide)"),
+            "MPI_Aint" => format!("{name}_wide as MPI_Aint"),
+            _ => format!("{name}_wide"),
+        };
+        let after = format!("unsafe {{ *{name} = {narrowed} }};");
+        Ok(Some((format!("let mut {name}_wide = {initial};"), Some(after))))
+    }
+
+    fn is_wide_output(&self, parameter: &Parameter) -> bool {
+        let varies = parameter.is_poly() && self.spec.c_type(parameter, Form::Large) != "fn";
+        varies && parameter.direction != Direction::In && parameter.lengths.is_empty()
+    }
+
+    /// What the implementation gets for a parameter.
+    fn argument(&self, parameter: &Parameter) -> Result<String> {
+        let name = rust_name(parameter);
+        let c_type = self.spec.c_type(parameter, self.form);
+        if self.is_wide_output(parameter) {
+            return Ok(format!("&mut {name}_wide"));
+        }
+        if !parameter.in_form(self.form) {
+            let absent = if parameter.lengths.is_empty() { "0" } else { "std::ptr::null_mut()" };
+            return Ok(absent.to_owned());
+        }
+        if !parameter.is_poly() || c_type == "fn" {
+            return Ok(name);
+        }
+        if !parameter.lengths.is_empty() {
+            ensure!(parameter.direction == Direction::In, "an output array whose width depends on the form");
+            return Ok(match c_type {
+                "int" => format!("Counts::Narrow({name})"),
+                // MPI_Aint, MPI_Count and MPI_Offset are all 64 bits wide (MPI-5.0 §20).
+                _ => format!("Counts::Wide({name}.cast())"),
+            });
+        }
+        Ok(self.as_wide(parameter, &name))
+    }
+
+    /// An input number as `i64`.
+    fn as_wide(&self, parameter: &Parameter, name: &str) -> String {
+        match self.spec.c_type(parameter, self.form) {
+            "int" => format!("i64::from({name})"),
+            "MPI_Aint" => format!("{name} as i64"),
+            _ => name.to_owned(),
+        }
+    }
+
+    fn rust_type(&self, parameter: &Parameter) -> Result<String> {
+        let c_type = self.spec.c_type(parameter, self.form);
+        if c_type == "fn" {
+            return Ok("usize".to_owned());
+        }
+        let constness = if parameter.constant { "*const" } else { "*mut" };
+        // `void*`, `char*`, `char**`, `char***`: pointers already.
+        if let Some(target) = c_type.strip_suffix("***") {
+            let stars = if parameter.value { "*mut *mut" } else { "*mut *mut *mut" };
+            return Ok(format!("{stars} {}", rust_scalar(target)?));
+        } else if let Some(target) = c_type.strip_suffix("**") {
+            return Ok(format!("*mut *mut {}", rust_scalar(target)?));
+        } else if let Some(target) = c_type.strip_suffix('*') {
+            return Ok(format!("{constness} {}", rust_scalar(target)?));
+        }
+        let scalar = rust_scalar(c_type)?;
+        if !parameter.lengths.is_empty() {
+            let constness = if parameter.direction == Direction::In { "*const" } else { "*mut" };
+            return Ok(match &parameter.lengths[1..] {
+                [] => format!("{constness} {scalar}"),
+                [inner] => format!("{constness} [{scalar}; {inner}]"),
+                _ => anyhow::bail!("{} has too many dimensions", parameter.name),
+            });
+        }
+        Ok(if is_pointer(parameter) { format!("{constness} {scalar}") } else { scalar.to_owned() })
+    }
+
+    /// The object whose error handler is called (MPI-5.0 §9.3): the first communicator, window, file or session.
+    fn scope(&self) -> String {
+        match self.symbol.as_str() {
+            // No file is open yet (or none at all): MPI-5.0 §14.7.
+            "MPI_File_open" | "MPI_File_delete" => return "Scope::File(MPI_File::NULL)".to_owned(),
+            "MPI_Comm_create_from_group" | "MPI_Intercomm_create_from_groups" | "MPI_Session_init" => {
+                return "Scope::Errhandler(errhandler)".to_owned();
+            }
+            symbol if symbol.starts_with("MPI_T_") => return "Scope::Tool".to_owned(),
+            _ => {}
+        }
+        for parameter in self.c_parameters().filter(|p| p.direction != Direction::Out && p.lengths.is_empty()) {
+            let scope = match parameter.kind.as_str() {
+                "COMMUNICATOR" => "Comm",
+                "WINDOW" => "Win",
+                "FILE" => "File",
+                "SESSION" => "Session",
+                _ => continue,
+            };
+            let name = rust_name(parameter);
+            return if is_pointer(parameter) {
+                format!("unsafe {{ {name}.as_ref() }}.map_or(Scope::None, |&handle| Scope::{scope}(handle))")
+            } else {
+                format!("Scope::{scope}({name})")
+            };
+        }
+        "Scope::None".to_owned()
+    }
+
+    /// The checks that can be made without looking at any object.
+    fn checks(&self) -> Result<Vec<String>> {
+        let mut lines = Vec::new();
+        for parameter in self.c_parameters() {
+            // What only the root must give is checked where the root is known.
+            if !parameter.root
+                && let Some(line) = self.check(parameter)?
+            {
+                lines.push(line);
+            }
+        }
+        Ok(lines)
+    }
+
+    fn check(&self, parameter: &Parameter) -> Result<Option<String>> {
+        let name = rust_name(parameter);
+        let label = &parameter.name;
+        if !parameter.lengths.is_empty() {
+            return Ok(self.array_check(parameter));
+        }
+        if let Some(check) = &self.spec.kinds[&parameter.kind].check
+            && parameter.direction == Direction::In
+        {
+            return Ok(Some(format!("check::{check}(\"{label}\", {})?;", self.as_wide(parameter, &name))));
+        }
+        Ok(self.must_not_be_null(parameter).then(|| format!("check::pointer(\"{label}\", {name})?;")))
+    }
+
+    /// Arrays must be there when their length, another argument, is not zero.
+    fn array_check(&self, parameter: &Parameter) -> Option<String> {
+        // Statuses and error codes may be ignored, weights may be one of two special addresses, tools pass null.
+        let optional = matches!(parameter.kind.as_str(), "STATUS" | "ERROR_CODE" | "WEIGHT");
+        if optional || self.symbol.starts_with("MPI_T_") || self.spec.c_type(parameter, self.form).ends_with('*') {
+            return None;
+        }
+        let length = self.c_parameters().find(|p| p.name == parameter.lengths[0])?;
+        let is_number = length.direction == Direction::In && length.lengths.is_empty() && !length.root;
+        let (name, count) = (rust_name(parameter), self.as_wide(length, &rust_name(length)));
+        is_number.then(|| format!("check::array(\"{}\", {name}, {count})?;", parameter.name))
+    }
+
+    fn must_not_be_null(&self, parameter: &Parameter) -> bool {
+        let tool = self.symbol.starts_with("MPI_T_");
+        match parameter.kind.as_str() {
+            // A length of zero asks for the length only, with no place for the value.
+            "STRING" if parameter.direction != Direction::In => {
+                !tool && !matches!(self.symbol.as_str(), "MPI_Info_get_string" | "MPI_Session_get_nth_pset")
+            }
+            "STRING" => true,
+            "STATUS" => parameter.direction != Direction::Out,
+            "BUFFER" | "ARGUMENT_COUNT" | "ARGUMENT_LIST" | "STRING_ARRAY" | "STRING_2DARRAY" | "EXTRA_STATE" => false,
+            "LOGICAL_VOID" | "TOOL_MPI_OBJ" => false,
+            "C_BUFFER" | "C_BUFFER2" | "ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" => parameter.direction == Direction::Out,
+            // Tools pass null for what they do not want to know (MPI-5.0 §15.3.3).
+            _ if tool && parameter.direction != Direction::In => !self.symbol.contains("_get_info"),
+            _ => is_pointer(parameter),
+        }
+    }
+}
+
+/// Is a parameter of a scalar kind passed by address?
+fn is_pointer(parameter: &Parameter) -> bool {
+    parameter.pointer
+        || (parameter.direction != Direction::In && !parameter.value)
+        || (parameter.kind == "STATUS" && parameter.lengths.is_empty())
+}
+
+fn rust_name(parameter: &Parameter) -> String {
+    match parameter.name.as_str() {
+        "type" | "in" | "ref" | "match" | "move" | "box" | "fn" => format!("r#{}", parameter.name),
+        name => name.to_owned(),
+    }
+}
+
+fn rust_scalar(c_type: &str) -> Result<&'static str> {
+    Ok(match c_type {
+        "int" | "MPI_T_cb_safety" | "MPI_T_source_order" => "c_int",
+        "void" => "c_void",
+        "char" => "c_char",
+        "double" => "f64",
+        "MPI_Aint" => "MPI_Aint",
+        "MPI_Count" => "MPI_Count",
+        "MPI_Offset" => "MPI_Offset",
+        "MPI_Status" => "MPI_Status",
+        other => *super::tables::HANDLES
+            .iter()
+            .find(|&&h| h == other)
+            .with_context(|| format!("no Rust type for {other}"))?,
+    })
+}
