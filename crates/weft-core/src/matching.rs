@@ -1,1 +1,190 @@
-//! To be written.
+//! Matching: which receive takes which message (MPI-5.0 §3.5, §3.8).
+//!
+//! Per context (a communicator's kind of traffic) there are two queues, receives that wait for a message and messages
+//! that wait for a receive; never can an entry of one match an entry of the other. A receive takes the earliest
+//! matching message and a message the earliest matching receive, wildcards or not, which is the order that §3.5 asks
+//! for as long as messages arrive in the order in which their sender started them.
+//!
+//! The matcher does not limit the number of unexpected messages: the protocol's credit does.
+
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use alloc::vec::Vec;
+
+use queue::{Pattern, Queue, Table};
+
+/// What a message is matched by (MPI-5.0 §3.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Envelope {
+    /// The communicator's context.
+    pub context: u32,
+    /// Rank of the sender in the communicator (the remote group of an intercommunicator).
+    pub source: u32,
+    /// Tag.
+    pub tag: i32,
+}
+
+/// What was still queued in a context when it was dropped, oldest first.
+#[derive(Debug)]
+pub struct Leftovers<P, M> {
+    /// Receives that no message ever matched.
+    pub posted: Vec<P>,
+    /// Messages that no receive ever matched.
+    pub unexpected: Vec<(Envelope, M)>,
+}
+
+/// The match queues of a process. `P` stands for a posted receive, `M` for an unexpected message.
+pub struct Matcher<P, M> {
+    contexts: Vec<Queues<P, M>>,
+    places: Table<u32, u32>,
+    /// Places in `contexts` that no context uses.
+    free: Vec<u32>,
+    /// The context looked up last and its place: mostly the next one too.
+    last: (u32, u32),
+}
+
+struct Queues<P, M> {
+    posted: Queue<P, 1>,
+    unexpected: Queue<M, 3>,
+}
+
+const NOWHERE: u32 = u32::MAX;
+
+impl<P, M> Default for Matcher<P, M> {
+    fn default() -> Self {
+        Matcher::new()
+    }
+}
+
+impl<P, M> Matcher<P, M> {
+    /// A matcher with nothing queued.
+    pub fn new() -> Matcher<P, M> {
+        Matcher { contexts: Vec::new(), places: Table::default(), free: Vec::new(), last: (0, NOWHERE) }
+    }
+
+    /// A receive is posted: the earliest matching unexpected message, else the receive is queued.
+    /// `source` None is `MPI_ANY_SOURCE`, `tag` None is `MPI_ANY_TAG`.
+    #[inline]
+    pub fn post(&mut self, context: u32, source: Option<u32>, tag: Option<i32>, posted: P) -> Option<(Envelope, M)> {
+        let wanted = Pattern::new(source, tag);
+        let queues = self.queues(context);
+        if let Some(id) = queues.unexpected.find(&wanted) {
+            let (found, message) = queues.unexpected.remove(id)?;
+            return Some((envelope(context, &found), message));
+        }
+        queues.posted.push(wanted, posted);
+        None
+    }
+
+    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued.
+    #[inline]
+    pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> M) -> Option<P> {
+        let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
+        let queues = self.queues(envelope.context);
+        if let Some(id) = queues.posted.find(&arrived) {
+            return queues.posted.remove(id).map(|(_, posted)| posted);
+        }
+        queues.unexpected.push(arrived, make());
+        None
+    }
+
+    /// The message that a receive posted now would take; it stays queued (`MPI_Iprobe`, MPI-5.0 §3.8.1).
+    pub fn probe(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Option<(Envelope, &M)> {
+        let queues = self.existing(context)?;
+        let id = queues.unexpected.find(&Pattern::new(source, tag))?;
+        queues.unexpected.get(id).map(|(found, message)| (envelope(context, found), message))
+    }
+
+    /// The same, and takes the message out of the queue (`MPI_Improbe`, MPI-5.0 §3.8.2).
+    pub fn extract(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Option<(Envelope, M)> {
+        let queues = self.existing(context)?;
+        let id = queues.unexpected.find(&Pattern::new(source, tag))?;
+        queues.unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
+    }
+
+    /// Removes the earliest posted receive of which `pred` holds (`MPI_Cancel`, MPI-5.0 §3.8.4). Looks at all of them.
+    pub fn cancel(&mut self, context: u32, pred: impl Fn(&P) -> bool) -> Option<P> {
+        let posted = &mut self.existing(context)?.posted;
+        let id = posted.oldest_where(|_, posted| pred(posted))?;
+        posted.remove(id).map(|(_, posted)| posted)
+    }
+
+    /// Removes the earliest unexpected message of which `pred` holds: its sender has cancelled it. Looks at all of them.
+    pub fn retract(&mut self, context: u32, mut pred: impl FnMut(&Envelope, &M) -> bool) -> Option<(Envelope, M)> {
+        let unexpected = &mut self.existing(context)?.unexpected;
+        let id = unexpected.oldest_where(|found, message| pred(&envelope(context, found), message))?;
+        unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
+    }
+
+    /// The latest unexpected message of which `pred` holds, for example to append a later piece to it. Looks at all of
+    /// them, newest first.
+    pub fn unexpected_mut(&mut self, context: u32, mut pred: impl FnMut(&Envelope, &M) -> bool) -> Option<&mut M> {
+        let unexpected = &mut self.existing(context)?.unexpected;
+        let id = unexpected.newest_where(|found, message| pred(&envelope(context, found), message))?;
+        unexpected.get_mut(id)
+    }
+
+    /// Forgets a context and hands over what was queued in it.
+    pub fn drop_context(&mut self, context: u32) -> Leftovers<P, M> {
+        let Some(place) = self.places.remove(&context) else {
+            return Leftovers { posted: Vec::new(), unexpected: Vec::new() };
+        };
+        self.last = (0, NOWHERE);
+        self.free.push(place);
+        let fresh = Queues { posted: Queue::new(), unexpected: Queue::new() };
+        let mut queues = core::mem::replace(&mut self.contexts[place as usize], fresh);
+        let messages = queues.unexpected.drain().into_iter();
+        Leftovers {
+            posted: queues.posted.drain().into_iter().map(|(_, posted)| posted).collect(),
+            unexpected: messages.map(|(found, message)| (envelope(context, &found), message)).collect(),
+        }
+    }
+
+    /// Receives queued in all contexts.
+    pub fn posted_count(&self) -> usize {
+        self.contexts.iter().map(|queues| queues.posted.len()).sum()
+    }
+
+    /// Messages queued in all contexts.
+    pub fn unexpected_count(&self) -> usize {
+        self.contexts.iter().map(|queues| queues.unexpected.len()).sum()
+    }
+
+    /// (Receives, messages) queued in one context.
+    pub fn counts_in(&self, context: u32) -> (usize, usize) {
+        let place = self.places.get(&context).and_then(|&place| self.contexts.get(place as usize));
+        place.map_or((0, 0), |queues| (queues.posted.len(), queues.unexpected.len()))
+    }
+
+    fn existing(&mut self, context: u32) -> Option<&mut Queues<P, M>> {
+        let place = *self.places.get(&context)?;
+        self.contexts.get_mut(place as usize)
+    }
+
+    #[inline]
+    fn queues(&mut self, context: u32) -> &mut Queues<P, M> {
+        if self.last.0 != context || self.last.1 == NOWHERE {
+            self.last = (context, self.place_of(context));
+        }
+        &mut self.contexts[self.last.1 as usize]
+    }
+
+    #[inline(never)]
+    fn place_of(&mut self, context: u32) -> u32 {
+        if let Some(&place) = self.places.get(&context) {
+            return place;
+        }
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.contexts.push(Queues { posted: Queue::new(), unexpected: Queue::new() });
+            self.contexts.len() as u32 - 1
+        });
+        self.places.insert(context, place);
+        place
+    }
+}
+
+fn envelope(context: u32, found: &Pattern) -> Envelope {
+    Envelope { context, source: found.source(), tag: found.tag() }
+}
