@@ -1,0 +1,117 @@
+/*
+ * What every test program shares: checks that count, and a clock that ends a program which hangs.
+ *
+ * A program is a list of stories. Each names itself with STORY; each CHECK that fails prints the story, the rank and what
+ * was found. The program's exit code says whether a check failed on this rank.
+ */
+#ifndef WEFT_TESTS_CHECK_H
+#define WEFT_TESTS_CHECK_H
+
+#include <mpi.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { TIME_LIMIT_SECONDS = 50, PRINTED_MAX = 10 };
+
+static int rank = -1, ranks = -1;
+static int failures;
+static const char *volatile story = "start";
+
+#define STORY(name) (story = (name))
+
+/* CHECK(condition, "format", values...): says where it went wrong; the program goes on. */
+#define CHECK(condition, ...)                                                                                          \
+    do {                                                                                                               \
+        if (!(condition) && ++failures <= PRINTED_MAX) {                                                               \
+            fprintf(stderr, "%s:%d: rank %d of %d, %s: %s: ", __FILE__, __LINE__, rank, ranks, story, #condition);     \
+            fprintf(stderr, __VA_ARGS__);                                                                              \
+            fputc('\n', stderr);                                                                                       \
+        }                                                                                                              \
+    } while (0)
+
+#define CHECK_EQUAL(found, expected)                                                                                   \
+    do {                                                                                                               \
+        long long found_ = (long long)(found), expected_ = (long long)(expected);                                      \
+        CHECK(found_ == expected_, #found " is %lld, expected %lld", found_, expected_);                               \
+    } while (0)
+
+/* The call must fail with an error of this class (the error handler must be one that returns). */
+#define CHECK_CLASS(call, expected)                                                                                    \
+    do {                                                                                                               \
+        int code_ = (call), class_ = -1;                                                                               \
+        MPI_Error_class(code_, &class_);                                                                               \
+        CHECK(class_ == (expected), #call " gave class %d, expected %s = %d", class_, #expected, (expected));           \
+    } while (0)
+
+static void out_of_time(int signal)
+{
+    (void)signal;
+    char line[200];
+    int length = snprintf(line, sizeof line, "%s: rank %d of %d did not end in %d s, in: %s\n", __FILE__, rank, ranks,
+                          TIME_LIMIT_SECONDS, story);
+    if (write(2, line, length) < 0)
+        _exit(4);
+    _exit(3);
+}
+
+static void watch_the_clock(void)
+{
+    signal(SIGALRM, out_of_time);
+    alarm(TIME_LIMIT_SECONDS);
+}
+
+static inline void begin(int *argc, char ***argv)
+{
+    watch_the_clock();
+    MPI_Init(argc, argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+}
+
+/* Ends MPI; returns the exit code for main. */
+static inline int end(void)
+{
+    STORY("finalize");
+    if (failures > PRINTED_MAX)
+        fprintf(stderr, "%s: rank %d: %d more failures\n", __FILE__, rank, failures - PRINTED_MAX);
+    MPI_Finalize();
+    return failures > 0;
+}
+
+/* A value that depends on everything: where a byte comes from shows when it is in the wrong place. */
+static inline unsigned char pattern(int source, int tag, size_t index)
+{
+    uint32_t x = (uint32_t)source * 2654435761u ^ (uint32_t)tag * 40503u ^ (uint32_t)index * 2246822519u;
+    return (unsigned char)(x ^ x >> 13 ^ x >> 24);
+}
+
+static inline void fill(unsigned char *bytes, size_t length, int source, int tag)
+{
+    for (size_t i = 0; i < length; i++)
+        bytes[i] = pattern(source, tag, i);
+}
+
+/* How many bytes are not what `fill` wrote. */
+static inline size_t wrong_bytes(const unsigned char *bytes, size_t length, int source, int tag)
+{
+    size_t wrong = 0;
+    for (size_t i = 0; i < length; i++)
+        wrong += bytes[i] != pattern(source, tag, i);
+    return wrong;
+}
+
+static inline void *memory(size_t length)
+{
+    void *result = calloc(1, length ? length : 1);
+    if (!result) {
+        fprintf(stderr, "no memory\n");
+        _exit(5);
+    }
+    return result;
+}
+
+#endif

@@ -1,0 +1,198 @@
+/* Completion: Wait and Test in all forms, persistent requests, Cancel, Request_free, Request_get_status. */
+#include "check.h"
+
+enum { MANY = 20 };
+
+static int next, previous;
+static MPI_Request request[2 * MANY];
+static int out[MANY], in[MANY];
+
+/* Starts MANY messages round the ring; receives are request[0 .. MANY), sends follow. */
+static void start(int base)
+{
+    for (int i = 0; i < MANY; i++) {
+        in[i] = -1;
+        MPI_Irecv(&in[i], 1, MPI_INT, previous, i, MPI_COMM_WORLD, &request[i]);
+    }
+    for (int i = 0; i < MANY; i++) {
+        out[i] = base + rank * MANY + i;
+        MPI_Isend(&out[i], 1, MPI_INT, next, i, MPI_COMM_WORLD, &request[MANY + i]);
+    }
+}
+
+static void check_received(int base)
+{
+    for (int i = 0; i < MANY; i++)
+        CHECK_EQUAL(in[i], base + previous * MANY + i);
+    for (int i = 0; i < 2 * MANY; i++)
+        CHECK(request[i] == MPI_REQUEST_NULL, "request %d is not null", i);
+}
+
+static void any_and_some(void)
+{
+    MPI_Status status, statuses[2 * MANY];
+    int index, count, flag, indices[2 * MANY];
+
+    STORY("Waitany");
+    start(1000);
+    for (int i = 0; i < 2 * MANY; i++) {
+        MPI_Waitany(2 * MANY, request, &index, &status);
+        CHECK(index >= 0 && index < 2 * MANY, "index %d", index);
+        if (index < MANY)
+            CHECK(status.MPI_TAG == index && status.MPI_SOURCE == previous, "tag %d", status.MPI_TAG);
+    }
+    check_received(1000);
+    MPI_Waitany(2 * MANY, request, &index, &status);
+    CHECK_EQUAL(index, MPI_UNDEFINED);
+    CHECK_EQUAL(status.MPI_SOURCE, MPI_ANY_SOURCE);
+
+    STORY("Waitsome");
+    start(2000);
+    for (int done = 0; done < 2 * MANY; done += count) {
+        MPI_Waitsome(2 * MANY, request, &count, indices, statuses);
+        CHECK(count > 0 && count <= 2 * MANY - done, "%d complete", count);
+        for (int i = 0; i < count; i++)
+            if (indices[i] < MANY)
+                CHECK_EQUAL(statuses[i].MPI_TAG, indices[i]);
+        if (count <= 0)
+            break;
+    }
+    check_received(2000);
+    MPI_Waitsome(2 * MANY, request, &count, indices, statuses);
+    CHECK_EQUAL(count, MPI_UNDEFINED);
+
+    STORY("Testany, Testsome, Testall");
+    start(3000);
+    for (int done = 0; done < 2 * MANY;) {
+        MPI_Testany(2 * MANY, request, &index, &flag, &status);
+        done += flag != 0;
+        CHECK(!flag || index != MPI_UNDEFINED, "flag without an index");
+    }
+    check_received(3000);
+    MPI_Testany(2 * MANY, request, &index, &flag, &status);
+    CHECK(flag && index == MPI_UNDEFINED, "flag %d, index %d", flag, index);
+    start(4000);
+    for (int done = 0; done < 2 * MANY; done += count)
+        MPI_Testsome(2 * MANY, request, &count, indices, MPI_STATUSES_IGNORE);
+    check_received(4000);
+    start(5000);
+    for (flag = 0; !flag;)
+        MPI_Testall(2 * MANY, request, &flag, statuses);
+    check_received(5000);
+
+    STORY("the null request");
+    MPI_Wait(&request[0], &status);
+    CHECK(status.MPI_SOURCE == MPI_ANY_SOURCE && status.MPI_TAG == MPI_ANY_TAG, "not the empty status");
+    MPI_Get_count(&status, MPI_INT, &count);
+    CHECK_EQUAL(count, 0);
+    MPI_Test(&request[0], &flag, &status);
+    CHECK(flag, "not complete");
+    MPI_Waitall(0, NULL, MPI_STATUSES_IGNORE);
+}
+
+static void look_without_taking(void)
+{
+    STORY("Request_get_status");
+    int flag = 0;
+    MPI_Status status;
+    start(6000);
+    while (!flag)
+        MPI_Request_get_status(request[0], &flag, &status);
+    CHECK(request[0] != MPI_REQUEST_NULL, "the request is gone");
+    CHECK_EQUAL(status.MPI_SOURCE, previous);
+    MPI_Waitall(2 * MANY, request, MPI_STATUSES_IGNORE);
+    check_received(6000);
+}
+
+static void persistent(void)
+{
+    STORY("persistent requests");
+    static int (*const init[])(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *) = {
+        MPI_Send_init, MPI_Ssend_init, MPI_Bsend_init, MPI_Rsend_init};
+    char pool[1000 * sizeof(int) + MPI_BSEND_OVERHEAD];
+    MPI_Buffer_attach(pool, sizeof pool);
+    for (int mode = 0; mode < 4; mode++) {
+        int values[100], got[100], flag;
+        MPI_Request pair[2];
+        MPI_Status status[2];
+        MPI_Recv_init(got, 100, MPI_INT, previous, mode, MPI_COMM_WORLD, &pair[0]);
+        init[mode](values, 100, MPI_INT, next, mode, MPI_COMM_WORLD, &pair[1]);
+        MPI_Test(&pair[0], &flag, &status[0]);
+        CHECK(flag, "an inactive request does not test as complete");
+        for (int round = 0; round < 5; round++) {
+            for (int i = 0; i < 100; i++)
+                values[i] = rank * 1000 + round * 100 + i, got[i] = -1;
+            MPI_Start(&pair[0]);
+            MPI_Barrier(MPI_COMM_WORLD);
+            MPI_Startall(1, &pair[1]);
+            MPI_Waitall(2, pair, status);
+            CHECK_EQUAL(status[0].MPI_SOURCE, previous);
+            for (int i = 0; i < 100; i++)
+                CHECK_EQUAL(got[i], previous * 1000 + round * 100 + i);
+            CHECK(pair[0] != MPI_REQUEST_NULL && pair[1] != MPI_REQUEST_NULL, "a persistent request became null");
+        }
+        MPI_Request_free(&pair[0]);
+        MPI_Request_free(&pair[1]);
+        CHECK(pair[0] == MPI_REQUEST_NULL, "not null after Request_free");
+    }
+    void *detached;
+    int size;
+    MPI_Buffer_detach(&detached, &size);
+}
+
+static void cancelled(void)
+{
+    STORY("a cancelled receive");
+    int value = -1, flag;
+    MPI_Request cancel;
+    MPI_Status status;
+    MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 77, MPI_COMM_WORLD, &cancel);
+    MPI_Cancel(&cancel);
+    MPI_Wait(&cancel, &status);
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(flag, "not cancelled");
+    MPI_Barrier(MPI_COMM_WORLD); /* nobody sends before everybody has cancelled */
+    /* A message sent afterwards goes to the next receive. */
+    int sent = rank;
+    MPI_Sendrecv(&sent, 1, MPI_INT, next, 77, &value, 1, MPI_INT, previous, 77, MPI_COMM_WORLD, &status);
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(!flag && value == previous, "cancelled %d, value %d", flag, value);
+    STORY("cancelling what is complete changes nothing");
+    MPI_Irecv(&value, 1, MPI_INT, previous, 78, MPI_COMM_WORLD, &cancel);
+    MPI_Send(&sent, 1, MPI_INT, next, 78, MPI_COMM_WORLD);
+    for (flag = 0; !flag;)
+        MPI_Request_get_status(cancel, &flag, &status);
+    MPI_Cancel(&cancel);
+    MPI_Wait(&cancel, &status);
+    MPI_Test_cancelled(&status, &flag);
+    CHECK(!flag && value == previous, "cancelled %d, value %d", flag, value);
+}
+
+static void freed(void)
+{
+    STORY("a freed send still arrives");
+    static unsigned char bytes[100000];
+    unsigned char *got = memory(sizeof bytes);
+    MPI_Request send;
+    fill(bytes, sizeof bytes, rank, 3);
+    MPI_Isend(bytes, sizeof bytes, MPI_BYTE, next, 50, MPI_COMM_WORLD, &send);
+    MPI_Request_free(&send);
+    CHECK(send == MPI_REQUEST_NULL, "not null after Request_free");
+    MPI_Recv(got, sizeof bytes, MPI_BYTE, previous, 50, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    CHECK_EQUAL(wrong_bytes(got, sizeof bytes, previous, 3), 0);
+    free(got);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    next = (rank + 1) % ranks;
+    previous = (rank + ranks - 1) % ranks;
+    any_and_some();
+    look_without_taking();
+    persistent();
+    cancelled();
+    freed();
+    return end();
+}
