@@ -32,6 +32,13 @@ pub(crate) enum Scope {
     Tool,
 }
 
+/// The scope of a call that gets the address of its object's handle, to set it to null.
+#[inline(always)]
+pub(crate) fn scope_at<T: Copy>(handle: *const T, scope: fn(T) -> Scope) -> Scope {
+    // SAFETY: a pointer in a call that is not null points to a handle: the contract of the C prototype.
+    unsafe { handle.as_ref() }.map_or(Scope::None, |&handle| scope(handle))
+}
+
 /// Runs one call of a function that needs an initialised library.
 #[inline(always)]
 pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {

@@ -3,7 +3,7 @@
 //! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
 //! made in a cold function. Ranks, tags and handles are checked where the object is known.
 
-use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT};
+use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_IN_PLACE};
 use weft_mpi::error::Error;
 
 /// A count is not negative: MPI_ERR_COUNT.
@@ -34,6 +34,12 @@ pub(crate) fn pointer<T>(name: &'static str, pointer: *const T) -> Result<(), Er
 #[inline(always)]
 pub(crate) fn array<T>(name: &'static str, array: *const T, length: i64) -> Result<(), Error> {
     if array.is_null() && length > 0 { Err(null_array(name, length)) } else { Ok(()) }
+}
+
+/// Is this buffer the address that stands for "where the result goes" (MPI-5.0 §6.2.2)?
+#[inline(always)]
+pub(crate) fn is_in_place<T>(buffer: *const T) -> bool {
+    buffer.addr() == MPI_IN_PLACE
 }
 
 #[cold]

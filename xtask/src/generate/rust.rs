@@ -6,6 +6,9 @@ use super::tables::variant;
 use super::{MARKER, Output};
 use anyhow::{Context, Result, ensure};
 
+/// Lines are not longer than rustfmt.toml allows.
+const WIDTH: usize = 120;
+
 /// One file per chapter, and `mod.rs`.
 pub(super) fn modules(spec: &Spec, implemented: &Implemented, directory: &str) -> Result<Vec<Output>> {
     let mut outputs = Vec::new();
@@ -56,7 +59,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{{Scope, call, call_anytime, unsupported, unsupported_value, value}};
+use crate::boundary::{{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value}};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -128,7 +131,7 @@ impl Entry<'_> {
         let body = if self.returns.is_some() { self.value_body()? } else { self.call_body()? };
         let symbol = &self.symbol;
         let one_line = format!("entry! {{ {symbol} P{symbol}({}) -> {result} {{", signature.join(", "));
-        let head = if one_line.len() <= 120 {
+        let head = if one_line.len() <= WIDTH {
             one_line
         } else {
             format!("entry! {{ {symbol} P{symbol}(\n    {},\n) -> {result} {{", signature.join(",\n    "))
@@ -171,7 +174,7 @@ impl Entry<'_> {
                 write_back.extend(after);
             }
         }
-        let invocation = format!("unsafe {{ {path}({}) }}", arguments.join(", "));
+        let invocation = invocation(path, &arguments);
         if write_back.is_empty() {
             lines.push(invocation);
         } else {
@@ -180,12 +183,10 @@ impl Entry<'_> {
             lines.push("Ok(())".to_owned());
         }
         let call = if self.anytime { "call_anytime" } else { "call" };
+        let start = format!("    {call}(Function::{function}, {scope}, ||");
         Ok(match &lines[..] {
-            [line] => format!("    {call}(Function::{function}, {scope}, || {line})\n"),
-            _ => format!(
-                "    {call}(Function::{function}, {scope}, || {{\n        {}\n    }})\n",
-                lines.join("\n        ")
-            ),
+            [line] if start.len() + line.len() < WIDTH && !line.contains('\n') => format!("{start} {line})\n"),
+            _ => format!("{start} {{\n        {}\n    }})\n", lines.join("\n        ")),
         })
     }
 
@@ -226,8 +227,11 @@ impl Entry<'_> {
             return Ok(format!("&mut {name}_wide"));
         }
         if !parameter.in_form(self.form) {
-            let absent = if parameter.lengths.is_empty() { "0" } else { "std::ptr::null_mut()" };
-            return Ok(absent.to_owned());
+            // The usual binding has neither the array of large counts nor its length.
+            return Ok(match &parameter.lengths[..] {
+                [] => "0".to_owned(),
+                _ => format!("std::ptr::null_mut::<{}>()", rust_scalar(c_type)?),
+            });
         }
         if !parameter.is_poly() || c_type == "fn" {
             return Ok(name);
@@ -300,7 +304,7 @@ impl Entry<'_> {
             };
             let name = rust_name(parameter);
             return if is_pointer(parameter) {
-                format!("unsafe {{ {name}.as_ref() }}.map_or(Scope::None, |&handle| Scope::{scope}(handle))")
+                format!("scope_at({name}, Scope::{scope})")
             } else {
                 format!("Scope::{scope}({name})")
             };
@@ -331,9 +335,32 @@ impl Entry<'_> {
         if let Some(check) = &self.spec.kinds[&parameter.kind].check
             && parameter.direction == Direction::In
         {
-            return Ok(Some(format!("check::{check}(\"{label}\", {})?;", self.as_wide(parameter, &name))));
+            let condition = self.significance(parameter);
+            let call = format!("check::{check}(\"{label}\", {})?;", self.as_wide(parameter, &name));
+            return Ok(Some(if condition.is_empty() {
+                call
+            } else {
+                format!("if {condition} {{\n            {call}\n        }}")
+            }));
         }
         Ok(self.must_not_be_null(parameter).then(|| format!("check::pointer(\"{label}\", {name})?;")))
+    }
+
+    /// A collective's count means nothing when its buffer is MPI_IN_PLACE (MPI-5.0 §6.2.2), nor in the root's group of
+    /// an intercommunicator where the root is MPI_ROOT or MPI_PROC_NULL: the condition under which it is looked at.
+    fn significance(&self, parameter: &Parameter) -> String {
+        let mut conditions = Vec::new();
+        let has = |name: &str| self.parameters.iter().any(|p| p.name == name);
+        if has("root") {
+            conditions.push("root >= 0".to_owned());
+        }
+        for side in ["send", "recv"] {
+            // Sendrecv has a destination and no such rule.
+            if parameter.name == format!("{side}count") && has(&format!("{side}buf")) && !has("dest") {
+                conditions.push(format!("!check::is_in_place({side}buf)"));
+            }
+        }
+        conditions.join(" && ")
     }
 
     /// Arrays must be there when their length, another argument, is not zero.
@@ -366,6 +393,22 @@ impl Entry<'_> {
             _ => is_pointer(parameter),
         }
     }
+}
+
+/// The call of the implementation, broken like rustfmt would (which leaves bodies of macros alone).
+fn invocation(path: &str, arguments: &[String]) -> String {
+    let one_line = format!("unsafe {{ {path}({}) }}", arguments.join(", "));
+    if one_line.len() <= WIDTH - 12 {
+        return one_line;
+    }
+    let inner = arguments.join(", ");
+    if inner.len() <= WIDTH - 18 {
+        return format!("unsafe {{\n            {path}(\n                {inner}\n            )\n        }}");
+    }
+    format!(
+        "unsafe {{\n            {path}(\n                {},\n            )\n        }}",
+        arguments.join(",\n                ")
+    )
 }
 
 /// Is a parameter of a scalar kind passed by address?

@@ -130,7 +130,7 @@ pub(super) fn boundary_constants(spec: &Spec) -> Result<String> {
         "\
 //! {MARKER} from `spec/`; do not edit.
 //!
-//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types, addresses are `usize`.
+//! The constants of MPI-5.0 with their values in the standard ABI (§20). Handles have their types.
 #![allow(dead_code)]
 
 use crate::types::*;
