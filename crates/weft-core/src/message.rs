@@ -1,1 +1,274 @@
-//! To be written.
+//! The message protocol: the frames that two ranks exchange, on any link, to move MPI messages.
+//!
+//! | frame | when |
+//! |---|---|
+//! | `Eager` | a whole small message, sent at once within the receiver's credit |
+//! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered lane |
+//! | `Rendezvous` | announces a large message; the data stays with the sender |
+//! | `Grant` | the receiver has a buffer: send the data to this sink |
+//! | `Data` | a piece of granted data, placed at its offset, in any order |
+//! | `Done` | the receiver has matched (synchronous send) or has fetched (single copy) the message |
+//! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
+//! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
+//!
+//! The envelope is that of MPI-5.0 §3.2.3. All integers are little-endian; a frame is a head of at most
+//! [`HEAD_MAX`] bytes and, for the first three and `Data`, the payload after it.
+
+use crate::matching::Envelope;
+
+/// The largest head, in bytes.
+pub const HEAD_MAX: usize = 40;
+
+/// What the parser found wrong with a frame: it is counted and dropped, never followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FrameError {
+    /// The frame ends before its head does.
+    Truncated,
+    /// The first byte is no kind of this protocol.
+    UnknownKind(u8),
+}
+
+/// A frame whose parts have been read out; the payload is still where it arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// A whole message. `acknowledge` names the sender's request that waits for the match (synchronous mode).
+    Eager { envelope: Envelope, acknowledge: Option<u32>, payload: &'a [u8] },
+    /// The first piece of a message of `total` bytes.
+    EagerFirst { envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &'a [u8] },
+    /// The next piece of the message that the last `EagerFirst` on this lane began.
+    EagerMore { payload: &'a [u8] },
+    /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of memory.
+    Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
+    /// The receiver takes the first `limit` bytes of `request` at `sink`.
+    Grant { request: u32, sink: u32, limit: u64 },
+    /// Bytes at `offset` of what was granted at `sink`.
+    Data { sink: u32, offset: u64, payload: &'a [u8] },
+    /// The sender's `request` is complete.
+    Done { request: u32 },
+    /// The receiver has consumed `bytes` of eager payload.
+    Credit { bytes: u64 },
+    /// The sender wants `request` back.
+    Retract { context: u32, request: u32 },
+    /// Whether the receiver had not matched it yet, and has forgotten it.
+    Retracted { request: u32, forgotten: bool },
+}
+
+const EAGER: u8 = 1;
+const EAGER_FIRST: u8 = 2;
+const EAGER_MORE: u8 = 3;
+const RENDEZVOUS: u8 = 4;
+const GRANT: u8 = 5;
+const DATA: u8 = 6;
+const DONE: u8 = 7;
+const CREDIT: u8 = 8;
+const RETRACT: u8 = 9;
+const RETRACTED: u8 = 10;
+
+/// Bit of the second byte: the optional field of the frame is present.
+const WITH_OPTION: u8 = 1;
+
+/// The bytes of a frame before its payload.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    bytes: [u8; HEAD_MAX],
+    length: u8,
+}
+
+impl Head {
+    /// The encoded head.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
+    }
+
+    fn new(kind: u8, option: bool) -> Self {
+        let mut bytes = [0; HEAD_MAX];
+        bytes[0] = kind;
+        bytes[1] = if option { WITH_OPTION } else { 0 };
+        Self { bytes, length: 4 }
+    }
+
+    fn u32(mut self, value: u32) -> Self {
+        let at = usize::from(self.length);
+        self.bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        self.length += 4;
+        self
+    }
+
+    fn u64(mut self, value: u64) -> Self {
+        let at = usize::from(self.length);
+        self.bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
+        self.length += 8;
+        self
+    }
+
+    fn envelope(self, envelope: Envelope) -> Self {
+        self.u32(envelope.context).u32(envelope.source).u32(envelope.tag as u32)
+    }
+
+    /// Head of a whole message.
+    pub fn eager(envelope: Envelope, acknowledge: Option<u32>) -> Self {
+        Self::new(EAGER, acknowledge.is_some()).envelope(envelope).u32(acknowledge.unwrap_or(0))
+    }
+
+    /// Head of the first piece of a message of `total` bytes.
+    pub fn eager_first(envelope: Envelope, acknowledge: Option<u32>, total: u64) -> Self {
+        Self::new(EAGER_FIRST, acknowledge.is_some()).envelope(envelope).u32(acknowledge.unwrap_or(0)).u64(total)
+    }
+
+    /// Head of a further piece.
+    pub fn eager_more() -> Self {
+        Self::new(EAGER_MORE, false)
+    }
+
+    /// Announcement of a large message.
+    pub fn rendezvous(envelope: Envelope, request: u32, total: u64, address: Option<u64>) -> Self {
+        Self::new(RENDEZVOUS, address.is_some())
+            .envelope(envelope)
+            .u32(request)
+            .u64(total)
+            .u64(address.unwrap_or(0))
+    }
+
+    /// Permission to send `limit` bytes.
+    pub fn grant(request: u32, sink: u32, limit: u64) -> Self {
+        Self::new(GRANT, false).u32(request).u32(sink).u64(limit)
+    }
+
+    /// Head of a piece of granted data, on links that carry it as a frame.
+    pub fn data(sink: u32, offset: u64) -> Self {
+        Self::new(DATA, false).u32(sink).u64(offset)
+    }
+
+    /// The sender's request is complete.
+    pub fn done(request: u32) -> Self {
+        Self::new(DONE, false).u32(request)
+    }
+
+    /// Eager bytes consumed.
+    pub fn credit(bytes: u64) -> Self {
+        Self::new(CREDIT, false).u64(bytes)
+    }
+
+    /// Asks to forget an announced message.
+    pub fn retract(context: u32, request: u32) -> Self {
+        Self::new(RETRACT, false).u32(context).u32(request)
+    }
+
+    /// Answers it.
+    pub fn retracted(request: u32, forgotten: bool) -> Self {
+        Self::new(RETRACTED, forgotten).u32(request)
+    }
+}
+
+/// Reads integers off the front of a frame.
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn u32(&mut self) -> Result<u32, FrameError> {
+        let (head, rest) = self.0.split_first_chunk::<4>().ok_or(FrameError::Truncated)?;
+        self.0 = rest;
+        Ok(u32::from_le_bytes(*head))
+    }
+
+    fn u64(&mut self) -> Result<u64, FrameError> {
+        let (head, rest) = self.0.split_first_chunk::<8>().ok_or(FrameError::Truncated)?;
+        self.0 = rest;
+        Ok(u64::from_le_bytes(*head))
+    }
+
+    fn envelope(&mut self) -> Result<Envelope, FrameError> {
+        Ok(Envelope { context: self.u32()?, source: self.u32()?, tag: self.u32()? as i32 })
+    }
+}
+
+impl<'a> Frame<'a> {
+    /// Reads a frame; the payload is what follows the head.
+    ///
+    /// # Errors
+    /// A [`FrameError`] when the bytes are no frame of this protocol.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, FrameError> {
+        let (start, rest) = bytes.split_first_chunk::<4>().ok_or(FrameError::Truncated)?;
+        let with_option = start[1] & WITH_OPTION != 0;
+        let mut reader = Reader(rest);
+        let r = &mut reader;
+        Ok(match start[0] {
+            EAGER => {
+                let (envelope, request) = (r.envelope()?, r.u32()?);
+                Self::Eager { envelope, acknowledge: with_option.then_some(request), payload: r.0 }
+            }
+            EAGER_FIRST => {
+                let (envelope, request, total) = (r.envelope()?, r.u32()?, r.u64()?);
+                Self::EagerFirst { envelope, acknowledge: with_option.then_some(request), total, payload: r.0 }
+            }
+            EAGER_MORE => Self::EagerMore { payload: r.0 },
+            RENDEZVOUS => {
+                let (envelope, request, total, address) = (r.envelope()?, r.u32()?, r.u64()?, r.u64()?);
+                Self::Rendezvous { envelope, request, total, address: with_option.then_some(address) }
+            }
+            GRANT => Self::Grant { request: r.u32()?, sink: r.u32()?, limit: r.u64()? },
+            DATA => Self::Data { sink: r.u32()?, offset: r.u64()?, payload: r.0 },
+            DONE => Self::Done { request: r.u32()? },
+            CREDIT => Self::Credit { bytes: r.u64()? },
+            RETRACT => Self::Retract { context: r.u32()?, request: r.u32()? },
+            RETRACTED => Self::Retracted { request: r.u32()?, forgotten: with_option },
+            kind => return Err(FrameError::UnknownKind(kind)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    const ENVELOPE: Envelope = Envelope { context: 7, source: 3, tag: -9 };
+
+    fn round_trip(head: Head, payload: &[u8]) -> Vec<u8> {
+        let mut bytes = head.as_bytes().to_vec();
+        bytes.extend_from_slice(payload);
+        bytes
+    }
+
+    #[test]
+    fn every_frame_survives_the_round_trip() {
+        let cases = [
+            (round_trip(Head::eager(ENVELOPE, Some(5)), b"abc"), Frame::Eager {
+                envelope: ENVELOPE,
+                acknowledge: Some(5),
+                payload: b"abc",
+            }),
+            (round_trip(Head::eager_first(ENVELOPE, None, 99), b"x"), Frame::EagerFirst {
+                envelope: ENVELOPE,
+                acknowledge: None,
+                total: 99,
+                payload: b"x",
+            }),
+            (round_trip(Head::eager_more(), b"yz"), Frame::EagerMore { payload: b"yz" }),
+            (round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""), Frame::Rendezvous {
+                envelope: ENVELOPE,
+                request: 1,
+                total: 1 << 40,
+                address: Some(77),
+            }),
+            (round_trip(Head::grant(1, 2, 3), b""), Frame::Grant { request: 1, sink: 2, limit: 3 }),
+            (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { sink: 2, offset: 1 << 33, payload: b"d" }),
+            (round_trip(Head::done(8), b""), Frame::Done { request: 8 }),
+            (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
+            (round_trip(Head::retract(7, 8), b""), Frame::Retract { context: 7, request: 8 }),
+            (round_trip(Head::retracted(8, true), b""), Frame::Retracted { request: 8, forgotten: true }),
+        ];
+        for (bytes, frame) in cases {
+            assert_eq!(Frame::parse(&bytes), Ok(frame));
+        }
+    }
+
+    #[test]
+    fn a_frame_cut_anywhere_in_its_head_is_refused() {
+        for head in [Head::eager(ENVELOPE, None), Head::rendezvous(ENVELOPE, 1, 2, None), Head::grant(1, 2, 3)] {
+            for length in 0..head.as_bytes().len() {
+                assert_eq!(Frame::parse(&head.as_bytes()[..length]), Err(FrameError::Truncated));
+            }
+        }
+        assert_eq!(Frame::parse(&[200, 0, 0, 0]), Err(FrameError::UnknownKind(200)));
+    }
+}

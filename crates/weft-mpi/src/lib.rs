@@ -1,2 +1,31 @@
-//! MPI objects and their meaning.
+//! MPI's objects and their meaning; owner of the progress loop.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`process`] | the lock around everything, waiting, waking |
+//! | [`start`] | joining and leaving the job |
+//! | [`engine`] | the links and what moves over them |
+//! | [`messages`] | frames to requests and back |
+//! | [`point_to_point`], [`collective`] | operations |
+//! | [`object`], [`predefined`], [`handle`], [`request`] | objects and how they are found |
+//! | [`memory`] | the program's memory: the only unsafe module |
+#![deny(unsafe_code)]
+
+pub mod buffered;
+pub mod collective;
+#[allow(missing_docs)]
+pub mod constants;
+pub mod engine;
 pub mod error;
+pub mod error_codes;
+pub mod handle;
+#[allow(unsafe_code)]
+pub mod memory;
+pub mod messages;
+pub mod object;
+pub mod point_to_point;
+pub mod predefined;
+pub mod process;
+pub mod request;
+pub mod settings;
+pub mod start;

@@ -1,0 +1,113 @@
+//! Buffers for buffered sends (MPI-5.0 §3.6).
+//!
+//! The program attaches memory and Weft accounts for it as the standard's model implementation does; the messages
+//! themselves wait in memory of ours, so the program's buffer is never read.
+
+use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
+use crate::error::{Error, Result};
+
+/// What was attached to a communicator or to the process.
+#[derive(Default)]
+pub struct Buffer {
+    attached: Option<Attached>,
+    /// Messages that have not left yet: their requests and their memory.
+    waiting: Vec<Waiting>,
+}
+
+struct Attached {
+    address: usize,
+    bytes: i64,
+    /// `MPI_BUFFER_AUTOMATIC`: no limit.
+    automatic: bool,
+}
+
+struct Waiting {
+    request: usize,
+    cost: i64,
+    /// The message; the request's data points into it.
+    _bytes: Box<[u8]>,
+}
+
+impl Buffer {
+    /// Nothing attached.
+    pub const fn new() -> Self {
+        Self { attached: None, waiting: Vec::new() }
+    }
+
+    /// Attaches `bytes` bytes at `address`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when a buffer is attached already.
+    pub fn attach(&mut self, address: usize, bytes: i64, automatic: bool) -> Result<()> {
+        if self.attached.is_some() {
+            return Err(Error::new(MPI_ERR_BUFFER, "a buffer is attached already: detach it first"));
+        }
+        self.attached = Some(Attached { address, bytes, automatic });
+        Ok(())
+    }
+
+    /// Detaches: address and size as they were given.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when none is attached.
+    pub fn detach(&mut self) -> Result<(usize, i64)> {
+        let attached = self.attached.take();
+        let attached = attached.ok_or_else(|| Error::new(MPI_ERR_BUFFER, "no buffer is attached"))?;
+        Ok((attached.address, attached.bytes))
+    }
+
+    /// Whether a buffer is attached.
+    pub fn is_attached(&self) -> bool {
+        self.attached.is_some()
+    }
+
+    /// Requests of messages that have not left yet.
+    pub fn requests(&self) -> impl Iterator<Item = usize> {
+        self.waiting.iter().map(|waiting| waiting.request)
+    }
+
+    /// Forgets messages that have left.
+    pub fn reclaim(&mut self, has_left: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut left = Vec::new();
+        self.waiting.retain(|waiting| {
+            let gone = has_left(waiting.request);
+            if gone {
+                left.push(waiting.request);
+            }
+            !gone
+        });
+        left
+    }
+
+    /// Whether a message of `bytes` bytes fits.
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when not: says how much is missing.
+    pub fn check(&self, bytes: u64) -> Result<()> {
+        let Some(attached) = &self.attached else {
+            return Err(Error::new(MPI_ERR_BUFFER, "no buffer is attached for buffered sends: call MPI_Buffer_attach"));
+        };
+        let used: i64 = self.waiting.iter().map(|waiting| waiting.cost).sum();
+        let cost = cost(bytes);
+        if !attached.automatic && used + cost > attached.bytes {
+            let size = attached.bytes;
+            return Err(Error::new(
+                MPI_ERR_BUFFER,
+                format!(
+                    "a message of {bytes} bytes needs {cost} bytes of the attached buffer (with MPI_BSEND_OVERHEAD), \
+                     whose {size} bytes hold {used} already"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
+    /// Keeps `bytes` until `request` is complete.
+    pub fn keep(&mut self, request: usize, bytes: Box<[u8]>) {
+        self.waiting.push(Waiting { request, cost: cost(bytes.len() as u64), _bytes: bytes });
+    }
+}
+
+fn cost(bytes: u64) -> i64 {
+    bytes as i64 + i64::from(MPI_BSEND_OVERHEAD)
+}

@@ -1,0 +1,363 @@
+//! Runs collective schedules: `weft_core::collective` says what to do, this does it.
+//!
+//! A running collective owns the requests of its current round. The progress loop moves it on; only the program's
+//! reduction functions are left to a thread that waits, because they must run while the lock is free.
+
+use std::sync::Arc;
+
+use weft_core::collective::{Buffer, Kind, Local, Schedule, Slice, Transfer};
+use weft_core::matching::Envelope;
+
+use crate::constants::MPI_ERR_NO_MEM;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::memory::{self, Address, Scratch, UserData, UserReduction};
+use crate::messages::internal;
+use crate::object::{Description, Group, Operation};
+use crate::process::Process;
+use crate::request::{Mode, Receive, Request, Send, State};
+
+/// Scratch memory that one collective may ask for, in bytes.
+const SCRATCH_MAX: u64 = 1 << 44;
+
+/// The buffers of a collective, as the program gave them.
+pub struct Arguments {
+    /// Send buffer; where `MPI_IN_PLACE` was given, it is never used.
+    pub send: Address,
+    /// Receive buffer, or the only one.
+    pub receive: Address,
+    /// Datatype of the send buffer.
+    pub send_type: Option<Arc<Description>>,
+    /// Datatype of the receive buffer.
+    pub receive_type: Option<Arc<Description>>,
+    /// `sendtypes` of `MPI_Alltoallw`.
+    pub send_types: Vec<Arc<Description>>,
+    /// `recvtypes` of `MPI_Alltoallw`.
+    pub receive_types: Vec<Arc<Description>>,
+    /// The reduction.
+    pub operation: Option<Operation>,
+}
+
+impl Arguments {
+    /// No buffers.
+    pub const fn none() -> Self {
+        Self {
+            send: Address::NULL,
+            receive: Address::NULL,
+            send_type: None,
+            receive_type: None,
+            send_types: Vec::new(),
+            receive_types: Vec::new(),
+            operation: None,
+        }
+    }
+}
+
+enum Stage {
+    /// The next round has not begun.
+    Between,
+    /// Its transfers are under way.
+    Transfers,
+    /// Its local steps are due from this one on.
+    Locals(usize),
+    /// The program's reduction function runs for this step.
+    Reducing(usize),
+}
+
+/// A collective under way.
+pub struct Running {
+    request: usize,
+    schedule: Schedule,
+    round: usize,
+    stage: Stage,
+    transfers: Vec<usize>,
+    arguments: Arguments,
+    scratch: Scratch,
+    group: Arc<Group>,
+    rank: u32,
+    context: u32,
+    tag: i32,
+    communicator: usize,
+    due: Option<UserReduction>,
+}
+
+impl Running {
+    fn describe(&self, kind: Kind) -> Option<&Arc<Description>> {
+        match kind {
+            Kind::Bytes => None,
+            Kind::Send => self.arguments.send_type.as_ref(),
+            Kind::Receive => self.arguments.receive_type.as_ref(),
+            Kind::SendOf(peer) => self.arguments.send_types.get(peer as usize),
+            Kind::ReceiveOf(peer) => self.arguments.receive_types.get(peer as usize),
+        }
+    }
+
+    fn base(&mut self, slice: &Slice) -> *mut u8 {
+        let base = match slice.buffer {
+            Buffer::Send => self.arguments.send.0,
+            Buffer::Receive => self.arguments.receive.0,
+            Buffer::Scratch => self.scratch.address(),
+        };
+        base.wrapping_offset(slice.offset as isize)
+    }
+
+    fn data(&mut self, slice: &Slice) -> UserData {
+        let base = self.base(slice);
+        match self.describe(slice.kind) {
+            Some(description) => memory::promised(base, slice.count, &description.layout),
+            None => memory::promised_bytes(base, slice.count),
+        }
+    }
+
+    fn start_round(&mut self, engine: &mut Engine) -> Result<()> {
+        let transfers = std::mem::take(&mut self.schedule.rounds[self.round].transfers);
+        for transfer in transfers {
+            let handle = match transfer {
+                Transfer::Send { to, slice } => {
+                    let send = Send {
+                        peer: Some(self.group.members[to as usize]),
+                        envelope: Envelope { context: self.context, source: self.rank, tag: self.tag },
+                        data: self.data(&slice),
+                        mode: Mode::Standard,
+                    };
+                    if engine.send_now(&send) {
+                        continue;
+                    }
+                    let handle = engine.messages.add(Request::new(State::Queued(send), self.communicator))?;
+                    engine.start_send(handle);
+                    handle
+                }
+                Transfer::Receive { from, slice } => {
+                    let receive = Receive {
+                        context: Some(self.context),
+                        source: Some(from),
+                        peer: Some(self.group.members[from as usize]),
+                        tag: Some(self.tag),
+                        data: self.data(&slice),
+                    };
+                    let handle = engine.messages.add(Request::new(State::Posted(receive), self.communicator))?;
+                    engine.start_receive(handle);
+                    handle
+                }
+            };
+            self.transfers.push(handle);
+        }
+        Ok(())
+    }
+
+    /// Removes the transfers that are complete; whether all are.
+    fn collect(&mut self, engine: &mut Engine, error: &mut Option<Error>) -> bool {
+        self.transfers.retain(|handle| {
+            let settled = engine.messages.requests.get(*handle).is_none_or(Request::is_settled);
+            if settled && let Some(request) = engine.messages.requests.remove(*handle) {
+                if error.is_none() {
+                    *error = request.error;
+                }
+            }
+            !settled
+        });
+        self.transfers.is_empty()
+    }
+
+    /// Does local step `step`; `false` when it is one for the program's function.
+    fn do_local(&mut self, step: usize) -> Result<bool> {
+        match self.schedule.rounds[self.round].local[step] {
+            Local::Copy { from, to } => {
+                let (from, to) = (self.data(&from), self.data(&to));
+                memory::copy(&from, &to);
+                Ok(true)
+            }
+            Local::Reduce { input, inout } => self.reduce(&input, &inout),
+        }
+    }
+
+    fn reduce(&mut self, input: &Slice, inout: &Slice) -> Result<bool> {
+        let (from, to) = (self.base(input), self.base(inout));
+        let description = self.describe(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
+        match self.arguments.operation {
+            Some(Operation::Predefined(op)) => {
+                let element = description.element.ok_or_else(|| internal("a predefined operation on a derived type"))?;
+                memory::reduce_promised(op, element, from, to, input.count as usize);
+                Ok(true)
+            }
+            Some(Operation::User(user)) => {
+                let datatype = description.handle.load(std::sync::atomic::Ordering::Relaxed);
+                let extent = description.layout.extent() as isize;
+                self.due = Some(UserReduction {
+                    function: user.function,
+                    input: from,
+                    inout: to,
+                    count: input.count,
+                    extent,
+                    datatype,
+                });
+                Ok(false)
+            }
+            None => Err(internal("a reduction without an operation")),
+        }
+    }
+
+    /// Goes as far as possible; `Some` when the collective is complete.
+    fn advance(&mut self, engine: &mut Engine) -> Option<Option<Error>> {
+        let mut error = None;
+        loop {
+            match self.stage {
+                Stage::Between if self.round == self.schedule.rounds.len() => return Some(None),
+                Stage::Between => {
+                    if let Err(error) = self.start_round(engine) {
+                        return Some(Some(error));
+                    }
+                    self.stage = Stage::Transfers;
+                }
+                Stage::Transfers => {
+                    let complete = self.collect(engine, &mut error);
+                    if let Some(error) = error.take() {
+                        return Some(Some(error));
+                    }
+                    if !complete {
+                        return None;
+                    }
+                    self.stage = Stage::Locals(0);
+                }
+                Stage::Locals(step) if step == self.schedule.rounds[self.round].local.len() => {
+                    self.round += 1;
+                    self.stage = Stage::Between;
+                }
+                Stage::Locals(step) => match self.do_local(step) {
+                    Ok(true) => self.stage = Stage::Locals(step + 1),
+                    Ok(false) => {
+                        self.stage = Stage::Reducing(step);
+                        return None;
+                    }
+                    Err(error) => return Some(Some(error)),
+                },
+                Stage::Reducing(_) => return None,
+            }
+        }
+    }
+}
+
+impl Process {
+    /// Starts `schedule` on the communicator `communicator`; the request completes with it. All processes of the
+    /// communicator must call this in the same order (MPI-5.0 §6.14).
+    ///
+    /// # Errors
+    /// A communicator that is none, or no memory for the scratch buffer.
+    pub fn start_collective(&mut self, communicator: usize, schedule: Schedule, arguments: Arguments) -> Result<usize> {
+        let object = self.objects.communicator_mut(communicator)?;
+        let tag = (object.collectives & 0x7fff_ffff) as i32;
+        object.collectives = object.collectives.wrapping_add(1);
+        let (context, group, rank) = (object.collective_context(), object.group.clone(), object.rank);
+        self.start_schedule(communicator, context, tag, group, rank, schedule, arguments)
+    }
+
+    /// The same among the processes of `group` only, with a context and tag of the caller's choice.
+    ///
+    /// # Errors
+    /// No memory for the scratch buffer.
+    pub fn start_schedule(
+        &mut self,
+        communicator: usize,
+        context: u32,
+        tag: i32,
+        group: Arc<Group>,
+        rank: u32,
+        schedule: Schedule,
+        arguments: Arguments,
+    ) -> Result<usize> {
+        if schedule.scratch > SCRATCH_MAX {
+            let bytes = schedule.scratch;
+            return Err(Error::new(MPI_ERR_NO_MEM, format!("the collective needs {bytes} bytes of working memory")));
+        }
+        let engine = self.engine()?;
+        let request = engine.messages.add(Request::new(State::Collective, communicator))?;
+        let mut running = Running {
+            request,
+            scratch: Scratch::new(schedule.scratch as usize),
+            schedule,
+            round: 0,
+            stage: Stage::Between,
+            transfers: Vec::new(),
+            arguments,
+            group,
+            rank,
+            context,
+            tag,
+            communicator,
+            due: None,
+        };
+        match running.advance(engine) {
+            Some(error) => self.finish_collective(running, error),
+            None => {
+                self.collectives.insert(running);
+            }
+        }
+        Ok(request)
+    }
+
+    fn finish_collective(&mut self, running: Running, error: Option<Error>) {
+        let Ok(messages) = self.messages() else { return };
+        // After an error the transfers that are still under way must not touch buffers that go away with it.
+        for handle in running.transfers {
+            messages.cancel_receive(handle);
+            match messages.requests.get_mut(handle) {
+                Some(request) if request.is_settled() => {
+                    messages.requests.remove(handle);
+                }
+                Some(request) => request.freed = true,
+                None => {}
+            }
+        }
+        if let Some(request) = messages.requests.get_mut(running.request) {
+            request.error = error;
+        }
+        messages.complete(running.request);
+    }
+
+    /// Moves every running collective on.
+    pub fn advance_collectives(&mut self) {
+        let Some(completions) = self.messages().ok().map(|messages| messages.completions) else { return };
+        if completions == self.collectives_seen {
+            return;
+        }
+        self.collectives_seen = completions;
+        let handles: Vec<usize> = self.collectives.iter().map(|(handle, _)| handle).collect();
+        for handle in handles {
+            self.advance_collective(handle);
+        }
+    }
+
+    fn advance_collective(&mut self, handle: usize) {
+        let Some(mut running) = self.collectives.remove(handle) else { return };
+        let Ok(engine) = self.engine() else { return };
+        match running.advance(engine) {
+            Some(error) => self.finish_collective(running, error),
+            None => {
+                self.collectives.insert(running);
+            }
+        }
+    }
+
+    /// Whether a reduction function of the program is due.
+    #[inline]
+    pub fn has_due_reductions(&self) -> bool {
+        !self.collectives.is_empty() && self.collectives.iter().any(|(_, running)| running.due.is_some())
+    }
+
+    /// Takes a due call of the program's reduction function, and the collective it is for.
+    pub fn take_due_reduction(&mut self) -> Option<(usize, UserReduction)> {
+        let handle = self.collectives.iter().find(|(_, running)| running.due.is_some()).map(|(handle, _)| handle)?;
+        let reduction = self.collectives.get_mut(handle)?.due.take()?;
+        Some((handle, reduction))
+    }
+
+    /// The call has returned.
+    pub fn finish_reduction(&mut self, handle: usize) {
+        if let Some(running) = self.collectives.get_mut(handle)
+            && let Stage::Reducing(step) = running.stage
+        {
+            running.stage = Stage::Locals(step + 1);
+            self.advance_collective(handle);
+        }
+    }
+}

@@ -1,0 +1,717 @@
+//! The engine: joins the message layer to the links and moves both.
+//!
+//! For every peer there is one path: this process itself, a shared-memory ring, or a reliable flow of datagrams.
+//! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Settings as FlowSettings};
+use weft_core::message::{HEAD_MAX, Head};
+use weft_core::time::Instant;
+use weft_core::wire;
+use weft_net::clock;
+use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::shared;
+
+use crate::memory::UserData;
+use crate::messages::{CREDIT_PER_MESSAGE, Fetch, Messages, Outgoing};
+use crate::request::{Mode, Send, State};
+
+/// Frames taken from the rings, and datagrams from the network, in one pass.
+const FRAMES_PER_PASS: usize = 64;
+/// With peers on this node, the network is looked at once in so many idle passes: a look is a system call.
+const NETWORK_EVERY: u32 = 16;
+/// Bytes that may wait in a flow before further messages queue with their requests instead.
+const FLOW_QUEUE_BYTES: usize = 4 << 20;
+/// Packets that one pass sends to one peer before others get their turn.
+const PACKETS_PER_PASS: usize = 64;
+/// How soon to look again while a ring that we fill is full: its reader does not tell us.
+const FULL_RING_RETRY_NS: u64 = 50_000;
+
+/// How a peer is reached.
+pub enum Path {
+    /// It is this process.
+    Myself,
+    /// Through shared memory, as this process of the node.
+    Shared(usize),
+    /// Over the network.
+    Remote(Remote),
+    /// Not at all: the sentence says why.
+    None(String),
+}
+
+/// A peer on another node.
+pub struct Remote {
+    address: SocketAddr,
+    settings: FlowSettings,
+    /// Made on first contact.
+    flow: Option<Box<Flow>>,
+    active: bool,
+}
+
+impl Remote {
+    /// The peer at `address`.
+    pub fn new(address: SocketAddr, settings: FlowSettings) -> Self {
+        Self { address, settings, flow: None, active: false }
+    }
+}
+
+struct Link {
+    path: Path,
+    pending: VecDeque<Outgoing>,
+    waiting: bool,
+    messages: u64,
+    bytes: u64,
+}
+
+/// What went to one peer, for `mpiexec --stats`.
+pub struct Traffic {
+    /// Index of the peer in the job.
+    pub peer: u32,
+    /// Name of the link.
+    pub link: &'static str,
+    /// Messages sent.
+    pub messages: u64,
+    /// Bytes of payload sent.
+    pub bytes: u64,
+    /// Packets sent again.
+    pub resends: u64,
+}
+
+/// What the engine is made of.
+pub struct Parts {
+    /// Index of this process in the job.
+    pub rank: u32,
+    /// How each process of the job is reached.
+    pub paths: Vec<Path>,
+    /// The node's rings, when there are peers on it.
+    pub node: Option<shared::Node>,
+    /// Index in the job of each process of the node.
+    pub locals: Vec<u32>,
+    /// Process ids of peers whose memory may be read, by index in the job; 0 for the others.
+    pub pids: Vec<i32>,
+    /// The network, when there are peers on other nodes.
+    pub datagrams: Option<Box<dyn Datagrams + std::marker::Send>>,
+    /// The job's secret, which tags every packet.
+    pub secret: [u8; 16],
+    /// Largest message that is sent without asking, in bytes.
+    pub eager_limit: u64,
+}
+
+/// The message layer on its links.
+pub struct Engine {
+    /// Index of this process in the job.
+    pub rank: u32,
+    /// Number of processes in the job.
+    pub size: u32,
+    /// Requests and matching.
+    pub messages: Messages,
+    links: Vec<Link>,
+    node: Option<shared::Node>,
+    locals: Vec<u32>,
+    memory: PeerMemory,
+    datagrams: Option<Box<dyn Datagrams + std::marker::Send>>,
+    secret: [u8; 16],
+    eager_limit: u64,
+    frame_max: u64,
+    myself: VecDeque<Vec<u8>>,
+    backlog: Vec<u32>,
+    active: Vec<u32>,
+    stalled: Option<(SocketAddr, Vec<u8>)>,
+    packet: Vec<u8>,
+    scratch: Vec<u8>,
+    passes: u32,
+    foreign: u64,
+}
+
+/// Reads the memory of the node's other processes.
+struct PeerMemory {
+    rank: u32,
+    pids: Vec<i32>,
+}
+
+impl Fetch for PeerMemory {
+    fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool {
+        if peer == self.rank {
+            let source = crate::memory::own_bytes(address, limit);
+            crate::memory::copy(&source, data);
+            return true;
+        }
+        crate::memory::fetch(self.pids[peer as usize], address, data, limit).is_ok()
+    }
+}
+
+struct Adapter<'a> {
+    peer: u32,
+    messages: &'a mut Messages,
+    memory: &'a mut PeerMemory,
+}
+
+impl Deliver for Adapter<'_> {
+    fn message(&mut self, body: &[u8]) {
+        self.messages.handle_frame(self.peer, body, self.memory);
+    }
+
+    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
+        self.messages.handle_data(self.peer, sink, offset, bytes);
+    }
+}
+
+struct Sources<'a>(&'a Messages);
+
+impl Regions for Sources<'_> {
+    fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
+        let request = self.0.requests.from_wire(region).and_then(|handle| self.0.requests.get(handle));
+        match request.map(|request| &request.state) {
+            Some(State::Sending { send, .. }) => send.data.read(offset, out),
+            // The receiver has everything already, or the send has failed: what it gets is never looked at.
+            _ => out.fill(0),
+        }
+    }
+}
+
+impl Engine {
+    /// Puts the parts together.
+    pub fn new(parts: Parts) -> Self {
+        let size = parts.paths.len();
+        let mut messages = Messages::new(size);
+        for (peer, pid) in parts.pids.iter().enumerate() {
+            messages.peers[peer].single_copy = *pid != 0;
+        }
+        messages.peers[parts.rank as usize].single_copy = true;
+        let link = |path| Link { path, pending: VecDeque::new(), waiting: false, messages: 0, bytes: 0 };
+        let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
+        let packet_size = parts.datagrams.as_ref().map_or(0, |datagrams| datagrams.packet_size());
+        Self {
+            rank: parts.rank,
+            size: size as u32,
+            messages,
+            links: parts.paths.into_iter().map(link).collect(),
+            node: parts.node,
+            locals: parts.locals,
+            memory: PeerMemory { rank: parts.rank, pids: parts.pids },
+            datagrams: parts.datagrams,
+            secret: parts.secret,
+            eager_limit: parts.eager_limit,
+            frame_max,
+            myself: VecDeque::new(),
+            backlog: Vec::new(),
+            active: Vec::new(),
+            stalled: None,
+            packet: vec![0; packet_size],
+            scratch: Vec::new(),
+            passes: 0,
+            foreign: 0,
+        }
+    }
+
+    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
+    #[inline]
+    pub fn send_now(&mut self, send: &Send) -> bool {
+        let Some(peer) = send.peer else { return true };
+        let Path::Shared(local) = self.links[peer as usize].path else { return false };
+        let bytes = send.data.len();
+        let cost = bytes + CREDIT_PER_MESSAGE;
+        let credit = &mut self.messages.peers[peer as usize].credit;
+        let link = &mut self.links[peer as usize];
+        if bytes > self.eager_limit.min(self.frame_max) || *credit < cost || !link.pending.is_empty() {
+            return false;
+        }
+        let Some(node) = &mut self.node else { return false };
+        let head = Head::eager(send.envelope, None);
+        if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| send.data.read(0, out)) {
+            return false;
+        }
+        *credit -= cost;
+        link.messages += 1;
+        link.bytes += bytes;
+        true
+    }
+
+    /// Starts the send of the request `handle` (state `Queued`) behind those that wait already.
+    pub fn start_send(&mut self, handle: usize) {
+        let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|request| &request.state) else {
+            return;
+        };
+        let Some(peer) = send.peer else {
+            self.messages.complete(handle);
+            return;
+        };
+        if let Path::None(reason) = &self.links[peer as usize].path {
+            let reason = reason.clone();
+            self.messages.peers[peer as usize].failed.get_or_insert(reason);
+        }
+        if self.messages.peers[peer as usize].failed.is_some() {
+            let error = self.messages.failure(peer);
+            self.messages.fail(handle, error);
+            return;
+        }
+        self.enqueue(peer, Outgoing::Send { request: handle });
+        self.flush();
+    }
+
+    /// Posts the receive of the request `handle` (state `Posted`).
+    pub fn start_receive(&mut self, handle: usize) {
+        self.messages.post(handle, &mut self.memory);
+        self.flush();
+    }
+
+    /// Gives the extracted message `unexpected` to the receive `handle` (state `Posted`, not in the matcher).
+    pub fn claim(&mut self, handle: usize, envelope: weft_core::matching::Envelope, unexpected: usize) {
+        self.messages.claim(handle, envelope, unexpected, &mut self.memory);
+        self.flush();
+    }
+
+    /// Asks for a started operation to be cancelled (MPI-5.0 §3.8.4).
+    pub fn cancel(&mut self, handle: usize) {
+        if self.messages.cancel_receive(handle) {
+            return;
+        }
+        let wire = self.messages.requests.wire(handle);
+        let Some(request) = self.messages.requests.get_mut(handle) else { return };
+        let (peer, context) = match &request.state {
+            State::Queued(Send { peer: Some(peer), .. }) => {
+                let peer = *peer;
+                let waits = |out: &Outgoing| matches!(out, Outgoing::Send { request } if *request == handle);
+                self.links[peer as usize].pending.retain(|out| !waits(out));
+                request.status.cancelled = true;
+                self.messages.complete(handle);
+                return;
+            }
+            State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
+            _ => return,
+        };
+        if !std::mem::replace(&mut request.cancelling, true) {
+            self.enqueue(peer, Outgoing::Control(Head::retract(context, wire)));
+            self.flush();
+        }
+    }
+
+    fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
+        let link = &mut self.links[peer as usize];
+        link.pending.push_back(outgoing);
+        if !std::mem::replace(&mut link.waiting, true) {
+            self.backlog.push(peer);
+        }
+    }
+
+    /// One pass: takes in what has arrived and sends what is due.
+    pub fn progress(&mut self) {
+        self.passes = self.passes.wrapping_add(1);
+        let arrived = self.poll_node() + self.poll_myself();
+        let look = self.node.is_none() || (arrived == 0 && self.passes % NETWORK_EVERY == 0) || !self.active.is_empty();
+        if self.datagrams.is_some() && look {
+            self.poll_network();
+        }
+        self.flush();
+    }
+
+    fn poll_node(&mut self) -> usize {
+        let Self { node, messages, memory, locals, .. } = self;
+        let Some(node) = node else { return 0 };
+        node.poll(FRAMES_PER_PASS, &mut |from, frame| messages.handle_frame(locals[from], frame, memory))
+    }
+
+    fn poll_myself(&mut self) -> usize {
+        let mut frames = 0;
+        while let Some(frame) = self.myself.pop_front() {
+            self.messages.handle_frame(self.rank, &frame, &mut self.memory);
+            frames += 1;
+        }
+        frames
+    }
+
+    fn poll_network(&mut self) {
+        let Self { datagrams, messages, memory, links, active, secret, rank, foreign, .. } = self;
+        let Some(datagrams) = datagrams else { return };
+        let now = clock::now();
+        let mut on_packet = |bytes: &[u8]| {
+            let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
+            let Some(peer) = sender else {
+                *foreign += 1;
+                return;
+            };
+            let Path::Remote(remote) = &mut links[peer as usize].path else {
+                *foreign += 1;
+                return;
+            };
+            let flow = remote
+                .flow
+                .get_or_insert_with(|| Box::new(Flow::new(&remote.settings, *secret, *rank, peer)));
+            flow.handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
+            if !std::mem::replace(&mut remote.active, true) {
+                active.push(peer);
+            }
+        };
+        datagrams.receive(&mut on_packet, FRAMES_PER_PASS);
+    }
+
+    /// Sends what can be sent now.
+    pub fn flush(&mut self) {
+        loop {
+            self.route_outbox();
+            self.push_backlog();
+            if self.messages.outbox.is_empty() {
+                break;
+            }
+        }
+        if !self.active.is_empty() {
+            self.transmit(clock::now());
+        }
+    }
+
+    fn route_outbox(&mut self) {
+        if self.messages.outbox.is_empty() {
+            return;
+        }
+        let mut outbox = std::mem::take(&mut self.messages.outbox);
+        for (peer, outgoing) in outbox.drain(..) {
+            self.enqueue(peer, outgoing);
+        }
+        self.messages.outbox = outbox;
+    }
+
+    fn push_backlog(&mut self) {
+        let mut at = 0;
+        while at < self.backlog.len() {
+            let peer = self.backlog[at];
+            while let Some(mut outgoing) = self.links[peer as usize].pending.pop_front() {
+                if !self.push(peer, &mut outgoing) {
+                    self.links[peer as usize].pending.push_front(outgoing);
+                    break;
+                }
+            }
+            if self.links[peer as usize].pending.is_empty() {
+                self.links[peer as usize].waiting = false;
+                self.backlog.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// Hands `outgoing` to the path of `peer`; `false` when the path is full and it (or its rest) must wait.
+    fn push(&mut self, peer: u32, outgoing: &mut Outgoing) -> bool {
+        match outgoing {
+            Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
+            Outgoing::Send { request } => self.push_send(peer, *request),
+            Outgoing::Stream { request, sink, offset, limit } => self.push_stream(peer, *request, *sink, offset, *limit),
+        }
+    }
+
+    fn push_send(&mut self, peer: u32, handle: usize) -> bool {
+        let wire = self.messages.requests.wire(handle);
+        let Some(entry) = self.messages.requests.get(handle) else { return true };
+        let State::Queued(send) = &entry.state else { return true };
+        let send = send.clone();
+        let bytes = send.data.len();
+        let synchronous = send.mode == Mode::Synchronous;
+        let cost = bytes + CREDIT_PER_MESSAGE;
+        let eager = bytes <= self.eager_bytes(peer) && cost <= self.messages.peers[peer as usize].credit;
+        if eager {
+            let acknowledge = synchronous.then_some(wire);
+            if !self.push_eager(peer, &send, acknowledge) {
+                return false;
+            }
+            self.messages.peers[peer as usize].credit -= cost;
+        } else {
+            let address = match self.links[peer as usize].path {
+                Path::Myself | Path::Shared(_) => send.data.address(),
+                _ => None,
+            };
+            let head = Head::rendezvous(send.envelope, wire, bytes, address);
+            if !self.carry(peer, &head, &UserData::empty(), 0, 0) {
+                return false;
+            }
+        }
+        let link = &mut self.links[peer as usize];
+        link.messages += 1;
+        link.bytes += bytes;
+        if eager && !synchronous {
+            self.messages.complete(handle);
+        } else if let Some(entry) = self.messages.requests.get_mut(handle) {
+            entry.state = if eager { State::AwaitingMatch { peer } } else { State::Announced(send) };
+        }
+        true
+    }
+
+    /// Largest message that goes to `peer` without asking.
+    fn eager_bytes(&self, peer: u32) -> u64 {
+        match self.links[peer as usize].path {
+            Path::Shared(_) => self.frame_max.min(self.eager_limit),
+            _ => self.eager_limit,
+        }
+    }
+
+    fn push_eager(&mut self, peer: u32, send: &Send, acknowledge: Option<u32>) -> bool {
+        let total = send.data.len();
+        let piece_max = self.piece_max(peer);
+        if total <= piece_max {
+            let head = Head::eager(send.envelope, acknowledge);
+            return self.carry(peer, &head, &send.data, 0, total);
+        }
+        // Pieces go to a flow only, whose queue takes them all once it takes the first.
+        let first = Head::eager_first(send.envelope, acknowledge, total);
+        if !self.carry(peer, &first, &send.data, 0, piece_max) {
+            return false;
+        }
+        let mut offset = piece_max;
+        while offset < total {
+            let length = piece_max.min(total - offset);
+            self.submit(peer, &Head::eager_more(), &send.data, offset, length);
+            offset += length;
+        }
+        true
+    }
+
+    fn piece_max(&mut self, peer: u32) -> u64 {
+        match &self.links[peer as usize].path {
+            Path::Myself => u64::MAX,
+            Path::Shared(_) => self.frame_max,
+            Path::Remote(_) => (self.flow(peer).frame_max() - HEAD_MAX) as u64,
+            Path::None(_) => 0,
+        }
+    }
+
+    fn push_stream(&mut self, peer: u32, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
+        let wire = self.messages.requests.wire(handle);
+        let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
+            return true;
+        };
+        if let Path::Remote(_) = self.links[peer as usize].path {
+            self.flow(peer).submit_data(sink, wire, 0..limit);
+            return true;
+        }
+        let data = send.data.clone();
+        let piece_max = self.piece_max(peer).min(1 << 20);
+        while *offset < limit {
+            let length = piece_max.min(limit - *offset);
+            if !self.carry(peer, &Head::data(sink, *offset), &data, *offset, length) {
+                return false;
+            }
+            *offset += length;
+        }
+        // A ring holds a copy: the program's buffer is free again.
+        self.messages.complete(handle);
+        true
+    }
+
+    /// Puts one frame on the path of `peer`; `false` when it is full.
+    fn carry(&mut self, peer: u32, head: &Head, data: &UserData, offset: u64, length: u64) -> bool {
+        match &self.links[peer as usize].path {
+            Path::Myself => {
+                let mut frame = head.as_bytes().to_vec();
+                frame.resize(frame.len() + length as usize, 0);
+                data_into(data, offset, &mut frame[head.as_bytes().len()..]);
+                self.myself.push_back(frame);
+                true
+            }
+            Path::Shared(local) => {
+                let local = *local;
+                let Some(node) = &mut self.node else { return false };
+                node.try_send_with(local, head.as_bytes(), length as usize, |out| data_into(data, offset, out))
+            }
+            Path::Remote(remote) => {
+                if remote.flow.as_ref().is_some_and(|flow| flow.queued_bytes() > FLOW_QUEUE_BYTES) {
+                    return false;
+                }
+                self.submit(peer, head, data, offset, length);
+                true
+            }
+            // Nothing can be on its way to a peer that was never reached.
+            Path::None(_) => true,
+        }
+    }
+
+    fn submit(&mut self, peer: u32, head: &Head, data: &UserData, offset: u64, length: u64) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        scratch.resize(length as usize, 0);
+        data_into(data, offset, &mut scratch);
+        self.flow(peer).submit_message(head.as_bytes(), &scratch);
+        self.scratch = scratch;
+    }
+
+    /// The flow to `peer`, made on first use, and due to be looked at.
+    fn flow(&mut self, peer: u32) -> &mut Flow {
+        let Path::Remote(remote) = &mut self.links[peer as usize].path else {
+            unreachable!("only remote peers have flows")
+        };
+        if !std::mem::replace(&mut remote.active, true) {
+            self.active.push(peer);
+        }
+        remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, self.secret, self.rank, peer)))
+    }
+
+    fn transmit(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.active.len() {
+            let peer = self.active[at];
+            self.transmit_to(peer, now);
+            self.collect_events(peer);
+            let Path::Remote(remote) = &mut self.links[peer as usize].path else { unreachable!() };
+            if remote.flow.as_ref().is_none_or(|flow| flow.is_idle()) {
+                remote.active = false;
+                self.active.swap_remove(at);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn transmit_to(&mut self, peer: u32, now: Instant) {
+        let Self { links, messages, datagrams, packet, stalled, .. } = self;
+        let Some(datagrams) = datagrams else { return };
+        if let Some((address, bytes)) = stalled {
+            if matches!(datagrams.send(address, bytes), Ok(Outcome::WouldBlock)) {
+                return;
+            }
+            *stalled = None;
+        }
+        let Path::Remote(remote) = &mut links[peer as usize].path else { return };
+        let Some(flow) = &mut remote.flow else { return };
+        for _ in 0..PACKETS_PER_PASS {
+            let Some(length) = flow.poll_transmit(now, &mut Sources(messages), packet) else { break };
+            // An error of the kernel counts as a lost packet: the flow repairs it or reports the peer.
+            if matches!(datagrams.send(&remote.address, &packet[..length]), Ok(Outcome::WouldBlock)) {
+                *stalled = Some((remote.address, packet[..length].to_vec()));
+                break;
+            }
+        }
+    }
+
+    fn collect_events(&mut self, peer: u32) {
+        loop {
+            let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+            match remote.flow.as_mut().and_then(|flow| flow.poll_event()) {
+                Some(Event::Acknowledged { region, bytes }) => self.messages.handle_acknowledged(region, bytes),
+                Some(Event::PeerFailed { reason }) => self.peer_failed(peer, describe(reason)),
+                None => return,
+            }
+        }
+    }
+
+    fn peer_failed(&mut self, peer: u32, reason: &str) {
+        let address = match &self.links[peer as usize].path {
+            Path::Remote(remote) => remote.address.to_string(),
+            _ => String::new(),
+        };
+        let link = &mut self.links[peer as usize];
+        link.pending.clear();
+        link.path = Path::None(format!("{reason} ({address})"));
+        self.active.retain(|active| *active != peer);
+        self.backlog.retain(|waiting| *waiting != peer);
+        link.waiting = false;
+        self.messages.peer_failed(peer, &format!("{reason} (at {address})"));
+    }
+
+    /// Whether nothing of ours is still on its way.
+    pub fn is_quiet(&self) -> bool {
+        self.backlog.is_empty()
+            && self.myself.is_empty()
+            && self.messages.outbox.is_empty()
+            && self.links.iter().all(|link| match &link.path {
+                Path::Remote(remote) => remote.flow.as_ref().is_none_or(|flow| flow.is_idle()),
+                _ => true,
+            })
+    }
+
+    /// Whether something is under way that needs a look at a certain time.
+    pub fn has_deadlines(&self) -> bool {
+        !self.active.is_empty() || !self.backlog.is_empty()
+    }
+
+    /// Whether there are peers on other nodes.
+    pub fn has_network(&self) -> bool {
+        self.datagrams.is_some()
+    }
+
+    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
+    /// to do already.
+    pub fn prepare_sleep(&mut self) -> Option<Sleep> {
+        if !self.myself.is_empty() || !self.messages.outbox.is_empty() {
+            return None;
+        }
+        let mut timeout = (!self.backlog.is_empty() || self.stalled.is_some()).then_some(FULL_RING_RETRY_NS);
+        if !self.active.is_empty() {
+            let now = clock::now();
+            for peer in &self.active {
+                let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
+                let due = remote.flow.as_ref().and_then(|flow| flow.next_timeout());
+                if let Some(due) = due {
+                    let span = due.since(now).as_nanos();
+                    timeout = Some(timeout.map_or(span, |shortest| shortest.min(span)));
+                }
+            }
+        }
+        let doorbell = match &mut self.node {
+            Some(node) => {
+                if !node.arm() {
+                    node.disarm();
+                    return None;
+                }
+                Some(node.doorbell_fd())
+            }
+            None => None,
+        };
+        Some(Sleep { doorbell, network: self.datagrams.as_ref().map(|datagrams| datagrams.fd()), timeout })
+    }
+
+    /// After the sleep.
+    pub fn finish_sleep(&mut self) {
+        if let Some(node) = &mut self.node {
+            node.disarm();
+            node.drain_doorbell();
+        }
+        // The network is looked at in the very next pass.
+        self.passes = NETWORK_EVERY - 1;
+    }
+
+    /// What went to each peer.
+    pub fn traffic(&self) -> Vec<Traffic> {
+        let mut rows = Vec::new();
+        for (peer, link) in self.links.iter().enumerate() {
+            let (name, resends) = match &link.path {
+                Path::Myself => ("self", 0),
+                Path::Shared(_) => ("shared", 0),
+                Path::Remote(remote) => {
+                    let resends = remote.flow.as_ref().map_or(0, |flow| flow.counters().resent());
+                    ("udp", resends)
+                }
+                Path::None(_) => ("none", 0),
+            };
+            if link.messages > 0 {
+                rows.push(Traffic {
+                    peer: peer as u32,
+                    link: name,
+                    messages: link.messages,
+                    bytes: link.bytes,
+                    resends,
+                });
+            }
+        }
+        rows
+    }
+}
+
+fn describe(reason: Failure) -> &'static str {
+    match reason {
+        Failure::Silent => "it has not answered for longer than WEFT_PEER_TIMEOUT",
+    }
+}
+
+fn data_into(data: &UserData, offset: u64, out: &mut [u8]) {
+    if !out.is_empty() {
+        data.read(offset, out);
+    }
+}
+
+/// What a waiter sleeps on.
+pub struct Sleep {
+    /// Readable when a process of the node has something for us.
+    pub doorbell: Option<i32>,
+    /// Readable when a packet is here.
+    pub network: Option<i32>,
+    /// At most so many nanoseconds.
+    pub timeout: Option<u64>,
+}

@@ -1,0 +1,180 @@
+//! Handles: what the program holds instead of an object (MPI-5.0 §2.5.1, §20.3).
+//!
+//! Predefined handles are integers below 4096. A handle that Weft makes carries its kind, an index into a table
+//! and the generation of that table's entry, so a stale, foreign or invented handle is recognised, never followed.
+
+/// What a handle refers to; part of its value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// `MPI_Comm`.
+    Communicator = 1,
+    /// `MPI_Group`.
+    Group = 2,
+    /// `MPI_Request`.
+    Request = 3,
+    /// `MPI_Datatype`.
+    Datatype = 4,
+    /// `MPI_Op`.
+    Operation = 5,
+    /// `MPI_Errhandler`.
+    ErrorHandler = 6,
+    /// `MPI_Info`.
+    Info = 7,
+    /// `MPI_Message`.
+    Message = 8,
+    /// Unexpected messages: never leaves the library.
+    Unexpected = 9,
+    /// Running collectives: never leaves the library.
+    Collective = 10,
+}
+
+/// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.
+pub const ENTRIES_MAX: usize = 1 << 24;
+
+struct Entry<T> {
+    generation: u32,
+    value: Option<T>,
+}
+
+/// A table of objects of one kind.
+pub struct Slab<T> {
+    kind: Kind,
+    entries: Vec<Entry<T>>,
+    free: Vec<u32>,
+    len: usize,
+}
+
+const KIND_BITS: u32 = 4;
+const INDEX_BITS: u32 = 24;
+
+impl<T> Slab<T> {
+    /// An empty table.
+    pub const fn new(kind: Kind) -> Self {
+        Self { kind, entries: Vec::new(), free: Vec::new(), len: 0 }
+    }
+
+    /// Stores `value` and returns its handle; `None` when [`ENTRIES_MAX`] objects exist already.
+    pub fn insert(&mut self, value: T) -> Option<usize> {
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if self.entries.len() < ENTRIES_MAX => {
+                self.entries.push(Entry { generation: 1, value: None });
+                (self.entries.len() - 1) as u32
+            }
+            None => return None,
+        };
+        let entry = &mut self.entries[index as usize];
+        entry.value = Some(value);
+        let generation = entry.generation;
+        self.len += 1;
+        Some(self.handle(index, generation))
+    }
+
+    const fn handle(&self, index: u32, generation: u32) -> usize {
+        ((generation as usize) << 32) | ((index as usize) << KIND_BITS) | self.kind as usize
+    }
+
+    #[inline]
+    fn position(&self, handle: usize) -> Option<usize> {
+        let index = (handle & 0xffff_ffff) >> KIND_BITS;
+        let entry = self.entries.get(index)?;
+        let right_kind = handle & ((1 << KIND_BITS) - 1) == self.kind as usize;
+        (right_kind && handle >> 32 == entry.generation as usize).then_some(index)
+    }
+
+    /// The object of `handle`, if it is one of this table and still alive.
+    #[inline]
+    pub fn get(&self, handle: usize) -> Option<&T> {
+        self.entries[self.position(handle)?].value.as_ref()
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, handle: usize) -> Option<&mut T> {
+        let index = self.position(handle)?;
+        self.entries[index].value.as_mut()
+    }
+
+    /// Takes the object out; the handle is stale from now on.
+    pub fn remove(&mut self, handle: usize) -> Option<T> {
+        let index = self.position(handle)?;
+        let entry = &mut self.entries[index];
+        let value = entry.value.take()?;
+        entry.generation = entry.generation.wrapping_add(1).max(1);
+        self.free.push(index as u32);
+        self.len -= 1;
+        Some(value)
+    }
+
+    /// The name of `handle` on the wire: its index and the low byte of its generation.
+    pub fn wire(&self, handle: usize) -> u32 {
+        let index = ((handle & 0xffff_ffff) >> KIND_BITS) as u32;
+        index | (((handle >> 32) as u32) << INDEX_BITS)
+    }
+
+    /// The handle that `wire` names, if that object is still alive.
+    pub fn from_wire(&self, wire: u32) -> Option<usize> {
+        let index = wire & ((1 << INDEX_BITS) - 1);
+        let entry = self.entries.get(index as usize)?;
+        let right = entry.value.is_some() && entry.generation & 0xff == wire >> INDEX_BITS;
+        right.then(|| self.handle(index, entry.generation))
+    }
+
+    /// Number of objects alive.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no object is alive.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Visits every object.
+    pub fn for_each_mut(&mut self, visit: &mut dyn FnMut(&mut T)) {
+        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut()).for_each(visit);
+    }
+
+    /// Handles and objects, in order of index.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+            let value = entry.value.as_ref()?;
+            Some((self.handle(index as u32, entry.generation), value))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stale_or_foreign_handle_is_not_followed() {
+        let mut numbers = Slab::new(Kind::Group);
+        let mut others = Slab::new(Kind::Info);
+        let one = numbers.insert(1).unwrap();
+        let foreign = others.insert(1).unwrap();
+        assert!(one >= 4096);
+        assert_eq!(numbers.get(one), Some(&1));
+        assert_eq!(numbers.get(foreign), None);
+        assert_eq!(numbers.remove(one), Some(1));
+        let two = numbers.insert(2).unwrap();
+        assert_eq!(numbers.get(one), None);
+        assert_eq!(numbers.get(two), Some(&2));
+        assert_eq!(numbers.get(usize::MAX), None);
+        assert_eq!(numbers.get(0), None);
+    }
+
+    #[test]
+    fn a_wire_name_leads_back_to_its_handle_only_while_it_lives() {
+        let mut table = Slab::new(Kind::Request);
+        let handle = table.insert('a').unwrap();
+        let wire = table.wire(handle);
+        assert_eq!(table.from_wire(wire), Some(handle));
+        table.remove(handle);
+        assert_eq!(table.from_wire(wire), None);
+        table.insert('b').unwrap();
+        assert_eq!(table.from_wire(wire), None);
+    }
+}

@@ -1,0 +1,315 @@
+//! The program's memory and the program's functions: the one module of this crate that is unsafe.
+//!
+//! MPI hands us addresses and promises that they stay valid until the operation completes (MPI-5.0 §3.7, §2.4). A
+//! [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else reads and writes
+//! through it safely.
+
+use std::ops::Range;
+
+use weft_core::collective::SCRATCH_ALIGNMENT;
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::{self, Op};
+use weft_net::single_copy;
+
+/// `count` items of a datatype in the program's memory, seen as a sequence of packed bytes.
+#[derive(Clone)]
+pub struct UserData {
+    base: *mut u8,
+    bytes: u64,
+    shape: Shape,
+}
+
+#[derive(Clone)]
+enum Shape {
+    /// The packed bytes are one run of memory at `base`.
+    Run,
+    Strided { count: u64, layout: Layout },
+}
+
+// SAFETY: the addresses belong to the program, which promised to leave them alone until the operation is complete
+// (MPI-5.0 §3.7.2), from whichever thread Weft touches them; every touch happens under the process lock.
+unsafe impl Send for UserData {}
+
+impl UserData {
+    /// No data at all.
+    pub const fn empty() -> Self {
+        Self { base: std::ptr::null_mut(), bytes: 0, shape: Shape::Run }
+    }
+
+    /// `count` items of `layout` at `base`.
+    ///
+    /// # Safety
+    /// The memory that the items touch stays valid, for reading or (when used to receive) writing, until the
+    /// operation that gets this value is complete.
+    #[inline]
+    pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Self {
+        match layout.single_run(count) {
+            Some((offset, bytes)) => {
+                Self { base: base.wrapping_offset(offset as isize), bytes, shape: Shape::Run }
+            }
+            None => Self { base, bytes: layout.size() * count, shape: Shape::Strided { count, layout: layout.clone() } },
+        }
+    }
+
+    /// `bytes` bytes at `base`.
+    ///
+    /// # Safety
+    /// As for [`UserData::new`].
+    pub unsafe fn from_bytes(base: *mut u8, bytes: u64) -> Self {
+        Self { base, bytes, shape: Shape::Run }
+    }
+
+    /// Packed length in bytes.
+    #[inline]
+    pub fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Whether there is nothing to move.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Where the bytes are, when they are one run.
+    pub fn address(&self) -> Option<u64> {
+        matches!(self.shape, Shape::Run).then_some(self.base as u64)
+    }
+
+    /// Packs the bytes from `offset` on into `out`.
+    ///
+    /// # Panics
+    /// When that reaches past the end.
+    #[inline]
+    pub fn read(&self, offset: u64, out: &mut [u8]) {
+        assert!(offset + out.len() as u64 <= self.bytes);
+        match &self.shape {
+            // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above.
+            Shape::Run => unsafe {
+                std::ptr::copy_nonoverlapping(self.base.add(offset as usize), out.as_mut_ptr(), out.len());
+            },
+            Shape::Strided { .. } => {
+                let mut done = 0;
+                self.runs(offset..offset + out.len() as u64, &mut |address, length| {
+                    let piece = &mut out[done..done + length];
+                    // SAFETY: `runs` yields memory that `new` was promised; `piece` is exactly `length` long.
+                    unsafe { std::ptr::copy_nonoverlapping(address, piece.as_mut_ptr(), length) };
+                    done += length;
+                });
+            }
+        }
+    }
+
+    /// Unpacks `bytes` to the place of the bytes from `offset` on.
+    ///
+    /// # Panics
+    /// When that reaches past the end.
+    #[inline]
+    pub fn write(&self, offset: u64, bytes: &[u8]) {
+        assert!(offset + bytes.len() as u64 <= self.bytes);
+        match &self.shape {
+            // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
+            // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
+            Shape::Run => unsafe {
+                std::ptr::copy(bytes.as_ptr(), self.base.add(offset as usize), bytes.len());
+            },
+            Shape::Strided { .. } => {
+                let mut done = 0;
+                self.runs(offset..offset + bytes.len() as u64, &mut |address, length| {
+                    // SAFETY: as in `read`, for writing.
+                    unsafe { std::ptr::copy(bytes[done..done + length].as_ptr(), address, length) };
+                    done += length;
+                });
+            }
+        }
+    }
+
+    /// The runs of memory that hold the packed bytes `range`, in order.
+    pub fn runs(&self, range: Range<u64>, visit: &mut dyn FnMut(*mut u8, usize)) {
+        match &self.shape {
+            Shape::Run => visit(self.base.wrapping_add(range.start as usize), (range.end - range.start) as usize),
+            Shape::Strided { count, layout } => layout.runs(*count, range, &mut |offset, length| {
+                visit(self.base.wrapping_offset(offset as isize), length);
+            }),
+        }
+    }
+}
+
+/// Bytes that one step of a copy between two user buffers holds in between.
+const COPY_CHUNK: usize = 16 * 1024;
+
+/// `bytes` bytes at an address of this process that one of its own sends announced: that send keeps them valid.
+pub fn own_bytes(address: u64, bytes: u64) -> UserData {
+    UserData { base: address as *mut u8, bytes, shape: Shape::Run }
+}
+
+/// `count` items of `layout` at an address that the boundary vouched for when the collective was started.
+pub fn promised(base: *mut u8, count: u64, layout: &Layout) -> UserData {
+    // SAFETY: schedules address only the buffers that the boundary got with the call, within the counts given there;
+    // MPI keeps them valid until the collective is complete (MPI-5.0 §6.1).
+    unsafe { UserData::new(base, count, layout) }
+}
+
+/// The same for plain bytes.
+pub fn promised_bytes(base: *mut u8, bytes: u64) -> UserData {
+    // SAFETY: as in `promised`.
+    unsafe { UserData::from_bytes(base, bytes) }
+}
+
+/// The same for a reduction of elements.
+pub fn reduce_promised(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
+    // SAFETY: as in `promised`; schedules never reduce overlapping slices.
+    unsafe { reduce_elements(op, element, input, inout, count) }
+}
+
+/// Copies the first `limit` bytes at `address` of process `pid` to where `data` wants them, without that process.
+///
+/// # Errors
+/// What the kernel says: the process is gone, or the copy is not permitted.
+pub fn fetch(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Result<()> {
+    if let Some(target) = data.address() {
+        // SAFETY: `data` is promised memory of at least `limit` bytes.
+        return unsafe { single_copy::read(pid, address, target as *mut u8, limit as usize) };
+    }
+    let mut local = Vec::new();
+    data.runs(0..limit, &mut |start, len| local.push(single_copy::Local { start, len }));
+    // SAFETY: the runs are promised memory.
+    unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
+}
+
+/// An address of the program, kept for an operation that the boundary vouched for.
+#[derive(Clone, Copy)]
+pub struct Address(pub *mut u8);
+
+// SAFETY: as for `UserData`.
+unsafe impl Send for Address {}
+
+impl Address {
+    /// No address.
+    pub const NULL: Self = Self(std::ptr::null_mut());
+}
+
+/// Copies the packed bytes of `from` to `to`, as many as both have.
+pub fn copy(from: &UserData, to: &UserData) {
+    let total = from.len().min(to.len());
+    if let (Some(source), Some(target)) = (from.address(), to.address()) {
+        // SAFETY: both are runs of at least `total` promised bytes; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(source as *const u8, target as *mut u8, total as usize) };
+        return;
+    }
+    let mut chunk = [0; COPY_CHUNK];
+    let mut offset = 0;
+    while offset < total {
+        let piece = &mut chunk[..((total - offset) as usize).min(COPY_CHUNK)];
+        from.read(offset, piece);
+        to.write(offset, piece);
+        offset += piece.len() as u64;
+    }
+}
+
+/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory.
+///
+/// # Safety
+/// Both addresses hold `count` elements, and do not overlap.
+pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
+    let bytes = count * element.extent();
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: the caller promises `count` elements at each address and that they are apart.
+    let (input, inout) =
+        unsafe { (std::slice::from_raw_parts(input, bytes), std::slice::from_raw_parts_mut(inout, bytes)) };
+    reduce::apply(op, element, input, inout);
+}
+
+/// A reduction function of the program (MPI-5.0 §6.9.5): the address of an `MPI_User_function`, or of an
+/// `MPI_User_function_c` when `large`.
+#[derive(Clone, Copy, Debug)]
+pub struct UserFunction {
+    /// Address of the C function.
+    pub address: usize,
+    /// Whether its length argument is an `MPI_Count`.
+    pub large: bool,
+}
+
+/// A call of the program's reduction function that is due: it runs while the process lock is free, because the
+/// function may call MPI (MPI-5.0 §6.9.5).
+pub struct UserReduction {
+    /// The function.
+    pub function: UserFunction,
+    /// Left operands.
+    pub input: *mut u8,
+    /// Right operands and results.
+    pub inout: *mut u8,
+    /// Items in each.
+    pub count: u64,
+    /// Bytes from one item to the next.
+    pub extent: isize,
+    /// Handle of the items' datatype.
+    pub datatype: usize,
+}
+
+impl UserReduction {
+    /// Calls the function, which is what the program gave to `MPI_Op_create(_c)`.
+    pub fn call(&self) {
+        let mut datatype = self.datatype;
+        if self.function.large {
+            let mut count = self.count as i64;
+            // SAFETY: an `MPI_User_function_c` has this signature; a handle is pointer-sized (MPI-5.0 §20.3).
+            let function: extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize) =
+                unsafe { std::mem::transmute(self.function.address) };
+            function(self.input, self.inout, &raw mut count, &raw mut datatype);
+            return;
+        }
+        // SAFETY: an `MPI_User_function` has this signature.
+        let function: extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize) =
+            unsafe { std::mem::transmute(self.function.address) };
+        let mut done = 0;
+        while done < self.count {
+            let mut count = (self.count - done).min(i32::MAX as u64) as i32;
+            let offset = self.extent * done as isize;
+            let (input, inout) = (self.input.wrapping_offset(offset), self.inout.wrapping_offset(offset));
+            function(input, inout, &raw mut count, &raw mut datatype);
+            done += i32::MAX as u64;
+        }
+    }
+}
+
+/// Scratch memory of a collective, aligned for any basic type.
+pub struct Scratch {
+    lines: Vec<Line>,
+    bytes: usize,
+}
+
+#[derive(Clone, Copy)]
+#[repr(align(64))]
+struct Line {
+    _bytes: [u8; SCRATCH_ALIGNMENT as usize],
+}
+
+const _: () = assert!(align_of::<Line>() as u64 == SCRATCH_ALIGNMENT);
+
+// SAFETY: the addresses belong to the program and to the collective's own scratch memory; both are used by one thread
+// at a time, under the process lock or for the one call of the program's function that is due.
+unsafe impl Send for UserReduction {}
+
+impl Scratch {
+    /// `bytes` zeroed bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self { lines: vec![Line { _bytes: [0; 64] }; bytes.div_ceil(64)], bytes }
+    }
+
+    /// Its address; valid while the value lives.
+    pub fn address(&mut self) -> *mut u8 {
+        self.lines.as_mut_ptr().cast()
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}

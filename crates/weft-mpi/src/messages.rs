@@ -1,0 +1,561 @@
+//! The message layer: from frames to requests and back.
+//!
+//! It knows nothing of links: frames come in through [`Messages::handle_frame`] and [`Messages::handle_data`], and
+//! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
+
+use weft_core::matching::{Envelope, Matcher};
+use weft_core::message::{Frame, Head};
+
+use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
+use crate::error::{Error, Result};
+use crate::handle::{Kind, Slab};
+use crate::memory::UserData;
+use crate::request::{Receive, Request, State, Status};
+
+/// Eager bytes that one process may have under way to, and unconsumed at, another.
+pub const CREDIT_BYTES: u64 = 1 << 20;
+/// What every eager message costs of that beside its payload, so that empty messages are bounded as well.
+pub const CREDIT_PER_MESSAGE: u64 = 64;
+
+/// What must leave for a peer, in order.
+pub enum Outgoing {
+    /// A frame without payload.
+    Control(Head),
+    /// A queued eager or rendezvous send: the request says what.
+    Send { request: usize },
+    /// Granted data of `request` from `offset` to `limit`, to the receiver's `sink`.
+    Stream { request: usize, sink: u32, offset: u64, limit: u64 },
+}
+
+/// A message that nobody has asked for yet.
+pub struct Unexpected {
+    /// Who sent it, by index in the job.
+    pub peer: u32,
+    /// Its length in bytes.
+    pub total: u64,
+    body: Body,
+}
+
+enum Body {
+    /// All of it, and the sender's request that waits for the match.
+    Whole { bytes: Vec<u8>, acknowledge: Option<u32> },
+    /// The front part; `taken` once a receive has claimed it and waits for the rest.
+    Arriving { bytes: Vec<u8>, acknowledge: Option<u32> },
+    /// The sender keeps it in `request`.
+    Announced { request: u32, address: Option<u64> },
+}
+
+/// Where the pieces of the fragmented message that is arriving from a peer go.
+#[derive(Clone, Copy)]
+enum Target {
+    Request(usize),
+    Unexpected(usize),
+}
+
+#[derive(Clone, Copy)]
+struct Arriving {
+    target: Target,
+    total: u64,
+    received: u64,
+}
+
+/// What the message layer knows of a peer.
+pub struct Peer {
+    /// Eager bytes that we may still send.
+    pub credit: u64,
+    /// Eager bytes consumed here that the peer has not been told of.
+    owed: u64,
+    arriving: Option<Arriving>,
+    /// Whether its announced data can be read from its memory.
+    pub single_copy: bool,
+    /// Set when the peer is known to be gone.
+    pub failed: Option<String>,
+}
+
+/// Reads another process's memory into ours: the engine provides it, since it is a matter of links.
+pub trait Fetch {
+    /// Copies `limit` bytes at `address` of `peer` into `data`; `false` when this is not possible.
+    fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool;
+}
+
+/// All messages and requests of this process.
+pub struct Messages {
+    /// Operations of the program.
+    pub requests: Slab<Request>,
+    /// Posted receives and unexpected messages.
+    pub matcher: Matcher<usize, usize>,
+    /// Messages without a receive, named by the matcher.
+    pub unexpected: Slab<Unexpected>,
+    /// By index in the job.
+    pub peers: Vec<Peer>,
+    /// What the last calls want sent.
+    pub outbox: Vec<(u32, Outgoing)>,
+    /// Counts completions, so that a waiter can see cheaply whether anything happened.
+    pub completions: u64,
+    /// Frames and data that made no sense and were dropped.
+    pub nonsense: u64,
+}
+
+impl Messages {
+    /// For a job of `size` processes.
+    pub fn new(size: usize) -> Self {
+        let peer = || Peer { credit: CREDIT_BYTES, owed: 0, arriving: None, single_copy: false, failed: None };
+        Self {
+            requests: Slab::new(Kind::Request),
+            matcher: Matcher::new(),
+            unexpected: Slab::new(Kind::Unexpected),
+            peers: (0..size).map(|_| peer()).collect(),
+            outbox: Vec::new(),
+            completions: 0,
+            nonsense: 0,
+        }
+    }
+
+    /// Adds a request.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM` when too many exist.
+    pub fn add(&mut self, request: Request) -> Result<usize> {
+        self.requests.insert(request).ok_or_else(|| {
+            Error::new(MPI_ERR_NO_MEM, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+        })
+    }
+
+    /// Marks `handle` complete; a request that the program has freed disappears.
+    pub fn complete(&mut self, handle: usize) {
+        self.completions += 1;
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        request.state = State::Complete;
+        if request.freed {
+            self.requests.remove(handle);
+        }
+    }
+
+    /// The same with an error.
+    pub fn fail(&mut self, handle: usize, error: Error) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.error.get_or_insert(error);
+        }
+        self.complete(handle);
+    }
+
+    /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already.
+    pub fn post(&mut self, handle: usize, fetch: &mut dyn Fetch) {
+        let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return };
+        let Some(context) = receive.context else {
+            self.settle(handle, Status::PROC_NULL);
+            return;
+        };
+        let found = self.matcher.post(context, receive.source, receive.tag, handle);
+        if let Some((envelope, unexpected)) = found {
+            self.claim(handle, envelope, unexpected, fetch);
+            return;
+        }
+        let receive_peer = match self.requests.get(handle).map(|request| &request.state) {
+            Some(State::Posted(Receive { peer: Some(peer), .. })) => *peer,
+            _ => return,
+        };
+        if self.peers[receive_peer as usize].failed.is_some() {
+            self.matcher.cancel(context, |posted| *posted == handle);
+            let error = self.failure(receive_peer);
+            self.fail(handle, error);
+        }
+    }
+
+    /// The error of an operation with a peer that is gone.
+    pub fn failure(&self, peer: u32) -> Error {
+        let reason = self.peers[peer as usize].failed.as_deref().unwrap_or("it is gone");
+        Error::new(MPI_ERR_PROC_ABORTED, format!("process {peer} of the job cannot be reached: {reason}"))
+    }
+
+    fn settle(&mut self, handle: usize, status: Status) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.status = status;
+        }
+        self.complete(handle);
+    }
+
+    /// Gives the unexpected message `unexpected` to the receive `handle`.
+    pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, fetch: &mut dyn Fetch) {
+        let Some(message) = self.unexpected.remove(unexpected) else { return };
+        let peer = message.peer;
+        match message.body {
+            Body::Whole { bytes, acknowledge } => {
+                self.deliver_whole(handle, peer, envelope, &bytes);
+                self.consumed(peer, bytes.len() as u64);
+                self.acknowledge(peer, acknowledge);
+            }
+            Body::Arriving { bytes, acknowledge } => {
+                self.acknowledge(peer, acknowledge);
+                self.receive_pieces(handle, peer, envelope, message.total);
+                self.consumed(peer, message.total);
+                let rest = self.peers[peer as usize].arriving.take();
+                self.store_piece(handle, 0, &bytes);
+                let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
+                self.peers[peer as usize].arriving =
+                    Some(Arriving { target: Target::Request(handle), total, received });
+            }
+            Body::Announced { request, address } => {
+                self.pull(handle, peer, envelope, request, message.total, address, fetch);
+            }
+        }
+    }
+
+    /// Takes a message out of the matcher without receiving it (a cancelled send).
+    fn acknowledge(&mut self, peer: u32, request: Option<u32>) {
+        if let Some(request) = request {
+            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+        }
+    }
+
+    fn consumed(&mut self, peer: u32, payload: u64) {
+        let state = &mut self.peers[peer as usize];
+        state.owed += payload + CREDIT_PER_MESSAGE;
+        if state.owed >= CREDIT_BYTES / 2 {
+            let bytes = std::mem::take(&mut state.owed);
+            self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
+        }
+    }
+
+    /// Fills in the status of a receive and tells how many of `total` bytes fit.
+    fn begin_receive(&mut self, handle: usize, envelope: Envelope, total: u64) -> Option<(UserData, u64)> {
+        let request = self.requests.get_mut(handle)?;
+        let State::Posted(receive) = &request.state else { return None };
+        let data = receive.data.clone();
+        let fits = total.min(data.len());
+        request.status =
+            Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes: fits, cancelled: false };
+        if fits < total {
+            let capacity = data.len();
+            request.error = Some(Error::new(
+                MPI_ERR_TRUNCATE,
+                format!(
+                    "message truncated: {total} bytes from rank {} with tag {} do not fit the {capacity} bytes of the \
+                     receive buffer",
+                    envelope.source, envelope.tag
+                ),
+            ));
+        }
+        Some((data, fits))
+    }
+
+    #[inline]
+    fn deliver_whole(&mut self, handle: usize, _peer: u32, envelope: Envelope, bytes: &[u8]) {
+        let Some((data, fits)) = self.begin_receive(handle, envelope, bytes.len() as u64) else { return };
+        data.write(0, &bytes[..fits as usize]);
+        self.complete(handle);
+    }
+
+    fn receive_pieces(&mut self, handle: usize, peer: u32, envelope: Envelope, total: u64) {
+        let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.state = State::Receiving { peer, data, total: fits, received: 0 };
+        }
+    }
+
+    /// Writes what fits of a piece; pieces past the end of a truncated message are dropped.
+    fn store_piece(&mut self, handle: usize, offset: u64, bytes: &[u8]) {
+        let Some(State::Receiving { data, total, received, .. }) =
+            self.requests.get_mut(handle).map(|request| &mut request.state)
+        else {
+            return;
+        };
+        let fits = total.saturating_sub(offset).min(bytes.len() as u64);
+        if fits > 0 {
+            data.write(offset, &bytes[..fits as usize]);
+            *received += fits;
+        }
+    }
+
+    /// Fetches, or asks for, an announced message.
+    fn pull(
+        &mut self,
+        handle: usize,
+        peer: u32,
+        envelope: Envelope,
+        request: u32,
+        total: u64,
+        address: Option<u64>,
+        fetch: &mut dyn Fetch,
+    ) {
+        let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
+        let direct = address.filter(|_| self.peers[peer as usize].single_copy);
+        let fetched = fits == 0 || direct.is_some_and(|address| fetch.fetch(peer, address, &data, fits));
+        if fetched {
+            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+            self.complete(handle);
+            return;
+        }
+        let sink = self.requests.wire(handle);
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.state = State::Receiving { peer, data, total: fits, received: 0 };
+        }
+        self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, fits))));
+    }
+
+    /// A frame arrived from `peer`.
+    pub fn handle_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut dyn Fetch) {
+        let Ok(frame) = Frame::parse(bytes) else {
+            self.nonsense += 1;
+            return;
+        };
+        match frame {
+            Frame::Eager { envelope, acknowledge, payload } => self.handle_eager(peer, envelope, acknowledge, payload),
+            Frame::EagerFirst { envelope, acknowledge, total, payload } => {
+                self.handle_first(peer, envelope, acknowledge, total, payload);
+            }
+            Frame::EagerMore { payload } => self.handle_more(peer, payload),
+            Frame::Rendezvous { envelope, request, total, address } => {
+                let unexpected = &mut self.unexpected;
+                let body = Body::Announced { request, address };
+                let found = self.matcher.arrive(envelope, || keep(unexpected, Unexpected { peer, total, body }));
+                if let Some(handle) = found {
+                    self.pull(handle, peer, envelope, request, total, address, fetch);
+                }
+                self.completions += 1;
+            }
+            Frame::Grant { request, sink, limit } => self.handle_grant(peer, request, sink, limit),
+            Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload),
+            Frame::Done { request } => self.handle_done(peer, request),
+            Frame::Credit { bytes } => {
+                let credit = &mut self.peers[peer as usize].credit;
+                *credit = credit.saturating_add(bytes).min(CREDIT_BYTES);
+                self.completions += 1;
+            }
+            Frame::Retract { context, request } => self.handle_retract(peer, context, request),
+            Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
+        }
+    }
+
+    #[inline]
+    fn handle_eager(&mut self, peer: u32, envelope: Envelope, acknowledge: Option<u32>, payload: &[u8]) {
+        let unexpected = &mut self.unexpected;
+        let found = self.matcher.arrive(envelope, || {
+            let body = Body::Whole { bytes: payload.to_vec(), acknowledge };
+            keep(unexpected, Unexpected { peer, total: payload.len() as u64, body })
+        });
+        match found {
+            Some(handle) => {
+                self.deliver_whole(handle, peer, envelope, payload);
+                self.consumed(peer, payload.len() as u64);
+                self.acknowledge(peer, acknowledge);
+            }
+            // A probe may be waiting for it.
+            None => self.completions += 1,
+        }
+    }
+
+    fn handle_first(&mut self, peer: u32, envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &[u8]) {
+        if total > CREDIT_BYTES || payload.len() as u64 >= total || self.peers[peer as usize].arriving.is_some() {
+            self.nonsense += 1;
+            return;
+        }
+        let unexpected = &mut self.unexpected;
+        let mut kept = 0;
+        let found = self.matcher.arrive(envelope, || {
+            let mut bytes = Vec::with_capacity(total as usize);
+            bytes.extend_from_slice(payload);
+            kept = keep(unexpected, Unexpected { peer, total, body: Body::Arriving { bytes, acknowledge } });
+            kept
+        });
+        let target = match found {
+            Some(handle) => {
+                self.acknowledge(peer, acknowledge);
+                self.receive_pieces(handle, peer, envelope, total);
+                self.consumed(peer, total);
+                self.store_piece(handle, 0, payload);
+                Target::Request(handle)
+            }
+            None => Target::Unexpected(kept),
+        };
+        self.completions += 1;
+        self.peers[peer as usize].arriving = Some(Arriving { target, total, received: payload.len() as u64 });
+    }
+
+    fn handle_more(&mut self, peer: u32, payload: &[u8]) {
+        let Some(arriving) = self.peers[peer as usize].arriving else {
+            self.nonsense += 1;
+            return;
+        };
+        let received = arriving.received + payload.len() as u64;
+        if received > arriving.total {
+            self.nonsense += 1;
+            return;
+        }
+        let whole = received == arriving.total;
+        match arriving.target {
+            Target::Request(handle) => {
+                self.store_piece(handle, arriving.received, payload);
+                if whole {
+                    self.complete(handle);
+                }
+            }
+            Target::Unexpected(kept) => {
+                if let Some(message) = self.unexpected.get_mut(kept)
+                    && let Body::Arriving { bytes, acknowledge } = &mut message.body
+                {
+                    bytes.extend_from_slice(payload);
+                    if whole {
+                        message.body =
+                            Body::Whole { bytes: std::mem::take(bytes), acknowledge: *acknowledge };
+                    }
+                }
+            }
+        }
+        self.peers[peer as usize].arriving = (!whole).then_some(Arriving { received, ..arriving });
+    }
+
+    fn handle_grant(&mut self, peer: u32, request: u32, sink: u32, limit: u64) {
+        let Some(handle) = self.requests.from_wire(request) else {
+            self.nonsense += 1;
+            return;
+        };
+        let Some(entry) = self.requests.get_mut(handle) else { return };
+        match std::mem::replace(&mut entry.state, State::Complete) {
+            State::Announced(send) if send.peer == Some(peer) && limit > 0 && limit <= send.data.len() => {
+                entry.state = State::Sending { send, granted: limit, left: limit };
+                self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset: 0, limit }));
+            }
+            other => {
+                entry.state = other;
+                self.nonsense += 1;
+            }
+        }
+    }
+
+    /// Granted data arrived from `peer`, in any order, each byte once.
+    pub fn handle_data(&mut self, peer: u32, sink: u32, offset: u64, bytes: &[u8]) {
+        let Some(handle) = self.requests.from_wire(sink) else {
+            self.nonsense += 1;
+            return;
+        };
+        let Some(State::Receiving { peer: from, data, total, received }) =
+            self.requests.get_mut(handle).map(|request| &mut request.state)
+        else {
+            self.nonsense += 1;
+            return;
+        };
+        let end = offset.saturating_add(bytes.len() as u64);
+        if *from != peer || end > *total || *received + bytes.len() as u64 > *total {
+            self.nonsense += 1;
+            return;
+        }
+        data.write(offset, bytes);
+        *received += bytes.len() as u64;
+        if *received == *total {
+            self.complete(handle);
+        }
+    }
+
+    fn handle_done(&mut self, peer: u32, request: u32) {
+        let handle = self.requests.from_wire(request);
+        let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
+        let expected = match state {
+            Some(State::Announced(send)) => send.peer == Some(peer),
+            Some(State::AwaitingMatch { peer: to }) => *to == peer,
+            _ => false,
+        };
+        match handle {
+            Some(handle) if expected => self.complete(handle),
+            _ => self.nonsense += 1,
+        }
+    }
+
+    /// `bytes` of what was granted of the request named `request` have reached the receiver.
+    pub fn handle_acknowledged(&mut self, request: u32, bytes: u64) {
+        let Some(handle) = self.requests.from_wire(request) else { return };
+        let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {
+            return;
+        };
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            self.complete(handle);
+        }
+    }
+
+    fn handle_retract(&mut self, peer: u32, context: u32, request: u32) {
+        let unexpected = &self.unexpected;
+        let found = self.matcher.retract(context, |_, id| {
+            unexpected.get(*id).is_some_and(|message| {
+                message.peer == peer
+                    && match &message.body {
+                        Body::Announced { request: announced, .. } => *announced == request,
+                        Body::Whole { acknowledge, .. } => *acknowledge == Some(request),
+                        Body::Arriving { .. } => false,
+                    }
+            })
+        });
+        if let Some((_, id)) = found
+            && let Some(Unexpected { body: Body::Whole { bytes, .. }, .. }) = self.unexpected.remove(id)
+        {
+            self.consumed(peer, bytes.len() as u64);
+        }
+        self.outbox.push((peer, Outgoing::Control(Head::retracted(request, found.is_some()))));
+    }
+
+    fn handle_retracted(&mut self, peer: u32, request: u32, forgotten: bool) {
+        let Some(handle) = self.requests.from_wire(request) else { return };
+        let Some(entry) = self.requests.get_mut(handle) else { return };
+        let ours = match &entry.state {
+            State::Announced(send) => send.peer == Some(peer),
+            State::AwaitingMatch { peer: to } => *to == peer,
+            _ => false,
+        };
+        entry.cancelling = false;
+        if ours && forgotten {
+            entry.status.cancelled = true;
+            self.complete(handle);
+        }
+    }
+
+    /// Cancels a receive that has not matched; `true` when it is cancelled.
+    pub fn cancel_receive(&mut self, handle: usize) -> bool {
+        let Some(State::Posted(receive)) = self.requests.get(handle).map(|entry| &entry.state) else { return false };
+        let Some(context) = receive.context else { return false };
+        if self.matcher.cancel(context, |posted| *posted == handle).is_none() {
+            return false;
+        }
+        let status = Status { cancelled: true, ..Status::EMPTY };
+        self.settle(handle, status);
+        true
+    }
+
+    /// Everything that waits for `peer` fails: it is gone, for `reason`.
+    pub fn peer_failed(&mut self, peer: u32, reason: &str) {
+        self.peers[peer as usize].failed.get_or_insert_with(|| reason.to_owned());
+        let waits = |request: &Request| match &request.state {
+            State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
+            State::AwaitingMatch { peer: to } => *to == peer,
+            // A receive from anybody may be waiting for the dead process: it must not wait for ever.
+            State::Posted(receive) => {
+                receive.context.is_some() && (receive.peer == Some(peer) || receive.source.is_none())
+            }
+            State::Receiving { peer: from, .. } => *from == peer,
+            _ => false,
+        };
+        let affected: Vec<usize> =
+            self.requests.iter().filter(|(_, request)| waits(request)).map(|(handle, _)| handle).collect();
+        for handle in affected {
+            if let Some(State::Posted(Receive { context: Some(context), .. })) =
+                self.requests.get(handle).map(|entry| &entry.state)
+            {
+                let context = *context;
+                self.matcher.cancel(context, |posted| *posted == handle);
+            }
+            let error = self.failure(peer);
+            self.fail(handle, error);
+        }
+    }
+}
+
+/// Stores an unexpected message. The table's limit cannot be reached by peers that keep to their credit and announce
+/// requests of theirs; one that does not is told apart by the limit itself: the message is then named by a stale id,
+/// and the receive that matches it never completes from it.
+fn keep(unexpected: &mut Slab<Unexpected>, message: Unexpected) -> usize {
+    unexpected.insert(message).unwrap_or(0)
+}
+
+/// An error of ours, not of the program.
+pub fn internal(what: &str) -> Error {
+    Error::new(MPI_ERR_INTERN, format!("internal error of Weft: {what}; please report it"))
+}

@@ -1,0 +1,517 @@
+//! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0 §2.5.1).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use weft_core::collective::ElementShape;
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::Op;
+
+use crate::constants::*;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, Slab};
+use crate::memory::UserFunction;
+
+/// A group: processes of the job in an order (MPI-5.0 §7.2.1).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Index in the job of each member, by rank.
+    pub members: Vec<u32>,
+    /// Rank of this process, if it is a member.
+    pub rank: Option<u32>,
+}
+
+impl Group {
+    /// The group of `members`, seen from process `own` of the job.
+    pub fn new(members: Vec<u32>, own: u32) -> Arc<Self> {
+        let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
+        Arc::new(Self { members, rank })
+    }
+
+    /// Number of members.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// Rank of process `member` of the job.
+    pub fn rank_of(&self, member: u32) -> Option<u32> {
+        self.members.iter().position(|candidate| *candidate == member).map(|rank| rank as u32)
+    }
+}
+
+/// Key-value pairs of an info object, in order of insertion (MPI-5.0 §10).
+pub type Info = Vec<(String, String)>;
+
+/// Cached attributes: keyval and value (MPI-5.0 §7.7).
+pub type Attributes = Vec<(i32, usize)>;
+
+/// An intracommunicator (MPI-5.0 §7.4).
+pub struct Communicator {
+    /// Matching context of its point-to-point messages; the next higher one is that of its collectives.
+    pub context: u32,
+    /// Its processes.
+    pub group: Arc<Group>,
+    /// Rank of this process.
+    pub rank: u32,
+    /// Handle of its error handler.
+    pub error_handler: usize,
+    /// Set by `MPI_Comm_set_name`.
+    pub name: String,
+    /// Cached by the program.
+    pub attributes: Attributes,
+    /// Hints that the program gave.
+    pub info: Info,
+    /// Counts collective calls: the tag of the next.
+    pub collectives: u32,
+    /// Its buffer for buffered sends.
+    pub buffer: crate::buffered::Buffer,
+}
+
+impl Communicator {
+    /// Context of the collective operations.
+    pub fn collective_context(&self) -> u32 {
+        self.context + 1
+    }
+}
+
+/// Which objects an error handler or keyval is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Communicators.
+    Communicator,
+    /// Datatypes (keyvals only).
+    Datatype,
+    /// Windows.
+    Window,
+    /// Files (error handlers only).
+    File,
+    /// Sessions (error handlers only).
+    Session,
+}
+
+/// An error handler of the program (MPI-5.0 §9.3).
+pub struct ErrorHandler {
+    /// Objects that it may be attached to.
+    pub class: Class,
+    /// Address of the C function.
+    pub function: usize,
+    /// Handles and objects that refer to it.
+    pub references: u32,
+}
+
+/// A reduction operation of the program (MPI-5.0 §6.9.5).
+#[derive(Clone, Copy, Debug)]
+pub struct UserOperation {
+    /// The C function.
+    pub function: UserFunction,
+    /// Whether operands may change places.
+    pub commutative: bool,
+}
+
+/// What a reduction does.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    /// One of the standard's.
+    Predefined(Op),
+    /// The program's.
+    User(UserOperation),
+}
+
+impl Operation {
+    /// Whether operands may change places.
+    pub fn is_commutative(&self) -> bool {
+        match self {
+            Self::Predefined(_) => true,
+            Self::User(user) => user.commutative,
+        }
+    }
+}
+
+/// A keyval (MPI-5.0 §7.7.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Keyval {
+    /// Objects that it is for.
+    pub class: Class,
+    /// Address of the copy function, or one of the constants 0 (null) and 1 (dup).
+    pub copy: usize,
+    /// Address of the delete function, or 0.
+    pub delete: usize,
+    /// Passed to both.
+    pub extra_state: usize,
+    /// The program's handle, while not freed, and attributes that use it.
+    pub references: u32,
+    /// `MPI_*_free_keyval` was called.
+    pub freed: bool,
+}
+
+/// How a datatype was made: what `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell (MPI-5.0 §5.1.13).
+#[derive(Clone, Debug, Default)]
+pub struct Recipe {
+    /// `MPI_COMBINER_*`.
+    pub combiner: i32,
+    /// Integers, as counts.
+    pub integers: Vec<i64>,
+    /// Addresses of the small form (`MPI_Aint`).
+    pub addresses: Vec<i64>,
+    /// Counts of the large form.
+    pub counts: Vec<i64>,
+    /// Whether the large-count form of the constructor was called.
+    pub large: bool,
+    /// Constituents.
+    pub types: Vec<Constituent>,
+}
+
+/// A datatype that another is made of.
+#[derive(Clone)]
+pub enum Constituent {
+    /// By its predefined handle.
+    Predefined(usize),
+    /// Derived.
+    Derived(Arc<Description>),
+}
+
+impl std::fmt::Debug for Constituent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Predefined(handle) => write!(f, "Predefined({handle:#x})"),
+            Self::Derived(_) => f.write_str("Derived"),
+        }
+    }
+}
+
+/// The part of a datatype that never changes; operations that use it keep it alive.
+pub struct Description {
+    /// Where its bytes are.
+    pub layout: Layout,
+    /// Set for predefined types.
+    pub element: Option<Element>,
+    /// How it was made.
+    pub recipe: Recipe,
+    /// Handle at the time of the operation, for reduction functions of the program.
+    pub handle: std::sync::atomic::AtomicUsize,
+}
+
+impl Description {
+    /// What the collective algorithms need to know of it.
+    pub fn shape(&self) -> ElementShape {
+        let layout = &self.layout;
+        ElementShape {
+            extent: layout.extent(),
+            true_lb: layout.true_lb(),
+            true_extent: layout.true_extent(),
+            size: layout.size(),
+            contiguous: layout.is_contiguous(2),
+        }
+    }
+}
+
+/// A datatype (MPI-5.0 §5).
+pub struct Datatype {
+    /// What it describes.
+    pub description: Arc<Description>,
+    /// `MPI_Type_commit` was called, or it is predefined.
+    pub committed: bool,
+    /// Set by `MPI_Type_set_name`.
+    pub name: String,
+    /// Cached by the program.
+    pub attributes: Attributes,
+}
+
+/// A message taken out of the matcher by `MPI_Mprobe` (MPI-5.0 §3.8.2).
+#[derive(Clone, Copy)]
+pub struct Extracted {
+    /// Its envelope.
+    pub envelope: weft_core::matching::Envelope,
+    /// Where the message layer keeps it.
+    pub unexpected: usize,
+    /// Handle of the communicator it was probed on.
+    pub communicator: usize,
+}
+
+const TYPE_FIRST: usize = 0x200;
+const TYPE_END: usize = 0x300;
+/// First keyval that the program gets.
+const KEYVAL_FIRST: i32 = 1024;
+
+/// All objects of the process but requests.
+pub struct Objects {
+    /// Communicators; the first two are `MPI_COMM_WORLD` and `MPI_COMM_SELF`.
+    pub communicators: Slab<Communicator>,
+    world: usize,
+    self_: usize,
+    /// Groups made by the program.
+    pub groups: Slab<Arc<Group>>,
+    /// Datatypes made by the program.
+    pub datatypes: Slab<Datatype>,
+    predefined: Vec<Option<Datatype>>,
+    /// Reduction operations made by the program.
+    pub operations: Slab<UserOperation>,
+    /// Error handlers made by the program.
+    pub error_handlers: Slab<ErrorHandler>,
+    /// Info objects.
+    pub infos: Slab<Info>,
+    /// Messages taken by `MPI_Mprobe`.
+    pub extracted: Slab<Extracted>,
+    /// Keyvals made by the program.
+    pub keyvals: BTreeMap<i32, Keyval>,
+    keyval_next: i32,
+}
+
+impl Objects {
+    /// No objects yet.
+    pub const fn new() -> Self {
+        Self {
+            communicators: Slab::new(Kind::Communicator),
+            world: 0,
+            self_: 0,
+            groups: Slab::new(Kind::Group),
+            datatypes: Slab::new(Kind::Datatype),
+            predefined: Vec::new(),
+            operations: Slab::new(Kind::Operation),
+            error_handlers: Slab::new(Kind::ErrorHandler),
+            infos: Slab::new(Kind::Info),
+            extracted: Slab::new(Kind::Message),
+            keyvals: BTreeMap::new(),
+            keyval_next: KEYVAL_FIRST,
+        }
+    }
+
+    /// Makes the predefined datatypes and communicators of a job of `size` processes, seen from `rank`.
+    pub fn start(&mut self, rank: u32, size: u32) {
+        self.predefined = (TYPE_FIRST..TYPE_END).map(crate::predefined::datatype).collect();
+        let communicator = |context, members, name: &str| Communicator {
+            context,
+            group: Group::new(members, rank),
+            rank: 0,
+            error_handler: MPI_ERRORS_ARE_FATAL,
+            name: name.to_owned(),
+            attributes: Vec::new(),
+            info: Vec::new(),
+            collectives: 0,
+            buffer: Default::default(),
+        };
+        let mut world = communicator(0, (0..size).collect(), "MPI_COMM_WORLD");
+        world.rank = rank;
+        self.world = self.communicators.insert(world).unwrap_or(0);
+        self.self_ = self.communicators.insert(communicator(2, vec![rank], "MPI_COMM_SELF")).unwrap_or(0);
+    }
+
+    /// The internal handle of a communicator: predefined ones stand in the same table.
+    #[inline]
+    fn communicator_key(&self, handle: usize) -> usize {
+        match handle {
+            MPI_COMM_WORLD => self.world,
+            MPI_COMM_SELF => self.self_,
+            other => other,
+        }
+    }
+
+    /// Visits the buffers for buffered sends of all communicators.
+    pub fn for_each_buffer(&mut self, visit: &mut dyn FnMut(&mut crate::buffered::Buffer)) {
+        self.communicators.for_each_mut(&mut |communicator| visit(&mut communicator.buffer));
+    }
+
+    /// The communicator of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    #[inline]
+    pub fn communicator(&self, handle: usize) -> Result<&Communicator> {
+        let key = self.communicator_key(handle);
+        self.communicators.get(key).ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    #[inline]
+    pub fn communicator_mut(&mut self, handle: usize) -> Result<&mut Communicator> {
+        let key = self.communicator_key(handle);
+        self.communicators
+            .get_mut(key)
+            .ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
+    }
+
+    /// The datatype of `handle`, committed or not.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TYPE`.
+    #[inline]
+    pub fn datatype(&self, handle: usize) -> Result<&Datatype> {
+        let found = match handle {
+            TYPE_FIRST..TYPE_END => self.predefined.get(handle - TYPE_FIRST).and_then(Option::as_ref),
+            _ => self.datatypes.get(handle),
+        };
+        found.ok_or_else(|| wrong_type(handle))
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TYPE`.
+    pub fn datatype_mut(&mut self, handle: usize) -> Result<&mut Datatype> {
+        let found = match handle {
+            TYPE_FIRST..TYPE_END => self.predefined.get_mut(handle - TYPE_FIRST).and_then(Option::as_mut),
+            _ => self.datatypes.get_mut(handle),
+        };
+        found.ok_or_else(|| wrong_type(handle))
+    }
+
+    /// The datatype of `handle`, which must be committed since a message is to be made of it (MPI-5.0 §5.1.9).
+    ///
+    /// # Errors
+    /// `MPI_ERR_TYPE`.
+    #[inline]
+    pub fn committed(&self, handle: usize) -> Result<&Datatype> {
+        let datatype = self.datatype(handle)?;
+        if !datatype.committed {
+            return Err(Error::new(
+                MPI_ERR_TYPE,
+                "the datatype is not committed: call MPI_Type_commit before it is used for communication",
+            ));
+        }
+        Ok(datatype)
+    }
+
+    /// The group of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_GROUP`.
+    pub fn group(&self, handle: usize) -> Result<Arc<Group>> {
+        if handle == MPI_GROUP_EMPTY {
+            return Ok(Group::new(Vec::new(), 0));
+        }
+        let found = self.groups.get(handle).cloned();
+        found.ok_or_else(|| wrong(handle, "group", MPI_ERR_GROUP, MPI_GROUP_NULL, "MPI_GROUP_NULL"))
+    }
+
+    /// The handle of a new group; the empty one has a handle of its own.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM`.
+    pub fn add_group(&mut self, group: Arc<Group>) -> Result<usize> {
+        if group.members.is_empty() {
+            return Ok(MPI_GROUP_EMPTY);
+        }
+        self.groups.insert(group).ok_or_else(|| full("groups"))
+    }
+
+    /// The operation of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_OP`.
+    pub fn operation(&self, handle: usize) -> Result<Operation> {
+        if let Some(op) = crate::predefined::operation(handle) {
+            return Ok(Operation::Predefined(op));
+        }
+        let found = self.operations.get(handle).map(|user| Operation::User(*user));
+        found.ok_or_else(|| wrong(handle, "reduction operation", MPI_ERR_OP, MPI_OP_NULL, "MPI_OP_NULL"))
+    }
+
+    /// The info object of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO`.
+    pub fn info(&self, handle: usize) -> Result<&Info> {
+        self.infos.get(handle).ok_or_else(|| wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL"))
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_INFO`.
+    pub fn info_mut(&mut self, handle: usize) -> Result<&mut Info> {
+        self.infos
+            .get_mut(handle)
+            .ok_or_else(|| wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL"))
+    }
+
+    /// Makes a keyval.
+    pub fn add_keyval(&mut self, keyval: Keyval) -> i32 {
+        let number = self.keyval_next;
+        self.keyval_next += 1;
+        self.keyvals.insert(number, keyval);
+        number
+    }
+
+    /// The keyval `number`, if it is for objects of `class`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_KEYVAL`.
+    pub fn keyval(&self, number: i32, class: Class) -> Result<Keyval> {
+        match self.keyvals.get(&number) {
+            Some(keyval) if keyval.class == class => Ok(*keyval),
+            _ if number == MPI_KEYVAL_INVALID => Err(Error::new(MPI_ERR_KEYVAL, "the keyval is MPI_KEYVAL_INVALID")),
+            _ => Err(Error::new(MPI_ERR_KEYVAL, format!("{number} is no keyval for this kind of object"))),
+        }
+    }
+
+    /// An attribute that uses keyval `number` is gone, or the program freed it.
+    pub fn release_keyval(&mut self, number: i32) {
+        if let Some(keyval) = self.keyvals.get_mut(&number) {
+            keyval.references -= 1;
+            if keyval.references == 0 {
+                self.keyvals.remove(&number);
+            }
+        }
+    }
+
+    /// An object or handle refers to the error handler `handle` from now on.
+    ///
+    /// # Errors
+    /// `MPI_ERR_ERRHANDLER` when there is no such handler for objects of `class`.
+    pub fn retain_error_handler(&mut self, handle: usize, class: Option<Class>) -> Result<()> {
+        if is_predefined_handler(handle) {
+            return Ok(());
+        }
+        match self.error_handlers.get_mut(handle) {
+            Some(handler) if class.is_none_or(|class| class == handler.class) => {
+                handler.references += 1;
+                Ok(())
+            }
+            Some(_) => Err(Error::new(MPI_ERR_ERRHANDLER, "the error handler was made for another kind of object")),
+            None => Err(wrong(handle, "error handler", MPI_ERR_ERRHANDLER, MPI_ERRHANDLER_NULL, "MPI_ERRHANDLER_NULL")),
+        }
+    }
+
+    /// One reference less.
+    pub fn release_error_handler(&mut self, handle: usize) {
+        if let Some(handler) = self.error_handlers.get_mut(handle) {
+            handler.references -= 1;
+            if handler.references == 0 {
+                self.error_handlers.remove(handle);
+            }
+        }
+    }
+}
+
+impl Default for Objects {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Whether `handle` is one of the standard's error handlers.
+pub fn is_predefined_handler(handle: usize) -> bool {
+    matches!(handle, MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT | MPI_ERRORS_RETURN)
+}
+
+/// The table of `what` is full.
+pub fn full(what: &str) -> Error {
+    Error::new(MPI_ERR_NO_MEM, format!("too many {what} exist (limit 16777216): free some first"))
+}
+
+#[cold]
+fn wrong_type(handle: usize) -> Error {
+    wrong(handle, "datatype", MPI_ERR_TYPE, MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL")
+}
+
+/// The sentence about a handle that is none.
+#[cold]
+pub fn wrong(handle: usize, what: &str, class: i32, null: usize, null_name: &str) -> Error {
+    if handle == null {
+        return Error::new(class, format!("the {what} is {null_name}"));
+    }
+    Error::new(class, format!("{handle:#x} is no {what}, or one that has been freed"))
+}

@@ -1,0 +1,400 @@
+//! Point-to-point communication: arguments to operations, operations to requests, requests to statuses (MPI-5.0 §3).
+
+use weft_core::matching::Envelope;
+
+use crate::constants::{
+    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL, MPI_REQUEST_NULL,
+};
+use crate::error::{Error, Result};
+use crate::memory::UserData;
+use crate::object::{Communicator, Extracted, full};
+use crate::process::{self, Guard, Process};
+use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
+
+/// How an operation ended.
+pub struct Outcome {
+    /// What it reports.
+    pub status: Status,
+    /// What went wrong.
+    pub error: Option<Error>,
+    /// Communicator whose error handler is called.
+    pub communicator: usize,
+    /// The handle that the program holds from now on: null, but for persistent requests.
+    pub handle: usize,
+    /// Whether the operation is a receive or otherwise fills in a status.
+    pub receives: bool,
+    /// Callbacks of a generalized request, to be called now that it is complete.
+    pub generalized: Option<Generalized>,
+}
+
+impl Outcome {
+    /// Of a null or inactive request.
+    pub const EMPTY: Self = Self {
+        status: Status::EMPTY,
+        error: None,
+        communicator: 0,
+        handle: MPI_REQUEST_NULL,
+        receives: false,
+        generalized: None,
+    };
+}
+
+impl Communicator {
+    /// Rank `rank` of this communicator as a process of the job; `None` for `MPI_PROC_NULL`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RANK`.
+    #[inline]
+    pub fn peer(&self, rank: i32, name: &str) -> Result<Option<u32>> {
+        match usize::try_from(rank).ok().and_then(|rank| self.group.members.get(rank)) {
+            Some(peer) => Ok(Some(*peer)),
+            None if rank == MPI_PROC_NULL => Ok(None),
+            None => Err(wrong_rank(rank, name, self.group.members.len())),
+        }
+    }
+}
+
+#[cold]
+fn wrong_rank(rank: i32, name: &str, size: usize) -> Error {
+    Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of the communicator are 0 to {}", size - 1))
+}
+
+#[cold]
+fn wrong_tag(tag: i32) -> Error {
+    Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", i32::MAX))
+}
+
+impl Process {
+    /// A send to rank `destination`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
+    #[inline]
+    pub fn make_send(&self, communicator: usize, destination: i32, tag: i32, data: UserData, mode: Mode) -> Result<Send> {
+        let object = self.objects.communicator(communicator)?;
+        if tag < 0 {
+            return Err(wrong_tag(tag));
+        }
+        let peer = object.peer(destination, "dest")?;
+        Ok(Send { peer, envelope: Envelope { context: object.context, source: object.rank, tag }, data, mode })
+    }
+
+    /// A receive from rank `source`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
+    #[inline]
+    pub fn make_receive(&self, communicator: usize, source: i32, tag: i32, data: UserData) -> Result<Receive> {
+        let object = self.objects.communicator(communicator)?;
+        if tag < 0 && tag != MPI_ANY_TAG {
+            return Err(wrong_tag(tag));
+        }
+        let tag = (tag != MPI_ANY_TAG).then_some(tag);
+        if source == MPI_ANY_SOURCE {
+            return Ok(Receive { context: Some(object.context), source: None, peer: None, tag, data });
+        }
+        let peer = object.peer(source, "source")?;
+        let context = peer.is_some().then_some(object.context);
+        Ok(Receive { context, source: Some(source as u32), peer, tag, data })
+    }
+
+    /// Starts `send`; its request.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn start_send(&mut self, send: Send, communicator: usize) -> Result<usize> {
+        let engine = self.engine()?;
+        let at_once = send.mode == Mode::Standard && engine.send_now(&send);
+        let state = if at_once { State::Complete } else { State::Queued(send) };
+        let handle = engine.messages.add(Request::new(state, communicator))?;
+        engine.start_send(handle);
+        Ok(handle)
+    }
+
+    /// Starts `receive`; its request.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn start_receive(&mut self, receive: Receive, communicator: usize) -> Result<usize> {
+        let engine = self.engine()?;
+        let handle = engine.messages.add(Request::new(State::Posted(receive), communicator))?;
+        engine.start_receive(handle);
+        Ok(handle)
+    }
+
+    /// Makes a persistent request (MPI-5.0 §3.9).
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn make_persistent(&mut self, operation: Persistent, communicator: usize) -> Result<usize> {
+        let mut request = Request::new(State::Inactive, communicator);
+        request.receives = matches!(operation, Persistent::Receive(_));
+        request.persistent = Some(Box::new(operation));
+        self.messages()?.add(request)
+    }
+
+    /// Makes a generalized request (MPI-5.0 §13.2).
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn make_generalized(&mut self, callbacks: Generalized) -> Result<usize> {
+        let mut request = Request::new(State::Generalized, crate::constants::MPI_COMM_SELF);
+        request.generalized = Some(Box::new(callbacks));
+        request.receives = true;
+        self.messages()?.add(request)
+    }
+
+    /// Starts a persistent request again.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` when it is not persistent or still active.
+    pub fn restart(&mut self, handle: usize) -> Result<()> {
+        let request = self.request(handle)?;
+        let Some(operation) = request.persistent.as_deref().cloned() else {
+            return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent: it cannot be started"));
+        };
+        if !matches!(request.state, State::Inactive) {
+            return Err(Error::new(MPI_ERR_REQUEST, "the persistent request is active already: complete it first"));
+        }
+        let engine = self.engine()?;
+        let Some(request) = engine.messages.requests.get_mut(handle) else { return Ok(()) };
+        request.status = Status::EMPTY;
+        request.error = None;
+        match operation {
+            Persistent::Send(send) if send.mode == Mode::Buffered => {
+                let communicator = request.communicator;
+                request.state = State::Complete;
+                self.buffered_send(send, communicator)?;
+            }
+            Persistent::Send(send) => {
+                request.state = State::Queued(send);
+                engine.start_send(handle);
+            }
+            Persistent::Receive(receive) => {
+                request.state = State::Posted(receive);
+                engine.start_receive(handle);
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends through the attached buffer: the data is copied, and the program is free at once (MPI-5.0 §3.6).
+    ///
+    /// # Errors
+    /// `MPI_ERR_BUFFER` when it does not fit.
+    pub fn buffered_send(&mut self, send: Send, communicator: usize) -> Result<()> {
+        self.reclaim_buffers();
+        let own = self.objects.communicator(communicator)?.buffer.is_attached();
+        let buffer = if own { &self.objects.communicator(communicator)?.buffer } else { &self.buffer };
+        buffer.check(send.data.len())?;
+        let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
+        send.data.read(0, &mut bytes);
+        let data = crate::memory::promised_bytes(bytes.as_mut_ptr(), bytes.len() as u64);
+        let request = self.start_send(Send { data, mode: Mode::Standard, ..send }, communicator)?;
+        let buffer =
+            if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
+        buffer.keep(request, bytes);
+        self.reclaim_buffers();
+        Ok(())
+    }
+
+    /// Gives back the space of buffered messages that have left.
+    pub fn reclaim_buffers(&mut self) {
+        let Ok((objects, engine)) = self.parts() else { return };
+        let requests = &mut engine.messages.requests;
+        let mut left = Vec::new();
+        objects.for_each_buffer(&mut |buffer| {
+            left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_settled)));
+        });
+        left.extend(self.reclaim_own_buffer());
+        if let Ok(messages) = self.messages() {
+            for request in left {
+                messages.requests.remove(request);
+            }
+        }
+    }
+
+    fn reclaim_own_buffer(&mut self) -> Vec<usize> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let left = match self.messages() {
+            Ok(messages) => {
+                buffer.reclaim(|request| messages.requests.get(request).is_none_or(Request::is_settled))
+            }
+            Err(_) => Vec::new(),
+        };
+        self.buffer = buffer;
+        left
+    }
+
+    /// The request of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    #[inline]
+    pub fn request(&mut self, handle: usize) -> Result<&mut Request> {
+        let found = self.messages()?.requests.get_mut(handle);
+        found.ok_or_else(|| wrong_request(handle))
+    }
+
+    /// Whether a wait for `handle` would return at once; null and inactive requests count as complete.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    #[inline]
+    pub fn is_settled(&mut self, handle: usize) -> Result<bool> {
+        if handle == MPI_REQUEST_NULL {
+            return Ok(true);
+        }
+        Ok(self.request(handle)?.is_settled())
+    }
+
+    /// Whether `handle` is neither null nor inactive.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    pub fn is_active(&mut self, handle: usize) -> Result<bool> {
+        if handle == MPI_REQUEST_NULL {
+            return Ok(false);
+        }
+        Ok(!matches!(self.request(handle)?.state, State::Inactive))
+    }
+
+    /// Takes the result of a settled request; the request is gone, or inactive if it is persistent.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    #[inline]
+    pub fn finish(&mut self, handle: usize) -> Result<Outcome> {
+        if handle == MPI_REQUEST_NULL {
+            return Ok(Outcome::EMPTY);
+        }
+        let request = self.request(handle)?;
+        if matches!(request.state, State::Inactive) {
+            return Ok(Outcome { handle, ..Outcome::EMPTY });
+        }
+        let outcome = Outcome {
+            status: request.status,
+            error: request.error.take(),
+            communicator: request.communicator,
+            handle: if request.persistent.is_some() { handle } else { MPI_REQUEST_NULL },
+            receives: request.receives || request.status.cancelled,
+            generalized: request.generalized.as_deref().copied(),
+        };
+        if request.persistent.is_some() {
+            request.state = State::Inactive;
+        } else {
+            self.messages()?.requests.remove(handle);
+        }
+        Ok(outcome)
+    }
+
+    /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized request
+    /// that is complete are returned, to be called now.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
+        let request = self.request(handle)?;
+        if request.is_settled() {
+            let callbacks = request.generalized.as_deref().copied();
+            self.messages()?.requests.remove(handle);
+            return Ok(callbacks);
+        }
+        request.freed = true;
+        Ok(None)
+    }
+
+    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Callbacks of a generalized request are returned, to be
+    /// called with whether it is complete.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST`.
+    pub fn cancel(&mut self, handle: usize) -> Result<Option<(Generalized, bool)>> {
+        let request = self.request(handle)?;
+        if let Some(callbacks) = request.generalized.as_deref() {
+            return Ok(Some((*callbacks, request.is_settled())));
+        }
+        if matches!(request.state, State::Inactive | State::Collective) {
+            return Err(Error::new(MPI_ERR_REQUEST, "only active point-to-point operations can be cancelled"));
+        }
+        self.engine()?.cancel(handle);
+        Ok(None)
+    }
+
+    /// Looks for a message without receiving it (MPI-5.0 §3.8.1).
+    ///
+    /// # Errors
+    /// As for a receive.
+    pub fn probe(&mut self, communicator: usize, source: i32, tag: i32) -> Result<Option<Status>> {
+        let receive = self.make_receive(communicator, source, tag, UserData::empty())?;
+        let Some(context) = receive.context else { return Ok(Some(Status::PROC_NULL)) };
+        let messages = self.messages()?;
+        let Some((envelope, unexpected)) = messages.matcher.probe(context, receive.source, receive.tag) else {
+            return match receive.peer {
+                Some(peer) if messages.peers[peer as usize].failed.is_some() => Err(messages.failure(peer)),
+                _ => Ok(None),
+            };
+        };
+        let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);
+        Ok(Some(status_of(envelope, bytes)))
+    }
+
+    /// The same, and takes the message out of the matching (MPI-5.0 §3.8.2): its handle, `None` for the message of
+    /// `MPI_PROC_NULL`.
+    ///
+    /// # Errors
+    /// As for a receive.
+    pub fn extract(&mut self, communicator: usize, source: i32, tag: i32) -> Result<Option<(Option<usize>, Status)>> {
+        let Some(status) = self.probe(communicator, source, tag)? else { return Ok(None) };
+        let receive = self.make_receive(communicator, source, tag, UserData::empty())?;
+        let Some(context) = receive.context else { return Ok(Some((None, status))) };
+        let found = self.messages()?.matcher.extract(context, receive.source, receive.tag);
+        let Some((envelope, unexpected)) = found else { return Ok(None) };
+        let extracted = Extracted { envelope, unexpected, communicator };
+        let handle = self.objects.extracted.insert(extracted).ok_or_else(|| full("messages"))?;
+        Ok(Some((Some(handle), status)))
+    }
+
+    /// Starts the receive of an extracted message; its request.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` when `message` is no message handle.
+    pub fn receive_extracted(&mut self, message: usize, data: UserData) -> Result<usize> {
+        let extracted = self.objects.extracted.remove(message).ok_or_else(|| {
+            Error::new(MPI_ERR_REQUEST, format!("{message:#x} is no message, or one that has been received already"))
+        })?;
+        let receive = Receive {
+            context: Some(extracted.envelope.context),
+            source: Some(extracted.envelope.source),
+            peer: None,
+            tag: Some(extracted.envelope.tag),
+            data,
+        };
+        let engine = self.engine()?;
+        let handle = engine.messages.add(Request::new(State::Posted(receive), extracted.communicator))?;
+        engine.claim(handle, extracted.envelope, extracted.unexpected);
+        Ok(handle)
+    }
+}
+
+fn status_of(envelope: Envelope, bytes: u64) -> Status {
+    Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes, cancelled: false }
+}
+
+#[cold]
+fn wrong_request(handle: usize) -> Error {
+    Error::new(MPI_ERR_REQUEST, format!("{handle:#x} is no request, or one that is complete already"))
+}
+
+/// Waits for `handle` and takes its result.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST`.
+#[inline]
+pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
+    process::block_from(process, |process| match process.is_settled(handle) {
+        Ok(true) => Some(process.finish(handle)),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    })
+}

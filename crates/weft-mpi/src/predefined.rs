@@ -1,0 +1,133 @@
+//! The standard's datatypes and operations by their handles (MPI-5.0 §20.3, annex A.1.1).
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::Op;
+
+use crate::constants::*;
+use crate::object::{Datatype, Description, Recipe};
+
+/// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex types made
+/// of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
+const TYPES: &[(usize, Element, &str)] = &[
+    (MPI_AINT, Element::Int64, "MPI_AINT"),
+    (MPI_COUNT, Element::Int64, "MPI_COUNT"),
+    (MPI_OFFSET, Element::Int64, "MPI_OFFSET"),
+    (MPI_PACKED, Element::Packed, "MPI_PACKED"),
+    (MPI_SHORT, Element::Int16, "MPI_SHORT"),
+    (MPI_INT, Element::Int32, "MPI_INT"),
+    (MPI_LONG, Element::Int64, "MPI_LONG"),
+    (MPI_LONG_LONG_INT, Element::Int64, "MPI_LONG_LONG_INT"),
+    (MPI_UNSIGNED_SHORT, Element::UInt16, "MPI_UNSIGNED_SHORT"),
+    (MPI_UNSIGNED, Element::UInt32, "MPI_UNSIGNED"),
+    (MPI_UNSIGNED_LONG, Element::UInt64, "MPI_UNSIGNED_LONG"),
+    (MPI_UNSIGNED_LONG_LONG, Element::UInt64, "MPI_UNSIGNED_LONG_LONG"),
+    (MPI_FLOAT, Element::Float32, "MPI_FLOAT"),
+    (MPI_C_FLOAT_COMPLEX, Element::ComplexFloat32, "MPI_C_FLOAT_COMPLEX"),
+    (MPI_CXX_FLOAT_COMPLEX, Element::ComplexFloat32, "MPI_CXX_FLOAT_COMPLEX"),
+    (MPI_DOUBLE, Element::Float64, "MPI_DOUBLE"),
+    (MPI_C_DOUBLE_COMPLEX, Element::ComplexFloat64, "MPI_C_DOUBLE_COMPLEX"),
+    (MPI_CXX_DOUBLE_COMPLEX, Element::ComplexFloat64, "MPI_CXX_DOUBLE_COMPLEX"),
+    (MPI_LOGICAL, Element::Logical32, "MPI_LOGICAL"),
+    (MPI_INTEGER, Element::Int32, "MPI_INTEGER"),
+    (MPI_REAL, Element::Float32, "MPI_REAL"),
+    (MPI_COMPLEX, Element::ComplexFloat32, "MPI_COMPLEX"),
+    (MPI_DOUBLE_PRECISION, Element::Float64, "MPI_DOUBLE_PRECISION"),
+    (MPI_DOUBLE_COMPLEX, Element::ComplexFloat64, "MPI_DOUBLE_COMPLEX"),
+    (MPI_CHARACTER, Element::Char, "MPI_CHARACTER"),
+    (MPI_LONG_DOUBLE, Element::LongDouble, "MPI_LONG_DOUBLE"),
+    (MPI_C_LONG_DOUBLE_COMPLEX, Element::ComplexLongDouble, "MPI_C_LONG_DOUBLE_COMPLEX"),
+    (MPI_CXX_LONG_DOUBLE_COMPLEX, Element::ComplexLongDouble, "MPI_CXX_LONG_DOUBLE_COMPLEX"),
+    (MPI_FLOAT_INT, Element::FloatInt, "MPI_FLOAT_INT"),
+    (MPI_DOUBLE_INT, Element::DoubleInt, "MPI_DOUBLE_INT"),
+    (MPI_LONG_INT, Element::LongInt, "MPI_LONG_INT"),
+    (MPI_2INT, Element::TwoInt, "MPI_2INT"),
+    (MPI_SHORT_INT, Element::ShortInt, "MPI_SHORT_INT"),
+    (MPI_LONG_DOUBLE_INT, Element::LongDoubleInt, "MPI_LONG_DOUBLE_INT"),
+    (MPI_2REAL, Element::TwoFloat32, "MPI_2REAL"),
+    (MPI_2DOUBLE_PRECISION, Element::TwoFloat64, "MPI_2DOUBLE_PRECISION"),
+    (MPI_2INTEGER, Element::TwoInt, "MPI_2INTEGER"),
+    (MPI_C_BOOL, Element::Bool, "MPI_C_BOOL"),
+    (MPI_CXX_BOOL, Element::Bool, "MPI_CXX_BOOL"),
+    (MPI_WCHAR, Element::WChar, "MPI_WCHAR"),
+    (MPI_INT8_T, Element::Int8, "MPI_INT8_T"),
+    (MPI_UINT8_T, Element::UInt8, "MPI_UINT8_T"),
+    (MPI_CHAR, Element::Char, "MPI_CHAR"),
+    (MPI_SIGNED_CHAR, Element::Int8, "MPI_SIGNED_CHAR"),
+    (MPI_UNSIGNED_CHAR, Element::UInt8, "MPI_UNSIGNED_CHAR"),
+    (MPI_BYTE, Element::Byte, "MPI_BYTE"),
+    (MPI_INT16_T, Element::Int16, "MPI_INT16_T"),
+    (MPI_UINT16_T, Element::UInt16, "MPI_UINT16_T"),
+    (MPI_INT32_T, Element::Int32, "MPI_INT32_T"),
+    (MPI_UINT32_T, Element::UInt32, "MPI_UINT32_T"),
+    (MPI_INT64_T, Element::Int64, "MPI_INT64_T"),
+    (MPI_UINT64_T, Element::UInt64, "MPI_UINT64_T"),
+    (MPI_LOGICAL1, Element::Logical8, "MPI_LOGICAL1"),
+    (MPI_LOGICAL2, Element::Logical16, "MPI_LOGICAL2"),
+    (MPI_LOGICAL4, Element::Logical32, "MPI_LOGICAL4"),
+    (MPI_LOGICAL8, Element::Logical64, "MPI_LOGICAL8"),
+    (MPI_LOGICAL16, Element::Logical128, "MPI_LOGICAL16"),
+    (MPI_INTEGER1, Element::Int8, "MPI_INTEGER1"),
+    (MPI_INTEGER2, Element::Int16, "MPI_INTEGER2"),
+    (MPI_INTEGER4, Element::Int32, "MPI_INTEGER4"),
+    (MPI_INTEGER8, Element::Int64, "MPI_INTEGER8"),
+    (MPI_INTEGER16, Element::Int128, "MPI_INTEGER16"),
+    (MPI_REAL4, Element::Float32, "MPI_REAL4"),
+    (MPI_REAL8, Element::Float64, "MPI_REAL8"),
+    (MPI_COMPLEX8, Element::ComplexFloat32, "MPI_COMPLEX8"),
+    (MPI_COMPLEX16, Element::ComplexFloat64, "MPI_COMPLEX16"),
+];
+
+/// Predefined datatypes that the standard makes optional and Weft does not support.
+pub const UNSUPPORTED_TYPES: &[(usize, &str)] = &[
+    (MPI_REAL2, "MPI_REAL2"),
+    (MPI_REAL16, "MPI_REAL16"),
+    (MPI_COMPLEX4, "MPI_COMPLEX4"),
+    (MPI_COMPLEX32, "MPI_COMPLEX32"),
+];
+
+/// The predefined datatype of `handle`.
+pub fn datatype(handle: usize) -> Option<Datatype> {
+    let (_, element, name) = TYPES.iter().find(|(known, ..)| *known == handle)?;
+    let recipe = Recipe { combiner: MPI_COMBINER_NAMED, ..Recipe::default() };
+    let description = Description {
+        layout: Layout::element(*element),
+        element: Some(*element),
+        recipe,
+        handle: AtomicUsize::new(handle),
+    };
+    Some(Datatype {
+        description: Arc::new(description),
+        committed: true,
+        name: (*name).to_owned(),
+        attributes: Vec::new(),
+    })
+}
+
+/// Handle of the predefined datatype that stands for `element` in the program's reduction functions.
+pub fn handle_of(element: Element) -> usize {
+    TYPES.iter().find(|(_, known, _)| *known == element).map_or(MPI_DATATYPE_NULL, |(handle, ..)| *handle)
+}
+
+/// The predefined operation of `handle`.
+pub fn operation(handle: usize) -> Option<Op> {
+    Some(match handle {
+        MPI_SUM => Op::Sum,
+        MPI_MIN => Op::Min,
+        MPI_MAX => Op::Max,
+        MPI_PROD => Op::Prod,
+        MPI_BAND => Op::BAnd,
+        MPI_BOR => Op::BOr,
+        MPI_BXOR => Op::BXor,
+        MPI_LAND => Op::LAnd,
+        MPI_LOR => Op::LOr,
+        MPI_LXOR => Op::LXor,
+        MPI_MINLOC => Op::MinLoc,
+        MPI_MAXLOC => Op::MaxLoc,
+        MPI_REPLACE => Op::Replace,
+        MPI_NO_OP => Op::NoOp,
+        _ => return None,
+    })
+}

@@ -1,0 +1,334 @@
+//! The process as a whole: one lock around everything, and the ways to wait.
+//!
+//! Whoever calls MPI takes the lock, does its work, makes progress for everybody, and leaves. A call that must wait
+//! first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's peers, the network, a
+//! timer) while other threads that wait sleep until something has completed.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard};
+
+use weft_core::time::Duration;
+use weft_net::wait::{self, Interest};
+
+use crate::collective::Running;
+use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::handle::{Kind, Slab};
+use crate::messages::Messages;
+use crate::object::Objects;
+use crate::start::Job;
+
+/// Passes of the progress loop before a waiter sleeps, when every rank of the node can have a processor.
+const SPIN_PASSES: u32 = 4_000;
+/// The same without peers on the node: each pass looks at the network, which is a system call.
+const SPIN_PASSES_NETWORK: u32 = 300;
+/// The same when ranks outnumber processors: somebody else needs this one.
+const SPIN_PASSES_CROWDED: u32 = 3;
+/// Times that a spinning waiter yields to threads that want the lock before it takes it again.
+const YIELDS_MAX: u32 = 64;
+
+/// Where the process stands between `MPI_Init` and `MPI_Finalize` (MPI-5.0 §11.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Before `MPI_Init`.
+    Before,
+    /// In between.
+    Active,
+    /// After `MPI_Finalize`.
+    After,
+}
+
+/// Everything that Weft knows in this process.
+pub struct Process {
+    /// Between init and finalize, or not.
+    pub phase: Phase,
+    /// Level of thread support (MPI-5.0 §11.6).
+    pub thread_level: i32,
+    /// Thread that initialised MPI.
+    pub main_thread: Option<std::thread::ThreadId>,
+    /// Communicators, datatypes and so on.
+    pub objects: Objects,
+    /// Buffer for buffered sends of the process.
+    pub buffer: crate::buffered::Buffer,
+    /// Error classes, codes and strings of the program.
+    pub errors: crate::error_codes::ErrorCodes,
+    /// Collectives under way.
+    pub collectives: Slab<Running>,
+    /// Completions that they have been moved on for.
+    pub collectives_seen: u64,
+    /// Next context for a communicator.
+    pub context_next: u32,
+    /// How the job was started; set while active.
+    pub job: Option<Job>,
+    engine: Option<Box<Engine>>,
+    spin_passes: u32,
+    asleep: bool,
+    parked: u32,
+    signalled: u64,
+    alarm: Option<(UnixStream, UnixStream)>,
+}
+
+static PROCESS: Mutex<Process> = Mutex::new(Process::new());
+static CHANGED: Condvar = Condvar::new();
+static CONTENDERS: AtomicU32 = AtomicU32::new(0);
+
+/// Exclusive use of the process.
+pub type Guard = MutexGuard<'static, Process>;
+
+/// Takes the lock. A panic of another thread while it held the lock does not hide the process from this one: the
+/// boundary reports such a panic as an internal error.
+#[inline]
+pub fn lock() -> Guard {
+    match PROCESS.try_lock() {
+        Ok(guard) => guard,
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        Err(std::sync::TryLockError::WouldBlock) => lock_slowly(),
+    }
+}
+
+#[cold]
+fn lock_slowly() -> Guard {
+    CONTENDERS.fetch_add(1, Ordering::Relaxed);
+    let guard = PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    CONTENDERS.fetch_sub(1, Ordering::Relaxed);
+    guard
+}
+
+/// Runs `operation` under the lock and wakes whom it concerns.
+#[inline]
+pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
+    let mut process = lock();
+    let result = operation(&mut process);
+    process.signal();
+    result
+}
+
+/// Makes progress once, calls of the program's reduction functions included.
+pub fn progress_once() {
+    let mut process = lock();
+    process.progress();
+    run_due_reductions(process).signal();
+}
+
+/// Waits until `check` has a result, making progress meanwhile.
+#[inline]
+pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
+    block_from(lock(), check)
+}
+
+/// The same, when the lock is held already.
+pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> Option<R>) -> R {
+    let mut passes = 0;
+    loop {
+        if let Some(result) = check(&mut process) {
+            process.signal();
+            return result;
+        }
+        process.progress();
+        if process.has_due_reductions() {
+            process = run_due_reductions(process);
+            continue;
+        }
+        if let Some(result) = check(&mut process) {
+            process.signal();
+            return result;
+        }
+        process.signal();
+        passes += 1;
+        process = if process.asleep {
+            park(process)
+        } else if passes < process.spin_passes {
+            give_way(process)
+        } else {
+            passes = 0;
+            sleep(process)
+        };
+    }
+}
+
+/// Lets threads that want the lock have it.
+#[inline]
+fn give_way(process: Guard) -> Guard {
+    std::hint::spin_loop();
+    if CONTENDERS.load(Ordering::Relaxed) == 0 {
+        return process;
+    }
+    drop(process);
+    for _ in 0..YIELDS_MAX {
+        std::thread::yield_now();
+        if CONTENDERS.load(Ordering::Relaxed) == 0 {
+            break;
+        }
+    }
+    lock()
+}
+
+/// Another thread sleeps on behalf of all: wait for what it, or anybody, brings about.
+fn park(mut process: Guard) -> Guard {
+    process.parked += 1;
+    process = CHANGED.wait(process).unwrap_or_else(std::sync::PoisonError::into_inner);
+    process.parked -= 1;
+    process
+}
+
+/// Sleeps in the kernel until there is something to do.
+fn sleep(mut process: Guard) -> Guard {
+    let Some(engine) = &mut process.engine else { return process };
+    let Some(plan) = engine.prepare_sleep() else { return process };
+    let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
+    // ppoll(2) passes over negative descriptors.
+    let fds = [plan.doorbell, plan.network, alarm].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+    process.asleep = true;
+    drop(process);
+    // Whatever ends the sleep, the next thing to do is to look around.
+    let _ = wait::wait(&fds, plan.timeout.map(Duration));
+    let mut process = lock();
+    process.asleep = false;
+    if let Some((receiver, _)) = &mut process.alarm {
+        // Level-triggered and non-blocking: whatever was written has done its work by now.
+        let _ = receiver.read(&mut [0; 64]);
+    }
+    if let Some(engine) = &mut process.engine {
+        engine.finish_sleep();
+    }
+    if process.parked > 0 {
+        CHANGED.notify_all();
+    }
+    process
+}
+
+fn run_due_reductions(mut process: Guard) -> Guard {
+    while let Some((running, reduction)) = process.take_due_reduction() {
+        drop(process);
+        reduction.call();
+        process = lock();
+        process.finish_reduction(running);
+        process.progress();
+    }
+    process
+}
+
+impl Process {
+    const fn new() -> Self {
+        Self {
+            phase: Phase::Before,
+            thread_level: MPI_THREAD_SINGLE,
+            main_thread: None,
+            objects: Objects::new(),
+            buffer: crate::buffered::Buffer::new(),
+            errors: crate::error_codes::ErrorCodes::new(),
+            collectives: Slab::new(Kind::Collective),
+            collectives_seen: 0,
+            context_next: 4,
+            job: None,
+            engine: None,
+            spin_passes: SPIN_PASSES,
+            asleep: false,
+            parked: 0,
+            signalled: 0,
+            alarm: None,
+        }
+    }
+
+    /// The engine is there: communication is possible.
+    ///
+    /// # Errors
+    /// When the process has not enough file descriptors.
+    pub fn attach_engine(&mut self, engine: Engine, crowded: bool, node_peers: bool) -> std::io::Result<()> {
+        let (receiver, sender) = UnixStream::pair()?;
+        receiver.set_nonblocking(true)?;
+        sender.set_nonblocking(true)?;
+        self.alarm = Some((receiver, sender));
+        self.spin_passes = match (crowded, node_peers) {
+            (true, _) => SPIN_PASSES_CROWDED,
+            (false, true) => SPIN_PASSES,
+            (false, false) => SPIN_PASSES_NETWORK,
+        };
+        self.engine = Some(Box::new(engine));
+        Ok(())
+    }
+
+    /// Communication is over.
+    pub fn detach_engine(&mut self) {
+        self.engine = None;
+        self.alarm = None;
+    }
+
+    /// The engine.
+    ///
+    /// # Errors
+    /// `MPI_ERR_OTHER` outside of init and finalize.
+    #[inline]
+    pub fn engine(&mut self) -> Result<&mut Engine> {
+        self.engine
+            .as_deref_mut()
+            .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))
+    }
+
+    /// Requests and matching.
+    ///
+    /// # Errors
+    /// As for [`Process::engine`].
+    #[inline]
+    pub fn messages(&mut self) -> Result<&mut Messages> {
+        Ok(&mut self.engine()?.messages)
+    }
+
+    /// Objects and engine at the same time.
+    ///
+    /// # Errors
+    /// As for [`Process::engine`].
+    #[inline]
+    pub fn parts(&mut self) -> Result<(&mut Objects, &mut Engine)> {
+        let engine = self
+            .engine
+            .as_deref_mut()
+            .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))?;
+        Ok((&mut self.objects, engine))
+    }
+
+    /// One pass of the progress loop.
+    #[inline]
+    pub fn progress(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.progress();
+        }
+        if !self.collectives.is_empty() {
+            self.advance_collectives();
+        }
+    }
+
+    /// Something has happened that is no completion of an operation, but that somebody waits for.
+    pub fn announce(&mut self) {
+        if let Some(engine) = &mut self.engine {
+            engine.messages.completions += 1;
+        }
+    }
+
+    /// Wakes sleeping threads of this process when something has happened that they may wait for.
+    #[inline]
+    fn signal(&mut self) {
+        if self.asleep || self.parked > 0 {
+            self.signal_sleepers();
+        }
+    }
+
+    #[cold]
+    fn signal_sleepers(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let completions = engine.messages.completions;
+        let news = completions != self.signalled;
+        self.signalled = completions;
+        if self.asleep && (news || engine.has_deadlines()) && let Some((_, sender)) = &mut self.alarm {
+            // A full pipe means that the sleeper has been woken already.
+            let _ = sender.write(&[1]);
+        }
+        if news && self.parked > 0 {
+            CHANGED.notify_all();
+        }
+    }
+}

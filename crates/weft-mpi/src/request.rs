@@ -1,0 +1,157 @@
+//! Requests: operations that have begun and may not be complete yet (MPI-5.0 §3.7).
+
+use weft_core::matching::Envelope;
+
+use crate::error::Error;
+use crate::memory::UserData;
+
+/// What a completed operation reports (MPI-5.0 §3.2.5).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Rank of the sender in the communicator, or `MPI_ANY_SOURCE` in an empty status.
+    pub source: i32,
+    /// The message's tag, or `MPI_ANY_TAG` in an empty status.
+    pub tag: i32,
+    /// Error class; meaningful only where the standard says that it is set.
+    pub error: i32,
+    /// Bytes received.
+    pub bytes: u64,
+    /// Whether the operation was cancelled.
+    pub cancelled: bool,
+}
+
+impl Status {
+    /// The empty status (MPI-5.0 §3.7.3).
+    pub const EMPTY: Self = Self { source: -1, tag: -2, error: 0, bytes: 0, cancelled: false };
+    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.10).
+    pub const PROC_NULL: Self = Self { source: -3, tag: -2, error: 0, bytes: 0, cancelled: false };
+}
+
+/// The send modes (MPI-5.0 §3.4). Ready sends are sent as standard ones, which the standard allows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// `MPI_Send`.
+    Standard,
+    /// `MPI_Ssend`.
+    Synchronous,
+    /// `MPI_Bsend`: complete as soon as the data is in a buffer of ours.
+    Buffered,
+}
+
+/// A send as the program asked for it.
+#[derive(Clone)]
+pub struct Send {
+    /// The process it goes to, by its index in the job; `None` for `MPI_PROC_NULL`.
+    pub peer: Option<u32>,
+    /// What the receiver matches.
+    pub envelope: Envelope,
+    /// What is sent.
+    pub data: UserData,
+    /// How.
+    pub mode: Mode,
+}
+
+/// A receive as the program asked for it.
+#[derive(Clone)]
+pub struct Receive {
+    /// Context of the communicator; `None` for a receive from `MPI_PROC_NULL`.
+    pub context: Option<u32>,
+    /// Rank in the communicator, `None` for any.
+    pub source: Option<u32>,
+    /// The process behind `source`, by its index in the job.
+    pub peer: Option<u32>,
+    /// Tag, `None` for any.
+    pub tag: Option<i32>,
+    /// Where the message goes.
+    pub data: UserData,
+}
+
+/// Where an operation stands.
+pub enum State {
+    /// A send that waits behind others on a full path.
+    Queued(Send),
+    /// A send whose data stays here until the receiver asks for it.
+    Announced(Send),
+    /// A send whose data is on its way: `left` bytes are not yet acknowledged, `ends` many were granted.
+    Sending { send: Send, granted: u64, left: u64 },
+    /// A synchronous send that has left and waits for the match.
+    AwaitingMatch { peer: u32 },
+    /// A receive that waits for its message.
+    Posted(Receive),
+    /// A receive whose message is arriving in pieces.
+    Receiving { peer: u32, data: UserData, total: u64, received: u64 },
+    /// A collective operation that the progress loop advances.
+    Collective,
+    /// A generalized request that the program completes itself (MPI-5.0 §13.2).
+    Generalized,
+    /// Done: the status says how.
+    Complete,
+    /// A persistent request that is not started.
+    Inactive,
+}
+
+/// What a persistent request does each time it is started (MPI-5.0 §3.9).
+#[derive(Clone)]
+pub enum Persistent {
+    /// A send.
+    Send(Send),
+    /// A receive.
+    Receive(Receive),
+}
+
+/// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).
+#[derive(Clone, Copy, Debug)]
+pub struct Generalized {
+    /// `MPI_Grequest_query_function`.
+    pub query: usize,
+    /// `MPI_Grequest_free_function`.
+    pub free: usize,
+    /// `MPI_Grequest_cancel_function`.
+    pub cancel: usize,
+    /// Passed to each of them.
+    pub extra_state: usize,
+}
+
+/// One operation.
+pub struct Request {
+    /// Where it stands.
+    pub state: State,
+    /// Filled in as the operation completes.
+    pub status: Status,
+    /// What went wrong with it.
+    pub error: Option<Error>,
+    /// Handle of the communicator it was started on: whose error handler is called.
+    pub communicator: usize,
+    /// The program no longer holds a handle; it disappears when it completes.
+    pub freed: bool,
+    /// A cancellation has been asked for and not answered.
+    pub cancelling: bool,
+    /// Set for persistent requests.
+    pub persistent: Option<Box<Persistent>>,
+    /// Set for generalized requests.
+    pub generalized: Option<Box<Generalized>>,
+    /// Whether the status of this operation tells about a received message.
+    pub receives: bool,
+}
+
+impl Request {
+    /// An operation in `state` on `communicator`.
+    pub fn new(state: State, communicator: usize) -> Self {
+        Self {
+            receives: matches!(state, State::Posted(_) | State::Receiving { .. }),
+            state,
+            status: Status::EMPTY,
+            error: None,
+            communicator,
+            freed: false,
+            cancelling: false,
+            persistent: None,
+            generalized: None,
+        }
+    }
+
+    /// Whether a wait would return at once.
+    pub fn is_settled(&self) -> bool {
+        matches!(self.state, State::Complete | State::Inactive)
+    }
+}

@@ -1,0 +1,343 @@
+//! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+
+use weft_core::flow::Settings as FlowSettings;
+use weft_launch::{Client, Origin};
+use weft_net::datagrams::Datagrams;
+use weft_net::faults::Faults;
+use weft_net::udp::{self, Udp};
+use weft_net::{affinity, node, shared, single_copy};
+
+use crate::collective::Arguments;
+use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
+use crate::engine::{Engine, Parts, Path, Remote};
+use crate::error::{Error, Result};
+use crate::process::{self, Phase, Process};
+use crate::request::Request;
+use crate::settings::Settings;
+
+/// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
+const WINDOW_MIN: u32 = 4;
+
+/// How this process belongs to its job.
+pub struct Job {
+    client: Client,
+    /// Rank in `MPI_COMM_WORLD`.
+    pub rank: u32,
+    /// Processes in the job.
+    pub size: u32,
+    /// `MPI_APPNUM`.
+    pub appnum: Option<i32>,
+    /// `MPI_UNIVERSE_SIZE`.
+    pub universe_size: Option<i32>,
+    /// Name of the node: the machine's, and the setting `WEFT_NODE` where it is given.
+    pub processor_name: String,
+    /// The node of each process, as a number without meaning but equality.
+    pub nodes: Vec<u64>,
+}
+
+/// What a process tells all others of itself.
+struct Card {
+    node: u64,
+    pid: i32,
+    secret: Option<[u8; 16]>,
+    udp: Option<udp::Card>,
+}
+
+impl Card {
+    fn encode(&self) -> String {
+        let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
+        let udp = self.udp.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
+        format!("1,{:x},{},{secret},{udp}", self.node, self.pid)
+    }
+
+    fn decode(text: &str) -> std::result::Result<Self, String> {
+        let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
+        let parts: Vec<&str> = text.split(',').collect();
+        let ["1", node, pid, secret, udp] = parts[..] else { return Err(wrong()) };
+        Ok(Self {
+            node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
+            pid: pid.parse().map_err(|_| wrong())?,
+            secret: weft_launch::wire::secret_from_hex(secret),
+            udp: if udp == "-" { None } else { Some(udp::Card::decode(udp).map_err(|_| wrong())?) },
+        })
+    }
+}
+
+/// A sentence for the user on standard error: nothing is wrong, but something is not as it should be.
+fn warn(rank: u32, sentence: &str) {
+    eprintln!("weft: rank {rank}: {sentence}");
+}
+
+fn other(sentence: impl Into<String>) -> Error {
+    Error::new(MPI_ERR_OTHER, sentence.into())
+}
+
+/// Joins the job. `names` are the names of the MPI calls by their number, for the launcher's diagnosis.
+///
+/// # Errors
+/// One sentence: the launcher, a setting, or a link that cannot be used.
+pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
+    let mut process = process::lock();
+    let settings = Settings::read(|name| std::env::var(name).ok()).map_err(other)?;
+    let mut client = Client::from_environment().map_err(|error| other(error.to_string()))?;
+    client.name_calls(names);
+    let (rank, size) = (client.rank(), client.size());
+    let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
+    let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
+    let udp = if settings.links.udp && size > 1 && !(all_local && settings.links.shared) {
+        let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+        Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?)
+    } else {
+        None
+    };
+    let own_secret = match client.secret() {
+        Some(secret) => Some(secret),
+        None if rank == 0 => Some(random_secret()),
+        None => None,
+    };
+    let card = Card {
+        node: identity,
+        pid: std::process::id() as i32,
+        // With Weft's own launcher everybody has it already; others carry rank 0's.
+        secret: own_secret.filter(|_| client.secret().is_none()),
+        udp: udp.as_ref().map(Udp::card),
+    };
+    let cards = exchange(&mut client, &card)?;
+    let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
+    let joined = connect(&settings, rank, size, &cards, udp, secret)?;
+    let crowded = joined.locals > affinity::usable_processors();
+    process
+        .attach_engine(joined.engine, crowded, joined.locals > 1)
+        .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
+    process.objects.start(rank, size);
+    process.job = Some(Job {
+        rank,
+        size,
+        appnum: client.appnum(),
+        universe_size: client.universe_size(),
+        processor_name: processor_name(settings.node.as_deref()),
+        nodes: cards.iter().map(|card| card.node).collect(),
+        client,
+    });
+    process.thread_level = thread_level;
+    process.main_thread = Some(std::thread::current().id());
+    process.phase = Phase::Active;
+    Ok(())
+}
+
+fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
+    let texts = client.exchange(&card.encode()).map_err(|error| other(error.to_string()))?;
+    texts.iter().map(|text| Card::decode(text).map_err(other)).collect()
+}
+
+struct Joined {
+    engine: Engine,
+    /// Ranks of this node.
+    locals: usize,
+}
+
+/// Finds a path to every process of the job.
+fn connect(
+    settings: &Settings,
+    rank: u32,
+    size: u32,
+    cards: &[Card],
+    udp: Option<Udp>,
+    secret: [u8; 16],
+) -> Result<Joined> {
+    let own = &cards[rank as usize];
+    let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
+    let use_shared = settings.links.shared && locals.len() > 1;
+    let node = if use_shared { Some(join_node(settings, rank, &locals, secret)?) } else { None };
+    let own_candidates = udp.as_ref().map(|udp| udp.card().candidates).unwrap_or_default();
+    let mut any_remote = false;
+    let mut paths = Vec::with_capacity(size as usize);
+    for peer in 0..size {
+        let local = locals.iter().position(|local| *local == peer);
+        paths.push(match local {
+            _ if peer == rank => Path::Myself,
+            Some(local) if use_shared => Path::Shared(local),
+            _ => {
+                let path = remote(settings, size, own, &cards[peer as usize], &own_candidates);
+                any_remote |= matches!(path, Path::Remote(_));
+                path
+            }
+        });
+    }
+    let direct = settings.single_copy && use_shared;
+    if direct {
+        single_copy::permit();
+    }
+    let pids = (0..size)
+        .map(|peer| match paths[peer as usize] {
+            Path::Shared(_) if direct => cards[peer as usize].pid,
+            _ => 0,
+        })
+        .collect();
+    if let Some(udp) = &udp {
+        udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
+    }
+    let datagrams = udp.filter(|_| any_remote).map(|udp| -> Box<dyn Datagrams + Send> {
+        if settings.faults.is_clean() { Box::new(udp) } else { Box::new(Faults::new(udp, settings.faults)) }
+    });
+    let count = locals.len();
+    let parts =
+        Parts { rank, paths, node, locals, pids, datagrams, secret, eager_limit: settings.eager_limit };
+    Ok(Joined { engine: Engine::new(parts), locals: count })
+}
+
+fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
+    let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
+    // Unguessable without the job's secret, and different for nodes that share a directory.
+    let mut name = siphash(&secret);
+    name.write_u32(locals[0]);
+    if let Some(node) = &settings.node {
+        name.write(node.as_bytes());
+    }
+    let key = format!("{:016x}", name.finish());
+    let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
+    let node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
+    node.warnings().iter().for_each(|sentence| warn(rank, sentence));
+    Ok(node)
+}
+
+fn siphash(secret: &[u8; 16]) -> siphasher::sip::SipHasher13 {
+    siphasher::sip::SipHasher13::new_with_key(secret)
+}
+
+fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, candidates: &[udp::Candidate]) -> Path {
+    let (Some(own_card), Some(peer_card)) = (&own.udp, &peer.udp) else {
+        return Path::None("no link leads there: WEFT_LINK allows none that does".to_owned());
+    };
+    let pair = match udp::choose_peer_address(candidates, &peer_card.candidates) {
+        Ok(pair) => pair,
+        Err(reason) => return Path::None(reason),
+    };
+    // Both ends come to the same window, and all peers together cannot overrun a receive buffer.
+    let share = own_card.window_packets.min(peer_card.window_packets) / (size - 1).max(1);
+    let defaults = FlowSettings::default();
+    let flow = FlowSettings {
+        packet_size: pair.packet_size,
+        window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
+        ack_scheme: settings.ack,
+        peer_timeout: settings.peer_timeout,
+        ..defaults
+    };
+    Path::Remote(Remote::new(pair.to, flow))
+}
+
+fn processor_name(node: Option<&str>) -> String {
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let machine = machine.trim();
+    let machine = if machine.is_empty() { "localhost" } else { machine };
+    node.map_or_else(|| machine.to_owned(), |node| format!("{machine}/{node}"))
+}
+
+/// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library, which come
+/// from the same source when it has.
+fn random_secret() -> [u8; 16] {
+    let mut secret = [0; 16];
+    let read = std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut secret));
+    if read.is_err() {
+        for half in secret.chunks_mut(8) {
+            half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
+        }
+    }
+    secret
+}
+
+/// Leaves the job: everything that is on its way arrives first (MPI-5.0 §11.2.2).
+///
+/// # Errors
+/// A peer is gone, or the launcher is.
+pub fn finalize() -> Result<()> {
+    let barrier = process::with(|process| {
+        let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
+        let shape = weft_core::collective::Barrier { rank: job.rank, size: job.size };
+        let schedule = weft_core::collective::barrier(&shape);
+        process.start_collective(MPI_COMM_WORLD, schedule, Arguments::none())
+    })?;
+    let outcome = process::block_until(|process| {
+        let Ok(messages) = process.messages() else { return Some(None) };
+        let settled = messages.requests.get(barrier).is_none_or(Request::is_settled);
+        settled.then(|| messages.requests.remove(barrier).and_then(|request| request.error))
+    });
+    if let Some(error) = outcome {
+        return Err(error);
+    }
+    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    leave()
+}
+
+/// The launcher's barrier at the end: meanwhile packets of peers that are not done yet are still answered.
+fn leave() -> Result<()> {
+    let mut process = process::lock();
+    let Some(mut job) = process.job.take() else { return Ok(()) };
+    let networked = process.engine().is_ok_and(|engine| engine.has_network());
+    if job.client.wants_stats() && let Ok(engine) = process.engine() {
+        let report = stats(job.rank, engine);
+        job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
+    }
+    let result = if networked {
+        drop(process);
+        let result = barrier_beside_progress(&mut job.client);
+        process = process::lock();
+        result
+    } else {
+        Ok(())
+    };
+    if job.client.origin() != Origin::Singleton {
+        job.client.finalize().map_err(|error| other(error.to_string()))?;
+    }
+    process.detach_engine();
+    process.phase = Phase::After;
+    result
+}
+
+fn barrier_beside_progress(client: &mut Client) -> Result<()> {
+    let mut outcome = None;
+    std::thread::scope(|scope| {
+        let (report, reported) = std::sync::mpsc::channel();
+        let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
+        let spawned = waiter.spawn_scoped(scope, move || {
+            let result = client.barrier();
+            // The channel outlives this thread, since its receiver is in the enclosing scope.
+            let _ = report.send(result);
+            process::with(Process::announce);
+        });
+        if spawned.is_ok() {
+            outcome = process::block_until(|_| reported.try_recv().ok().map(Some));
+        }
+    });
+    match outcome {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(other(error.to_string())),
+        None => Err(other("cannot start a thread to leave the job with")),
+    }
+}
+
+fn stats(rank: u32, engine: &Engine) -> String {
+    use std::fmt::Write as _;
+    let mut report = String::new();
+    for row in engine.traffic() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(report, "{rank} {} {} {} {} {}", row.peer, row.link, row.messages, row.bytes, row.resends);
+    }
+    report
+}
+
+/// Ends the job with `code` (MPI-5.0 §11.4). Never returns.
+pub fn abort(code: i32, message: &str) -> ! {
+    let job = process::lock().job.take();
+    match job {
+        Some(mut job) => job.client.abort(code, message),
+        None => {
+            eprintln!("weft: {message}");
+            std::process::exit(code);
+        }
+    }
+}
