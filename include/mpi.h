@@ -387,7 +387,7 @@ typedef struct MPI_T_event_instance_t *MPI_T_event_instance;
 #define MPI_SEEK_SET                       403
 
 /* File operation constants */
-#define MPI_DISPLACEMENT_CURRENT           (-1)
+#define MPI_DISPLACEMENT_CURRENT           ((MPI_Offset)-1)
 
 /* Window lock type constants */
 #define MPI_LOCK_EXCLUSIVE                 301

@@ -185,7 +185,7 @@ impl Entry<'_> {
         let call = if self.anytime { "call_anytime" } else { "call" };
         let start = format!("    {call}(Function::{function}, {scope}, ||");
         Ok(match &lines[..] {
-            [line] if start.len() + line.len() < WIDTH && !line.contains('\n') => format!("{start} {line})\n"),
+            [line] if start.len() + line.len() + 2 <= WIDTH && !line.contains('\n') => format!("{start} {line})\n"),
             _ => format!("{start} {{\n        {}\n    }})\n", lines.join("\n        ")),
         })
     }

@@ -5,7 +5,7 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, unsupported, unsupported_value, value};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -64,7 +64,7 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
 } }
 
 entry! { MPI_Comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommFree, unsafe { comm.as_ref() }.map_or(Scope::None, |&handle| Scope::Comm(handle)))
+    unsupported(Function::CommFree, scope_at(comm, Scope::Comm))
 } }
 
 entry! { MPI_Comm_free_keyval PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {

@@ -5,14 +5,14 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, unsupported, unsupported_value, value};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_File_close PMPI_File_close(fh: *mut MPI_File) -> c_int {
-    unsupported(Function::FileClose, unsafe { fh.as_ref() }.map_or(Scope::None, |&handle| Scope::File(handle)))
+    unsupported(Function::FileClose, scope_at(fh, Scope::File))
 } }
 
 entry! { MPI_File_delete PMPI_File_delete(filename: *const c_char, info: MPI_Info) -> c_int {

@@ -5,7 +5,7 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, unsupported, unsupported_value, value};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -374,7 +374,7 @@ entry! { MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) -> c_int
 } }
 
 entry! { MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) -> c_int {
-    unsupported(Function::WinFree, unsafe { win.as_ref() }.map_or(Scope::None, |&handle| Scope::Win(handle)))
+    unsupported(Function::WinFree, scope_at(win, Scope::Win))
 } }
 
 entry! { MPI_Win_get_group PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) -> c_int {

@@ -5,7 +5,7 @@
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{Scope, call, call_anytime, unsupported, unsupported_value, value};
+use crate::boundary::{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;
@@ -40,7 +40,7 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
 } }
 
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommDisconnect, unsafe { comm.as_ref() }.map_or(Scope::None, |&handle| Scope::Comm(handle)))
+    unsupported(Function::CommDisconnect, scope_at(comm, Scope::Comm))
 } }
 
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
@@ -132,7 +132,7 @@ entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
 } }
 
 entry! { MPI_Session_finalize PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
-    unsupported(Function::SessionFinalize, unsafe { session.as_ref() }.map_or(Scope::None, |&handle| Scope::Session(handle)))
+    unsupported(Function::SessionFinalize, scope_at(session, Scope::Session))
 } }
 
 entry! { MPI_Session_get_info PMPI_Session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
