@@ -1,8 +1,40 @@
-//! Ranks of one node: frames through single-producer single-consumer rings in one shared segment.
-use crate::Error;
+//! Ranks of one node: frames through rings in one shared segment, without the kernel while both sides are awake.
+//!
+//! A frame is a head and a payload, at most [`Node::frame_max`] bytes together, delivered exactly once and in the order of sending
+//! from one rank to another. No acknowledgement, no resend: memory does not lose.
+//!
+//! # Sleeping without missing a frame
+//!
+//! All four steps are sequentially consistent, so they have one order that everybody agrees on:
+//!
+//! | the sleeper | a sender |
+//! |---|---|
+//! | 1. writes `sleeping = 1` | a. writes the frame's ready word |
+//! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if 1, takes it to 0 and rings the doorbell |
+//!
+//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees 1 and rings. The sender that took `sleeping`
+//! to 0 is the only one that rings: a sleep costs one system call on the sending side, however many send.
+
+mod doorbell;
+mod ring;
+mod segment;
+
 use std::os::fd::RawFd;
+use std::os::unix::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::Error;
+use doorbell::{Doorbell, Rung};
+use ring::{Broken, Consumer, Producer};
+use segment::Segment;
 use weft_core::time::Duration;
+
+/// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
+pub const LOCAL_SIZE_MAX: usize = 512;
+/// Characters of a job key.
+pub const JOB_KEY_MAX: usize = 64;
 
 /// How the shared segment is made.
 #[derive(Clone, Debug)]
@@ -26,89 +58,337 @@ impl Default for Settings {
 pub struct PeerFault {
     /// The peer's local index.
     pub peer: usize,
-    /// One sentence: what the peer did.
+    /// What the peer did or what happened to it; completes the sentence "rank … ".
     pub reason: String,
 }
 
 /// This process's place among the ranks of its node.
-pub struct Node(());
+pub struct Node {
+    // The rings inside point into the segment, which both hold.
+    inbox: Inbox,
+    outbox: Outbox,
+    warnings: Vec<String>,
+    reported: Vec<bool>,
+}
 
 impl Node {
-    /// Joins.
-    pub fn create(
-        _job_key: &str,
-        _local_index: usize,
-        _local_size: usize,
-        _settings: &Settings,
-    ) -> Result<Self, Error> {
-        todo!()
+    /// Joins the ranks of this node. Rank 0 of `local_size` creates the segment; the others wait for it, at most
+    /// `settings.attach_timeout`. Collective over the node's ranks but not synchronizing: rank 0 returns before the others arrive.
+    ///
+    /// `job_key` names the group: the same on all its ranks, unguessable, different from that of any other group of ranks on this
+    /// machine (so mix in the node's identity when one machine plays several nodes); 1 to [`JOB_KEY_MAX`] of `A-Z a-z 0-9 . _ -`.
+    ///
+    /// # Errors
+    /// No directory can hold the segment, the leader did not offer one in time, or the arguments make no sense.
+    pub fn create(job_key: &str, local_index: usize, local_size: usize, settings: &Settings) -> Result<Self, Error> {
+        check_arguments(job_key, local_index, local_size)?;
+        let addresses: Vec<SocketAddr> =
+            (0..local_size).map(|index| doorbell::address(job_key, index)).collect::<Result<_, _>>()?;
+        let bell = Doorbell::bind(&addresses[local_index])?;
+        let (segment, warnings) = if local_index == 0 {
+            Segment::create(job_key, local_size, settings)?
+        } else {
+            (Segment::attach(job_key, local_size, settings)?, Vec::new())
+        };
+        let segment = Arc::new(segment);
+        segment.place(local_index).pid.store(std::process::id() as i32, Ordering::Release);
+        Ok(Self {
+            inbox: Inbox::new(Arc::clone(&segment), local_index),
+            outbox: Outbox::new(segment, local_index, bell, addresses),
+            warnings,
+            reported: vec![false; local_size],
+        })
     }
+
     /// One-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
     pub fn warnings(&self) -> &[String] {
-        todo!()
+        &self.warnings
     }
-    /// Largest head + payload.
+
+    /// Bytes of head and payload together that fit into one frame; the same on all ranks of the node, at least 4096.
     pub fn frame_max(&self) -> usize {
-        todo!()
+        ring::frame_max(self.inbox.segment.geometry().ring_bytes)
     }
-    /// Process id of a local peer (for single copies).
-    pub fn pid(&self, _peer: usize) -> i32 {
-        todo!()
+
+    /// The process of a local peer, None until it has joined. For [`crate::single_copy`].
+    pub fn pid(&self, peer: usize) -> Option<i32> {
+        let pid = self.inbox.segment.place(peer).pid.load(Ordering::Acquire);
+        (pid > 0).then_some(pid)
     }
-    /// false: ring full.
-    pub fn try_send(&mut self, _to: usize, _head: &[u8], _payload: &[u8]) -> bool {
-        todo!()
+
+    /// Whether all ranks of the node have joined; from then on the segment has no name in any directory.
+    pub fn is_complete(&self) -> bool {
+        self.inbox.segment.attached() >= self.inbox.segment.geometry().local_size
     }
-    /// The payload of `len` bytes is written in place by `fill`.
-    pub fn try_send_with(&mut self, _to: usize, _head: &[u8], _len: usize, _fill: impl FnOnce(&mut [u8])) -> bool {
-        todo!()
+
+    /// See [`Outbox::try_send`].
+    #[inline]
+    pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
+        self.outbox.try_send(to, head, payload)
     }
-    /// Handles at most `limit` frames.
-    pub fn poll(&mut self, _limit: usize, _on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
-        todo!()
+
+    /// See [`Outbox::try_send_with`].
+    #[inline]
+    pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.outbox.try_send_with(to, head, len, fill)
     }
-    /// A peer that broke the ring or died; each is reported once.
+
+    /// See [`Inbox::poll`].
+    #[inline]
+    pub fn poll(&mut self, limit: usize, on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
+        self.inbox.poll(limit, on_frame)
+    }
+
+    /// The next peer that broke the protocol, left no room to be sent to, or died asleep. Each peer is reported once; its frames
+    /// are no longer looked at and sends to it return false.
     pub fn poll_fault(&mut self) -> Option<PeerFault> {
-        todo!()
+        loop {
+            let fault = self.inbox.faults.pop().or_else(|| self.outbox.faults.pop())?;
+            if !std::mem::replace(&mut self.reported[fault.peer], true) {
+                return Some(fault);
+            }
+        }
     }
-    /// About to sleep: false, something is already there.
+
+    /// Announces that this rank is going to sleep on [`Self::doorbell_fd`]. False: a frame is there already, do not sleep.
+    /// After true, whatever ends the sleep, call [`Self::disarm`].
     pub fn arm(&mut self) -> bool {
-        todo!()
+        let sleeping = &self.inbox.segment.place(self.inbox.own).sleeping;
+        sleeping.store(1, Ordering::SeqCst);
+        if self.inbox.is_pending() {
+            self.disarm();
+            return false;
+        }
+        true
     }
-    /// Awake again.
+
+    /// Awake again: senders need not ring.
     pub fn disarm(&mut self) {
-        todo!()
+        self.inbox.segment.place(self.inbox.own).sleeping.store(0, Ordering::Relaxed);
     }
-    /// Readable when rung.
+
+    /// Readable when somebody has rung. One sleep gathers one ring as a rule; a late one makes the next sleep short, no more.
     pub fn doorbell_fd(&self) -> RawFd {
-        todo!()
+        self.outbox.bell.fd()
     }
-    /// Empties the doorbell.
+
+    /// Takes the rings that have come; call it when [`Self::doorbell_fd`] is readable.
     pub fn drain_doorbell(&mut self) {
-        todo!()
+        self.outbox.bell.drain();
     }
-    /// Receiving and sending halves, to answer from inside `on_frame`.
+
+    /// Both halves, to send from inside `on_frame`.
     pub fn split(&mut self) -> (&mut Inbox, &mut Outbox) {
-        todo!()
+        (&mut self.inbox, &mut self.outbox)
     }
 }
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // Nobody should ring a bell that is being taken down.
+        self.disarm();
+    }
+}
+
+fn check_arguments(job_key: &str, local_index: usize, local_size: usize) -> Result<(), Error> {
+    let legal = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    if job_key.is_empty() || job_key.len() > JOB_KEY_MAX || !job_key.chars().all(legal) {
+        return Err(Error::Invalid(format!("the job key {job_key:?} cannot be part of a file name")));
+    }
+    if local_size > LOCAL_SIZE_MAX {
+        let advice = "give groups of them different WEFT_NODE values";
+        return Err(Error::Invalid(format!(
+            "{local_size} ranks on one node, at most {LOCAL_SIZE_MAX} share memory; {advice}"
+        )));
+    }
+    if local_index >= local_size {
+        return Err(Error::Invalid(format!("local index {local_index} of {local_size} local ranks")));
+    }
+    Ok(())
+}
+
 /// The receiving half of a [`Node`].
-pub struct Inbox(());
+pub struct Inbox {
+    segment: Arc<Segment>,
+    own: usize,
+    /// Rings that have been used, with the local index of the sender.
+    active: Vec<(usize, Consumer)>,
+    is_active: Vec<bool>,
+    announcements_seen: u32,
+    /// Which active ring is looked at first, so that a busy one does not starve the others.
+    first: usize,
+    faults: Vec<PeerFault>,
+}
+
 impl Inbox {
-    /// See [`Node::poll`].
-    pub fn poll(&mut self, _limit: usize, _on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
-        todo!()
+    fn new(segment: Arc<Segment>, own: usize) -> Self {
+        let is_active = vec![false; segment.geometry().local_size];
+        Self { segment, own, active: Vec::new(), is_active, announcements_seen: 0, first: 0, faults: Vec::new() }
+    }
+
+    /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one piece; returns how many.
+    /// Frames of one sender come in its order. `bytes` is the ring itself: valid during the call only, aligned to 4 bytes.
+    #[inline]
+    pub fn poll(&mut self, limit: usize, on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
+        let announcements = self.segment.place(self.own).announcements.load(Ordering::Acquire);
+        if announcements != self.announcements_seen {
+            self.discover(announcements);
+        }
+        let mut handled = 0;
+        for turn in 0..self.active.len() {
+            let mut at = self.first + turn;
+            if at >= self.active.len() {
+                at -= self.active.len();
+            }
+            let (peer, ring) = &mut self.active[at];
+            loop {
+                let len = match ring.peek() {
+                    Ok(None) => break,
+                    Ok(Some(_)) if handled >= limit => {
+                        self.first = if at + 1 < self.active.len() { at + 1 } else { 0 };
+                        return handled;
+                    }
+                    Ok(Some(frame)) => {
+                        on_frame(*peer, frame);
+                        frame.len()
+                    }
+                    Err(broken) => {
+                        self.discard(at, &broken);
+                        return handled;
+                    }
+                };
+                ring.release(len);
+                handled += 1;
+            }
+        }
+        handled
+    }
+
+    /// Whether any ring has something, sequentially consistent: step 2 of the sleeping protocol.
+    fn is_pending(&mut self) -> bool {
+        let announcements = self.segment.place(self.own).announcements.load(Ordering::SeqCst);
+        if announcements != self.announcements_seen {
+            self.discover(announcements);
+        }
+        self.active.iter().any(|(_, ring)| ring.is_pending())
+    }
+
+    /// Adds the rings that have been announced since the last look.
+    #[cold]
+    fn discover(&mut self, announcements: u32) {
+        self.announcements_seen = announcements;
+        let place = self.segment.place(self.own);
+        for sender in 0..self.is_active.len() {
+            let announced = place.announced[sender / 64].load(Ordering::SeqCst) >> (sender % 64) & 1 != 0;
+            if announced && !self.is_active[sender] {
+                self.is_active[sender] = true;
+                self.active.push((sender, Consumer::new(self.segment.ring(self.own, sender))));
+            }
+        }
+    }
+
+    /// A broken ring is not looked at again: `is_active` stays set, so it is not discovered again either.
+    #[cold]
+    fn discard(&mut self, at: usize, broken: &Broken) {
+        let (peer, _) = self.active.swap_remove(at);
+        self.first = 0;
+        self.faults.push(PeerFault { peer, reason: broken.to_string() });
     }
 }
+
 /// The sending half of a [`Node`].
-pub struct Outbox(());
+pub struct Outbox {
+    segment: Arc<Segment>,
+    own: usize,
+    lanes: Vec<Lane>,
+    bell: Doorbell,
+    bells: Vec<SocketAddr>,
+    faults: Vec<PeerFault>,
+}
+
+/// The way to one peer.
+enum Lane {
+    /// Never used: the peer does not look at it yet.
+    Unused,
+    /// In use.
+    Open(Producer),
+    /// Broken; the fault has been recorded.
+    Closed,
+}
+
 impl Outbox {
-    /// See [`Node::try_send`].
-    pub fn try_send(&mut self, _to: usize, _head: &[u8], _payload: &[u8]) -> bool {
-        todo!()
+    fn new(segment: Arc<Segment>, own: usize, bell: Doorbell, bells: Vec<SocketAddr>) -> Self {
+        let lanes = bells.iter().map(|_| Lane::Unused).collect();
+        Self { segment, own, lanes, bell, bells, faults: Vec::new() }
     }
-    /// See [`Node::try_send_with`].
-    pub fn try_send_with(&mut self, _to: usize, _head: &[u8], _len: usize, _fill: impl FnOnce(&mut [u8])) -> bool {
-        todo!()
+
+    /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try again) or the peer has
+    /// a fault. Copies; wakes the peer if it sleeps.
+    ///
+    /// # Panics
+    /// When `to` is not a local rank, or head and payload together exceed [`Node::frame_max`].
+    #[inline]
+    pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
+        self.try_send_with(to, head, payload.len(), |out| out.copy_from_slice(payload))
+    }
+
+    /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them. It is called at most
+    /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
+    #[inline]
+    pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        if let Lane::Unused = self.lanes[to] {
+            self.open(to);
+        }
+        let Lane::Open(producer) = &mut self.lanes[to] else { return false };
+        match producer.push(head, len, fill) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(broken) => {
+                self.close(to, broken.to_string());
+                return false;
+            }
+        }
+        if self.segment.place(to).sleeping.load(Ordering::SeqCst) != 0 {
+            self.wake(to);
+        }
+        true
+    }
+
+    /// Reserves the ring and tells the peer to look at it from now on.
+    #[cold]
+    fn open(&mut self, to: usize) {
+        if let Err(cause) = self.segment.reserve_ring(to, self.own) {
+            return self.close(to, format!("cannot be reached: no memory for its shared ring: {cause}"));
+        }
+        self.lanes[to] = Lane::Open(Producer::new(self.segment.ring(to, self.own)));
+        let place = self.segment.place(to);
+        place.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
+        place.announcements.fetch_add(1, Ordering::SeqCst);
+    }
+
+    #[cold]
+    fn close(&mut self, to: usize, reason: String) {
+        self.lanes[to] = Lane::Closed;
+        self.faults.push(PeerFault { peer: to, reason });
+    }
+
+    /// Step b of the sleeping protocol.
+    #[cold]
+    fn wake(&mut self, to: usize) {
+        if self.segment.place(to).sleeping.swap(0, Ordering::SeqCst) == 0 {
+            return;
+        }
+        match self.bell.ring(&self.bells[to]) {
+            Rung::Yes => {}
+            Rung::Nobody => self.close(to, "has died: nobody answers its doorbell".into()),
+            Rung::Failed(code) => {
+                let cause = std::io::Error::from_raw_os_error(code);
+                self.close(to, format!("cannot be woken: its doorbell fails: {cause}"));
+            }
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "shared/node_tests.rs"]
+mod tests;

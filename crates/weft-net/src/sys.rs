@@ -2,7 +2,11 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+
+/// How often a call that a signal interrupted is repeated before the interruption is reported.
+pub(crate) const INTERRUPTS_MAX: usize = 64;
 
 /// Nanoseconds of CLOCK_MONOTONIC.
 #[inline]
@@ -60,4 +64,38 @@ pub(crate) fn affinity_count() -> io::Result<usize> {
         }
         mask = vec![0; mask.len() * 2];
     }
+}
+
+/// Whether a lock is for readers (many) or for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lock {
+    Shared,
+    Exclusive,
+}
+
+/// flock(2) without waiting. The lock lasts as long as the open file, so it dies with its process.
+pub(crate) fn try_lock(file: BorrowedFd<'_>, lock: Lock) -> io::Result<()> {
+    let operation = match lock {
+        Lock::Shared => libc::LOCK_SH,
+        Lock::Exclusive => libc::LOCK_EX,
+    };
+    // SAFETY: the descriptor is open, no memory is involved.
+    check(unsafe { libc::flock(file.as_raw_fd(), operation | libc::LOCK_NB) })
+}
+
+/// posix_fallocate(3): the range has memory or disk behind it, or the call fails. Interrupted calls are repeated.
+pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<()> {
+    for _ in 0..INTERRUPTS_MAX {
+        // SAFETY: the descriptor is open, no memory is involved.
+        match unsafe { libc::posix_fallocate(file.as_raw_fd(), offset as libc::off_t, len as libc::off_t) } {
+            0 => return Ok(()),
+            libc::EINTR => {}
+            code => return Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+    Err(io::Error::from_raw_os_error(libc::EINTR))
+}
+
+pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -1,0 +1,190 @@
+//! Several nodes' ranks as threads of one process: frames, sleeping, faults. Real processes are in `tests/shared.rs`.
+
+use super::*;
+use crate::wait::{Interest, wait};
+use std::time::Instant;
+
+const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
+
+fn key(name: &str) -> String {
+    format!("test-{name}-{}", std::process::id())
+}
+
+fn nodes(name: &str, size: usize) -> Vec<Node> {
+    let settings = Settings::default();
+    (0..size).map(|index| Node::create(&key(name), index, size, &settings).unwrap()).collect()
+}
+
+fn take(node: &mut Node) -> Vec<(usize, Vec<u8>)> {
+    let mut frames = Vec::new();
+    node.poll(usize::MAX, &mut |from, bytes| frames.push((from, bytes.to_vec())));
+    frames
+}
+
+#[test]
+fn a_frame_is_head_and_payload_in_one_piece() {
+    let mut nodes = nodes("frame", 2);
+    assert!(nodes[0].try_send(1, b"head", b"payload"));
+    assert!(nodes[0].try_send_with(1, b"h", 3, |out| out.copy_from_slice(b"abc")));
+    assert!(nodes[0].try_send(1, b"", b""));
+    let expected = [b"headpayload".to_vec(), b"habc".to_vec(), Vec::new()].map(|frame| (0, frame));
+    assert_eq!(take(&mut nodes[1]), expected);
+    assert_eq!(take(&mut nodes[0]), []);
+    assert!(nodes[1].is_complete() && nodes[1].pid(0) == Some(std::process::id() as i32));
+}
+
+#[test]
+fn a_rank_can_send_to_itself_and_a_single_rank_is_a_node() {
+    let mut alone = nodes("self", 1);
+    assert!(alone[0].try_send(0, b"to", b"me"));
+    assert_eq!(take(&mut alone[0]), [(0, b"tome".to_vec())]);
+    assert!(alone[0].is_complete());
+}
+
+#[test]
+fn the_largest_frame_travels_and_a_larger_one_is_a_defect() {
+    let mut nodes = nodes("largest", 2);
+    let largest = vec![5; nodes[0].frame_max()];
+    assert!(largest.len() >= 4096);
+    assert!(nodes[0].try_send(1, &[], &largest));
+    assert_eq!(take(&mut nodes[1]), [(0, largest.clone())]);
+    let mut sender = nodes.swap_remove(0);
+    let larger = std::thread::spawn(move || sender.try_send(1, &[1], &largest)).join();
+    assert!(larger.is_err());
+}
+
+#[test]
+fn a_full_ring_refuses_and_accepts_again_when_polled() {
+    let mut nodes = nodes("full", 2);
+    let payload = [1; 1000];
+    let mut sent = 0;
+    while nodes[0].try_send(1, &[], &payload) {
+        sent += 1;
+        assert!(sent < 10_000);
+    }
+    assert_eq!(nodes[1].poll(sent / 2, &mut |_, _| {}), sent / 2);
+    assert!(nodes[0].try_send(1, &[], &payload));
+    assert_eq!(take(&mut nodes[1]).len(), sent - sent / 2 + 1);
+    assert_eq!(nodes[0].poll_fault(), None);
+}
+
+#[test]
+fn a_limited_poll_serves_all_senders_in_turn() {
+    let mut nodes = nodes("fair", 3);
+    for sender in [0, 2] {
+        (0..100).for_each(|_| assert!(nodes[sender].try_send(1, &[], &[7; 8])));
+    }
+    let mut seen = [0; 3];
+    for _ in 0..4 {
+        nodes[1].poll(10, &mut |from, _| seen[from] += 1);
+    }
+    assert_eq!(seen, [20, 0, 20]);
+}
+
+#[test]
+fn all_ranks_send_to_all_in_order_and_sleep_in_between() {
+    const SIZE: usize = 5;
+    const ROUNDS: u32 = 300;
+    let deadline = Instant::now() + LIMIT;
+    std::thread::scope(|scope| {
+        for index in 0..SIZE {
+            scope.spawn(move || {
+                let mut node = Node::create(&key("all"), index, SIZE, &Settings::default()).unwrap();
+                let mut expected = [0_u32; SIZE];
+                for round in 0..ROUNDS {
+                    for to in 0..SIZE {
+                        while !node.try_send(to, &round.to_le_bytes(), &[index as u8; 3000]) {
+                            receive(&mut node, &mut expected);
+                        }
+                    }
+                    // Nobody runs ahead by more than a few rounds, so everybody must sleep often.
+                    while expected.iter().any(|&next| next + 3 <= round) {
+                        if receive(&mut node, &mut expected) == 0 && node.arm() {
+                            wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
+                            node.disarm();
+                            node.drain_doorbell();
+                        }
+                        assert!(Instant::now() < deadline, "rank {index} is stuck in round {round}: {expected:?}");
+                    }
+                }
+                while expected.iter().any(|&next| next < ROUNDS) {
+                    receive(&mut node, &mut expected);
+                    assert!(Instant::now() < deadline);
+                    std::thread::yield_now();
+                }
+                assert_eq!(node.poll_fault(), None);
+            });
+        }
+    });
+}
+
+fn receive(node: &mut Node, expected: &mut [u32]) -> usize {
+    node.poll(16, &mut |from, bytes| {
+        assert_eq!(bytes[..4], expected[from].to_le_bytes(), "order from {from}");
+        assert!(bytes.len() == 3004 && bytes[4..].iter().all(|&byte| usize::from(byte) == from));
+        expected[from] += 1;
+    })
+}
+
+#[test]
+fn a_frame_before_the_sleep_is_noticed_and_one_during_it_rings() {
+    let mut nodes = nodes("arm", 2);
+    assert!(nodes[0].try_send(1, &[], &[1]));
+    assert!(!nodes[1].arm(), "the first frame of a ring that was never used");
+    assert_eq!(take(&mut nodes[1]).len(), 1);
+    assert!(nodes[1].arm());
+    let readable = |node: &Node, ms| {
+        !wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty()
+    };
+    assert!(!readable(&nodes[1], 1));
+    (0..3).for_each(|_| assert!(nodes[0].try_send(1, &[], &[2])));
+    assert!(readable(&nodes[1], 5_000));
+    nodes[1].disarm();
+    nodes[1].drain_doorbell();
+    assert!(!readable(&nodes[1], 1), "three frames, one ring");
+    assert_eq!(take(&mut nodes[1]).len(), 3);
+}
+
+#[test]
+fn a_peer_that_died_asleep_is_a_fault_reported_once() {
+    let mut nodes = nodes("died", 2);
+    assert!(nodes[1].arm());
+    // Killed: the bell disappears, the flag stays.
+    let segment = Arc::clone(&nodes[0].inbox.segment);
+    drop(nodes.pop());
+    segment.place(1).sleeping.store(1, Ordering::SeqCst);
+    nodes[0].try_send(1, &[], &[1]);
+    let fault = nodes[0].poll_fault().unwrap();
+    assert!(fault.peer == 1 && fault.reason.contains("died"), "{fault:?}");
+    assert_eq!(nodes[0].poll_fault(), None);
+    assert!(!nodes[0].try_send(1, &[], &[1]));
+    assert_eq!(nodes[0].poll_fault(), None);
+}
+
+#[test]
+fn a_scribbled_ring_is_a_fault_of_that_peer_only() {
+    let mut nodes = nodes("scribble", 3);
+    assert!(nodes[0].try_send(1, &[], &[1]) && nodes[2].try_send(1, &[], &[2]));
+    assert_eq!(take(&mut nodes[1]).len(), 2);
+    // Rank 0 loses its mind: a frame that no ring holds.
+    let area = nodes[0].outbox.segment.ring(1, 0);
+    area.scribble_for_tests(1, u32::MAX);
+    assert!(nodes[2].try_send(1, &[], &[3]));
+    let mut frames = take(&mut nodes[1]);
+    frames.extend(take(&mut nodes[1]));
+    assert_eq!(frames, [(2, vec![3])]);
+    let fault = nodes[1].poll_fault().unwrap();
+    assert!(fault.peer == 0 && fault.reason.contains("0xffffffff"), "{fault:?}");
+    assert!(nodes[1].poll_fault().is_none() && nodes[1].arm(), "the broken ring does not keep anybody awake");
+    nodes[1].disarm();
+}
+
+#[test]
+fn senseless_arguments_are_refused() {
+    let settings = Settings::default();
+    for bad in ["", "a/b", "..\0", "ä", &"x".repeat(JOB_KEY_MAX + 1)] {
+        assert!(Node::create(bad, 0, 1, &settings).is_err(), "{bad}");
+    }
+    assert!(Node::create("ok", 2, 2, &settings).is_err());
+    assert!(Node::create("ok", 0, LOCAL_SIZE_MAX + 1, &settings).is_err());
+}

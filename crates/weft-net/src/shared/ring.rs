@@ -1,0 +1,312 @@
+//! One ring: a stream of frames from one producer to one consumer through memory that both map.
+//!
+//! The data area is a circle of 64-byte lines. A frame occupies whole lines in a row: a *ready word* of 4 bytes, then its bytes.
+//! The ready word is written last; it holds a mark and the length, and zero means "not yet". So a frame of up to 60 bytes travels as
+//! one cache line and the consumer polls the very line that brings it. A frame that does not fit before the end of the area is
+//! preceded by a *skip word* that sends the consumer back to the start.
+//!
+//! The producer keeps this promise: **the line after the last frame has a zero ready word before that frame becomes visible.** It
+//! clears a few lines ahead after it has published, off the path of the message. The consumer only reads the data area; it writes
+//! one counter, the bytes it has freed, every eighth of the ring.
+//!
+//! Neither side believes the other: lengths, marks and counters read from shared memory are checked, and nonsense is a [`Broken`].
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// Bytes of a cache line; the unit of the data area.
+pub(crate) const LINE: usize = 64;
+/// The consumer's counter has this many bytes for itself (two lines: processors fetch lines in pairs).
+pub(crate) const CONTROL_BYTES: usize = 128;
+/// Bytes of the ready word.
+const READY_BYTES: usize = 4;
+/// Lines cleared ahead of the next frame after each frame.
+const CLEAR_AHEAD: usize = 2 * LINE;
+/// The smallest ring, control included.
+pub(crate) const RING_BYTES_MIN: usize = 16 << 10;
+/// The largest ring, control included: a length must fit beside the mark in the ready word.
+pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
+
+const MARK_MASK: u32 = 0xff00_0000;
+const FRAME_MARK: u32 = 0xa500_0000;
+const SKIP: u32 = 0x5a00_0000;
+
+/// The consumer tells the producer what it has freed each time this share of the ring has gathered.
+const PUBLISH_SHARE: usize = 8;
+
+/// Head and payload of the largest frame in a ring of `ring_bytes`: three eighths of the data area.
+pub(crate) const fn frame_max(ring_bytes: usize) -> usize {
+    (ring_bytes - CONTROL_BYTES) / 8 * 3 / LINE * LINE - READY_BYTES
+}
+
+// A ring whose consumer has taken everything always has room for the largest frame: the unpublished eighth, the part skipped at the
+// end (less than the frame), the frame, and the cleared line behind it fit together.
+const _: () = {
+    let capacity = RING_BYTES_MIN - CONTROL_BYTES;
+    assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + READY_BYTES) + 2 * LINE <= capacity);
+    assert!(frame_max(RING_BYTES_MIN) >= 4096);
+    assert!(frame_max(RING_BYTES_MAX) < !MARK_MASK as usize);
+};
+
+/// The other side wrote what the protocol never writes. The ring must not be used again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Broken {
+    /// A ready word with a wrong mark, or a length that no frame has, or a skip where none can be.
+    ReadyWord(u32),
+    /// A counter of freed bytes that goes back, overtakes the producer, or is not whole lines.
+    Freed(u64),
+}
+
+impl std::fmt::Display for Broken {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::ReadyWord(word) => write!(f, "wrote the impossible ready word {word:#010x} into the shared ring"),
+            Self::Freed(count) => write!(f, "claims to have freed {count} bytes of the shared ring, which cannot be"),
+        }
+    }
+}
+
+/// Memory of one ring: control, then data. Both ends hold one.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an Area is an address; what may be done there is governed by Producer and Consumer, of which there is one each.
+unsafe impl Send for Area {}
+
+impl Area {
+    /// # Safety
+    /// `base` points to `bytes` bytes that stay mapped, readable and writable as long as any Producer or Consumer made from this
+    /// Area lives; were zero when the ring was new; and are written by one Producer and one Consumer (perhaps in another process) only.
+    /// A process that breaks the last rule can make frames arrive wrong or be refused, not memory outside the ring be touched.
+    pub(crate) unsafe fn new(base: NonNull<u8>, bytes: usize) -> Self {
+        assert!((RING_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(LINE));
+        assert!(base.addr().get().is_multiple_of(LINE));
+        Self { base, bytes }
+    }
+
+    fn capacity(self) -> usize {
+        self.bytes - CONTROL_BYTES
+    }
+
+    /// Bytes the consumer has freed since the beginning.
+    fn freed(&self) -> &AtomicU64 {
+        // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used as this atomic.
+        unsafe { self.base.cast::<AtomicU64>().as_ref() }
+    }
+
+    /// The first word of the line at `offset`.
+    fn word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset < self.capacity() && offset.is_multiple_of(LINE));
+        // SAFETY: every caller keeps `offset` on a line inside the data area; the word is mapped and aligned. Lines that the producer
+        // owns are its to write plainly, and then nobody else uses this word: the consumer looks only at the line after the last
+        // visible frame.
+        unsafe { self.data(offset).cast::<AtomicU32>().as_ref() }
+    }
+
+    /// Writes nonsense at the start of a line, as a peer might.
+    #[cfg(test)]
+    pub(crate) fn scribble_for_tests(&self, line: usize, word: u32) {
+        self.word(line * LINE).store(word, Ordering::SeqCst);
+    }
+
+    /// # Safety
+    /// `offset` lies inside the data area.
+    unsafe fn data(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: control and `offset` together stay inside the area (caller's promise).
+        unsafe { self.base.add(CONTROL_BYTES + offset) }
+    }
+}
+
+/// Bytes of whole lines that a frame of `len` bytes occupies.
+#[inline]
+fn footprint(len: usize) -> usize {
+    (READY_BYTES + len).next_multiple_of(LINE)
+}
+
+/// The sending end of a ring.
+pub(crate) struct Producer {
+    area: Area,
+    /// Where the next frame begins: `sent` modulo the capacity.
+    offset: usize,
+    /// Bytes used since the beginning, skipped ones included.
+    sent: u64,
+    /// The consumer's counter when it was last read.
+    freed: u64,
+    /// The first words of all lines from `sent` up to here are zero.
+    cleared: u64,
+}
+
+impl Producer {
+    /// The sending end of a new ring.
+    pub(crate) fn new(area: Area) -> Self {
+        Self { area, offset: 0, sent: 0, freed: 0, cleared: area.capacity() as u64 }
+    }
+
+    /// Appends a frame of `head` and `len` bytes that `fill` writes in place. Ok(false): no room yet, and `fill` was not called.
+    /// Visible to the consumer, and ordered before every later sequentially consistent operation, when it returns true.
+    ///
+    /// # Panics
+    /// When head and payload together exceed [`frame_max`].
+    #[inline]
+    pub(crate) fn push(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
+        let total = head.len() + len;
+        assert!(total <= frame_max(self.area.bytes), "frame of {total} bytes is larger than the shared ring takes");
+        let need = footprint(total);
+        let tail = self.area.capacity() - self.offset;
+        let skip = if need > tail { tail } else { 0 };
+        if !self.has_room(skip + need)? {
+            return Ok(false);
+        }
+        let start = if skip == 0 { self.offset } else { 0 };
+        let end = self.sent + (skip + need) as u64;
+        if self.cleared <= end {
+            self.clear(end);
+        }
+        // SAFETY: lines [start, start + need) are inside the data area (checked above) and free (has_room), so the consumer does
+        // not look at them until the ready word below; `head` is elsewhere. `fill` gets initialised memory: the segment began as zeros.
+        let payload = unsafe {
+            let frame = self.area.data(start).add(READY_BYTES);
+            copy_short(head.as_ptr(), frame.as_ptr(), head.len());
+            slice::from_raw_parts_mut(frame.as_ptr().add(head.len()), len)
+        };
+        fill(payload);
+        if skip == 0 {
+            self.area.word(start).store(FRAME_MARK | total as u32, Ordering::SeqCst);
+        } else {
+            self.area.word(0).store(FRAME_MARK | total as u32, Ordering::Release);
+            self.area.word(self.offset).store(SKIP, Ordering::SeqCst);
+        }
+        self.sent = end;
+        self.offset = if start + need == self.area.capacity() { 0 } else { start + need };
+        self.clear_ahead();
+        Ok(true)
+    }
+
+    /// Whether `bytes` and the cleared line behind them are free.
+    #[inline]
+    fn has_room(&mut self, bytes: usize) -> Result<bool, Broken> {
+        let limit = (self.area.capacity() - LINE) as u64;
+        if self.sent + bytes as u64 - self.freed <= limit {
+            return Ok(true);
+        }
+        let freed = self.area.freed().load(Ordering::Acquire);
+        if freed < self.freed || freed > self.sent || !freed.is_multiple_of(LINE as u64) {
+            return Err(Broken::Freed(freed));
+        }
+        self.freed = freed;
+        Ok(self.sent + bytes as u64 - freed <= limit)
+    }
+
+    /// Clears the line at position `at`, which is free and not before `cleared`; what lies between belongs to the frame being written.
+    fn clear(&mut self, at: u64) {
+        let mut offset = self.offset + (at - self.sent) as usize;
+        if offset >= self.area.capacity() {
+            offset -= self.area.capacity();
+        }
+        self.area.word(offset).store(0, Ordering::Relaxed);
+        self.cleared = at + LINE as u64;
+    }
+
+    /// Fetches and clears the lines that the next small frames will use, while nobody waits for it.
+    #[inline]
+    fn clear_ahead(&mut self) {
+        let target = (self.sent + CLEAR_AHEAD as u64).min(self.freed + self.area.capacity() as u64);
+        while self.cleared < target {
+            self.clear(self.cleared);
+        }
+    }
+}
+
+/// The receiving end of a ring.
+pub(crate) struct Consumer {
+    area: Area,
+    /// Where the next frame begins.
+    offset: usize,
+    /// Bytes consumed since the beginning, skipped ones included.
+    taken: u64,
+    /// What the producer was last told.
+    published: u64,
+}
+
+impl Consumer {
+    /// The receiving end of a new ring.
+    pub(crate) fn new(area: Area) -> Self {
+        Self { area, offset: 0, taken: 0, published: 0 }
+    }
+
+    /// Whether something is there, in the single order of all sequentially consistent operations (see the sleeping protocol).
+    pub(crate) fn is_pending(&self) -> bool {
+        self.area.word(self.offset).load(Ordering::SeqCst) != 0
+    }
+
+    /// The next frame, if it is there. It stays until [`Self::release`] is called with its length.
+    #[inline]
+    pub(crate) fn peek(&mut self) -> Result<Option<&[u8]>, Broken> {
+        let mut word = self.area.word(self.offset).load(Ordering::Acquire);
+        if word == 0 {
+            return Ok(None);
+        }
+        if word == SKIP {
+            if self.offset == 0 {
+                return Err(Broken::ReadyWord(word));
+            }
+            self.taken += (self.area.capacity() - self.offset) as u64;
+            self.offset = 0;
+            word = self.area.word(0).load(Ordering::Acquire);
+        }
+        let len = (word & !MARK_MASK) as usize;
+        let fits = len <= frame_max(self.area.bytes) && footprint(len) <= self.area.capacity() - self.offset;
+        if word & MARK_MASK != FRAME_MARK || !fits {
+            return Err(Broken::ReadyWord(word));
+        }
+        // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
+        // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
+        // it can change the bytes of its own frame, nothing else.
+        Ok(Some(unsafe { slice::from_raw_parts(self.area.data(self.offset).add(READY_BYTES).as_ptr(), len) }))
+    }
+
+    /// Frees the frame of `len` bytes that `peek` returned.
+    #[inline]
+    pub(crate) fn release(&mut self, len: usize) {
+        let bytes = footprint(len);
+        assert!(bytes <= self.area.capacity() - self.offset);
+        self.taken += bytes as u64;
+        self.offset += bytes;
+        if self.offset == self.area.capacity() {
+            self.offset = 0;
+        }
+        if (self.taken - self.published) as usize >= self.area.capacity() / PUBLISH_SHARE {
+            self.area.freed().store(self.taken, Ordering::Release);
+            self.published = self.taken;
+        }
+    }
+}
+
+/// Copies `len` bytes; the usual head of 16–32 bytes takes four moves and no call.
+///
+/// # Safety
+/// `from` is readable and `to` writable for `len` bytes, and they do not overlap.
+#[inline]
+unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
+    if (16..=32).contains(&len) {
+        // SAFETY: both 16-byte pieces lie inside `len`; where they overlap each other they write the same bytes.
+        unsafe {
+            let first = from.cast::<[u8; 16]>().read_unaligned();
+            let last = from.add(len - 16).cast::<[u8; 16]>().read_unaligned();
+            to.cast::<[u8; 16]>().write_unaligned(first);
+            to.add(len - 16).cast::<[u8; 16]>().write_unaligned(last);
+        }
+    } else {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
+    }
+}
+
+#[cfg(test)]
+#[path = "ring_tests.rs"]
+mod tests;

@@ -1,0 +1,220 @@
+//! The ring against a queue, between threads, and against a peer that writes nonsense.
+
+use super::*;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+struct Memory {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+impl Memory {
+    fn new(bytes: usize) -> Self {
+        let layout = Layout::from_size_align(bytes, CONTROL_BYTES).unwrap();
+        // SAFETY: the layout is not empty.
+        let base = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
+        Self { base, layout }
+    }
+
+    fn ends(&self) -> (Producer, Consumer) {
+        // SAFETY: fresh zeroed memory that outlives both ends in every test.
+        let area = unsafe { Area::new(self.base, self.layout.size()) };
+        (Producer::new(area), Consumer::new(area))
+    }
+
+    fn scribble(&self, offset: usize, word: u32) {
+        // SAFETY: tests scribble inside the area only.
+        unsafe { self.base.add(offset).cast::<AtomicU32>().as_ref() }.store(word, Ordering::SeqCst);
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: allocated above with this layout.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) };
+    }
+}
+
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z ^ (z >> 31)
+    }
+}
+
+fn pattern(seed: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (seed as usize * 31 + i * 7 + (i >> 8)) as u8).collect()
+}
+
+fn random_len(random: &mut Random, max: usize) -> usize {
+    match random.next() % 4 {
+        0 => random.next() as usize % 61,
+        1 => random.next() as usize % 300,
+        2 => random.next() as usize % (max + 1),
+        _ => [0, 1, 59, 60, 61, 124, 125, max - 1, max][random.next() as usize % 9],
+    }
+}
+
+#[test]
+fn behaves_like_a_queue_over_many_laps_and_sizes() {
+    let rounds = if cfg!(miri) { 300 } else { 60_000 };
+    for (seed, bytes) in [(1, RING_BYTES_MIN), (2, RING_BYTES_MIN + 4096), (3, 64 << 10), (4, RING_BYTES_MIN + LINE)] {
+        let memory = Memory::new(bytes);
+        let (mut producer, mut consumer) = memory.ends();
+        let (mut model, mut random, mut sequence) = (VecDeque::new(), Random(seed), 0);
+        for _ in 0..rounds {
+            if random.next() & 1 == 0 {
+                let frame = pattern(sequence, random_len(&mut random, frame_max(bytes)));
+                let (head, payload) = frame.split_at(frame.len().min(random.next() as usize % 40));
+                if producer.push(head, payload.len(), |out| out.copy_from_slice(payload)).unwrap() {
+                    model.push_back(frame);
+                    sequence += 1;
+                } else {
+                    assert!(!model.is_empty(), "an empty ring has room for every frame (seed {seed})");
+                }
+            } else {
+                let found = consumer.peek().unwrap().map(<[u8]>::to_vec);
+                assert_eq!(found, model.pop_front(), "seed {seed}");
+                if let Some(frame) = found {
+                    consumer.release(frame.len());
+                }
+            }
+            assert_eq!(consumer.is_pending(), !model.is_empty());
+        }
+        assert!(sequence > rounds / 8, "the test moves frames");
+    }
+}
+
+#[test]
+fn an_empty_ring_always_has_room_for_the_largest_frame_wherever_it_stands() {
+    let bytes = RING_BYTES_MIN;
+    for lines in 0..(bytes - CONTROL_BYTES) / LINE {
+        if cfg!(miri) && lines % 32 != 0 {
+            continue;
+        }
+        let memory = Memory::new(bytes);
+        let (mut producer, mut consumer) = memory.ends();
+        let mut exchange = |len: usize| {
+            assert!(producer.push(&[], len, |out| out.fill(7)).unwrap(), "{len} bytes after {lines} lines");
+            assert_eq!(consumer.peek().unwrap().unwrap(), vec![7; len]);
+            consumer.release(len);
+        };
+        (0..lines).for_each(|_| exchange(8));
+        (0..8).for_each(|_| exchange(frame_max(bytes)));
+    }
+}
+
+#[test]
+fn two_threads_see_every_frame_once_and_in_order() {
+    let memory = Memory::new(RING_BYTES_MIN);
+    let (mut producer, mut consumer) = memory.ends();
+    let frames: u64 = if cfg!(miri) { 200 } else { 200_000 };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let mut random = Random(9);
+            for sequence in 0..frames {
+                let body = pattern(sequence, random_len(&mut random, 600));
+                while !producer.push(&sequence.to_le_bytes(), body.len(), |out| out.copy_from_slice(&body)).unwrap() {
+                    assert!(Instant::now() < deadline, "stuck after {sequence} frames");
+                    std::thread::yield_now();
+                }
+            }
+        });
+        let mut random = Random(9);
+        for sequence in 0..frames {
+            let body = pattern(sequence, random_len(&mut random, 600));
+            let len = loop {
+                if let Some(frame) = consumer.peek().unwrap() {
+                    assert_eq!(frame[..8], sequence.to_le_bytes());
+                    assert_eq!(frame[8..], body);
+                    break frame.len();
+                }
+                assert!(Instant::now() < deadline, "stuck before frame {sequence}");
+                std::thread::yield_now();
+            };
+            consumer.release(len);
+        }
+        assert_eq!(consumer.peek().unwrap(), None);
+    });
+}
+
+#[test]
+fn a_scribbled_ready_word_is_an_error_not_a_wild_read() {
+    let first = CONTROL_BYTES;
+    let too_long = FRAME_MARK | (frame_max(RING_BYTES_MIN) as u32 + 1);
+    for word in [1, u32::MAX, SKIP, SKIP | 1, too_long, FRAME_MARK | 0x00ff_ffff, 0x7f00_0010] {
+        let memory = Memory::new(RING_BYTES_MIN);
+        let (_, mut consumer) = memory.ends();
+        memory.scribble(first, word);
+        assert_eq!(consumer.peek(), Err(Broken::ReadyWord(word)));
+    }
+    // A length that is legal, but not so close to the end of the area.
+    let memory = Memory::new(RING_BYTES_MIN);
+    let (mut producer, mut consumer) = memory.ends();
+    let lines = (RING_BYTES_MIN - CONTROL_BYTES) / LINE;
+    for _ in 0..lines - 1 {
+        assert!(producer.push(&[], 8, |_| {}).unwrap());
+        assert!(consumer.peek().unwrap().is_some());
+        consumer.release(8);
+    }
+    memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, FRAME_MARK | 61);
+    assert_eq!(consumer.peek(), Err(Broken::ReadyWord(FRAME_MARK | 61)));
+    // A skip to a start where no frame is ready, which a correct producer never makes visible.
+    memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, SKIP);
+    memory.scribble(CONTROL_BYTES, 0);
+    assert_eq!(consumer.peek(), Err(Broken::ReadyWord(0)));
+}
+
+#[test]
+fn a_scribbled_counter_of_freed_bytes_is_an_error() {
+    for (low, high) in [(1, 0), (64, 1), (u32::MAX, u32::MAX), (1 << 20, 0)] {
+        let memory = Memory::new(RING_BYTES_MIN);
+        let (mut producer, _) = memory.ends();
+        memory.scribble(0, low);
+        memory.scribble(4, high);
+        let mut pushed = 0;
+        let broken = loop {
+            match producer.push(&[0; 60], 0, |_| {}) {
+                Ok(true) => pushed += 1,
+                Ok(false) => panic!("the counter was believed"),
+                Err(broken) => break broken,
+            }
+            assert!(pushed < RING_BYTES_MIN / LINE, "never asked for the counter");
+        };
+        assert_eq!(broken, Broken::Freed(u64::from(low) | u64::from(high) << 32));
+    }
+}
+
+#[test]
+fn random_scribbles_never_panic() {
+    let mut random = Random(77);
+    for _ in 0..if cfg!(miri) { 5 } else { 2_000 } {
+        let memory = Memory::new(RING_BYTES_MIN);
+        let (mut producer, mut consumer) = memory.ends();
+        for _ in 0..200 {
+            if random.next() % 50 == 0 {
+                let offset = (random.next() as usize % (RING_BYTES_MIN / LINE)) * LINE;
+                memory
+                    .scribble(offset, random.next() as u32 & [0xff, 0x00ff_ffff, u32::MAX][random.next() as usize % 3]);
+            }
+            let len = random_len(&mut random, frame_max(RING_BYTES_MIN));
+            if random.next() & 1 == 0 {
+                if producer.push(&[], len, |out| out.fill(1)).is_err() {
+                    break;
+                }
+            } else {
+                match consumer.peek().map(|frame| frame.map(<[u8]>::len)) {
+                    Ok(Some(len)) => consumer.release(len),
+                    Ok(None) => {}
+                    Err(_) => break,
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,376 @@
+//! The shared segment: one file, mapped by all ranks of the node and unlinked as soon as the last has it.
+//!
+//! ```text
+//! header (4096 bytes) │ a place for each rank (256 bytes, padded to a page) │ rings, by receiver, then by sender
+//! ```
+//!
+//! The leader (local index 0) creates it in the first directory that can hold all of it; every byte is reserved before it is touched,
+//! so that a full file system is an error here and not a SIGBUS later. Very many ranks would need too much: then a ring is reserved
+//! when it is first used. Open files carry a shared lock; a file without a lock is the remains of a killed job and is swept away by
+//! the next leader in that directory.
+#![allow(unsafe_code)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+
+use super::ring::{self, Area};
+use super::{LOCAL_SIZE_MAX, Settings};
+use crate::sys::{self, Lock};
+use crate::{Error, clock};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x01");
+const PAGE: usize = 4096;
+/// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
+pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
+/// Names in a directory that a leader looks at for remains of killed jobs.
+const SWEEP_NAMES_MAX: usize = 256;
+/// How often a leader creates its file again because a sweeper took it for a remain.
+const CREATE_ATTEMPTS: usize = 4;
+/// Pause between two looks for the leader's segment.
+const ATTACH_PAUSE_US: u64 = 200;
+
+/// First line of the segment. Written by the leader; `attached` by all.
+#[repr(C)]
+struct Header {
+    magic: AtomicU64,
+    local_size: AtomicU64,
+    ring_bytes: AtomicU64,
+    attached: AtomicU32,
+}
+
+/// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not shared with others.
+#[repr(C, align(256))]
+pub(crate) struct Place {
+    /// 1 while the rank sleeps, or is about to, and wants to be rung.
+    pub(crate) sleeping: AtomicU32,
+    /// Grows when a sender uses its ring for the first time.
+    pub(crate) announcements: AtomicU32,
+    /// The rank's process; 0 until it has attached.
+    pub(crate) pid: AtomicI32,
+    _pad: [u8; 116],
+    /// Which senders have ever used their ring to this rank, one bit each.
+    pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
+}
+
+const _: () = {
+    assert!(size_of::<Header>() <= PAGE);
+    assert!(size_of::<Place>() == 256);
+    assert!(ring::RING_BYTES_MIN.is_multiple_of(PAGE));
+};
+
+/// Sizes of a segment, agreed by all ranks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub(crate) local_size: usize,
+    pub(crate) ring_bytes: usize,
+}
+
+impl Geometry {
+    /// The largest rings, at most `ring_bytes_max` each, with which the whole segment can be reserved at once; else the smallest.
+    pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
+        let fair = EAGER_BYTES_MAX / (local_size * local_size);
+        let most = ring_bytes_max.min(ring::RING_BYTES_MAX);
+        let ring_bytes = (fair.min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
+        Self { local_size, ring_bytes }
+    }
+
+    fn is_valid(self) -> bool {
+        (1..=LOCAL_SIZE_MAX).contains(&self.local_size)
+            && (ring::RING_BYTES_MIN..=ring::RING_BYTES_MAX).contains(&self.ring_bytes)
+            && self.ring_bytes.is_multiple_of(PAGE)
+    }
+
+    fn rings_start(self) -> usize {
+        (PAGE + self.local_size * size_of::<Place>()).next_multiple_of(PAGE)
+    }
+
+    fn ring_start(self, to: usize, from: usize) -> usize {
+        assert!(to < self.local_size && from < self.local_size);
+        self.rings_start() + (to * self.local_size + from) * self.ring_bytes
+    }
+
+    fn total(self) -> usize {
+        self.rings_start() + self.local_size * self.local_size * self.ring_bytes
+    }
+
+    /// Whether rings are reserved one by one.
+    fn is_lazy(self) -> bool {
+        self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
+    }
+}
+
+/// The mapped segment.
+pub(crate) struct Segment {
+    base: NonNull<u8>,
+    geometry: Geometry,
+    /// None for a single rank, whose segment is private memory.
+    file: Option<File>,
+    /// The name that is still to be removed.
+    path: Option<PathBuf>,
+}
+
+// SAFETY: a Segment is mapped memory used through atomics and through rings, which have one owner at each end.
+unsafe impl Send for Segment {}
+// SAFETY: as above; all methods that take &self use atomics or system calls.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Creates the segment as the leader, in the first directory that can hold it. The warnings name those that could not.
+    pub(crate) fn create(job_key: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
+        let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
+        if local_size == 1 {
+            let base = map(None, geometry.total()).map_err(|cause| Error::system("map memory for one rank", cause))?;
+            let segment = Self { base, geometry, file: None, path: None };
+            segment.publish();
+            return Ok((segment, Vec::new()));
+        }
+        let mut refused = Vec::new();
+        for directory in directories(settings) {
+            match Self::create_in(&directory, job_key, geometry) {
+                Ok(segment) => return Ok((segment, warning(&refused, &directory))),
+                Err(cause) => refused.push(format!("{}: {cause}", directory.display())),
+            }
+        }
+        let needed = geometry.total().div_ceil(1 << 20);
+        let list = refused.join("; ");
+        Err(Error::Unavailable(format!(
+            "no directory can hold the shared segment of {needed} MiB ({list}); set WEFT_SHM_DIR"
+        )))
+    }
+
+    fn create_in(directory: &Path, job_key: &str, geometry: Geometry) -> io::Result<Self> {
+        sweep(directory);
+        let path = directory.join(file_name(job_key));
+        let file = create_locked(&path)?;
+        // From here on `path` is removed again whatever happens, by Drop.
+        let mut unfinished = Unfinished(Some(path));
+        file.set_len(geometry.total() as u64)?;
+        let eager = if geometry.is_lazy() { geometry.rings_start() } else { geometry.total() };
+        sys::reserve(file.as_fd(), 0, eager as u64)?;
+        let base = map(Some(&file), geometry.total())?;
+        let segment = Self { base, geometry, file: Some(file), path: unfinished.0.take() };
+        segment.publish();
+        Ok(segment)
+    }
+
+    /// Attaches to the leader's segment, waiting for it at most `settings.attach_timeout`.
+    pub(crate) fn attach(job_key: &str, local_size: usize, settings: &Settings) -> Result<Self, Error> {
+        let deadline = clock::now() + settings.attach_timeout;
+        let directories = directories(settings);
+        let mut last = String::from("it is not there");
+        while clock::now() < deadline {
+            for directory in &directories {
+                match Self::attach_in(directory, job_key, local_size) {
+                    Ok(Some(segment)) => return Ok(segment),
+                    Ok(None) => {}
+                    Err(cause) => last = format!("{}: {cause}", directory.display()),
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_micros(ATTACH_PAUSE_US));
+        }
+        let seconds = settings.attach_timeout.as_nanos() as f64 / 1e9;
+        Err(Error::Peer(format!("the first rank of this node offered no shared segment within {seconds} s: {last}")))
+    }
+
+    /// Ok(None): not there, or not finished.
+    fn attach_in(directory: &Path, job_key: &str, local_size: usize) -> io::Result<Option<Self>> {
+        let path = directory.join(file_name(job_key));
+        let file = match open_existing(&path) {
+            Ok(file) => file,
+            Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(cause) => return Err(cause),
+        };
+        let wrong = |what: &str| Err(io::Error::other(format!("{} {what}", path.display())));
+        let metadata = file.metadata()?;
+        if !metadata.is_file() || metadata.uid() != sys::user() {
+            return wrong("is not a file of this user");
+        }
+        let mut bytes = [0; 24];
+        if metadata.len() < PAGE as u64 || file.read_exact_at(&mut bytes, 0).is_err() {
+            return Ok(None);
+        }
+        let field = |i: usize| u64::from_le_bytes(bytes[i * 8..][..8].try_into().expect("eight bytes")).to_le();
+        if field(0) == 0 {
+            return Ok(None);
+        }
+        let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize };
+        if field(0) != MAGIC {
+            return wrong("was made by another version of Weft");
+        }
+        if geometry.local_size != local_size || !geometry.is_valid() || geometry.total() as u64 != metadata.len() {
+            return wrong("is not the segment of this job");
+        }
+        // A sweeper holds the lock only on remains; the leader's own lock keeps sweepers away.
+        sys::try_lock(file.as_fd(), Lock::Shared)?;
+        let base = map(Some(&file), geometry.total())?;
+        let mut segment = Self { base, geometry, file: Some(file), path: None };
+        if segment.header().attached.fetch_add(1, Ordering::AcqRel) + 1 == local_size as u32 {
+            segment.path = Some(path);
+            segment.unlink();
+        }
+        Ok(Some(segment))
+    }
+
+    /// Writes the header, the magic last: an attacher that sees it sees everything.
+    fn publish(&self) {
+        let header = self.header();
+        header.local_size.store(self.geometry.local_size as u64, Ordering::Relaxed);
+        header.ring_bytes.store(self.geometry.ring_bytes as u64, Ordering::Relaxed);
+        header.attached.store(1, Ordering::Relaxed);
+        header.magic.store(MAGIC, Ordering::Release);
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Ranks that have attached so far.
+    pub(crate) fn attached(&self) -> usize {
+        self.header().attached.load(Ordering::Acquire) as usize
+    }
+
+    fn header(&self) -> &Header {
+        // SAFETY: the segment begins with a Header, mapped and aligned to a page; all its fields are atomics.
+        unsafe { self.base.cast::<Header>().as_ref() }
+    }
+
+    /// The place of rank `index`.
+    pub(crate) fn place(&self, index: usize) -> &Place {
+        assert!(index < self.geometry.local_size);
+        // SAFETY: places follow the header's page, `index` is one of them, and all fields are atomics.
+        unsafe { self.base.add(PAGE).cast::<Place>().add(index).as_ref() }
+    }
+
+    /// The ring from `from` to `to`. Whoever asks must keep the segment mapped as long as the ring is used, and take one end only.
+    pub(crate) fn ring(&self, to: usize, from: usize) -> Area {
+        let start = self.geometry.ring_start(to, from);
+        // SAFETY: the ring lies inside the mapping (see `total`), page-aligned, and was zero when the file was new. That it stays
+        // mapped is kept by Inbox and Outbox, which hold the Segment beside their rings.
+        unsafe { Area::new(self.base.add(start), self.geometry.ring_bytes) }
+    }
+
+    /// Puts memory behind the ring from `from` to `to` unless it has been there from the beginning.
+    pub(crate) fn reserve_ring(&self, to: usize, from: usize) -> io::Result<()> {
+        match &self.file {
+            Some(file) if self.geometry.is_lazy() => {
+                let start = self.geometry.ring_start(to, from) as u64;
+                sys::reserve(file.as_fd(), start, self.geometry.ring_bytes as u64)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn unlink(&mut self) {
+        if let Some(path) = self.path.take() {
+            // Somebody else may have been last at the same time; then it is gone, which is what we want.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; rings that point into it are dropped with or before the Segment they came from.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.geometry.total()) };
+        self.unlink();
+    }
+}
+
+/// Removes a file that did not become a segment.
+struct Unfinished(Option<PathBuf>);
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        if let Some(path) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+fn file_name(job_key: &str) -> String {
+    format!("{}{job_key}", file_prefix())
+}
+
+fn file_prefix() -> String {
+    format!("weft-{}-", sys::user())
+}
+
+/// The user's choice first, then the usual places, each once.
+fn directories(settings: &Settings) -> Vec<PathBuf> {
+    let usual =
+        [Some(PathBuf::from("/dev/shm")), std::env::var_os("TMPDIR").map(PathBuf::from), Some(PathBuf::from("/tmp"))];
+    let mut list: Vec<PathBuf> = Vec::new();
+    for directory in settings.directory.iter().cloned().chain(usual.into_iter().flatten()) {
+        if directory.is_absolute() && !list.contains(&directory) {
+            list.push(directory);
+        }
+    }
+    list
+}
+
+fn warning(refused: &[String], used: &Path) -> Vec<String> {
+    if refused.is_empty() {
+        return Vec::new();
+    }
+    vec![format!("shared memory between local ranks is in {}, perhaps slow ({})", used.display(), refused.join("; "))]
+}
+
+/// Creates a new file that carries our shared lock and that no sweeper has removed.
+fn create_locked(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
+    for _ in 0..CREATE_ATTEMPTS {
+        let file = options.open(path)?;
+        if sys::try_lock(file.as_fd(), Lock::Shared).is_ok() && file.metadata()?.nlink() > 0 {
+            return Ok(file);
+        }
+        // A sweeper came between: it removes the file itself.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    Err(io::Error::other("the new file was removed again and again"))
+}
+
+fn open_existing(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
+    OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
+}
+
+/// Removes segments of this user that no process has open. Anything unexpected is left alone.
+fn sweep(directory: &Path) {
+    let prefix = file_prefix();
+    let Ok(names) = fs::read_dir(directory) else { return };
+    for entry in names.take(SWEEP_NAMES_MAX).flatten() {
+        let ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix));
+        if !ours || !entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            continue;
+        }
+        let Ok(file) = open_existing(&entry.path()) else { continue };
+        if sys::try_lock(file.as_fd(), Lock::Exclusive).is_ok() {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// Maps `len` bytes of a file for all who map it, or private zeros.
+fn map(file: Option<&File>, len: usize) -> io::Result<NonNull<u8>> {
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (flags, fd) = match file {
+        Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+        None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+    };
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+    let base = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, fd, 0) };
+    if base == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    NonNull::new(base.cast()).ok_or_else(|| io::Error::other("mapped at address zero"))
+}
+
+#[cfg(test)]
+#[path = "segment_tests.rs"]
+mod tests;
