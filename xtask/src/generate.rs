@@ -64,7 +64,9 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
 /// All generated files, as they should be now.
 fn outputs(root: &Path) -> Result<Vec<Output>> {
     let spec = spec::Spec::read(&root.join("spec"))?;
-    let implemented = scan::scan(&root.join("crates/weft-abi/src/calls"))?;
+    let symbols = spec.procedures().flat_map(|procedure| procedure.forms().iter().map(|&form| procedure.symbol(form)));
+    let names = symbols.map(|symbol| scan::implementation_name(&symbol)).collect();
+    let implemented = scan::scan(&root.join("crates/weft-abi/src/calls"), &names)?;
     let mut outputs = rust::modules(&spec, &implemented, GENERATED)?;
     outputs.push((format!("{GENERATED}/functions.rs"), tables::functions(&spec)?));
     outputs.push((format!("{GENERATED}/constants.rs"), tables::boundary_constants(&spec)?));
