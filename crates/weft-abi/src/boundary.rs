@@ -102,6 +102,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
             Err(error) => error,
             Ok(panic) => Error::new(MPI_ERR_INTERN, format!("defect in Weft: {}", panic_message(&*panic))),
         };
+        let scope = error.communicator.map_or(scope, |handle| Scope::Comm(MPI_Comm(handle)));
         let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
         invoke_error_handler(scope, &error)
     }));

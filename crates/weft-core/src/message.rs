@@ -30,6 +30,7 @@ pub enum FrameError {
 
 /// A frame whose parts have been read out; the payload is still where it arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each variant's sentence names its fields")]
 pub enum Frame<'a> {
     /// A whole message. `acknowledge` names the sender's request that waits for the match (synchronous mode).
     Eager { envelope: Envelope, acknowledge: Option<u32>, payload: &'a [u8] },

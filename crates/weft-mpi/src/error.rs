@@ -10,12 +10,19 @@ pub struct Error {
     pub class: i32,
     /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
     pub message: Cow<'static, str>,
+    /// Handle of the communicator whose error handler must hear of it, where the call itself names none.
+    pub communicator: Option<usize>,
 }
 
 impl Error {
     /// An error of `class` explained by `message`.
     pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { class, message: message.into() }
+        Self { class, message: message.into(), communicator: None }
+    }
+
+    /// The same, for the error handler of `communicator`.
+    pub fn on(self, communicator: usize) -> Self {
+        Self { communicator: Some(communicator), ..self }
     }
 }
 

@@ -22,9 +22,21 @@ pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
     /// A queued eager or rendezvous send: the request says what.
-    Send { request: usize },
+    Send {
+        /// Its handle.
+        request: usize,
+    },
     /// Granted data of `request` from `offset` to `limit`, to the receiver's `sink`.
-    Stream { request: usize, sink: u32, offset: u64, limit: u64 },
+    Stream {
+        /// Its handle.
+        request: usize,
+        /// The receiver's name for where it goes.
+        sink: u32,
+        /// First byte that has not left.
+        offset: u64,
+        /// One past the last byte.
+        limit: u64,
+    },
 }
 
 /// A message that nobody has asked for yet.
@@ -413,7 +425,7 @@ impl Messages {
         let Some(entry) = self.requests.get_mut(handle) else { return };
         match std::mem::replace(&mut entry.state, State::Complete) {
             State::Announced(send) if send.peer == Some(peer) && limit > 0 && limit <= send.data.len() => {
-                entry.state = State::Sending { send, granted: limit, left: limit };
+                entry.state = State::Sending { send, left: limit };
                 self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset: 0, limit }));
             }
             other => {

@@ -5,6 +5,7 @@ use weft_core::matching::Envelope;
 use crate::constants::{
     MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL, MPI_REQUEST_NULL,
 };
+use crate::buffered::Buffer;
 use crate::error::{Error, Result};
 use crate::memory::UserData;
 use crate::object::{Communicator, Extracted, full};
@@ -200,30 +201,62 @@ impl Process {
 
     /// Gives back the space of buffered messages that have left.
     pub fn reclaim_buffers(&mut self) {
-        let Ok((objects, engine)) = self.parts() else { return };
-        let requests = &mut engine.messages.requests;
-        let mut left = Vec::new();
-        objects.for_each_buffer(&mut |buffer| {
-            left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_settled)));
-        });
-        left.extend(self.reclaim_own_buffer());
-        if let Ok(messages) = self.messages() {
+        let mut own = [std::mem::take(&mut self.buffer), std::mem::take(&mut self.temporaries)];
+        if let Ok((objects, engine)) = self.parts() {
+            let requests = &mut engine.messages.requests;
+            let mut left = Vec::new();
+            let mut reclaim = |buffer: &mut Buffer| {
+                left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_settled)));
+            };
+            objects.for_each_buffer(&mut reclaim);
+            own.iter_mut().for_each(reclaim);
             for request in left {
-                messages.requests.remove(request);
+                requests.remove(request);
             }
         }
+        [self.buffer, self.temporaries] = own;
     }
 
-    fn reclaim_own_buffer(&mut self) -> Vec<usize> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        let left = match self.messages() {
-            Ok(messages) => {
-                buffer.reclaim(|request| messages.requests.get(request).is_none_or(Request::is_settled))
+    /// Starts `send` from a copy of its data; its request. The program's buffer is free at once.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn start_copied(&mut self, send: Send, communicator: usize) -> Result<usize> {
+        self.reclaim_buffers();
+        let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
+        send.data.read(0, &mut bytes);
+        let data = crate::memory::promised_bytes(bytes.as_mut_ptr(), bytes.len() as u64);
+        let request = self.start_send(Send { data, ..send }, communicator)?;
+        self.temporaries.keep(request, bytes);
+        Ok(request)
+    }
+
+    /// One request for a send and a receive that have been started.
+    ///
+    /// # Errors
+    /// Too many requests.
+    pub fn pair(&mut self, send: usize, receive: usize, communicator: usize) -> Result<usize> {
+        self.messages()?.add(Request::new(State::Pair { send, receive }, communicator))
+    }
+
+    /// Completes a pair whose parts are complete.
+    fn settle_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
+        let messages = self.messages()?;
+        let settled = |part| messages.requests.get(part).is_none_or(Request::is_settled);
+        if !settled(send) || !settled(receive) {
+            return Ok(false);
+        }
+        let sent = messages.requests.remove(send).and_then(|request| request.error);
+        let received = messages.requests.remove(receive);
+        if let Some(request) = messages.requests.get_mut(handle) {
+            request.state = State::Complete;
+            if let Some(received) = received {
+                request.status = received.status;
+                request.error = received.error;
             }
-            Err(_) => Vec::new(),
-        };
-        self.buffer = buffer;
-        left
+            request.error = request.error.take().or(sent);
+        }
+        Ok(true)
     }
 
     /// The request of `handle`.
@@ -245,7 +278,11 @@ impl Process {
         if handle == MPI_REQUEST_NULL {
             return Ok(true);
         }
-        Ok(self.request(handle)?.is_settled())
+        let request = self.request(handle)?;
+        if let State::Pair { send, receive } = request.state {
+            return self.settle_pair(handle, send, receive);
+        }
+        Ok(request.is_settled())
     }
 
     /// Whether `handle` is neither null nor inactive.
@@ -299,6 +336,11 @@ impl Process {
             let callbacks = request.generalized.as_deref().copied();
             self.messages()?.requests.remove(handle);
             return Ok(callbacks);
+        }
+        if let State::Pair { send, receive } = request.state {
+            self.messages()?.requests.remove(handle);
+            self.free_request(send)?;
+            return self.free_request(receive);
         }
         request.freed = true;
         Ok(None)

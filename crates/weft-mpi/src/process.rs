@@ -54,6 +54,8 @@ pub struct Process {
     pub objects: Objects,
     /// Buffer for buffered sends of the process.
     pub buffer: crate::buffered::Buffer,
+    /// Copies of messages that are on their way although the program's buffer is free again.
+    pub temporaries: crate::buffered::Buffer,
     /// Error classes, codes and strings of the program.
     pub errors: crate::error_codes::ErrorCodes,
     /// Collectives under way.
@@ -220,6 +222,7 @@ impl Process {
             main_thread: None,
             objects: Objects::new(),
             buffer: crate::buffered::Buffer::new(),
+            temporaries: crate::buffered::Buffer::new(),
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
@@ -311,7 +314,7 @@ impl Process {
 
     /// Wakes sleeping threads of this process when something has happened that they may wait for.
     #[inline]
-    fn signal(&mut self) {
+    pub fn signal(&mut self) {
         if self.asleep || self.parked > 0 {
             self.signal_sleepers();
         }

@@ -72,14 +72,38 @@ pub enum State {
     Queued(Send),
     /// A send whose data stays here until the receiver asks for it.
     Announced(Send),
-    /// A send whose data is on its way: `left` bytes are not yet acknowledged, `ends` many were granted.
-    Sending { send: Send, granted: u64, left: u64 },
+    /// A send whose data is on its way.
+    Sending {
+        /// What is sent.
+        send: Send,
+        /// Bytes that are not acknowledged yet.
+        left: u64,
+    },
     /// A synchronous send that has left and waits for the match.
-    AwaitingMatch { peer: u32 },
+    AwaitingMatch {
+        /// Who must match it.
+        peer: u32,
+    },
     /// A receive that waits for its message.
     Posted(Receive),
     /// A receive whose message is arriving in pieces.
-    Receiving { peer: u32, data: UserData, total: u64, received: u64 },
+    Receiving {
+        /// Who sends it.
+        peer: u32,
+        /// Where it goes.
+        data: UserData,
+        /// Bytes that will arrive.
+        total: u64,
+        /// Bytes that have arrived.
+        received: u64,
+    },
+    /// A send and a receive under one handle (`MPI_Isendrecv`): the requests of both.
+    Pair {
+        /// The send.
+        send: usize,
+        /// The receive, whose status is that of the pair.
+        receive: usize,
+    },
     /// A collective operation that the progress loop advances.
     Collective,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).
@@ -138,7 +162,7 @@ impl Request {
     /// An operation in `state` on `communicator`.
     pub fn new(state: State, communicator: usize) -> Self {
         Self {
-            receives: matches!(state, State::Posted(_) | State::Receiving { .. }),
+            receives: matches!(state, State::Posted(_) | State::Receiving { .. } | State::Pair { .. }),
             state,
             status: Status::EMPTY,
             error: None,
