@@ -4,3 +4,4 @@
 //! and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c.
 
 pub(crate) mod environment;
+pub(crate) mod status;
