@@ -39,6 +39,11 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
+use select::{
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm,
+};
+
 mod allgather;
 mod allreduce;
 mod alltoall;
@@ -46,12 +51,14 @@ mod barrier;
 mod bcast;
 mod gather;
 mod halving;
+mod pieces;
 mod plan;
 mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
 pub mod select;
+mod tree;
 
 /// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
 pub const SCRATCH_ALIGNMENT: u64 = 64;
@@ -407,85 +414,158 @@ pub struct ReduceScatter<'a> {
 
 /// This rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
 pub fn barrier(arguments: &Barrier) -> Schedule {
-    todo!("barrier {arguments:?}")
+    barrier::dissemination(arguments)
 }
 
 /// This rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
 pub fn bcast(arguments: &Bcast) -> Schedule {
-    todo!("bcast {arguments:?}")
+    bcast_with(arguments, select::bcast(arguments.size, plan::bytes(arguments.items)))
+}
+
+/// [`bcast`] by a given algorithm, the same at all ranks.
+pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
+    bcast::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Gather` (MPI-5.0 §6.5).
 pub fn gather(arguments: &Gather) -> Schedule {
-    todo!("gather {arguments:?}")
+    gather_with(arguments, select::gather(arguments.size, gather::block_bytes(arguments)))
+}
+
+/// [`gather`] by a given algorithm, the same at all ranks.
+pub fn gather_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
+    gather::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Gatherv` (MPI-5.0 §6.5).
 pub fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
-    todo!("gatherv {arguments:?}")
+    gather::gatherv(arguments)
 }
 
 /// This rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
 pub fn scatter(arguments: &Gather) -> Schedule {
-    todo!("scatter {arguments:?}")
+    scatter_with(arguments, select::scatter(arguments.size, scatter::block_bytes(arguments)))
+}
+
+/// [`scatter`] by a given algorithm, the same at all ranks.
+pub fn scatter_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
+    scatter::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Scatterv` (MPI-5.0 §6.6).
 pub fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
-    todo!("scatterv {arguments:?}")
+    scatter::scatterv(arguments)
 }
 
 /// This rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
 pub fn allgather(arguments: &Allgather) -> Schedule {
-    todo!("allgather {arguments:?}")
+    allgather_with(arguments, select::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
+}
+
+/// [`allgather`] by a given algorithm, the same at all ranks.
+pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> Schedule {
+    allgather::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
 pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
-    todo!("allgatherv {arguments:?}")
+    let total = arguments.receive.counts.iter().sum::<u64>() * arguments.receive.item_size;
+    allgatherv_with(arguments, select::allgather(arguments.size, total))
+}
+
+/// [`allgatherv`] by a given algorithm, the same at all ranks.
+pub fn allgatherv_with(arguments: &Allgatherv<'_>, algorithm: AllgatherAlgorithm) -> Schedule {
+    allgather::allgatherv(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
 pub fn alltoall(arguments: &Allgather) -> Schedule {
-    todo!("alltoall {arguments:?}")
+    alltoall_with(arguments, select::alltoall(arguments.size, plan::bytes(arguments.receive)))
+}
+
+/// [`alltoall`] by a given algorithm, the same at all ranks.
+pub fn alltoall_with(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Schedule {
+    alltoall::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Alltoallv` (MPI-5.0 §6.8).
 pub fn alltoallv(arguments: &Alltoallv<'_>) -> Schedule {
-    todo!("alltoallv {arguments:?}")
+    alltoall::alltoallv(arguments)
 }
 
 /// This rank's part in `MPI_Alltoallw` (MPI-5.0 §6.8).
 pub fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
-    todo!("alltoallw {arguments:?}")
+    alltoall::alltoallw(arguments)
 }
 
 /// This rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
 pub fn reduce(arguments: &Reduce) -> Schedule {
-    todo!("reduce {arguments:?}")
+    reduce_with(arguments, select::reduce(arguments.size, plan::bytes(arguments.items)))
+}
+
+/// [`reduce`] by a given algorithm, the same at all ranks.
+pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
+    reduce::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
 pub fn allreduce(arguments: &Allreduce) -> Schedule {
-    todo!("allreduce {arguments:?}")
+    let bytes = plan::bytes(arguments.items);
+    allreduce_with(arguments, select::allreduce(arguments.size, bytes, arguments.commutative))
+}
+
+/// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.
+pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
+    allreduce::schedule(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).
 pub fn reduce_scatter_block(arguments: &ReduceScatterBlock) -> Schedule {
-    todo!("reduce_scatter_block {arguments:?}")
+    let total = arguments.size as u64 * plan::bytes(arguments.items);
+    reduce_scatter_block_with(arguments, select::reduce_scatter(arguments.size, total))
+}
+
+/// [`reduce_scatter_block`] by a given algorithm, the same at all ranks.
+pub fn reduce_scatter_block_with(arguments: &ReduceScatterBlock, algorithm: ReduceScatterAlgorithm) -> Schedule {
+    let ReduceScatterBlock { rank, size, items, commutative, in_place } = *arguments;
+    let start = |rank| rank as u64 * items.count;
+    let arguments = reduce_scatter::Arguments { rank, size, shape: items.shape, start: &start, commutative, in_place };
+    reduce_scatter::schedule(&arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
 pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
-    todo!("reduce_scatter {arguments:?}")
+    let total = arguments.counts.iter().sum::<u64>() * arguments.shape.size;
+    reduce_scatter_with(arguments, select::reduce_scatter(arguments.size, total))
+}
+
+/// [`reduce_scatter`] by a given algorithm, the same at all ranks.
+pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatterAlgorithm) -> Schedule {
+    let ReduceScatter { rank, size, counts, shape, commutative, in_place } = *arguments;
+    let mut starts = Vec::with_capacity(size as usize + 1);
+    starts.push(0);
+    counts.iter().for_each(|count| starts.push(starts[starts.len() - 1] + count));
+    let start = |rank: u32| starts[rank as usize];
+    let arguments = reduce_scatter::Arguments { rank, size, shape, start: &start, commutative, in_place };
+    reduce_scatter::schedule(&arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
 pub fn scan(arguments: &Allreduce) -> Schedule {
-    todo!("scan {arguments:?}")
+    scan_with(arguments, select::scan(arguments.size, plan::bytes(arguments.items)))
+}
+
+/// [`scan`] by a given algorithm, the same at all ranks.
+pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
+    scan::scan(arguments, algorithm)
 }
 
 /// This rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
 pub fn exscan(arguments: &Allreduce) -> Schedule {
-    todo!("exscan {arguments:?}")
+    exscan_with(arguments, select::scan(arguments.size, plan::bytes(arguments.items)))
+}
+
+/// [`exscan`] by a given algorithm, the same at all ranks.
+pub fn exscan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
+    scan::exscan(arguments, algorithm)
 }

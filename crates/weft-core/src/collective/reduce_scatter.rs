@@ -1,1 +1,149 @@
-//! To be written.
+//! Reduction whose result is scattered. Both algorithms keep the order of ranks.
+
+use alloc::vec::Vec;
+
+use super::halving::{Exchange, Members, Role};
+use super::plan::{Fold, Plan, Vector};
+use super::select::ReduceScatterAlgorithm;
+use super::tree::cyclic;
+use super::{ElementShape, Items, Schedule};
+
+/// Arguments of both forms.
+pub(super) struct Arguments<'a> {
+    pub(super) rank: u32,
+    pub(super) size: u32,
+    pub(super) shape: ElementShape,
+    /// First item of each rank's block; at `size`, the end.
+    pub(super) start: &'a dyn Fn(u32) -> u64,
+    pub(super) commutative: bool,
+    pub(super) in_place: bool,
+}
+
+impl Arguments<'_> {
+    fn block(&self, rank: u32) -> core::ops::Range<u64> {
+        (self.start)(rank)..(self.start)(rank + 1)
+    }
+
+    fn count(&self, rank: u32) -> u64 {
+        self.block(rank).end - self.block(rank).start
+    }
+
+    fn items(&self, count: u64) -> Items {
+        Items { count, shape: self.shape }
+    }
+
+    fn whole(&self) -> Items {
+        self.items((self.start)(self.size))
+    }
+
+    fn own(&self) -> Vector {
+        Vector::contribution(self.whole(), self.in_place)
+    }
+}
+
+pub(super) fn schedule(arguments: &Arguments<'_>, algorithm: ReduceScatterAlgorithm) -> Schedule {
+    if arguments.whole().count * arguments.shape.size == 0 {
+        return Schedule::default();
+    }
+    match algorithm {
+        ReduceScatterAlgorithm::Halving => halving(arguments),
+        ReduceScatterAlgorithm::Pairwise => pairwise(arguments),
+    }
+}
+
+/// Recursive halving of the whole vector. If the operation commutes, the positions of members are their numbers, so that
+/// halves are runs of blocks; else they are bit-reversed and the blocks are put into that order first.
+fn halving(arguments: &Arguments<'_>) -> Schedule {
+    let Arguments { rank, size, commutative, .. } = *arguments;
+    let members = Members::new(size, None);
+    let mut plan = Plan::default();
+    let items = arguments.whole();
+    let (own, result) = (arguments.own(), Vector::of_receive(items).part(0..arguments.count(rank)));
+    let (index, folded) = match members.role(rank) {
+        Role::Folded { keeper } => {
+            plan.send(keeper, own.part(0..items.count));
+            plan.end_round();
+            plan.receive(keeper, result);
+            return plan.finish();
+        }
+        Role::Member { index, folded } => (index, folded),
+    };
+    let place = |number| if commutative { number } else { members.reversed(number) };
+    let group =
+        |member| (arguments.start)(members.first_rank(member))..(arguments.start)(members.first_rank(member + 1));
+    let mut cuts = Vec::with_capacity(members.count as usize + 1);
+    cuts.push(0);
+    for position in 0..members.count {
+        let range = group(place(position));
+        cuts.push(cuts[position as usize] + (range.end - range.start));
+    }
+
+    let buffers = [plan.scratch_items(items), plan.scratch_items(items)];
+    let mut fold = Fold::new(own, buffers[0], buffers[1], 0);
+    if let Some(folded) = folded {
+        plan.receive(folded, fold.incoming().part(0..items.count));
+        fold.absorb(&mut plan, folded, rank, 0..items.count);
+    }
+    if !commutative && members.count > 2 {
+        for position in 0..members.count {
+            let to = cuts[position as usize]..cuts[position as usize + 1];
+            plan.copy(fold.value().part(group(place(position))), fold.incoming().part(to));
+        }
+        fold.swap();
+    }
+    plan.end_round();
+    let position = place(index);
+    let exchange = Exchange { members, rank, position, member_at: &place, cut: &|position| cuts[position as usize] };
+    exchange.halve(&mut plan, &mut fold);
+
+    // The member's part is the blocks of its one or two ranks.
+    let part = fold.value().starting_at(cuts[position as usize]);
+    let first = members.first_rank(index);
+    let offset = |rank| (arguments.start)(rank) - (arguments.start)(first);
+    plan.end_round();
+    if let Some(folded) = folded {
+        plan.send(folded, part.part(offset(folded)..offset(folded) + arguments.count(folded)));
+    }
+    plan.copy(part.part(offset(rank)..offset(rank) + arguments.count(rank)), result);
+    plan.finish()
+}
+
+/// In step k everybody sends the block of the rank k further on to it, and combines what comes from the rank k before:
+/// n − 1 rounds, every byte leaves a rank once. First come the ranks below, downwards, each to the left of the value; then
+/// those above, downwards, each to the left of a second value, which at last goes to the right of the first.
+fn pairwise(arguments: &Arguments<'_>) -> Schedule {
+    let Arguments { rank, size, commutative, in_place, .. } = *arguments;
+    let mut plan = Plan::default();
+    let (at, n) = (rank as u64, size as u64);
+    let (own, count) = (arguments.own(), arguments.count(rank));
+    let block = arguments.items(count);
+    let result = Vector::of_receive(block);
+    let whole = 0..count;
+
+    // The value is wanted in the receive buffer, where in place there is still the contribution.
+    let two = !commutative && rank + 1 < size;
+    let last = if in_place { plan.scratch_items(block) } else { result }.part(whole.clone());
+    let value = if two { plan.scratch_items(block).part(whole.clone()) } else { last };
+    let arrived = plan.scratch_items(block).part(whole.clone());
+    plan.copy(own.part(arguments.block(rank)), value);
+    plan.end_round();
+    for step in 1..n {
+        let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
+        let above = two && from > rank;
+        let first_above = above && from == size - 1;
+        let into = if first_above { last } else { arrived };
+        plan.send(to, own.part(arguments.block(to)));
+        plan.receive(from, into);
+        if !first_above {
+            plan.reduce(into, if above { last } else { value });
+        }
+        plan.end_round();
+    }
+    if two {
+        plan.reduce(value, last);
+    }
+    if in_place {
+        plan.copy(last, result.part(whole));
+    }
+    plan.finish()
+}

@@ -1,0 +1,67 @@
+//! Everybody has one piece; afterwards everybody has all: the second half of many algorithms.
+//!
+//! Places `0..size` stand in a cycle; `rank_of(place)` is the rank at a place.
+
+use core::ops::Range;
+
+use super::Slice;
+use super::plan::Plan;
+use super::tree::cyclic;
+
+/// Where `count` items cut into `parts` nearly equal parts begin: part `i` is `cut(i) .. cut(i + 1)`.
+pub(super) fn cut(count: u64, parts: u32, i: u32) -> u64 {
+    let (quotient, remainder) = (count / parts as u64, count % parts as u64);
+    i as u64 * quotient + remainder.min(i as u64)
+}
+
+/// The range of part `i`.
+pub(super) fn cut_range(count: u64, parts: u32, i: u32) -> Range<u64> {
+    cut(count, parts, i)..cut(count, parts, i + 1)
+}
+
+/// Pieces travel round the ring, one place each round: `size - 1` rounds, everything crosses each gap once. Neighbours
+/// on one host keep most of it off the network.
+pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) -> u32, piece: impl Fn(u32) -> Slice) {
+    let (at, n) = (here as u64, size as u64);
+    let next = rank_of(cyclic(at + 1, size));
+    let previous = rank_of(cyclic(at + n - 1, size));
+    for step in 0..n - 1 {
+        plan.send(next, piece(cyclic(at + n - step, size)));
+        plan.receive(previous, piece(cyclic(at + n - step - 1, size)));
+        plan.end_round();
+    }
+}
+
+/// ⌈log₂ size⌉ rounds, for any size; what is held doubles each round (Bruck and others, 1997, but every piece goes to its
+/// final place at once: a run of pieces that wraps past the last place travels as two messages).
+///
+/// `run(first..end)` is the slice of adjacent pieces.
+pub(super) fn dissemination(
+    plan: &mut Plan,
+    here: u32,
+    size: u32,
+    rank_of: impl Fn(u32) -> u32,
+    run: impl Fn(Range<u32>) -> Slice,
+) {
+    let (at, n) = (here as u64, size as u64);
+    // The `held` pieces that end with this place's own are here.
+    let mut held = 1;
+    while held < n {
+        let count = held.min(n - held);
+        let (to, from) = (cyclic(at + held, size), cyclic(at + n - held, size));
+        runs_ending(here, count as u32, size, |range| plan.send(rank_of(to), run(range)));
+        runs_ending(from, count as u32, size, |range| plan.receive(rank_of(from), run(range)));
+        plan.end_round();
+        held += count;
+    }
+}
+
+/// The `count` places that end with `last`, as one or two runs without wrap.
+fn runs_ending(last: u32, count: u32, size: u32, mut visit: impl FnMut(Range<u32>)) {
+    if count <= last + 1 {
+        visit(last + 1 - count..last + 1);
+    } else {
+        visit(size - (count - last - 1)..size);
+        visit(0..last + 1);
+    }
+}
