@@ -1,18 +1,420 @@
-//! What travels: the header of a packet, its tag, and the frames behind it.
+//! What travels: a packet's header, its tag, and the frames behind it.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//!  0  tag             8   keyed hash of the length, the rest of the header and the first bytes of the body
+//!  8  sender          3   index of the sending process in the job
+//! 11  flags           1
+//! 12  number          4   number of the packet; of the probe if it is one; meaningless in a bare acknowledgement
+//! 16  acknowledged    4   the first packet that has not arrived
+//! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing about packets beyond the map
+//! 28  echo            8   flag ECHO: the packet or probe answered: number 4, transmission 1, hold 3 (64 ns units)
+//!     transmission    1   flag RESENT: 2 for the first resend and so on
+//!     lane            1   with a body: 1 messages, 2 data, 3 data that ends a range
+//!     length          2   bytes that follow this prefix
+//!     1: first        4   number of the first message; then each message as length 2 and bytes
+//!     2, 3: sink      4, offset 8; then the bytes
+//! ```
+//!
+//! A packet with a body has a number of its own and will be acknowledged; a probe and a bare acknowledgement have neither.
+
+use crate::time::Duration;
+use core::hash::Hasher;
+use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// Bytes in front of every packet's body.
 pub const HEADER_SIZE: usize = 28;
 /// Bytes of the body that the tag covers unless a setting says otherwise.
 pub const TAG_BYTES: usize = 64;
-/// Most bytes that stand in a packet beside one message: header, acknowledgement's echo, transmission, lane and frame prefix.
-pub const OVERHEAD_MAX: usize = 49;
+/// Bytes in front of each message in a packet.
+pub const FRAME_PREFIX: usize = 2;
+/// Most bytes of a packet that are not messages: header, echo, transmission, lane prefix.
+pub(crate) const MESSAGES_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + 1 + MESSAGES_PREFIX;
+/// Most bytes of a packet that are not bulk data.
+pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + 1 + DATA_PREFIX;
+/// Most bytes that stand in a packet beside its payload, whatever it is.
+pub const OVERHEAD_MAX: usize = DATA_OVERHEAD;
+/// Packets that the selective map speaks of, the first missing one included.
+pub const MAP_PACKETS: usize = 65;
+
+const ECHO_SIZE: usize = 8;
+const MESSAGES_PREFIX: usize = 7;
+const DATA_PREFIX: usize = 15;
+const SENDER_MAX: u32 = 0x00ff_ffff;
+const TAG_SIZE: usize = 8;
+const HOLD_UNIT_NS: u64 = 64;
+const HOLD_UNKNOWN: u32 = 0x00ff_ffff;
+
+const _: () = assert!(MESSAGES_OVERHEAD + FRAME_PREFIX <= OVERHEAD_MAX);
+
+mod flag {
+    pub(super) const REQUEST: u8 = 1;
+    pub(super) const PROBE: u8 = 2;
+    pub(super) const ECHO: u8 = 4;
+    pub(super) const ECHO_OF_PROBE: u8 = 8;
+    pub(super) const RESENT: u8 = 16;
+    pub(super) const BODY: u8 = 32;
+    pub(super) const BODY_RESENT: u8 = BODY | RESENT;
+    pub(super) const ALL: u8 = 63;
+}
+
+mod lane {
+    pub(super) const MESSAGES: u8 = 1;
+    pub(super) const DATA: u8 = 2;
+    pub(super) const DATA_END: u8 = 3;
+}
 
 /// The index of the process that claims to have sent this datagram; `None` if it is too short to be a packet.
 /// Nothing is proved until `Flow::handle_packet` has verified the tag.
 pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
-    if bytes.len() < HEADER_SIZE {
+    (bytes.len() >= HEADER_SIZE).then(|| u32_at(bytes, 8) & SENDER_MAX)
+}
+
+/// A number that wraps: of a packet, a message, a probe or a transmission. Compared in serial arithmetic (RFC 1982).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Number(pub u32);
+
+impl Number {
+    /// Numbers start so that every job of some size sees them wrap.
+    pub const FIRST: Self = Self(u32::MAX - 299);
+
+    /// The number `count` later.
+    pub const fn plus(self, count: u32) -> Self {
+        Self(self.0.wrapping_add(count))
+    }
+
+    /// How many later than `earlier` this is; negative if it is before.
+    pub const fn since(self, earlier: Self) -> i32 {
+        self.0.wrapping_sub(earlier.0) as i32
+    }
+
+    /// Strictly later than `other`.
+    pub const fn is_after(self, other: Self) -> bool {
+        self.since(other) > 0
+    }
+}
+
+/// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the same sender's to others.
+#[derive(Clone)]
+pub struct Key {
+    k0: u64,
+    k1: u64,
+}
+
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
+
+impl Key {
+    /// The key for packets from process `sender` to process `receiver`, from the job's secret by SipHash-2-4.
+    pub fn derive(secret: &[u8; 16], sender: u32, receiver: u32) -> Self {
+        let half = |which: u8| {
+            let mut hasher = SipHasher24::new_with_key(secret);
+            hasher.write(b"weft tag");
+            hasher.write(&sender.to_le_bytes());
+            hasher.write(&receiver.to_le_bytes());
+            hasher.write(&[which]);
+            hasher.finish()
+        };
+        Self { k0: half(0), k1: half(1) }
+    }
+
+    /// SipHash-1-3 of the length, the header after the tag, and the first `covered` bytes behind the header.
+    fn tag(&self, packet: &[u8], covered: usize) -> u64 {
+        let end = HEADER_SIZE.saturating_add(covered).min(packet.len());
+        let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
+        hasher.write(&(packet.len() as u64).to_le_bytes());
+        hasher.write(&packet[TAG_SIZE..end]);
+        hasher.finish()
+    }
+
+    /// Writes the tag into a packet that is otherwise complete. Panics if it is shorter than a header.
+    pub fn seal(&self, packet: &mut [u8], covered: usize) {
+        let tag = self.tag(packet, covered);
+        packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
+    }
+
+    /// Whether the holder of this key made the packet; in constant time.
+    pub fn verify(&self, packet: &[u8], covered: usize) -> bool {
+        packet.len() >= HEADER_SIZE && self.tag(packet, covered) ^ u64_at(packet, 0) == 0
+    }
+}
+
+/// Why a datagram is not a packet for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reject {
+    /// Too short, or without our tag: no member of the job sent it to us, or it was damaged.
+    Forged,
+    /// The tag is right and the content is not.
+    Malformed,
+}
+
+/// What an acknowledgement answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Echoed {
+    /// A packet, and which of its transmissions (1: the first).
+    Packet {
+        /// Number of the packet.
+        number: Number,
+        /// Which transmission of it.
+        transmission: u8,
+    },
+    /// A probe.
+    Probe(Number),
+}
+
+/// The packet that prompted an acknowledgement, so that the sender can measure the round trip.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Echo {
+    /// The newest packet or probe that arrived.
+    pub of: Echoed,
+    /// How long it waited for its answer, to 64 ns; `None` if that is longer than a second.
+    pub hold: Option<Duration>,
+}
+
+/// What a body holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lane {
+    /// One or more messages of the ordered lane; read them with `Frames`.
+    Messages {
+        /// Number of the first; the others follow without a gap.
+        first: Number,
+    },
+    /// Bulk data.
+    Data {
+        /// The receiver's name for the memory.
+        sink: u32,
+        /// Where in it, bytes.
+        offset: u64,
+        /// The range that was submitted ends here.
+        end: bool,
+    },
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing but what every packet says.
+    Acknowledgement,
+    /// Asks for an acknowledgement.
+    Probe(Number),
+    /// Messages or data.
+    Numbered {
+        /// The same for all transmissions.
+        number: Number,
+        /// 1: sent for the first time; stays at 255.
+        transmission: u8,
+        /// What the payload is.
+        lane: Lane,
+    },
+}
+
+/// Everything in a packet but its payload. Made only by `open` from authentic, well-formed bytes, or by a sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// Index of the sending process.
+    pub sender: u32,
+    /// The first packet that has not arrived at the sender of this.
+    pub acknowledged: Number,
+    /// Bit i: packet `acknowledged + 1 + i` has arrived.
+    pub selective: u64,
+    /// What prompted this, if anything new arrived since the last.
+    pub echo: Option<Echo>,
+    /// An acknowledgement is wanted at once.
+    pub request: bool,
+    /// The rest.
+    pub kind: Kind,
+}
+
+impl Packet {
+    /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
+    /// The payload and `Key::seal` are to follow. Panics if `out` is too short.
+    pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
+        let mut flags = if self.request { flag::REQUEST } else { 0 };
+        let mut at = HEADER_SIZE;
+        if let Some(echo) = &self.echo {
+            flags |= flag::ECHO | emit_echo(echo, &mut out[at..at + ECHO_SIZE]);
+            at += ECHO_SIZE;
+        }
+        let number = match self.kind {
+            Kind::Acknowledgement => Number(0),
+            Kind::Probe(number) => {
+                flags |= flag::PROBE;
+                number
+            }
+            Kind::Numbered { number, transmission, lane } => {
+                flags |= flag::BODY;
+                if transmission > 1 {
+                    flags |= flag::RESENT;
+                    out[at] = transmission;
+                    at += 1;
+                }
+                at += emit_lane(&lane, length, &mut out[at..]);
+                number
+            }
+        };
+        out[8..12].copy_from_slice(&(self.sender & SENDER_MAX | u32::from(flags) << 24).to_le_bytes());
+        out[12..16].copy_from_slice(&number.0.to_le_bytes());
+        out[16..20].copy_from_slice(&self.acknowledged.0.to_le_bytes());
+        out[20..28].copy_from_slice(&self.selective.to_le_bytes());
+        at
+    }
+
+    /// Verifies and parses a datagram; returns the payload beside the rest.
+    pub fn open<'a>(key: &Key, covered: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
+        if !key.verify(bytes, covered) {
+            return Err(Reject::Forged);
+        }
+        Self::parse(bytes).ok_or(Reject::Malformed)
+    }
+
+    fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, mut rest) = bytes.split_at_checked(HEADER_SIZE)?;
+        let flags = header[11];
+        if flags & !flag::ALL != 0 {
+            return None;
+        }
+        let mut echo = None;
+        if flags & flag::ECHO != 0 {
+            let (echo_bytes, after) = rest.split_at_checked(ECHO_SIZE)?;
+            echo = Some(parse_echo(echo_bytes, flags));
+            rest = after;
+        }
+        let number = Number(u32_at(header, 12));
+        let kind = match flags & (flag::PROBE | flag::BODY | flag::RESENT) {
+            0 => Kind::Acknowledgement,
+            flag::PROBE => Kind::Probe(number),
+            flag::BODY => Kind::Numbered { number, transmission: 1, lane: parse_lane(&mut rest)? },
+            flag::BODY_RESENT => {
+                let (&transmission, after) = rest.split_first()?;
+                rest = after;
+                Kind::Numbered { number, transmission, lane: parse_lane(&mut rest)? }
+            }
+            _ => return None,
+        };
+        if !matches!(kind, Kind::Numbered { .. }) && !rest.is_empty() {
+            return None;
+        }
+        let packet = Self {
+            sender: u32_at(header, 8) & SENDER_MAX,
+            acknowledged: Number(u32_at(header, 16)),
+            selective: u64_at(header, 20),
+            echo,
+            request: flags & flag::REQUEST != 0,
+            kind,
+        };
+        Some((packet, rest))
+    }
+}
+
+fn emit_echo(echo: &Echo, out: &mut [u8]) -> u8 {
+    let hold = echo.hold.map_or(HOLD_UNKNOWN, |hold| (hold.0 / HOLD_UNIT_NS).min(HOLD_UNKNOWN.into()) as u32);
+    let (number, transmission, flags) = match echo.of {
+        Echoed::Packet { number, transmission } => (number, transmission, 0),
+        Echoed::Probe(number) => (number, 0, flag::ECHO_OF_PROBE),
+    };
+    out[..4].copy_from_slice(&number.0.to_le_bytes());
+    out[4..8].copy_from_slice(&(u32::from(transmission) | hold << 8).to_le_bytes());
+    flags
+}
+
+fn parse_echo(bytes: &[u8], flags: u8) -> Echo {
+    let number = Number(u32_at(bytes, 0));
+    let word = u32_at(bytes, 4);
+    let hold = word >> 8;
+    Echo {
+        of: match flags & flag::ECHO_OF_PROBE {
+            0 => Echoed::Packet { number, transmission: word as u8 },
+            _ => Echoed::Probe(number),
+        },
+        hold: (hold != HOLD_UNKNOWN).then_some(Duration(u64::from(hold) * HOLD_UNIT_NS)),
+    }
+}
+
+fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> usize {
+    let length = u16::try_from(length).expect("a payload fits a packet");
+    out[1..3].copy_from_slice(&length.to_le_bytes());
+    match *lane {
+        Lane::Messages { first } => {
+            out[0] = lane::MESSAGES;
+            out[3..7].copy_from_slice(&first.0.to_le_bytes());
+            MESSAGES_PREFIX
+        }
+        Lane::Data { sink, offset, end } => {
+            out[0] = if end { lane::DATA_END } else { lane::DATA };
+            out[3..7].copy_from_slice(&sink.to_le_bytes());
+            out[7..15].copy_from_slice(&offset.to_le_bytes());
+            DATA_PREFIX
+        }
+    }
+}
+
+/// Moves `rest` behind the prefix and makes sure that exactly the announced payload stands there.
+fn parse_lane(rest: &mut &[u8]) -> Option<Lane> {
+    let bytes = *rest;
+    if bytes.len() < MESSAGES_PREFIX {
         return None;
     }
-    let word: [u8; 4] = bytes[8..12].try_into().ok()?;
-    Some(u32::from_le_bytes(word) & 0x00ff_ffff)
+    let word = u32_at(bytes, 3);
+    let (lane, prefix) = match bytes[0] {
+        lane::MESSAGES => (Lane::Messages { first: Number(word) }, MESSAGES_PREFIX),
+        kind @ (lane::DATA | lane::DATA_END) if bytes.len() > DATA_PREFIX => {
+            (Lane::Data { sink: word, offset: u64_at(bytes, 7), end: kind == lane::DATA_END }, DATA_PREFIX)
+        }
+        _ => return None,
+    };
+    *rest = &bytes[prefix..];
+    if rest.len() != usize::from(u16_at(bytes, 1)) {
+        return None;
+    }
+    match lane {
+        Lane::Messages { .. } if !Frames::are_whole(rest) => None,
+        Lane::Data { offset, .. } if offset.checked_add(rest.len() as u64).is_none() => None,
+        _ => Some(lane),
+    }
 }
+
+/// The messages in the payload of a `Lane::Messages`.
+#[derive(Clone, Debug)]
+pub struct Frames<'a>(&'a [u8]);
+
+impl<'a> Frames<'a> {
+    /// The messages of a payload that `Packet::open` returned.
+    pub fn new(payload: &'a [u8]) -> Self {
+        Self(payload)
+    }
+
+    fn are_whole(payload: &[u8]) -> bool {
+        let mut frames = Frames(payload);
+        while frames.next().is_some() {}
+        !payload.is_empty() && frames.0.is_empty()
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = &'a [u8];
+    fn next(&mut self) -> Option<&'a [u8]> {
+        let (prefix, rest) = self.0.split_at_checked(FRAME_PREFIX)?;
+        let (message, rest) = rest.split_at_checked(usize::from(u16_at(prefix, 0)))?;
+        self.0 = rest;
+        Some(message)
+    }
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_le_bytes([bytes[at], bytes[at + 1]])
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"))
+}
+
+#[cfg(test)]
+mod tests;

@@ -98,10 +98,14 @@ pub struct Counters {
     pub messages_sent: u64,
     /// Messages delivered from the ordered lane.
     pub messages_received: u64,
-    /// Bytes of messages and bulk data sent for the first time.
+    /// Bytes of messages (with their two bytes of length) and bulk data sent for the first time.
     pub bytes_sent: u64,
     /// Bytes of messages and bulk data delivered.
     pub bytes_received: u64,
+    /// Packets found missing because later ones were acknowledged.
+    pub lost_by_gap: u64,
+    /// Packets found missing by the echo of a probe.
+    pub lost_by_probe: u64,
     /// Packets sent again because later ones were acknowledged.
     pub resent_by_gap: u64,
     /// Packets sent again because the echo of a probe proved them missing.

@@ -1,0 +1,605 @@
+//! Two flows and a wire that does what the test says. The large space of faults is searched by weft-sim.
+
+use super::*;
+use crate::wire::{Echo, Echoed};
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const SECRET: [u8; 16] = [7; 16];
+
+/// Regions and sinks of one side: region r holds bytes of a known pattern; a sink is a vector that grows.
+#[derive(Default)]
+struct Memory {
+    messages: Vec<Vec<u8>>,
+    placed: Vec<(u32, u64, Vec<u8>)>,
+}
+
+fn pattern(region: u32, offset: u64) -> u8 {
+    (u64::from(region) * 31 + offset * 7 + (offset >> 8)) as u8
+}
+
+impl Regions for Memory {
+    fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
+        for (i, byte) in out.iter_mut().enumerate() {
+            *byte = pattern(region, offset + i as u64);
+        }
+    }
+}
+
+impl Deliver for Memory {
+    fn message(&mut self, body: &[u8]) {
+        self.messages.push(body.to_vec());
+    }
+    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
+        self.placed.push((sink, offset, bytes.to_vec()));
+    }
+}
+
+struct Side {
+    flow: Flow,
+    memory: Memory,
+}
+
+struct Pair {
+    now: Instant,
+    a: Side,
+    b: Side,
+}
+
+const fn us(count: u64) -> Duration {
+    Duration::from_micros(count)
+}
+
+impl Side {
+    fn new(settings: &Settings, own: u32, peer: u32) -> Self {
+        Self { flow: Flow::new(settings, SECRET, own, peer), memory: Memory::default() }
+    }
+
+    /// Everything that may leave now.
+    fn packets(&mut self, now: Instant) -> Vec<Vec<u8>> {
+        let mut out = vec![0; self.flow.settings.packet_size];
+        let mut packets = Vec::new();
+        while let Some(length) = self.flow.poll_transmit(now, &mut self.memory, &mut out) {
+            packets.push(out[..length].to_vec());
+            assert!(packets.len() < 10_000, "poll_transmit never ends");
+        }
+        packets
+    }
+
+    fn receive(&mut self, now: Instant, packets: &[Vec<u8>]) {
+        for packet in packets {
+            self.flow.handle_packet(now, packet, &mut self.memory);
+        }
+    }
+
+    fn acknowledged(&mut self) -> u64 {
+        let mut total = 0;
+        while let Some(event) = self.flow.poll_event() {
+            match event {
+                Event::Acknowledged { bytes, .. } => total += bytes,
+                Event::PeerFailed { reason } => panic!("peer failed: {reason:?}"),
+            }
+        }
+        total
+    }
+}
+
+impl Pair {
+    fn new(settings: &Settings) -> Self {
+        Self { now: Instant(1), a: Side::new(settings, 1, 2), b: Side::new(settings, 2, 1) }
+    }
+
+    fn later(&mut self, span: Duration) -> Instant {
+        self.now = self.now + span;
+        self.now
+    }
+
+    /// Carries everything both ways, 10 µs each, and jumps to the next timeout when nothing moves, until both are idle.
+    fn settle(&mut self) {
+        for _ in 0..100_000 {
+            let now = self.later(us(10));
+            let from_a = self.a.packets(now);
+            let from_b = self.b.packets(now);
+            let now = self.later(us(10));
+            self.b.receive(now, &from_a);
+            self.a.receive(now, &from_b);
+            if from_a.is_empty() && from_b.is_empty() {
+                match [self.a.flow.next_timeout(), self.b.flow.next_timeout()].into_iter().flatten().min() {
+                    None => return,
+                    Some(at) => self.now = self.now.max(at),
+                }
+            }
+        }
+        panic!("the flows never come to rest");
+    }
+}
+
+fn small() -> Settings {
+    Settings { packet_size: 300, window_packets: 64, ..Settings::default() }
+}
+
+#[test]
+fn messages_arrive_in_order_and_share_packets() {
+    let mut pair = Pair::new(&small());
+    for i in 0..100u8 {
+        pair.a.flow.submit_message(&[i], &[i; 10]);
+    }
+    pair.settle();
+    assert_eq!(pair.b.memory.messages.len(), 100);
+    for (i, message) in pair.b.memory.messages.iter().enumerate() {
+        assert_eq!(message, &vec![i as u8; 11]);
+    }
+    let sent = pair.a.flow.counters().data_packets_sent;
+    assert!(sent <= 6, "19 messages fit a packet, yet {sent} packets left");
+    assert_eq!(pair.a.flow.counters().resent(), 0);
+}
+
+#[test]
+fn the_largest_and_the_empty_message_fit() {
+    let mut pair = Pair::new(&small());
+    let max = pair.a.flow.frame_max();
+    pair.a.flow.submit_message(&[], &vec![5; max]);
+    pair.a.flow.submit_message(&[], &[]);
+    pair.settle();
+    assert_eq!(pair.b.memory.messages, [vec![5; max], vec![]]);
+}
+
+#[test]
+#[should_panic(expected = "larger than frame_max")]
+fn a_larger_message_is_refused() {
+    let mut pair = Pair::new(&small());
+    let max = pair.a.flow.frame_max();
+    pair.a.flow.submit_message(&[1], &vec![5; max]);
+}
+
+#[test]
+fn bulk_data_is_placed_and_acknowledged() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(9, 4, 1000..51_000);
+    pair.settle();
+    let mut expected = 1000;
+    for (sink, offset, bytes) in &pair.b.memory.placed {
+        assert_eq!((*sink, *offset), (9, expected));
+        assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == pattern(4, offset + i as u64)));
+        expected += bytes.len() as u64;
+    }
+    assert_eq!(expected, 51_000);
+    assert_eq!(pair.a.acknowledged(), 50_000);
+    assert_eq!(pair.a.flow.counters().resent(), 0);
+}
+
+#[test]
+fn messages_overtake_bulk_data() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..100_000);
+    let first = pair.a.packets(pair.now);
+    pair.b.receive(pair.now, &first);
+    pair.a.flow.submit_message(b"urgent", &[]);
+    let now = pair.later(us(10));
+    let answer = pair.b.packets(now);
+    pair.a.receive(now, &answer);
+    let next = pair.a.packets(now);
+    pair.b.receive(now, &next[..1]);
+    assert_eq!(pair.b.memory.messages, [b"urgent".to_vec()]);
+}
+
+#[test]
+fn a_ping_pong_has_no_packet_of_its_own_for_acknowledgements() {
+    let mut pair = Pair::new(&Settings::default());
+    for i in 0..1000u32 {
+        pair.a.flow.submit_message(&i.to_le_bytes(), &[]);
+        let now = pair.later(us(1));
+        let ping = pair.a.packets(now);
+        assert_eq!(ping.len(), 1);
+        let now = pair.later(us(10));
+        pair.b.receive(now, &ping);
+        pair.b.flow.submit_message(&i.to_le_bytes(), &[]);
+        let pong = pair.b.packets(now);
+        assert_eq!(pong.len(), 1);
+        let now = pair.later(us(10));
+        pair.a.receive(now, &pong);
+    }
+    for side in [&pair.a, &pair.b] {
+        let counters = side.flow.counters();
+        assert_eq!((counters.acks_standalone, counters.probes, counters.resent()), (0, 0, 0));
+        assert_eq!(counters.packets_sent, 1000);
+    }
+    assert!(pair.a.flow.smoothed_round_trip().0.abs_diff(us(20).0) < us(1).0);
+}
+
+#[test]
+fn a_lonely_message_is_acknowledged_after_the_delay() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.a.flow.submit_message(b"x", &[]);
+    let packets = pair.a.packets(pair.now);
+    pair.b.receive(pair.now, &packets);
+    let due = pair.b.flow.next_timeout().expect("an acknowledgement is owed");
+    assert_eq!(due, pair.now + us(50));
+    assert!(pair.b.packets(Instant(due.0 - 1)).is_empty());
+    let answer = pair.b.packets(due);
+    assert_eq!(answer.len(), 1);
+    pair.a.receive(due, &answer);
+    assert!(pair.a.flow.is_idle() && pair.b.flow.is_idle());
+    assert_eq!((pair.a.flow.next_timeout(), pair.b.flow.next_timeout()), (None, None));
+}
+
+#[test]
+fn the_hold_time_is_not_in_the_round_trip() {
+    let mut pair = Pair::new(&Settings { ack_delay: us(1000), ..Settings::default() });
+    for _ in 0..50 {
+        pair.a.flow.submit_message(b"x", &[]);
+        let packets = pair.a.packets(pair.now);
+        let now = pair.later(us(10));
+        pair.b.receive(now, &packets);
+        let now = pair.later(us(1000));
+        let answer = pair.b.packets(now);
+        let now = pair.later(us(10));
+        pair.a.receive(now, &answer);
+    }
+    assert!(pair.a.flow.smoothed_round_trip().0.abs_diff(us(20).0) < us(1).0);
+}
+
+#[test]
+fn a_gap_is_repaired_on_evidence_within_one_more_round_trip() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..5_000);
+    let mut packets = pair.a.packets(pair.now);
+    packets.remove(3);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let answer = pair.b.packets(now);
+    let now = pair.later(us(10));
+    pair.a.receive(now, &answer);
+    let again = pair.a.packets(now);
+    assert_eq!(again.len(), 1);
+    assert_eq!(pair.a.flow.counters().resent_by_gap, 1);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &again);
+    pair.settle();
+    assert_eq!(pair.a.acknowledged(), 5_000);
+    assert_eq!(pair.a.flow.counters().probes, 0);
+}
+
+#[test]
+fn two_packets_that_change_places_cause_no_resend() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..5_000);
+    let mut packets = pair.a.packets(pair.now);
+    packets.swap(3, 4);
+    packets.swap(9, 11);
+    for packet in packets {
+        let now = pair.later(us(1));
+        pair.b.receive(now, &[packet]);
+        let answer = pair.b.packets(now);
+        pair.a.receive(now, &answer);
+        assert!(pair.a.packets(now).is_empty());
+    }
+    pair.settle();
+    assert_eq!((pair.a.flow.counters().resent(), pair.a.acknowledged()), (0, 5_000));
+    assert!(pair.b.flow.counters().reordered > 0);
+}
+
+#[test]
+fn the_tail_is_probed_for_and_the_echo_proves_what_is_missing() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_message(b"lost", &[]);
+    let lost = pair.a.packets(pair.now);
+    assert_eq!(lost.len(), 1);
+    let at = pair.a.flow.next_timeout().expect("a probe");
+    let probe = pair.a.packets(at);
+    assert_eq!((probe.len(), pair.a.flow.counters().probes, pair.a.flow.counters().resent()), (1, 1, 0));
+    pair.b.receive(at, &probe);
+    let answer = pair.b.packets(at);
+    assert_eq!(answer.len(), 1);
+    pair.a.receive(at, &answer);
+    let again = pair.a.packets(at);
+    assert_eq!((again.len(), pair.a.flow.counters().resent_by_probe), (1, 1));
+    pair.b.receive(at, &again);
+    assert_eq!(pair.b.memory.messages, [b"lost".to_vec()]);
+}
+
+#[test]
+fn a_lost_resend_is_noticed_too() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..60_000);
+    let mut packets = pair.a.packets(pair.now);
+    packets.remove(0);
+    for round in 0..5 {
+        let now = pair.later(us(10));
+        pair.b.receive(now, &packets);
+        let answer = pair.b.packets(now);
+        pair.a.receive(now, &answer);
+        packets = pair.a.packets(now);
+        if packets.is_empty() {
+            let at = pair.a.flow.next_timeout().expect("a probe");
+            pair.now = at;
+            packets = pair.a.packets(at);
+        } else if round < 4 {
+            // The resend stands first.
+            packets.remove(0);
+        }
+    }
+    pair.settle();
+    assert_eq!(pair.a.acknowledged(), 60_000);
+    assert!(pair.a.flow.counters().resent() >= 2);
+}
+
+#[test]
+fn a_receiver_that_computes_is_probed_with_patience_and_nothing_is_resent() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..5_000);
+    let mut packets = pair.a.packets(pair.now);
+    let end = pair.now + Duration::from_secs(10);
+    while let Some(at) = pair.a.flow.next_timeout().filter(|at| *at < end) {
+        packets.extend(pair.a.packets(at));
+    }
+    let counters = pair.a.flow.counters();
+    assert_eq!(counters.resent(), 0);
+    assert!((10..=150).contains(&counters.probes), "{} probes in ten seconds", counters.probes);
+    pair.now = end;
+    pair.b.receive(end, &packets);
+    pair.settle();
+    assert_eq!((pair.a.acknowledged(), pair.a.flow.counters().resent()), (5_000, 0));
+}
+
+#[test]
+fn a_peer_that_never_answers_fails_after_its_time() {
+    let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
+    pair.a.flow.submit_message(b"x", &[]);
+    pair.a.packets(pair.now);
+    while let Some(at) = pair.a.flow.next_timeout() {
+        pair.now = at;
+        pair.a.packets(at);
+    }
+    assert_eq!(pair.a.flow.poll_event(), Some(Event::PeerFailed { reason: Failure::Silent }));
+    assert!((2_900..=3_400).contains(&(pair.now.0 / 1_000_000)), "failed after {} ns", pair.now.0);
+    pair.a.flow.submit_message(b"y", &[]);
+    assert!(pair.a.packets(pair.now).is_empty() && pair.a.flow.is_idle());
+}
+
+#[test]
+fn our_own_absence_is_not_the_peers_silence() {
+    let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
+    pair.a.flow.submit_message(b"x", &[]);
+    pair.a.packets(pair.now);
+    for _ in 0..5 {
+        let now = pair.later(Duration::from_secs(60));
+        pair.a.packets(now);
+    }
+    assert!(!pair.a.flow.has_failed());
+}
+
+#[test]
+fn with_no_timeout_a_silent_peer_never_fails() {
+    let mut pair = Pair::new(&Settings { peer_timeout: Duration(0), ..small() });
+    pair.a.flow.submit_message(b"x", &[]);
+    for _ in 0..5_000 {
+        let now = pair.later(Duration::from_millis(100));
+        pair.a.packets(now);
+    }
+    assert!(!pair.a.flow.has_failed());
+}
+
+#[test]
+fn resends_leave_in_small_passes() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..15_000);
+    let packets = pair.a.packets(pair.now);
+    assert!(packets.len() > 50);
+    // Receive only the last two and a probe.   Expect: the others again, but sixteen at a time.
+    pair.b.receive(pair.now, &packets[packets.len() - 2..]);
+    let at = pair.a.flow.next_timeout().expect("a probe");
+    let probe = pair.a.packets(at);
+    pair.b.receive(at, &probe);
+    let answer = pair.b.packets(at);
+    pair.a.receive(at, &answer);
+    let first = pair.a.packets(at);
+    assert_eq!(first.len(), RESENDS_PER_PASS as usize);
+    let next = pair.a.flow.next_timeout().expect("the next pass");
+    assert_eq!(next, at + RESEND_PASS);
+    assert_eq!(pair.a.packets(next).len(), RESENDS_PER_PASS as usize);
+    assert_eq!(pair.a.flow.counters().window_cuts, 1);
+}
+
+#[test]
+fn a_duplicate_is_delivered_once_and_answered_at_once() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_message(b"once", &[]);
+    let packets = pair.a.packets(pair.now);
+    pair.b.receive(pair.now, &packets);
+    pair.b.receive(pair.now, &packets);
+    assert_eq!(pair.b.memory.messages.len(), 1);
+    assert_eq!(pair.b.flow.counters().duplicates, 1);
+    assert_eq!(pair.b.packets(pair.now).len(), 1);
+}
+
+/// A packet that only a member of the job can make, with content of the test's choice.
+fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo>, payload: &[u8]) -> Vec<u8> {
+    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, kind };
+    let mut bytes = vec![0; 600];
+    let at = packet.emit(payload.len(), &mut bytes);
+    bytes[at..at + payload.len()].copy_from_slice(payload);
+    bytes.truncate(at + payload.len());
+    Key::derive(&SECRET, 1, 2).seal(&mut bytes, crate::wire::TAG_BYTES);
+    bytes
+}
+
+#[test]
+fn packets_outside_the_window_are_counted_and_dropped() {
+    let mut pair = Pair::new(&small());
+    let lane = Lane::Data { sink: 0, offset: 0, end: false };
+    for number in [Number::FIRST.plus(64), Number::FIRST.plus(1 << 30), Number(Number::FIRST.0 - 2000)] {
+        let kind = Kind::Numbered { number, transmission: 1, lane };
+        let packet = authentic(kind, Number::FIRST, 0, None, &[1, 2, 3]);
+        pair.b.receive(pair.now, &[packet]);
+    }
+    assert_eq!(pair.b.flow.counters().out_of_window, 3);
+    assert!(pair.b.memory.placed.is_empty() && pair.b.flow.is_idle());
+}
+
+#[test]
+fn an_acknowledgement_of_what_was_never_sent_changes_nothing() {
+    let mut pair = Pair::new(&small());
+    pair.b.flow.submit_message(b"x", &[]);
+    pair.b.packets(pair.now);
+    for (acknowledged, selective) in [(2, 0), (0, 1), (0, u64::MAX), (1 << 30, 0), (1, 1)] {
+        let packet = authentic(Kind::Acknowledgement, Number::FIRST.plus(acknowledged), selective, None, &[]);
+        pair.b.receive(pair.now, &[packet]);
+    }
+    assert_eq!(pair.b.flow.counters().acknowledged_unsent, 5);
+    assert!(!pair.b.flow.is_idle());
+}
+
+#[test]
+fn every_packet_is_acknowledged_when_told_so() {
+    let mut pair = Pair::new(&Settings { ack_scheme: AckScheme::EveryPacket, ..small() });
+    pair.a.flow.submit_data(0, 0, 0..10_000);
+    let packets = pair.a.packets(pair.now);
+    pair.b.receive(pair.now, &packets);
+    assert_eq!(pair.b.packets(pair.now).len(), packets.len());
+}
+
+#[test]
+fn the_schemes_differ_in_the_last_fragment() {
+    for (scheme, expected) in [(AckScheme::Deferred, 0), (AckScheme::Immediate, 1)] {
+        let mut pair = Pair::new(&Settings { ack_scheme: scheme, ..small() });
+        pair.a.flow.submit_data(0, 0, 0..1_000);
+        let packets = pair.a.packets(pair.now);
+        pair.b.receive(pair.now, &packets);
+        assert_eq!(pair.b.packets(pair.now).len(), expected, "{scheme:?}");
+    }
+}
+
+#[test]
+fn an_idle_flow_is_small_whatever_it_did() {
+    let mut pair = Pair::new(&Settings { window_packets: WINDOW_MAX, ..small() });
+    assert!(pair.a.flow.memory_bytes() <= IDLE_BYTES_MAX);
+    pair.a.flow.submit_data(0, 0, 0..1_000_000);
+    for _ in 0..5_000 {
+        pair.a.flow.submit_message(&[1; 100], &[2; 100]);
+        pair.b.flow.submit_message(&[1; 20], &[]);
+    }
+    pair.settle();
+    assert_eq!(pair.a.acknowledged(), 1_000_000);
+    for side in [&mut pair.a, &mut pair.b] {
+        assert_eq!(side.flow.poll_event(), None);
+        assert!(side.flow.memory_bytes() <= IDLE_BYTES_MAX, "{} bytes", side.flow.memory_bytes());
+    }
+}
+
+#[test]
+fn can_accept_turns_false_and_true_again() {
+    let mut pair = Pair::new(&Settings { queue_bytes: 10_000, ..small() });
+    let mut submitted = 0;
+    while pair.a.flow.can_accept() {
+        pair.a.flow.submit_message(&[0; 200], &[]);
+        submitted += 1;
+    }
+    assert_eq!(submitted, 10_000_usize.div_ceil(202));
+    pair.settle();
+    assert!(pair.a.flow.can_accept());
+    assert_eq!(pair.b.memory.messages.len(), submitted);
+}
+
+/// What the wire does to one packet.
+#[derive(Clone, Copy, Debug)]
+enum Fate {
+    Arrive,
+    Drop,
+    Twice,
+    Late,
+    Damaged,
+}
+
+fn fates() -> impl Strategy<Value = Vec<Fate>> {
+    let fate = prop_oneof![
+        6 => Just(Fate::Arrive), 2 => Just(Fate::Drop), 1 => Just(Fate::Twice), 2 => Just(Fate::Late), 1 => Just(Fate::Damaged)
+    ];
+    prop::collection::vec(fate, 1..400)
+}
+
+fn apply(fates: &mut impl Iterator<Item = Fate>, late: &mut Vec<Vec<u8>>, packets: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    let mut out = core::mem::take(late);
+    for mut packet in packets {
+        match fates.next().unwrap_or(Fate::Arrive) {
+            Fate::Arrive => out.push(packet),
+            Fate::Drop => {}
+            Fate::Twice => out.extend([packet.clone(), packet]),
+            Fate::Late => late.push(packet),
+            Fate::Damaged => {
+                packet[20] ^= 0x55;
+                out.push(packet);
+            }
+        }
+    }
+    out
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn exactly_once_and_in_order_whatever_the_wire_does(fates in fates(), messages in 1u32..200, bytes in 0u64..30_000) {
+        let mut pair = Pair::new(&small());
+        for i in 0..messages {
+            pair.a.flow.submit_message(&i.to_le_bytes(), &vec![i as u8; (i % 90) as usize]);
+            pair.b.flow.submit_message(&i.to_le_bytes(), &[]);
+        }
+        pair.a.flow.submit_data(1, 1, 0..bytes);
+        let (mut late_a, mut late_b) = (Vec::new(), Vec::new());
+        let mut fates = fates.into_iter();
+        while fates.len() > 0 && !(pair.a.flow.is_idle() && pair.b.flow.is_idle()) {
+            let now = pair.later(us(30));
+            let from_a = apply(&mut fates, &mut late_a, pair.a.packets(now));
+            let from_b = apply(&mut fates, &mut late_b, pair.b.packets(now));
+            pair.b.receive(now, &from_a);
+            pair.a.receive(now, &from_b);
+            if from_a.is_empty() && from_b.is_empty() {
+                let next = [pair.a.flow.next_timeout(), pair.b.flow.next_timeout()].into_iter().flatten().min();
+                pair.now = next.unwrap_or(now).max(now);
+            }
+        }
+        pair.settle();
+        for side in [&pair.a, &pair.b] {
+            prop_assert_eq!(side.memory.messages.len(), messages as usize);
+            for (i, message) in side.memory.messages.iter().enumerate() {
+                prop_assert_eq!(&message[..4], &(i as u32).to_le_bytes()[..]);
+            }
+        }
+        let mut placed: Vec<_> = pair.b.memory.placed.iter().map(|(_, offset, bytes)| (*offset, bytes.len() as u64)).collect();
+        placed.sort_unstable();
+        let mut at = 0;
+        for (offset, length) in placed {
+            prop_assert_eq!(offset, at);
+            at += length;
+        }
+        prop_assert_eq!((at, pair.a.acknowledged()), (bytes, bytes));
+    }
+
+    #[test]
+    fn authentic_nonsense_is_harmless(
+        numbers in prop::collection::vec((any::<u8>(), -70i32..70, -70i32..70, any::<u64>(), any::<u8>()), 1..100)
+    ) {
+        let mut pair = Pair::new(&small());
+        for i in 0..40u8 {
+            pair.b.flow.submit_message(&[i; 200], &[]);
+        }
+        for (what, number, acknowledged, selective, transmission) in numbers {
+            let now = pair.later(us(100));
+            pair.b.packets(now);
+            let number = Number::FIRST.plus(number as u32);
+            let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None });
+            let numbered = |lane| Kind::Numbered { number, transmission, lane };
+            let (kind, payload): (_, &[u8]) = match what % 4 {
+                0 => (Kind::Acknowledgement, &[]),
+                1 => (Kind::Probe(number), &[]),
+                2 => (numbered(Lane::Messages { first: number }), &[1, 0, 9, 0, 0]),
+                _ => (numbered(Lane::Data { sink: 1, offset: 5, end: true }), &[1, 2, 3]),
+            };
+            let bytes = authentic(kind, Number::FIRST.plus(acknowledged as u32), selective, echo, payload);
+            pair.b.receive(now, &[bytes]);
+            prop_assert!(pair.b.flow.memory_bytes() < 100_000);
+        }
+    }
+}

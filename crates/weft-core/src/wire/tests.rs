@@ -1,0 +1,170 @@
+use super::*;
+use alloc::vec;
+use alloc::vec::Vec;
+use proptest::prelude::*;
+
+const SECRET: [u8; 16] = *b"a job's secret..";
+
+fn key() -> Key {
+    Key::derive(&SECRET, 3, 5)
+}
+
+fn numbers() -> impl Strategy<Value = Number> {
+    prop_oneof![any::<u32>(), (u32::MAX - 3)..=u32::MAX, 0u32..3].prop_map(Number)
+}
+
+fn echoes() -> impl Strategy<Value = Option<Echo>> {
+    let of = prop_oneof![
+        (numbers(), any::<u8>()).prop_map(|(number, transmission)| Echoed::Packet { number, transmission }),
+        numbers().prop_map(Echoed::Probe),
+    ];
+    // Hold times survive the trip as multiples of 64 ns.
+    let hold = prop::option::of((0u64..HOLD_UNKNOWN.into()).prop_map(|units| Duration(units * HOLD_UNIT_NS)));
+    prop::option::of((of, hold).prop_map(|(of, hold)| Echo { of, hold }))
+}
+
+fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
+    let numbered = |number, transmission: u8, lane| Kind::Numbered { number, transmission: transmission.max(1), lane };
+    let message = prop::collection::vec(any::<u8>(), 0..40);
+    let messages = (numbers(), any::<u8>(), numbers(), prop::collection::vec(message, 1..6)).prop_map(
+        move |(number, transmission, first, list)| {
+            let mut payload = Vec::new();
+            for message in &list {
+                payload.extend_from_slice(&(message.len() as u16).to_le_bytes());
+                payload.extend_from_slice(message);
+            }
+            (numbered(number, transmission, Lane::Messages { first }), payload)
+        },
+    );
+    let bytes = prop::collection::vec(any::<u8>(), 1..300);
+    let data = (numbers(), any::<u8>(), any::<u32>(), 0u64..u64::MAX - 300, any::<bool>(), bytes).prop_map(
+        move |(number, transmission, sink, offset, end, bytes)| {
+            (numbered(number, transmission, Lane::Data { sink, offset, end }), bytes)
+        },
+    );
+    prop_oneof![
+        Just((Kind::Acknowledgement, vec![])),
+        numbers().prop_map(|number| (Kind::Probe(number), vec![])),
+        messages,
+        data
+    ]
+}
+
+fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
+    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<bool>(), payloads()).prop_map(
+        |(sender, acknowledged, selective, echo, request, (kind, payload))| {
+            (Packet { sender, acknowledged, selective, echo, request, kind }, payload)
+        },
+    )
+}
+
+fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; OVERHEAD_MAX + payload.len()];
+    let at = packet.emit(payload.len(), &mut out);
+    out[at..at + payload.len()].copy_from_slice(payload);
+    out.truncate(at + payload.len());
+    key().seal(&mut out, TAG_BYTES);
+    out
+}
+
+proptest! {
+    #[test]
+    fn what_is_emitted_is_parsed((packet, payload) in packets()) {
+        let bytes = emitted(&packet, &payload);
+        prop_assert!(bytes.len() <= payload.len() + OVERHEAD_MAX);
+        prop_assert_eq!(peek_sender(&bytes), Some(packet.sender));
+        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Ok((packet, &payload[..])));
+    }
+
+    #[test]
+    fn a_changed_bit_under_the_tag_is_noticed((packet, payload) in packets(), at in any::<prop::sample::Index>(), bit in 0u8..8) {
+        let mut bytes = emitted(&packet, &payload);
+        let at = at.index(bytes.len().min(HEADER_SIZE + TAG_BYTES));
+        bytes[at] ^= 1u8 << bit;
+        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+    }
+
+    #[test]
+    fn a_changed_length_is_noticed((packet, payload) in packets(), cut in 1usize..30) {
+        let mut bytes = emitted(&packet, &payload);
+        let whole = bytes.len();
+        bytes.truncate(whole.saturating_sub(cut));
+        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+        bytes.resize(whole + cut, 0);
+        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+    }
+
+    #[test]
+    fn any_bytes_are_harmless(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        let _ = peek_sender(&bytes);
+        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+    }
+
+    #[test]
+    fn any_authentic_bytes_are_harmless(mut bytes in prop::collection::vec(any::<u8>(), HEADER_SIZE..200), flags in 0u8..=63, lane in 0u8..5) {
+        bytes[11] = flags;
+        for at in [HEADER_SIZE, HEADER_SIZE + 1, HEADER_SIZE + ECHO_SIZE] {
+            if at < bytes.len() { bytes[at] = lane; }
+        }
+        key().seal(&mut bytes, TAG_BYTES);
+        if let Ok((packet, payload)) = Packet::open(&key(), TAG_BYTES, &bytes)
+            && let Kind::Numbered { lane: Lane::Messages { .. }, .. } = packet.kind
+        {
+            let total: usize = Frames::new(payload).map(|message| message.len() + FRAME_PREFIX).sum();
+            prop_assert_eq!(total, payload.len());
+        }
+    }
+
+    #[test]
+    fn numbers_compare_across_the_wrap(start in any::<u32>(), distance in 1u32..(1 << 31)) {
+        let (early, late) = (Number(start), Number(start).plus(distance));
+        prop_assert!(late.is_after(early) && !early.is_after(late) && !early.is_after(early));
+        prop_assert_eq!(late.since(early), distance as i32);
+    }
+}
+
+#[test]
+fn a_packet_fits_only_its_pair_and_direction() {
+    let packet = Packet {
+        sender: 3,
+        acknowledged: Number(0),
+        selective: 0,
+        echo: None,
+        request: false,
+        kind: Kind::Acknowledgement,
+    };
+    let bytes = emitted(&packet, &[]);
+    assert!(Key::derive(&SECRET, 3, 5).verify(&bytes, TAG_BYTES));
+    for (sender, receiver) in [(5, 3), (3, 6), (4, 5), (3, 3)] {
+        assert!(!Key::derive(&SECRET, sender, receiver).verify(&bytes, TAG_BYTES));
+    }
+    assert!(!Key::derive(b"another secret..", 3, 5).verify(&bytes, TAG_BYTES));
+}
+
+#[test]
+fn the_tag_covers_the_whole_body_if_told_so() {
+    let kind =
+        Kind::Numbered { number: Number(1), transmission: 1, lane: Lane::Data { sink: 0, offset: 0, end: false } };
+    let packet = Packet { sender: 3, acknowledged: Number(0), selective: 0, echo: None, request: false, kind };
+    let mut bytes = emitted(&packet, &[7; 500]);
+    key().seal(&mut bytes, usize::MAX);
+    assert!(key().verify(&bytes, usize::MAX));
+    *bytes.last_mut().expect("not empty") ^= 1;
+    assert!(!key().verify(&bytes, usize::MAX));
+}
+
+#[test]
+fn a_long_hold_is_unknown_rather_than_wrong() {
+    let echo = Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)) };
+    let packet = Packet {
+        sender: 3,
+        acknowledged: Number(0),
+        selective: 0,
+        echo: Some(echo),
+        request: false,
+        kind: Kind::Acknowledgement,
+    };
+    let bytes = emitted(&packet, &[]);
+    let (parsed, _) = Packet::open(&key(), TAG_BYTES, &bytes).expect("authentic");
+    assert_eq!(parsed.echo.expect("an echo").hold, None);
+}
