@@ -63,7 +63,7 @@ impl Bounds {
 
     /// `times` copies, `step` apart. The extremes are at the two ends.
     pub(super) fn repeated(&self, times: u64, step: i64) -> Result<Bounds, Overflow> {
-        if times == 0 {
+        if times == 0 || !(self.marked || self.filled) {
             return Ok(Bounds::empty());
         }
         let mut bounds = *self;
