@@ -7,6 +7,8 @@
 #ifndef WEFT_TESTS_CHECK_H
 #define WEFT_TESTS_CHECK_H
 
+#define _DEFAULT_SOURCE /* usleep */
+
 #include <mpi.h>
 #include <signal.h>
 #include <stdint.h>
