@@ -1,5 +1,58 @@
-//! To be written.
+//! `cargo xtask tidy`: the house rules that a program can check.
+//!
+//! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
+//! - weft-core builds without std;
+//! - text: no forgotten marks, no stray white space, decisions have their sections, generated files their marker.
+//!
+//! A rule that is broken fails the command; a file that has grown long is only mentioned.
 
-pub(crate) fn run(_arguments: &[String]) -> anyhow::Result<()> {
-    anyhow::bail!("not written yet")
+mod arrows;
+mod core;
+mod text;
+
+use anyhow::{Context, Result, bail};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// What was found: broken rules, and remarks that do not fail.
+#[derive(Default)]
+struct Findings {
+    broken: Vec<String>,
+    remarks: Vec<String>,
+}
+
+pub(crate) fn run(arguments: &[String]) -> Result<()> {
+    if !arguments.is_empty() {
+        bail!("usage: cargo xtask tidy");
+    }
+    let root = crate::generate::project_root();
+    let mut findings = Findings::default();
+    let files = project_files(&root)?;
+    text::check(&root, &files, &mut findings)?;
+    arrows::check(&root, &files, &mut findings)?;
+    core::check(&root, &mut findings)?;
+    for remark in &findings.remarks {
+        println!("remark: {remark}");
+    }
+    for broken in &findings.broken {
+        eprintln!("{broken}");
+    }
+    match findings.broken.len() {
+        0 => Ok(()),
+        count => bail!("{count} house rules broken"),
+    }
+}
+
+/// Files that belong to the project, tracked or about to be; paths from its top.
+fn project_files(root: &Path) -> Result<Vec<PathBuf>> {
+    let mut git = Command::new("git");
+    git.args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
+    let output = git.current_dir(root).output().context("cannot run git")?;
+    if !output.status.success() {
+        bail!("git ls-files: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let list = String::from_utf8(output.stdout)?;
+    let files = list.split('\0').filter(|name| !name.is_empty()).map(PathBuf::from);
+    // A file that was deleted is in the list until that is committed.
+    Ok(files.filter(|file| root.join(file).is_file()).collect())
 }

@@ -26,7 +26,10 @@ entry! { MPI_Grequest_start PMPI_Grequest_start(
 } }
 
 entry! { MPI_Status_set_cancelled PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {
-    unsupported(Function::StatusSetCancelled, Scope::None)
+    call(Function::StatusSetCancelled, Scope::None, || {
+        check::pointer("status", status)?;
+        unsafe { crate::calls::status::status_set_cancelled(status, flag) }
+    })
 } }
 
 entry! { MPI_Status_set_elements PMPI_Status_set_elements(
@@ -46,13 +49,22 @@ entry! { MPI_Status_set_elements_c PMPI_Status_set_elements_c(
 } }
 
 entry! { MPI_Status_set_error PMPI_Status_set_error(status: *mut MPI_Status, err: c_int) -> c_int {
-    unsupported(Function::StatusSetError, Scope::None)
+    call(Function::StatusSetError, Scope::None, || {
+        check::pointer("status", status)?;
+        unsafe { crate::calls::status::status_set_error(status, err) }
+    })
 } }
 
 entry! { MPI_Status_set_source PMPI_Status_set_source(status: *mut MPI_Status, source: c_int) -> c_int {
-    unsupported(Function::StatusSetSource, Scope::None)
+    call(Function::StatusSetSource, Scope::None, || {
+        check::pointer("status", status)?;
+        unsafe { crate::calls::status::status_set_source(status, source) }
+    })
 } }
 
 entry! { MPI_Status_set_tag PMPI_Status_set_tag(status: *mut MPI_Status, tag: c_int) -> c_int {
-    unsupported(Function::StatusSetTag, Scope::None)
+    call(Function::StatusSetTag, Scope::None, || {
+        check::pointer("status", status)?;
+        unsafe { crate::calls::status::status_set_tag(status, tag) }
+    })
 } }

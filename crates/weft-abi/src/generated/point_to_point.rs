@@ -731,15 +731,27 @@ entry! { MPI_Startall PMPI_Startall(count: c_int, array_of_requests: *mut MPI_Re
 } }
 
 entry! { MPI_Status_get_error PMPI_Status_get_error(status: *const MPI_Status, err: *mut c_int) -> c_int {
-    unsupported(Function::StatusGetError, Scope::None)
+    call(Function::StatusGetError, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("err", err)?;
+        unsafe { crate::calls::status::status_get_error(status, err) }
+    })
 } }
 
 entry! { MPI_Status_get_source PMPI_Status_get_source(status: *const MPI_Status, source: *mut c_int) -> c_int {
-    unsupported(Function::StatusGetSource, Scope::None)
+    call(Function::StatusGetSource, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("source", source)?;
+        unsafe { crate::calls::status::status_get_source(status, source) }
+    })
 } }
 
 entry! { MPI_Status_get_tag PMPI_Status_get_tag(status: *const MPI_Status, tag: *mut c_int) -> c_int {
-    unsupported(Function::StatusGetTag, Scope::None)
+    call(Function::StatusGetTag, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("tag", tag)?;
+        unsafe { crate::calls::status::status_get_tag(status, tag) }
+    })
 } }
 
 entry! { MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> c_int {
@@ -747,7 +759,11 @@ entry! { MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status:
 } }
 
 entry! { MPI_Test_cancelled PMPI_Test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
-    unsupported(Function::TestCancelled, Scope::None)
+    call(Function::TestCancelled, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::status::test_cancelled(status, flag) }
+    })
 } }
 
 entry! { MPI_Testall PMPI_Testall(
