@@ -1,0 +1,156 @@
+//! Rules about the text of files.
+
+use super::Findings;
+use crate::generate::MARKER;
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+
+/// Longer sources (without their tests) are mentioned.
+const LINES_MAX: usize = 500;
+
+/// Marks of unfinished work; in pieces, so that this file does not contain them.
+const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
+const MACROS: &[&str] = &[concat!("unimple", "mented!"), concat!("to", "do!")];
+
+const DECISION_SECTIONS: &[&str] = &["Context", "Decision", "Alternatives", "Consequences"];
+
+/// Kinds of files that are read; others (pictures, lock files) are left alone.
+const EXTENSIONS: &[&str] = &["rs", "md", "toml", "txt", "c", "h", "cpp", "py", "sh", "in", "mk", "yml", "cmake"];
+
+pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
+    for file in files {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        let extension = file.extension().unwrap_or_default().to_string_lossy();
+        if !EXTENSIONS.contains(&extension.as_ref()) && name != "Makefile" {
+            continue;
+        }
+        let path = file.to_string_lossy();
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else {
+            findings.broken.push(format!("{path}: not UTF-8 text"));
+            continue;
+        };
+        lines(&path, &text, findings);
+        if extension == "rs" {
+            length(&path, &text, findings);
+        }
+        if path.starts_with("docs/decisions/") {
+            decision(&path, &name, &text, findings);
+        }
+        if is_generated(&path) && !text.lines().take(3).any(|line| line.contains(MARKER)) {
+            findings.broken.push(format!("{path}: does not say that it is generated"));
+        }
+    }
+    Ok(())
+}
+
+fn is_generated(path: &str) -> bool {
+    let below = path.contains("/generated/") && path.ends_with(".rs");
+    below || matches!(path, "include/mpi.h" | "docs/status.md" | "crates/weft-mpi/src/constants.rs")
+}
+
+fn lines(path: &str, text: &str, findings: &mut Findings) {
+    let mut broken = |number: usize, what: &str| findings.broken.push(format!("{path}:{}: {what}", number + 1));
+    for (number, line) in text.lines().enumerate() {
+        if line.ends_with([' ', '\t', '\r']) {
+            broken(number, "white space at the end of the line");
+        }
+        if line.starts_with("<<<<<<<") || line.starts_with(">>>>>>>") {
+            broken(number, "a conflict that was not resolved");
+        }
+        if path.ends_with(".rs") && line.contains('\t') {
+            broken(number, "a tab");
+        }
+        for mark in MARKS.iter().filter(|mark| has_word(line, mark)) {
+            broken(number, &format!("{mark}: finish it, or write it down as an issue"));
+        }
+        for name in MACROS.iter().filter(|name| line.contains(*name)) {
+            broken(number, &format!("{name} is not an implementation"));
+        }
+    }
+    if !text.is_empty() && !text.ends_with('\n') {
+        broken(text.lines().count() - 1, "no newline at the end of the file");
+    }
+}
+
+/// Is `word` in the line with nothing alphanumeric around it? (`mktemp XXXXXX` is no mark.)
+fn has_word(line: &str, word: &str) -> bool {
+    let is_part = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
+    line.match_indices(word).any(|(start, _)| {
+        !is_part(line[..start].chars().next_back()) && !is_part(line[start + word.len()..].chars().next())
+    })
+}
+
+fn length(path: &str, text: &str, findings: &mut Findings) {
+    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
+    if is_generated(path) || is_test {
+        return;
+    }
+    let count = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
+    if count > LINES_MAX {
+        findings.remarks.push(format!("{path} has {count} lines without its tests (about {LINES_MAX} is the aim)"));
+    }
+}
+
+fn decision(path: &str, name: &str, text: &str, findings: &mut Findings) {
+    let number = name.split('-').next().unwrap_or_default();
+    if number.len() != 4 || !number.bytes().all(|byte| byte.is_ascii_digit()) || !name.ends_with(".md") {
+        findings.broken.push(format!("{path}: a decision is called NNNN-title.md"));
+    }
+    for section in DECISION_SECTIONS {
+        let heading = |line: &str| line.starts_with("##") && line.trim_start_matches('#').trim() == *section;
+        if !text.lines().any(heading) {
+            findings.broken.push(format!("{path}: no section \"## {section}\""));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn broken(path: &str, text: &str) -> Vec<String> {
+        let mut findings = Findings::default();
+        lines(path, text, &mut findings);
+        findings.broken
+    }
+
+    #[test]
+    fn clean_text_passes() {
+        assert_eq!(broken("a.rs", "fn main() {}\n"), Vec::<String>::new());
+        assert_eq!(broken("a.sh", "mktemp -d weft.XXXXXX\n"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn every_rule_about_lines_can_fail() {
+        let mark = MARKS[0];
+        assert_eq!(broken("a.rs", &format!("// {mark} later\n")).len(), 1);
+        assert_eq!(broken("a.rs", &format!("    {}()\n", MACROS[0])).len(), 1);
+        assert_eq!(broken("a.rs", "x \n").len(), 1);
+        assert_eq!(broken("a.rs", "\tx\n").len(), 1);
+        assert_eq!(broken("Makefile", "\tx\n").len(), 0);
+        assert_eq!(broken("a.md", "no newline").len(), 1);
+        assert_eq!(broken("a.md", ">>>>>>> theirs\n").len(), 1);
+    }
+
+    #[test]
+    fn a_decision_has_four_sections_and_a_number() {
+        let mut findings = Findings::default();
+        let good = "# T\n\n## Context\n## Decision\n## Alternatives\n## Consequences\n";
+        decision("docs/decisions/0001-a.md", "0001-a.md", good, &mut findings);
+        assert!(findings.broken.is_empty());
+        decision("docs/decisions/a.md", "a.md", "# T\n## Context\n", &mut findings);
+        assert_eq!(findings.broken.len(), 4);
+    }
+
+    #[test]
+    fn long_files_are_mentioned_without_their_tests() {
+        let mut findings = Findings::default();
+        let long = "x\n".repeat(LINES_MAX + 1);
+        length("crates/a/src/b.rs", &long, &mut findings);
+        assert_eq!(findings.remarks.len(), 1);
+        let tested = format!("x\n#[cfg(test)]\n{long}");
+        length("crates/a/src/b.rs", &tested, &mut findings);
+        length("crates/a/tests/b.rs", &long, &mut findings);
+        assert_eq!(findings.remarks.len(), 1);
+    }
+}
