@@ -29,9 +29,10 @@ static const char *volatile story = "start";
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         if (!(condition) && ++failures <= PRINTED_MAX) {                                                               \
-            fprintf(stderr, "%s:%d: rank %d of %d, %s: %s: ", __FILE__, __LINE__, rank, ranks, story, #condition);     \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
+            char found_text_[300];                                                                                     \
+            snprintf(found_text_, sizeof found_text_, __VA_ARGS__);                                                    \
+            fprintf(stderr, "%s:%d: rank %d of %d, %s: %s: %s\n", __FILE__, __LINE__, rank, ranks, story, #condition,  \
+                    found_text_);                                                                                      \
         }                                                                                                              \
     } while (0)
 
