@@ -29,7 +29,7 @@ static const char *volatile story = "start";
 #define CHECK(condition, ...)                                                                                          \
     do {                                                                                                               \
         if (!(condition) && ++failures <= PRINTED_MAX) {                                                               \
-            char found_text_[300];                                                                                     \
+            char found_text_[700];                                                                                     \
             snprintf(found_text_, sizeof found_text_, __VA_ARGS__);                                                    \
             fprintf(stderr, "%s:%d: rank %d of %d, %s: %s: %s\n", __FILE__, __LINE__, rank, ranks, story, #condition,  \
                     found_text_);                                                                                      \
