@@ -45,10 +45,23 @@ pub(super) fn schedule(arguments: &Arguments<'_>, algorithm: ReduceScatterAlgori
     if arguments.whole().count * arguments.shape.size == 0 {
         return Schedule::default();
     }
+    if arguments.size == 1 {
+        return alone(arguments);
+    }
     match algorithm {
         ReduceScatterAlgorithm::Halving => halving(arguments),
         ReduceScatterAlgorithm::Pairwise => pairwise(arguments),
     }
+}
+
+/// The only rank's contribution is the result.
+fn alone(arguments: &Arguments<'_>) -> Schedule {
+    let mut plan = Plan::default();
+    let items = arguments.whole();
+    if !arguments.in_place {
+        plan.copy(arguments.own().part(0..items.count), Vector::of_receive(items).part(0..items.count));
+    }
+    plan.finish()
 }
 
 /// Recursive halving of the whole vector. If the operation commutes, the positions of members are their numbers, so that

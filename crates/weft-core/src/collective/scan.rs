@@ -3,7 +3,7 @@
 use super::bcast::segments;
 use super::plan::{Plan, Vector, bytes};
 use super::select::ScanAlgorithm;
-use super::{Allreduce, Schedule};
+use super::{Allreduce, Items, Schedule};
 
 /// Inclusive: rank r gets a₀ op … op aᵣ.
 pub(super) fn scan(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
@@ -72,7 +72,7 @@ fn exscan_doubling(arguments: &Allreduce) -> Schedule {
         if rank < distance {
             continue;
         }
-        // The last rank has nobody to send to, and in place nothing to keep.
+        // What arrives first is the result so far.
         let into = if distance == 1 { result } else { arrived };
         plan.receive(rank - distance, into);
         if distance > 1 {
@@ -100,15 +100,19 @@ fn scan_chain(arguments: &Allreduce, segment_bytes: u64) -> Schedule {
         plan.copy(Vector::contribution(items, false).part(0..items.count), result.part(0..items.count));
         plan.end_round();
     }
-    let arrived = if rank > 0 { plan.scratch_items(items) } else { result };
+    let mut segments = segments(items.count, segment_bytes / items.shape.size).peekable();
+    // The first segment is the longest, and each is combined before the next arrives.
+    let longest = segments.peek().map_or(0, |range| range.end);
+    let arrived = if rank > 0 { plan.scratch_items(Items { count: longest, ..items }) } else { result };
     let mut leaving = None;
-    for range in segments(items.count, segment_bytes / items.shape.size) {
+    for range in segments {
         if let Some(ready) = leaving.replace(result.part(range.clone())).filter(|_| rank + 1 < size) {
             plan.send(rank + 1, ready);
         }
         if rank > 0 {
-            plan.receive(rank - 1, arrived.part(range.clone()));
-            plan.reduce(arrived.part(range.clone()), result.part(range));
+            let arrived = arrived.part(0..range.end - range.start);
+            plan.receive(rank - 1, arrived);
+            plan.reduce(arrived, result.part(range));
         }
         plan.end_round();
     }

@@ -1,0 +1,61 @@
+//! Every collective operation, every algorithm, all ranks, compared with a naive result (MPI-5.0 chapter 6).
+
+mod interpreter;
+mod movement;
+mod reduction;
+mod scale;
+
+use interpreter::Type;
+
+/// Sizes of groups: all small ones, and those around larger powers of two.
+fn sizes() -> impl Iterator<Item = u32> {
+    (1..=17).chain([24, 31, 32, 33])
+}
+
+/// All roots of small groups, some of larger ones.
+fn roots(size: u32) -> Vec<u32> {
+    if size <= 9 {
+        return (0..size).collect();
+    }
+    vec![0, 1, size / 2, size - 1]
+}
+
+/// Datatypes of 4 packed bytes that differ in everything else.
+fn types() -> Vec<Type> {
+    vec![
+        Type { blocks: vec![(0, 4)], extent: 4 },
+        // Holes.
+        Type { blocks: vec![(0, 2), (4, 2)], extent: 8 },
+        // Far above its base.
+        Type { blocks: vec![(100, 4)], extent: 5 },
+        // Contiguous, but not at its base.
+        Type { blocks: vec![(-12, 4)], extent: 4 },
+        // Items downwards in memory.
+        Type { blocks: vec![(0, 4)], extent: -6 },
+        // Without holes, but in another order.
+        Type { blocks: vec![(2, 2), (0, 2)], extent: 4 },
+        // Items interleaved.
+        Type { blocks: vec![(0, 2), (8500, 2)], extent: 2 },
+    ]
+}
+
+/// A type of 8 packed bytes, so that two of the others describe the same data.
+fn double() -> Type {
+    Type { blocks: vec![(1, 3), (8, 5)], extent: 16 }
+}
+
+/// Bytes that differ from place to place.
+fn pattern(seed: u64, length: u64) -> Vec<u8> {
+    let mut state = (seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (0..length)
+        .map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        })
+        .collect()
+}
+
+/// No reduction belongs here.
+fn no_op(_: &[u8], _: &mut [u8]) {
+    panic!("a reduction in a collective operation that only moves data");
+}

@@ -1,0 +1,467 @@
+//! Operations that move data.
+
+use weft_core::collective::select::{AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm};
+use weft_core::collective::{
+    Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, TypedBlocks,
+    allgather_with, allgatherv_with, alltoall_with, alltoallv, alltoallw, barrier, bcast_with, gather_with, gatherv,
+    scatter_with, scatterv,
+};
+
+use crate::interpreter::{Memory, Process, Type, run};
+use crate::{double, no_op, pattern, roots, sizes, types};
+
+const COUNTS: [u64; 5] = [0, 2, 6, 14, 40];
+
+/// A description of `count` (even) items of 4 bytes: some ranks call them half as many of 8.
+fn described(rank: u32, count: u64) -> (Type, u64) {
+    let types = types();
+    if rank % 4 == 3 { (double(), count / 2) } else { (types[rank as usize % types.len()].clone(), count) }
+}
+
+fn holding(kind: &Type, count: u64, bytes: &[u8]) -> Memory {
+    let mut memory = Memory::default();
+    memory.put(kind, 0, count, bytes);
+    memory
+}
+
+fn space(kind: &Type, count: u64) -> Memory {
+    let mut memory = Memory::default();
+    memory.allow(kind, 0, count);
+    memory
+}
+
+/// `size` blocks of `count` items each, block i of seed `seed(i)`.
+fn blocks(size: u32, count: u64, seed: impl Fn(u32) -> u64) -> Vec<u8> {
+    (0..size).flat_map(|i| pattern(seed(i), 4 * count)).collect()
+}
+
+#[test]
+fn barrier_ends_after_all_have_entered() {
+    for size in sizes() {
+        let schedules: Vec<_> = (0..size).map(|rank| barrier(&Barrier { rank, size })).collect();
+        let empty = || (Memory::default(), Type::bytes());
+        let processes = schedules.iter().map(|schedule| {
+            let ((send, of_send), (receive, of_receive)) = (empty(), empty());
+            Process::new(schedule.clone(), (send, &of_send), (receive, &of_receive))
+        });
+        run(&format!("barrier of {size}"), no_op, processes.collect());
+        let heard = heard_of(&schedules);
+        assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "barrier of {size}: {heard:?}");
+    }
+}
+
+/// Who has, after the last round, directly or indirectly heard of whom.
+fn heard_of(schedules: &[weft_core::collective::Schedule]) -> Vec<Vec<bool>> {
+    use weft_core::collective::Transfer;
+    let size = schedules.len();
+    let mut heard: Vec<Vec<bool>> = (0..size).map(|i| (0..size).map(|j| i == j).collect()).collect();
+    for round in 0..schedules[0].rounds.len() {
+        let before = heard.clone();
+        for (rank, schedule) in schedules.iter().enumerate() {
+            for transfer in &schedule.rounds[round].transfers {
+                if let Transfer::Receive { from, .. } = *transfer {
+                    (0..size).for_each(|i| heard[rank][i] |= before[from as usize][i]);
+                }
+            }
+        }
+    }
+    heard
+}
+
+#[test]
+fn bcast_brings_the_roots_data_to_all() {
+    let algorithms = [
+        BcastAlgorithm::Binomial,
+        BcastAlgorithm::ScatterDissemination,
+        BcastAlgorithm::ScatterRing,
+        BcastAlgorithm::Chain { segment_bytes: 7 },
+    ];
+    for (size, algorithm) in sizes().flat_map(|size| algorithms.map(|algorithm| (size, algorithm))) {
+        for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
+            let label = format!("bcast {algorithm:?} of {count} from {root} of {size}");
+            let data = pattern(root as u64, 4 * count);
+            let (mut processes, mut expected) = (Vec::new(), Vec::new());
+            for rank in 0..size {
+                let (kind, count) = described(rank, count);
+                let arguments = Bcast { rank, size, root, items: kind.items(count) };
+                let memory = if rank == root { holding(&kind, count, &data) } else { space(&kind, count) };
+                expected.push(holding(&kind, count, &data));
+                let schedule = bcast_with(&arguments, algorithm);
+                processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (memory, &kind)));
+            }
+            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        }
+    }
+}
+
+#[test]
+fn gather_collects_blocks_in_rank_order() {
+    for (size, algorithm) in sizes().flat_map(|size| GATHER.map(|algorithm| (size, algorithm))) {
+        for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
+            for in_place in [false, true] {
+                gather_case(size, algorithm, root, count, in_place);
+            }
+        }
+    }
+}
+
+const GATHER: [GatherAlgorithm; 2] = [GatherAlgorithm::Linear, GatherAlgorithm::Binomial];
+
+fn gather_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in_place: bool) {
+    let label = format!("gather {algorithm:?} of {count} to {root} of {size}, in place {in_place}");
+    let all = blocks(size, count, |i| i as u64);
+    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+    for rank in 0..size {
+        let own = pattern(rank as u64, 4 * count);
+        let (of_send, send_count) = described(rank, count);
+        let (of_receive, receive_count) = described(rank + 1, count);
+        let mut arguments = Gather {
+            rank,
+            size,
+            root,
+            send: of_send.items(send_count),
+            receive: Items::default(),
+            in_place: in_place && rank == root,
+        };
+        let mut send = holding(&of_send, send_count, &own);
+        let (mut receive, mut result) = (Memory::default(), Memory::default());
+        if rank == root {
+            arguments.receive = of_receive.items(receive_count);
+            receive = space(&of_receive, receive_count * size as u64);
+            result = holding(&of_receive, receive_count * size as u64, &all);
+            if in_place {
+                send = Memory::default();
+                arguments.send = Items::default();
+                let offset = rank as i64 * receive_count as i64 * of_receive.extent;
+                receive.put(&of_receive, offset, receive_count, &own);
+            }
+        }
+        expected.push(result);
+        processes.push(Process::new(gather_with(&arguments, algorithm), (send, &of_send), (receive, &of_receive)));
+    }
+    assert_eq!(run(&label, no_op, processes), expected, "{label}");
+}
+
+#[test]
+fn scatter_distributes_blocks_in_rank_order() {
+    for (size, algorithm) in sizes().flat_map(|size| GATHER.map(|algorithm| (size, algorithm))) {
+        for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
+            for in_place in [false, true] {
+                scatter_case(size, algorithm, root, count, in_place);
+            }
+        }
+    }
+}
+
+fn scatter_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in_place: bool) {
+    let label = format!("scatter {algorithm:?} of {count} from {root} of {size}, in place {in_place}");
+    let all = blocks(size, count, |i| i as u64);
+    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+    for rank in 0..size {
+        let own = pattern(rank as u64, 4 * count);
+        let (of_send, send_count) = described(rank, count);
+        let (of_receive, receive_count) = described(rank + 1, count);
+        let stays = in_place && rank == root;
+        let send = if rank == root { holding(&of_send, send_count * size as u64, &all) } else { Memory::default() };
+        let arguments = Gather {
+            rank,
+            size,
+            root,
+            send: if rank == root { of_send.items(send_count) } else { Items::default() },
+            receive: if stays { Items::default() } else { of_receive.items(receive_count) },
+            in_place: stays,
+        };
+        let receive = if stays { Memory::default() } else { space(&of_receive, receive_count) };
+        expected.push(if stays { Memory::default() } else { holding(&of_receive, receive_count, &own) });
+        processes.push(Process::new(scatter_with(&arguments, algorithm), (send, &of_send), (receive, &of_receive)));
+    }
+    assert_eq!(run(&label, no_op, processes), expected, "{label}");
+}
+
+/// Block lengths that differ, some of them 0.
+fn lengths(size: u32, scheme: u32) -> Vec<u64> {
+    (0..size)
+        .map(|i| if scheme == 0 { 2 * ((i as u64 * 7 + 1) % 4) } else { if i == size / 2 { 10 } else { 0 } })
+        .collect()
+}
+
+/// Displacements of blocks with gaps between them, the last rank's block first; bytes.
+fn displacements(counts: &[u64], kind: &Type) -> Vec<i64> {
+    let mut next = 3;
+    let mut result = vec![0; counts.len()];
+    for (i, count) in counts.iter().enumerate().rev() {
+        result[i] = next * kind.extent;
+        next += *count as i64 + 70;
+    }
+    result
+}
+
+/// The counts as given, or halved where the type is [`double`].
+fn counts_of(kind: &Type, counts: &[u64]) -> Vec<u64> {
+    counts.iter().map(|count| count * 4 / kind.size()).collect()
+}
+
+fn laid_out(kind: &Type, counts: &[u64], displacements: &[i64], bytes: impl Fn(u32) -> Option<Vec<u8>>) -> Memory {
+    let mut memory = Memory::default();
+    for (i, (&count, &displacement)) in counts.iter().zip(displacements).enumerate() {
+        match bytes(i as u32) {
+            Some(bytes) => memory.put(kind, displacement, count, &bytes),
+            None => memory.allow(kind, displacement, count),
+        }
+    }
+    memory
+}
+
+#[test]
+fn gatherv_and_scatterv_with_any_lengths() {
+    for size in sizes() {
+        for (root, scheme) in roots(size).into_iter().flat_map(|root| [(root, 0), (root, 1)]) {
+            for in_place in [false, true] {
+                gatherv_case(size, root, scheme, in_place);
+                scatterv_case(size, root, scheme, in_place);
+            }
+        }
+    }
+}
+
+fn gatherv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
+    let label = format!("gatherv of {scheme} to {root} of {size}, in place {in_place}");
+    let lengths = lengths(size, scheme);
+    let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
+    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+    for rank in 0..size {
+        let (of_send, send_count) = described(rank, lengths[rank as usize]);
+        let (of_receive, _) = described(rank + 1, 0);
+        let counts = counts_of(&of_receive, &lengths);
+        let displacements = displacements(&counts, &of_receive);
+        let in_place = in_place && rank == root;
+        let receive = Blocks { counts: &counts, displacements: &displacements, item_size: of_receive.size() };
+        let arguments = Gatherv {
+            rank,
+            size,
+            root,
+            send: if in_place { Items::default() } else { of_send.items(send_count) },
+            receive: if rank == root { receive } else { Blocks::default() },
+            in_place,
+        };
+        let send = if in_place { Memory::default() } else { holding(&of_send, send_count, &block(rank)) };
+        let (mut memory, mut result) = (Memory::default(), Memory::default());
+        if rank == root {
+            let there = |i| (in_place && i == rank).then(|| block(i));
+            memory = laid_out(&of_receive, &counts, &displacements, there);
+            result = laid_out(&of_receive, &counts, &displacements, |i| Some(block(i)));
+        }
+        expected.push(result);
+        processes.push(Process::new(gatherv(&arguments), (send, &of_send), (memory, &of_receive)));
+    }
+    assert_eq!(run(&label, no_op, processes), expected, "{label}");
+}
+
+fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
+    let label = format!("scatterv of {scheme} from {root} of {size}, in place {in_place}");
+    let lengths = lengths(size, scheme);
+    let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
+    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+    for rank in 0..size {
+        let (of_receive, receive_count) = described(rank, lengths[rank as usize]);
+        let (of_send, _) = described(rank + 1, 0);
+        let counts = counts_of(&of_send, &lengths);
+        let displacements = displacements(&counts, &of_send);
+        let in_place = in_place && rank == root;
+        let send = Blocks { counts: &counts, displacements: &displacements, item_size: of_send.size() };
+        let arguments = Scatterv {
+            rank,
+            size,
+            root,
+            send: if rank == root { send } else { Blocks::default() },
+            receive: if in_place { Items::default() } else { of_receive.items(receive_count) },
+            in_place,
+        };
+        let all = || laid_out(&of_send, &counts, &displacements, |i| Some(block(i)));
+        let send = if rank == root { all() } else { Memory::default() };
+        let receive = if in_place { Memory::default() } else { space(&of_receive, receive_count) };
+        expected.push(if in_place { Memory::default() } else { holding(&of_receive, receive_count, &block(rank)) });
+        processes.push(Process::new(scatterv(&arguments), (send, &of_send), (receive, &of_receive)));
+    }
+    assert_eq!(run(&label, no_op, processes), expected, "{label}");
+}
+
+const ALLGATHER: [AllgatherAlgorithm; 2] = [AllgatherAlgorithm::Dissemination, AllgatherAlgorithm::Ring];
+
+/// In place nowhere, everywhere, or at some.
+fn in_place_at(scheme: u32, rank: u32) -> bool {
+    scheme == 1 || scheme == 2 && rank % 3 == 1
+}
+
+#[test]
+fn allgather_collects_everywhere() {
+    for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
+        for (count, places) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
+            let label = format!("allgather {algorithm:?} of {count} in {size}, in place {places}");
+            let all = blocks(size, count, |i| i as u64);
+            let (mut processes, mut expected) = (Vec::new(), Vec::new());
+            for rank in 0..size {
+                let own = pattern(rank as u64, 4 * count);
+                let (of_send, send_count) = described(rank, count);
+                let (of_receive, receive_count) = described(rank + 1, count);
+                let in_place = in_place_at(places, rank);
+                let mut receive = space(&of_receive, receive_count * size as u64);
+                let (mut send, mut items) = (Memory::default(), Items::default());
+                if in_place {
+                    let offset = rank as i64 * receive_count as i64 * of_receive.extent;
+                    receive.put(&of_receive, offset, receive_count, &own);
+                } else {
+                    send = holding(&of_send, send_count, &own);
+                    items = of_send.items(send_count);
+                }
+                let receive_items = of_receive.items(receive_count);
+                let arguments = Allgather { rank, size, send: items, receive: receive_items, in_place };
+                expected.push(holding(&of_receive, receive_count * size as u64, &all));
+                let schedule = allgather_with(&arguments, algorithm);
+                processes.push(Process::new(schedule, (send, &of_send), (receive, &of_receive)));
+            }
+            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        }
+    }
+}
+
+#[test]
+fn allgatherv_collects_everywhere() {
+    for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
+        for (scheme, places) in (0..2).flat_map(|scheme| [(scheme, 0), (scheme, 1), (scheme, 2)]) {
+            let label = format!("allgatherv {algorithm:?} of {scheme} in {size}, in place {places}");
+            let lengths = lengths(size, scheme);
+            let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
+            let (mut processes, mut expected) = (Vec::new(), Vec::new());
+            for rank in 0..size {
+                let (of_send, send_count) = described(rank, lengths[rank as usize]);
+                let (of_receive, _) = described(rank + 1, 0);
+                let counts = counts_of(&of_receive, &lengths);
+                let displacements = displacements(&counts, &of_receive);
+                let in_place = in_place_at(places, rank);
+                let receive = Blocks { counts: &counts, displacements: &displacements, item_size: of_receive.size() };
+                let send = if in_place { Items::default() } else { of_send.items(send_count) };
+                let arguments = Allgatherv { rank, size, send, receive, in_place };
+                let send = if in_place { Memory::default() } else { holding(&of_send, send_count, &block(rank)) };
+                let there = |i| (in_place && i == rank).then(|| block(i));
+                let memory = laid_out(&of_receive, &counts, &displacements, there);
+                expected.push(laid_out(&of_receive, &counts, &displacements, |i| Some(block(i))));
+                let schedule = allgatherv_with(&arguments, algorithm);
+                processes.push(Process::new(schedule, (send, &of_send), (memory, &of_receive)));
+            }
+            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        }
+    }
+}
+
+#[test]
+fn alltoall_transposes() {
+    let algorithms = [
+        AlltoallAlgorithm::Bruck,
+        AlltoallAlgorithm::Exchange { outstanding: 1 },
+        AlltoallAlgorithm::Exchange { outstanding: 5 },
+        AlltoallAlgorithm::Exchange { outstanding: 100 },
+    ];
+    for (size, algorithm) in sizes().flat_map(|size| algorithms.map(|algorithm| (size, algorithm))) {
+        for (count, in_place) in [0, 2, 6].into_iter().flat_map(|count| [(count, false), (count, true)]) {
+            let label = format!("alltoall {algorithm:?} of {count} in {size}, in place {in_place}");
+            let seed = |from: u32, to: u32| (from * 100 + to) as u64;
+            let (mut processes, mut expected) = (Vec::new(), Vec::new());
+            for rank in 0..size {
+                let own = blocks(size, count, |to| seed(rank, to));
+                let (of_send, send_count) = described(rank, count);
+                let (of_receive, receive_count) = described(rank + 1, count);
+                let (all_sent, all_received) = (send_count * size as u64, receive_count * size as u64);
+                let (send, items, receive) = if in_place {
+                    (Memory::default(), Items::default(), holding(&of_receive, all_received, &own))
+                } else {
+                    let send = holding(&of_send, all_sent, &own);
+                    (send, of_send.items(send_count), space(&of_receive, all_received))
+                };
+                let receive_items = of_receive.items(receive_count);
+                let arguments = Allgather { rank, size, send: items, receive: receive_items, in_place };
+                expected.push(holding(&of_receive, all_received, &blocks(size, count, |from| seed(from, rank))));
+                let schedule = alltoall_with(&arguments, algorithm);
+                processes.push(Process::new(schedule, (send, &of_send), (receive, &of_receive)));
+            }
+            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        }
+    }
+}
+
+/// Items of 4 bytes from one rank to another, the same both ways if `symmetric`.
+fn between(from: u32, to: u32, symmetric: bool) -> u64 {
+    let (a, b) = if symmetric { (from.min(to), from.max(to)) } else { (from, to) };
+    2 * ((a as u64 * 5 + b as u64 * 3) % 3)
+}
+
+#[test]
+fn alltoallv_with_any_lengths() {
+    for (size, in_place) in sizes().flat_map(|size| [(size, false), (size, true)]) {
+        let label = format!("alltoallv in {size}, in place {in_place}");
+        let block = |from: u32, to: u32| pattern((from * 100 + to) as u64, 4 * between(from, to, in_place));
+        let (mut processes, mut expected) = (Vec::new(), Vec::new());
+        for rank in 0..size {
+            let ((of_send, _), (of_receive, _)) = (described(rank, 0), described(rank + 1, 0));
+            let leaving: Vec<_> = (0..size).map(|to| between(rank, to, in_place)).collect();
+            let arriving: Vec<_> = (0..size).map(|from| between(from, rank, in_place)).collect();
+            let (send_counts, receive_counts) = (counts_of(&of_send, &leaving), counts_of(&of_receive, &arriving));
+            let send_at = displacements(&send_counts, &of_send);
+            let receive_at = displacements(&receive_counts, &of_receive);
+            let send = Blocks { counts: &send_counts, displacements: &send_at, item_size: of_send.size() };
+            let receive = Blocks { counts: &receive_counts, displacements: &receive_at, item_size: of_receive.size() };
+            let send = if in_place { Blocks::default() } else { send };
+            let schedule = alltoallv(&Alltoallv { rank, size, send, receive, in_place });
+            let sent = match in_place {
+                true => Memory::default(),
+                false => laid_out(&of_send, &send_counts, &send_at, |to| Some(block(rank, to))),
+            };
+            let there = |to| in_place.then(|| block(rank, to));
+            let memory = laid_out(&of_receive, &receive_counts, &receive_at, there);
+            expected.push(laid_out(&of_receive, &receive_counts, &receive_at, |from| Some(block(from, rank))));
+            processes.push(Process::new(schedule, (sent, &of_send), (memory, &of_receive)));
+        }
+        assert_eq!(run(&label, no_op, processes), expected, "{label}");
+    }
+}
+
+#[test]
+fn alltoallw_with_any_types() {
+    for (size, in_place) in sizes().flat_map(|size| [(size, false), (size, true)]) {
+        let label = format!("alltoallw in {size}, in place {in_place}");
+        let block = |from: u32, to: u32| pattern((from * 100 + to) as u64, 4 * between(from, to, in_place));
+        let (mut processes, mut expected) = (Vec::new(), Vec::new());
+        for rank in 0..size {
+            let side = |shift: u32, items: &dyn Fn(u32) -> u64| {
+                let types: Vec<_> = (0..size).map(|peer| described(peer + shift, 0).0).collect();
+                let counts: Vec<_> = (0..size).map(|peer| items(peer) * 4 / types[peer as usize].size()).collect();
+                let displacements: Vec<_> = (0..size as i64).map(|peer| peer * 1000).collect();
+                let sizes: Vec<_> = types.iter().map(Type::size).collect();
+                (types, counts, displacements, sizes)
+            };
+            let (send_types, send_counts, send_at, send_sizes) = side(rank, &|to| between(rank, to, in_place));
+            let (types, counts, at, item_sizes) = side(rank + 1, &|from| between(from, rank, in_place));
+            let send = TypedBlocks { counts: &send_counts, displacements: &send_at, item_sizes: &send_sizes };
+            let receive = TypedBlocks { counts: &counts, displacements: &at, item_sizes: &item_sizes };
+            let send = if in_place { TypedBlocks::default() } else { send };
+            let schedule = alltoallw(&Alltoallw { rank, size, send, receive, in_place });
+            let (mut sent, mut memory, mut result) = (Memory::default(), Memory::default(), Memory::default());
+            for peer in 0..size {
+                let i = peer as usize;
+                match in_place {
+                    true => memory.put(&types[i], at[i], counts[i], &block(rank, peer)),
+                    false => {
+                        sent.put(&send_types[i], send_at[i], send_counts[i], &block(rank, peer));
+                        memory.allow(&types[i], at[i], counts[i]);
+                    }
+                }
+                result.put(&types[i], at[i], counts[i], &block(peer, rank));
+            }
+            expected.push(result);
+            let mut process = Process::new(schedule, (sent, &Type::bytes()), (memory, &Type::bytes()));
+            (process.send_types, process.receive_types) = (send_types, types);
+            processes.push(process);
+        }
+        assert_eq!(run(&label, no_op, processes), expected, "{label}");
+    }
+}

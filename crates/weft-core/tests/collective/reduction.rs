@@ -1,0 +1,264 @@
+//! Operations that reduce.
+
+use weft_core::collective::select::{AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm};
+use weft_core::collective::{
+    Allreduce, Reduce, ReduceScatter, ReduceScatterBlock, Schedule, allreduce_with, exscan_with,
+    reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
+};
+
+use crate::interpreter::{Memory, Op, Process, Type, run};
+use crate::{pattern, roots, sizes, types};
+
+const COUNTS: [u64; 5] = [0, 1, 2, 7, 40];
+
+/// Composition of maps x → ax + b modulo 65536, two bytes each: associative, does not commute.
+fn compose(input: &[u8], inout: &mut [u8]) {
+    let word = |bytes: &[u8], i: usize| u16::from_le_bytes([bytes[i], bytes[i + 1]]);
+    let (a, b, c, d) = (word(input, 0) | 1, word(input, 2), word(inout, 0) | 1, word(inout, 2));
+    inout[..2].copy_from_slice(&a.wrapping_mul(c).to_le_bytes());
+    inout[2..].copy_from_slice(&a.wrapping_mul(d).wrapping_add(b).to_le_bytes());
+}
+
+/// Sum modulo 2³²: commutes.
+fn sum(input: &[u8], inout: &mut [u8]) {
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+    let result = word(input).wrapping_add(word(inout));
+    inout.copy_from_slice(&result.to_le_bytes());
+}
+
+/// Neither commutes nor associates: the result tells how operands were combined, as rounding errors do.
+fn mix(input: &[u8], inout: &mut [u8]) {
+    let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
+    let result = word(input).rotate_left(5).wrapping_mul(31).wrapping_add(word(inout) ^ 0x5555);
+    inout.copy_from_slice(&result.to_le_bytes());
+}
+
+/// What a rank contributes, `count` items of 4 bytes; maps have odd factors, so that composing keeps them as they are.
+fn contribution(rank: u32, count: u64) -> Vec<u8> {
+    let mut bytes = pattern(rank as u64, 4 * count);
+    bytes.iter_mut().step_by(4).for_each(|byte| *byte |= 1);
+    bytes
+}
+
+/// a_first op … op a_last, from left to right.
+fn naive(op: Op, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
+    let mut result = contribution(ranks.start, count);
+    for rank in ranks.skip(1) {
+        let mut right = contribution(rank, count);
+        result.chunks(4).zip(right.chunks_mut(4)).for_each(|(left, right)| op(left, right));
+        result = right;
+    }
+    result
+}
+
+fn holding(kind: &Type, bytes: &[u8]) -> Memory {
+    let mut memory = Memory::default();
+    memory.put(kind, 0, bytes.len() as u64 / 4, bytes);
+    memory
+}
+
+fn space(kind: &Type, count: u64) -> Memory {
+    let mut memory = Memory::default();
+    memory.allow(kind, 0, count);
+    memory
+}
+
+/// One process: its contribution of `own` in the send buffer, or in place; room for `count` items of result.
+fn process(kind: &Type, schedule: Schedule, own: &[u8], count: u64, in_place: bool) -> Process {
+    let (send, receive) = match in_place {
+        true => (Memory::default(), holding(kind, own)),
+        false => (holding(kind, own), space(kind, count)),
+    };
+    // The datatype of reductions is `Receive`; naming `Send` would give other bytes.
+    Process::new(schedule, (send, &Type::bytes()), (receive, kind))
+}
+
+/// Which operation, said how, and who is in place: nobody, all, or some.
+fn operations() -> [(Op, bool, &'static str); 3] {
+    [(compose, false, "composition"), (sum, true, "sum"), (sum, false, "sum in order")]
+}
+
+fn in_place_at(scheme: u32, rank: u32) -> bool {
+    scheme == 1 || scheme == 2 && rank % 3 == 1
+}
+
+/// The types to use: all in small groups, one in others.
+fn some_types(size: u32) -> Vec<Type> {
+    if size <= 6 { types() } else { vec![types()[size as usize % types().len()].clone()] }
+}
+
+#[test]
+fn reduce_combines_in_rank_order_at_any_root() {
+    for size in sizes() {
+        for (root, kind) in
+            roots(size).into_iter().flat_map(|root| some_types(size).into_iter().map(move |k| (root, k)))
+        {
+            for (op, commutative, name) in operations() {
+                for algorithm in [ReduceAlgorithm::Binomial, ReduceAlgorithm::Halving] {
+                    for (count, in_place) in COUNTS.into_iter().flat_map(|count| [(count, false), (count, true)]) {
+                        let label =
+                            format!("reduce {algorithm:?}, {name}, {count} to {root} of {size}, {in_place}, {kind:?}");
+                        let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                        for rank in 0..size {
+                            let in_place = in_place && rank == root;
+                            let items = kind.items(count);
+                            let arguments = Reduce { rank, size, root, items, commutative, in_place };
+                            let schedule = reduce_with(&arguments, algorithm);
+                            let room = if rank == root { count } else { 0 };
+                            processes.push(process(&kind, schedule, &contribution(rank, count), room, in_place));
+                            let result = if rank == root { naive(op, 0..size, count) } else { Vec::new() };
+                            expected.push(holding(&kind, &result));
+                        }
+                        assert_eq!(run(&label, op, processes), expected, "{label}");
+                    }
+                }
+            }
+        }
+    }
+}
+
+const ALLREDUCE: [AllreduceAlgorithm; 3] =
+    [AllreduceAlgorithm::Doubling, AllreduceAlgorithm::Halving, AllreduceAlgorithm::Ring];
+
+/// Runs an operation with the arguments of allreduce for every size, type, operation, count and place.
+fn for_all(
+    name: &str,
+    commuting_only: bool,
+    schedule: impl Fn(&Allreduce) -> Schedule,
+    ranks_combined: impl Fn(u32, u32) -> std::ops::Range<u32>,
+) {
+    for size in sizes() {
+        for (op, commutative, op_name) in
+            operations().into_iter().filter(|&(_, commutes, _)| commutes || !commuting_only)
+        {
+            for (kind, count) in some_types(size).into_iter().flat_map(|kind| COUNTS.map(|count| (kind.clone(), count)))
+            {
+                for places in 0..3 {
+                    let label = format!("{name}, {op_name}, {count} in {size}, in place {places}, {kind:?}");
+                    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                    for rank in 0..size {
+                        let in_place = in_place_at(places, rank);
+                        let arguments = Allreduce { rank, size, items: kind.items(count), commutative, in_place };
+                        let own = contribution(rank, count);
+                        processes.push(process(&kind, schedule(&arguments), &own, count, in_place));
+                        let combined = ranks_combined(rank, size);
+                        // Without anything to combine the receive buffer is left alone.
+                        let untouched = || processes[rank as usize].receive.clone();
+                        let result = || holding(&kind, &naive(op, combined.clone(), count));
+                        expected.push(if combined.is_empty() { untouched() } else { result() });
+                    }
+                    assert_eq!(run(&label, op, processes), expected, "{label}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn allreduce_gives_all_the_result_in_rank_order() {
+    for algorithm in ALLREDUCE {
+        let commuting_only = algorithm == AllreduceAlgorithm::Ring;
+        let name = format!("allreduce {algorithm:?}");
+        for_all(&name, commuting_only, |arguments| allreduce_with(arguments, algorithm), |_, size| 0..size);
+    }
+}
+
+#[test]
+fn allreduce_gives_all_the_same_bits() {
+    let kind = &types()[0];
+    for (size, algorithm) in sizes().flat_map(|size| ALLREDUCE.map(|algorithm| (size, algorithm))) {
+        for (count, places) in [1, 7, 40].into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
+            let label = format!("allreduce {algorithm:?} of {count} in {size}");
+            let of = |rank: u32| {
+                let (items, in_place) = (kind.items(count), in_place_at(places, rank));
+                let arguments = Allreduce { rank, size, items, commutative: true, in_place };
+                process(kind, allreduce_with(&arguments, algorithm), &contribution(rank, count), count, in_place)
+            };
+            let results = run(&label, mix, (0..size).map(of).collect());
+            assert!(results.iter().all(|result| *result == results[0]), "{label}");
+        }
+    }
+}
+
+#[test]
+fn scan_combines_up_to_each_rank() {
+    for algorithm in [ScanAlgorithm::Doubling, ScanAlgorithm::Chain { segment_bytes: 13 }] {
+        let name = format!("scan {algorithm:?}");
+        for_all(&name, false, |arguments| scan_with(arguments, algorithm), |rank, _| 0..rank + 1);
+    }
+}
+
+#[test]
+fn exscan_combines_below_each_rank_and_leaves_rank_0_alone() {
+    for algorithm in [ScanAlgorithm::Doubling, ScanAlgorithm::Chain { segment_bytes: 13 }] {
+        let name = format!("exscan {algorithm:?}");
+        for_all(&name, false, |arguments| exscan_with(arguments, algorithm), |rank, _| 0..rank);
+    }
+}
+
+const REDUCE_SCATTER: [ReduceScatterAlgorithm; 2] = [ReduceScatterAlgorithm::Halving, ReduceScatterAlgorithm::Pairwise];
+
+/// Checks a reduce-scatter of blocks of `counts`.
+fn reduce_scatter_case(
+    label: &str,
+    kind: &Type,
+    (op, places): (Op, u32),
+    counts: &[u64],
+    schedule: impl Fn(u32, bool) -> Schedule,
+) {
+    let size = counts.len() as u32;
+    let total = counts.iter().sum::<u64>();
+    let all = naive(op, 0..size, total);
+    let (mut processes, mut expected) = (Vec::new(), Vec::new());
+    for rank in 0..size {
+        let in_place = in_place_at(places, rank);
+        let count = counts[rank as usize];
+        let start = counts[..rank as usize].iter().sum::<u64>();
+        let own = contribution(rank, total);
+        processes.push(process(kind, schedule(rank, in_place), &own, count, in_place));
+        let mut result = processes[rank as usize].receive.clone();
+        result.put(kind, 0, count, &all[4 * start as usize..4 * (start + count) as usize]);
+        expected.push(result);
+    }
+    assert_eq!(run(label, op, processes), expected, "{label}");
+}
+
+#[test]
+fn reduce_scatter_block_gives_each_its_block() {
+    for (size, algorithm) in sizes().flat_map(|size| REDUCE_SCATTER.map(|algorithm| (size, algorithm))) {
+        for (op, commutative, name) in operations() {
+            for (kind, count) in
+                some_types(size).into_iter().flat_map(|kind| [0, 1, 3].map(|count| (kind.clone(), count)))
+            {
+                for places in 0..3 {
+                    let label =
+                        format!("reduce_scatter_block {algorithm:?}, {name}, {count} in {size}, {places}, {kind:?}");
+                    reduce_scatter_case(&label, &kind, (op, places), &vec![count; size as usize], |rank, in_place| {
+                        let items = kind.items(count);
+                        let arguments = ReduceScatterBlock { rank, size, items, commutative, in_place };
+                        reduce_scatter_block_with(&arguments, algorithm)
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_scatter_gives_each_its_block_of_any_length() {
+    for (size, algorithm) in sizes().flat_map(|size| REDUCE_SCATTER.map(|algorithm| (size, algorithm))) {
+        let uneven: Vec<u64> = (0..size as u64).map(|i| (i * 5 + 2) % 4).collect();
+        let one: Vec<u64> = (0..size).map(|i| if i == size / 2 { 9 } else { 0 }).collect();
+        for ((op, commutative, name), counts) in
+            operations().into_iter().flat_map(|operation| [(operation, &uneven), (operation, &one)])
+        {
+            for (kind, places) in some_types(size).into_iter().flat_map(|kind| [0, 1, 2].map(|p| (kind.clone(), p))) {
+                let label = format!("reduce_scatter {algorithm:?}, {name}, {counts:?}, {places}, {kind:?}");
+                reduce_scatter_case(&label, &kind, (op, places), counts, |rank, in_place| {
+                    let shape = kind.shape();
+                    reduce_scatter_with(&ReduceScatter { rank, size, counts, shape, commutative, in_place }, algorithm)
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Schedules stay small in large groups, cutting keeps to its limits, and the selection chooses what it promises.
+
+use weft_core::collective::select::{
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm,
+};
+use weft_core::collective::{
+    Allgather, Allreduce, Barrier, Bcast, Blocks, ElementShape, Gather, Items, Reduce, ReduceScatterBlock, Schedule,
+    allgather_with, allgatherv_with, allreduce_with, alltoall, alltoall_with, barrier, bcast_with, exscan_with,
+    gather_with, reduce_scatter_block_with, reduce_with, scan_with, scatter_with, select,
+};
+
+const INT: ElementShape = ElementShape::plain(4);
+
+/// Transfers and local steps.
+fn steps(schedule: &Schedule) -> u64 {
+    schedule.rounds.iter().map(|round| (round.transfers.len() + round.local.len()) as u64).sum()
+}
+
+/// Ranks worth looking at.
+fn ranks(size: u32) -> [u32; 5] {
+    [0, 1, size / 2, size - 2, size - 1]
+}
+
+fn check(name: &str, size: u32, steps_max: u64, schedule: impl Fn(u32) -> Schedule) {
+    for rank in ranks(size) {
+        let steps = steps(&schedule(rank));
+        assert!(steps <= steps_max, "{name}: {steps} steps at rank {rank} of {size}");
+    }
+}
+
+const LARGE: [u32; 3] = [1000, 4096, 4097];
+
+#[test]
+fn schedules_for_one_vector_have_few_steps() {
+    for size in LARGE {
+        let (few, linear) = (16 * (size.ilog2() as u64 + 1), 4 * size as u64);
+        let items = Items { count: 100_000, shape: INT };
+        check("barrier", size, few, |rank| barrier(&Barrier { rank, size }));
+        for (algorithm, steps_max) in [
+            (BcastAlgorithm::Binomial, few),
+            (BcastAlgorithm::ScatterDissemination, few),
+            (BcastAlgorithm::ScatterRing, linear),
+            (BcastAlgorithm::Chain { segment_bytes: 1 }, 2050),
+        ] {
+            check("bcast", size, steps_max, |rank| bcast_with(&Bcast { rank, size, root: 3, items }, algorithm));
+        }
+        for algorithm in [ReduceAlgorithm::Binomial, ReduceAlgorithm::Halving] {
+            check("reduce", size, few, |rank| {
+                reduce_with(&Reduce { rank, size, root: 3, items, commutative: false, in_place: false }, algorithm)
+            });
+        }
+        let arguments = |rank| Allreduce { rank, size, items, commutative: true, in_place: false };
+        for (algorithm, steps_max) in [
+            (AllreduceAlgorithm::Doubling, few),
+            (AllreduceAlgorithm::Halving, few),
+            (AllreduceAlgorithm::Ring, 2 * linear),
+        ] {
+            check("allreduce", size, steps_max, |rank| allreduce_with(&arguments(rank), algorithm));
+        }
+        for (algorithm, steps_max) in
+            [(ScanAlgorithm::Doubling, few), (ScanAlgorithm::Chain { segment_bytes: 1 }, 3100)]
+        {
+            check("scan", size, steps_max, |rank| scan_with(&arguments(rank), algorithm));
+            check("exscan", size, steps_max, |rank| exscan_with(&arguments(rank), algorithm));
+        }
+    }
+}
+
+#[test]
+fn schedules_for_blocks_have_steps_in_proportion_to_ranks() {
+    for size in LARGE {
+        let (few, linear) = (16 * (size.ilog2() as u64 + 1), 4 * size as u64);
+        let items = Items { count: 3, shape: INT };
+        let all = |rank| Allgather { rank, size, send: items, receive: items, in_place: false };
+        let rooted = |rank| Gather { rank, size, root: 3, send: items, receive: items, in_place: false };
+        for (algorithm, steps_max) in [(GatherAlgorithm::Binomial, few), (GatherAlgorithm::Linear, linear)] {
+            check("gather", size, steps_max, |rank| gather_with(&rooted(rank), algorithm));
+            check("scatter", size, steps_max, |rank| scatter_with(&rooted(rank), algorithm));
+        }
+        let (counts, displacements) = (vec![3; size as usize], vec![0; size as usize]);
+        let receive = Blocks { counts: &counts, displacements: &displacements, item_size: 4 };
+        for (algorithm, steps_max) in [(AllgatherAlgorithm::Dissemination, few), (AllgatherAlgorithm::Ring, linear)] {
+            check("allgather", size, steps_max, |rank| allgather_with(&all(rank), algorithm));
+            check("allgatherv", size, steps_max + linear, |rank| {
+                let arguments = weft_core::collective::Allgatherv { rank, size, send: items, receive, in_place: false };
+                allgatherv_with(&arguments, algorithm)
+            });
+        }
+        for algorithm in [AlltoallAlgorithm::Bruck, AlltoallAlgorithm::Exchange { outstanding: 32 }] {
+            check("alltoall", size, linear, |rank| alltoall_with(&all(rank), algorithm));
+        }
+        check("alltoall in place", size, linear, |rank| alltoall(&Allgather { in_place: true, ..all(rank) }));
+        for algorithm in [ReduceScatterAlgorithm::Halving, ReduceScatterAlgorithm::Pairwise] {
+            check("reduce_scatter_block", size, linear, |rank| {
+                let arguments = ReduceScatterBlock { rank, size, items, commutative: false, in_place: false };
+                reduce_scatter_block_with(&arguments, algorithm)
+            });
+        }
+    }
+}
+
+#[test]
+fn selection_takes_few_rounds_for_little_and_little_traffic_for_much() {
+    let (small, large) = (8, 256 << 20);
+    for size in [2, 3, 4, 8, 16, 100, 1000, 4096] {
+        assert_eq!(select::bcast(size, small), BcastAlgorithm::Binomial);
+        assert_eq!(select::reduce(size, small), ReduceAlgorithm::Binomial);
+        assert_eq!(select::allgather(size, small), AllgatherAlgorithm::Dissemination);
+        assert_eq!(select::scan(size, small), ScanAlgorithm::Doubling);
+        assert_eq!(select::reduce_scatter(size, small), ReduceScatterAlgorithm::Halving);
+        assert_eq!(select::gather(size, large), GatherAlgorithm::Linear);
+        assert_eq!(select::scatter(size, large), GatherAlgorithm::Linear);
+        assert_eq!(select::allgather(size, large), AllgatherAlgorithm::Ring);
+        assert_eq!(select::alltoall(size, large), AlltoallAlgorithm::Exchange { outstanding: 4 });
+        assert_eq!(select::reduce_scatter(size, large), ReduceScatterAlgorithm::Pairwise);
+        for commutative in [false, true] {
+            assert_eq!(select::allreduce(size, small, commutative), AllreduceAlgorithm::Doubling);
+        }
+        // The ring only gives the right result for operations that commute.
+        for bytes in (0..32).map(|bits| 1 << bits) {
+            assert_ne!(select::allreduce(size, bytes, false), AllreduceAlgorithm::Ring);
+        }
+    }
+    assert_eq!(select::allreduce(6, large, true), AllreduceAlgorithm::Ring);
+    assert_eq!(select::allreduce(8, large, true), AllreduceAlgorithm::Halving);
+    assert_eq!(select::bcast(2, large), BcastAlgorithm::Binomial);
+    assert_eq!(select::bcast(8, large), BcastAlgorithm::Chain { segment_bytes: 64 << 10 });
+    assert_eq!(select::bcast(1000, 1 << 20), BcastAlgorithm::ScatterDissemination);
+    assert_eq!(select::bcast(16, 1 << 20), BcastAlgorithm::ScatterRing);
+    assert_eq!(select::alltoall(8, small), AlltoallAlgorithm::Bruck);
+    assert_eq!(select::gather(8, small), GatherAlgorithm::Binomial);
+}
