@@ -97,7 +97,7 @@ impl Hasher for Mix {
 
     #[inline]
     fn write_u64(&mut self, value: u64) {
-        let product = u128::from(value ^ self.0) * 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
+        let product = u128::from(value ^ self.0) * 0x9e37_79b9_7f4a_7c15;
         self.0 = product as u64 ^ (product >> 64) as u64;
     }
 }
@@ -149,6 +149,11 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
 
     pub(super) fn len(&self) -> usize {
         self.length
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_indexed(&self) -> bool {
+        self.index.is_some()
     }
 
     /// Adds an entry behind all others.
