@@ -1,77 +1,335 @@
-//! A datagram link that damages what it carries, from a seed.
-use crate::Error;
-use crate::datagrams::{Datagrams, Outcome};
+//! A datagram link that wraps another one and damages what is sent through it: loses, repeats, reorders and corrupts packets, by
+//! chance, from a seed. Compiled into the product, so that a user can see a program survive a bad network (`WEFT_FAULTS`).
+//!
+//! Only packets that leave are damaged; when all processes of a job use the same plan, every direction is.
+
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-/// Probabilities of faults (`WEFT_FAULTS`).
+use crate::datagrams::{Datagrams, Outcome};
+use crate::{Error, clock};
+use weft_core::time::{Duration, Instant};
+
+/// Packets held back at one time; when more should be, the oldest leaves.
+const HELD_MAX: usize = 64;
+/// A packet held back leaves after this many later ones at most …
+const OVERTAKEN_MAX: u64 = 8;
+/// … or when this time has passed and the link is used again, so that the last packet of an exchange is late, not lost.
+const HELD_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// Probabilities of faults, 0 to 1, each drawn for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Plan {
-    /// Share of packets lost, 0–1.
+    /// Packets lost.
     pub drop: f64,
-    /// Share sent twice.
+    /// Packets sent twice.
     pub duplicate: f64,
-    /// Share that leaves after later ones.
+    /// Packets that leave after later ones.
     pub reorder: f64,
-    /// Share with one damaged byte.
+    /// Packets with one damaged byte.
     pub corrupt: f64,
-    /// Where the random numbers begin.
+    /// Where the random numbers begin. Mix the process's index in, or all processes lose the same packets.
     pub seed: u64,
 }
+
 impl Plan {
-    /// Parses "drop=5%,duplicate=1%,reorder=1%,corrupt=0.1%,seed=7".
-    pub fn parse(_text: &str) -> Result<Self, Error> {
-        todo!()
+    /// Parses e.g. `drop=5%,duplicate=1%,reorder=0.01,corrupt=0.1%,seed=7`; what is not named is 0.
+    ///
+    /// # Errors
+    /// An unknown name, or a value that is not a probability (or, for the seed, a number). The text names the word.
+    pub fn parse(text: &str) -> Result<Self, Error> {
+        let mut plan = Self::default();
+        for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (name, value) = word.split_once('=').unwrap_or((word, ""));
+            let field = match name.trim() {
+                "drop" => &mut plan.drop,
+                "duplicate" => &mut plan.duplicate,
+                "reorder" => &mut plan.reorder,
+                "corrupt" => &mut plan.corrupt,
+                "seed" => {
+                    plan.seed = parse_seed(value.trim()).ok_or_else(|| invalid(word, "a seed is a whole number"))?;
+                    continue;
+                }
+                _ => return Err(invalid(word, "known are drop, duplicate, reorder, corrupt and seed")),
+            };
+            *field = parse_probability(value.trim())
+                .ok_or_else(|| invalid(word, "a probability is 0% to 100% or 0 to 1"))?;
+        }
+        Ok(plan)
     }
-    /// Nothing to do?
+
+    /// Whether nothing would ever be damaged.
     pub fn is_clean(&self) -> bool {
-        todo!()
+        self.drop == 0.0 && self.duplicate == 0.0 && self.reorder == 0.0 && self.corrupt == 0.0
+    }
+}
+
+fn invalid(word: &str, rule: &str) -> Error {
+    Error::Invalid(format!("faults: {word:?} is not understood: {rule}"))
+}
+
+fn parse_probability(text: &str) -> Option<f64> {
+    let value = match text.strip_suffix('%') {
+        Some(percent) => percent.trim().parse::<f64>().ok()? / 100.0,
+        None => text.parse().ok()?,
+    };
+    (0.0..=1.0).contains(&value).then_some(value)
+}
+
+fn parse_seed(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
     }
 }
 
 /// How many packets met which fault.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
+    /// Packets handed in.
+    pub packets: u64,
     /// Lost.
     pub dropped: u64,
     /// Sent twice.
     pub duplicated: u64,
-    /// Delayed behind later ones.
+    /// Held back behind later ones.
     pub reordered: u64,
     /// Damaged.
     pub corrupted: u64,
 }
 
-/// A link with faults.
+/// A link with faults. An empty plan adds one comparison per packet.
 pub struct Faults<D> {
     inner: D,
+    plan: Plan,
+    is_clean: bool,
+    random: Random,
+    held: VecDeque<Held>,
+    damaged: Vec<u8>,
+    counters: Counters,
 }
+
+struct Held {
+    to: SocketAddr,
+    packet: Vec<u8>,
+    /// Leaves when this many packets have been handed in, or at the time below.
+    until_packet: u64,
+    until: Instant,
+}
+
 impl<D: Datagrams> Faults<D> {
-    /// Wraps.
-    pub fn new(_inner: D, _plan: Plan) -> Self {
-        todo!()
+    /// Wraps a link.
+    pub fn new(inner: D, plan: Plan) -> Self {
+        let (random, is_clean) = (Random(plan.seed), plan.is_clean());
+        Self {
+            inner,
+            plan,
+            is_clean,
+            random,
+            held: VecDeque::new(),
+            damaged: Vec::new(),
+            counters: Counters::default(),
+        }
     }
+
     /// The link inside.
     pub fn inner(&self) -> &D {
         &self.inner
     }
-    /// Counters.
+
+    /// The link inside, to be changed.
+    pub fn inner_mut(&mut self) -> &mut D {
+        &mut self.inner
+    }
+
+    /// What has been damaged so far.
     pub fn counters(&self) -> &Counters {
-        todo!()
+        &self.counters
+    }
+
+    fn happens(&mut self, probability: f64) -> bool {
+        // The draw is made even for probability 0, so that changing one probability moves only its own packets.
+        self.random.unit() < probability
+    }
+
+    /// Sends held packets that are due. What the link refuses now is lost, which is a fault like the others.
+    fn release(&mut self, everything_due_at: Instant) -> io::Result<()> {
+        let is_due = |held: &Held, packets| held.until_packet <= packets || held.until <= everything_due_at;
+        while self.held.len() > HELD_MAX || self.held.front().is_some_and(|held| is_due(held, self.counters.packets)) {
+            let Some(held) = self.held.pop_front() else { break };
+            self.inner.send(&held.to, &held.packet)?;
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, to: SocketAddr, packet: &[u8]) {
+        self.counters.reordered += 1;
+        let until_packet = self.counters.packets + 1 + self.random.below(OVERTAKEN_MAX);
+        self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until: clock::now() + HELD_TIME_MAX });
+    }
+
+    fn send_damaged(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        self.counters.packets += 1;
+        let [drop, corrupt, reorder, duplicate] =
+            [self.plan.drop, self.plan.corrupt, self.plan.reorder, self.plan.duplicate].map(|p| self.happens(p));
+        if drop {
+            self.counters.dropped += 1;
+            self.release(clock::now())?;
+            return Ok(Outcome::Sent);
+        }
+        let mut damaged = std::mem::take(&mut self.damaged);
+        damaged.clear();
+        damaged.extend_from_slice(packet);
+        if corrupt && !packet.is_empty() {
+            self.counters.corrupted += 1;
+            let at = self.random.below(packet.len() as u64) as usize;
+            damaged[at] ^= 1 + self.random.below(255) as u8;
+        }
+        let outcome = if reorder {
+            self.hold(*to, &damaged);
+            Ok(Outcome::Sent)
+        } else {
+            self.inner.send(to, &damaged)
+        };
+        if duplicate && matches!(outcome, Ok(Outcome::Sent)) {
+            self.counters.duplicated += 1;
+            self.inner.send(to, &damaged)?;
+        }
+        self.damaged = damaged;
+        self.release(clock::now())?;
+        outcome
     }
 }
+
 impl<D: Datagrams> Datagrams for Faults<D> {
-    fn send(&mut self, _to: &SocketAddr, _packet: &[u8]) -> io::Result<Outcome> {
-        todo!()
+    #[inline]
+    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        if self.is_clean { self.inner.send(to, packet) } else { self.send_damaged(to, packet) }
     }
-    fn receive(&mut self, _on_packet: &mut dyn FnMut(&[u8]), _limit: usize) -> usize {
-        todo!()
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        if !self.held.is_empty() {
+            // An error here comes again with the next send, which reports it.
+            let _ = self.release(clock::now());
+        }
+        self.inner.receive(on_packet, limit)
     }
+
     fn fd(&self) -> RawFd {
-        todo!()
+        self.inner.fd()
     }
+
     fn packet_size(&self) -> usize {
-        todo!()
+        self.inner.packet_size()
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood 2014): small, fast, good enough to lose packets by.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// 0 (included) to 1 (excluded).
+    fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1_u64 << 53) as f64
+    }
+
+    /// 0 to `bound` - 1.
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Remembers what was sent.
+    #[derive(Default)]
+    struct Recorder(Vec<Vec<u8>>);
+
+    impl Datagrams for Recorder {
+        fn send(&mut self, _: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+            self.0.push(packet.to_vec());
+            Ok(Outcome::Sent)
+        }
+        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+            0
+        }
+        fn fd(&self) -> RawFd {
+            -1
+        }
+        fn packet_size(&self) -> usize {
+            1400
+        }
+    }
+
+    fn run(plan: &str, packets: u64) -> (Vec<Vec<u8>>, Counters) {
+        let mut link = Faults::new(Recorder::default(), Plan::parse(plan).unwrap());
+        let to = SocketAddr::from(([127, 0, 0, 1], 9));
+        for number in 0..packets {
+            assert_eq!(link.send(&to, &number.to_le_bytes()).unwrap(), Outcome::Sent);
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        link.receive(&mut |_| {}, 1);
+        assert!(link.held.is_empty(), "what was held back has left");
+        (link.inner.0, link.counters)
+    }
+
+    #[test]
+    fn plans_are_parsed_and_nonsense_is_named() {
+        let plan = Plan::parse("drop=5%, duplicate=1%,reorder=0.01,corrupt=0.1%,seed=0x10").unwrap();
+        assert_eq!(plan, Plan { drop: 0.05, duplicate: 0.01, reorder: 0.01, corrupt: 0.001, seed: 16 });
+        assert!(Plan::parse("").unwrap().is_clean() && Plan::parse("seed=3").unwrap().is_clean());
+        for bad in ["drop", "drop=", "drop=101%", "drop=-1", "drop=NaN", "loss=1%", "seed=x", "drop=5%;seed=1"] {
+            let error = Plan::parse(bad).unwrap_err().to_string();
+            assert!(error.contains(bad), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_plan_changes_nothing() {
+        let (sent, counters) = run("", 1000);
+        assert_eq!(sent, (0..1000_u64).map(|n| n.to_le_bytes().to_vec()).collect::<Vec<_>>());
+        assert_eq!(counters, Counters::default());
+    }
+
+    #[test]
+    fn each_fault_happens_as_often_as_planned() {
+        const PACKETS: u64 = 20_000;
+        let about = |count: u64, share: f64| (count as f64 / PACKETS as f64 - share).abs() < share / 5.0;
+        let (sent, counters) = run("drop=5%,seed=1", PACKETS);
+        assert!(about(counters.dropped, 0.05) && sent.len() as u64 == PACKETS - counters.dropped);
+        let (sent, counters) = run("duplicate=5%,seed=2", PACKETS);
+        assert!(about(counters.duplicated, 0.05) && sent.len() as u64 == PACKETS + counters.duplicated);
+        let (sent, counters) = run("corrupt=5%,seed=3", PACKETS);
+        let damaged = sent.iter().enumerate().filter(|(i, packet)| ***packet != (*i as u64).to_le_bytes()).count();
+        assert!(about(counters.corrupted, 0.05) && damaged as u64 == counters.corrupted);
+        let (sent, counters) = run("reorder=5%,seed=4", PACKETS);
+        let late = sent.windows(2).filter(|pair| number(&pair[0]) > number(&pair[1])).count() as u64;
+        assert!(about(counters.reordered, 0.05) && late > counters.reordered / 2, "{late} {counters:?}");
+        let mut sorted: Vec<u64> = sent.iter().map(|packet| number(packet)).collect();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..PACKETS).collect::<Vec<_>>(), "reordered, not lost");
+    }
+
+    fn number(packet: &[u8]) -> u64 {
+        u64::from_le_bytes(packet.try_into().unwrap())
+    }
+
+    #[test]
+    fn the_same_seed_damages_the_same_packets() {
+        let plan = "drop=10%,duplicate=10%,corrupt=10%,seed=5";
+        assert_eq!(run(plan, 500), run(plan, 500));
+        assert_ne!(run(plan, 500).0, run("drop=10%,duplicate=10%,corrupt=10%,seed=6", 500).0);
     }
 }

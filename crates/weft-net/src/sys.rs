@@ -1,8 +1,10 @@
 //! System calls, each in a safe function with Rust types. `unsafe` lives here so that it does not live in the links.
 #![allow(unsafe_code)]
 
+use std::ffi::CStr;
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
 /// How often a call that a signal interrupted is repeated before the interruption is reported.
@@ -98,4 +100,172 @@ pub(crate) fn reserve(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result
 
 pub(crate) fn check(result: libc::c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// One address of one network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) index: u32,
+    pub(crate) ip: IpAddr,
+    pub(crate) prefix: u8,
+    /// Bytes of an IP packet, header included; 0 when the interface does not say.
+    pub(crate) mtu: u32,
+    pub(crate) is_up: bool,
+    pub(crate) has_carrier: bool,
+    pub(crate) is_loopback: bool,
+}
+
+/// All addresses of all interfaces of this network namespace, in the kernel's order.
+pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
+    let mut head: *mut libc::ifaddrs = ptr::null_mut();
+    // SAFETY: on success `head` is a list that is ours until freeifaddrs.
+    check(unsafe { libc::getifaddrs(&mut head) })?;
+    let probe = UdpSocket::bind("0.0.0.0:0").or_else(|_| UdpSocket::bind("[::]:0"));
+    let mut list = Vec::new();
+    let mut next = head;
+    while !next.is_null() {
+        // SAFETY: `next` is an entry of the list, not freed yet.
+        let entry = unsafe { &*next };
+        next = entry.ifa_next;
+        // SAFETY: both addresses are null or sockaddrs of the list, as long as their family says.
+        let (ip, mask) = unsafe { (ip_of(entry.ifa_addr), ip_of(entry.ifa_netmask)) };
+        let Some(ip) = ip else { continue };
+        // SAFETY: the name of an entry is a terminated string.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let has = |flag: libc::c_int| entry.ifa_flags & flag as u32 != 0;
+        list.push(Interface {
+            name: name.to_string_lossy().into_owned(),
+            // SAFETY: `name` is a terminated string.
+            index: unsafe { libc::if_nametoindex(name.as_ptr()) },
+            ip,
+            prefix: mask.map_or(0, prefix_of),
+            mtu: probe.as_ref().ok().and_then(|socket| mtu(socket.as_fd(), name)).unwrap_or(0),
+            is_up: has(libc::IFF_UP),
+            has_carrier: has(libc::IFF_RUNNING),
+            is_loopback: has(libc::IFF_LOOPBACK),
+        });
+    }
+    // SAFETY: `head` came from getifaddrs and nothing above keeps a pointer into it.
+    unsafe { libc::freeifaddrs(head) };
+    Ok(list)
+}
+
+/// # Safety
+/// `address` is null or points to a sockaddr that is as large as its family says.
+unsafe fn ip_of(address: *const libc::sockaddr) -> Option<IpAddr> {
+    if address.is_null() {
+        return None;
+    }
+    // SAFETY: not null, so at least the family can be read; then the type that the family names.
+    unsafe {
+        match libc::c_int::from((*address).sa_family) {
+            libc::AF_INET => {
+                Some(IpAddr::V4(Ipv4Addr::from(u32::from_be((*address.cast::<libc::sockaddr_in>()).sin_addr.s_addr))))
+            }
+            libc::AF_INET6 => {
+                Some(IpAddr::V6(Ipv6Addr::from((*address.cast::<libc::sockaddr_in6>()).sin6_addr.s6_addr)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn prefix_of(mask: IpAddr) -> u8 {
+    let ones = match mask {
+        IpAddr::V4(ip) => u32::from(ip).leading_ones(),
+        IpAddr::V6(ip) => u128::from(ip).leading_ones(),
+    };
+    ones as u8
+}
+
+fn mtu(socket: BorrowedFd<'_>, name: &CStr) -> Option<u32> {
+    // SAFETY: an ifreq of zeros is valid; the name is cut so that it stays terminated.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, &from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.to_bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFMTU reads the name and writes the MTU of this ifreq.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFMTU as _, &mut request) }).ok()?;
+    // SAFETY: the call succeeded, so this member was written.
+    u32::try_from(unsafe { request.ifr_ifru.ifru_mtu }).ok()
+}
+
+/// Sets an option of type int.
+pub(crate) fn set_option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: i32) -> io::Result<()> {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value is an int and the size says so.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, ptr::from_ref(&value).cast(), size) })
+}
+
+/// Reads an option of type int.
+pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int) -> io::Result<i32> {
+    let (mut value, mut size) = (0_i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: value and size are ours, and the size says how large the value is.
+    check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, ptr::from_mut(&mut value).cast(), &mut size) })?;
+    Ok(value)
+}
+
+/// Buffers into which the kernel receives one or several packets with one call.
+pub(crate) struct ReceiveBatch {
+    bytes: Box<[u8]>,
+    size: usize,
+    // The headers point to `vectors`, and those into `bytes`: boxes, so they stay where they are.
+    headers: Box<[libc::mmsghdr]>,
+    _vectors: Box<[libc::iovec]>,
+}
+
+// SAFETY: the raw pointers inside point into boxes of the same value.
+unsafe impl Send for ReceiveBatch {}
+
+impl ReceiveBatch {
+    /// Room for `count` packets of `size` bytes. One byte more is there, so that a packet that is too large is noticed.
+    pub(crate) fn new(count: usize, size: usize) -> Self {
+        let stride = (size + 1).next_multiple_of(64);
+        let mut bytes = vec![0; count * stride].into_boxed_slice();
+        let start = bytes.as_mut_ptr();
+        let mut vectors: Box<[libc::iovec]> = (0..count)
+            // SAFETY: slot `i` lies inside `bytes`.
+            .map(|i| libc::iovec { iov_base: unsafe { start.add(i * stride) }.cast(), iov_len: size + 1 })
+            .collect();
+        let headers = vectors
+            .iter_mut()
+            .map(|vector| {
+                // SAFETY: a header of zeros is valid: no name, no control data.
+                let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
+                header.msg_hdr.msg_iov = vector;
+                header.msg_hdr.msg_iovlen = 1;
+                header
+            })
+            .collect();
+        Self { bytes, size: stride, headers, _vectors: vectors }
+    }
+
+    /// Receives at most `limit` packets without waiting; at least one, or the error says why not.
+    pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
+        let count = limit.min(self.headers.len());
+        let (flags, none) = (libc::MSG_DONTWAIT, ptr::null_mut());
+        // SAFETY: the headers and everything they point to are boxes of this value, borrowed exclusively.
+        let received = unsafe {
+            libc::recvmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count as libc::c_uint, flags as _, none)
+        };
+        if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
+    }
+
+    /// Receives one packet without waiting: its length (size + 1 when it was larger than a packet may be).
+    pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
+        // SAFETY: the first slot is ours and that large.
+        let received =
+            unsafe { libc::recv(socket.as_raw_fd(), self.bytes.as_mut_ptr().cast(), self.size, libc::MSG_DONTWAIT) };
+        if received < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        self.headers[0].msg_len = received as libc::c_uint;
+        Ok(received as usize)
+    }
+
+    /// Packet `i` of the last call.
+    pub(crate) fn packet(&self, i: usize) -> &[u8] {
+        &self.bytes[i * self.size..][..self.headers[i].msg_len as usize]
+    }
 }

@@ -1,123 +1,262 @@
-//! Datagrams between nodes.
-use crate::Error;
-use crate::datagrams::{Datagrams, Outcome};
+//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and resends.
+//!
+//! One unconnected socket a process, bound to all addresses of one family. IP must not fragment: a packet larger than the path is
+//! refused by the machine, and said so, instead of being lost in pieces.
+
+mod address;
+
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::os::fd::RawFd;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+
+use crate::datagrams::{Datagrams, Outcome};
+use crate::sys::{self, ReceiveBatch};
+use crate::{Error, node};
+use address::Selection;
+pub use address::{CANDIDATES_MAX, Candidate, Card, PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
+
+/// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
+const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
+/// Fewer full packets than this in the receive buffer are worth a warning.
+const WINDOW_PACKETS_LOW: u32 = 64;
+/// Packets one system call receives.
+const BATCH: usize = 32;
+/// What the kernel spends on a packet beyond its bytes, when it keeps them in pages: counted against the receive buffer.
+const KERNEL_OVERHEAD_BYTES: usize = 768;
+/// Errors taken from the socket in one go before the receiver gives up until the next time.
+const RECEIVE_ERRORS_MAX: usize = 16;
 
 /// How the socket is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
     /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, e.g. `eth0,10.1.0.0/16`. None: all that fit.
     pub interfaces: Option<String>,
-    /// Upper bound of the packet size in bytes. None: as the interfaces' MTU allows.
+    /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: as the interfaces' MTU allows.
     pub packet_size_max: Option<usize>,
 }
 
-/// One address at which a process can be reached, as the business card carries it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Candidate {
-    /// The address.
-    pub ip: IpAddr,
-    /// Length of its subnet prefix in bits.
-    pub prefix: u8,
-    /// UDP port.
-    pub port: u16,
-    /// Largest packet (UDP payload) the interface carries, bytes.
-    pub packet_size: u16,
-    /// Which machine (network namespace) it belongs to: equal addresses on different hosts are told apart.
-    pub host: u32,
-    /// Index of the interface on this machine; not on the card (0 in a peer's candidate).
-    pub interface: u32,
-}
-
-/// What other processes need to know about this end.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Card {
-    /// Addresses, best first.
-    pub candidates: Vec<Candidate>,
-    /// Full packets the receive buffer holds.
-    pub window_packets: u32,
-}
-
-impl Card {
-    /// Compact text of `[0-9a-f.]`.
-    pub fn encode(&self) -> String {
-        todo!()
-    }
-    /// The inverse of `encode`.
-    pub fn decode(_text: &str) -> Result<Self, Error> {
-        todo!()
-    }
-}
-
-/// Addresses chosen for one pair of processes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pair {
-    /// This end.
-    pub own: Candidate,
-    /// The other end.
-    pub peer: Candidate,
-    /// Where to send.
-    pub to: SocketAddr,
-    /// The smaller of both ends, bytes.
-    pub packet_size: usize,
-}
-
-/// Chooses the pair of addresses; Err: one sentence why there is none.
-pub fn choose_peer_address(_own: &[Candidate], _peer: &[Candidate]) -> Result<Pair, String> {
-    todo!()
-}
-
-/// A bound UDP socket.
-pub struct Udp(());
-impl Udp {
-    /// Binds.
-    pub fn bind(_settings: &Settings) -> Result<Self, Error> {
-        todo!()
-    }
-    /// The card.
-    pub fn card(&self) -> Card {
-        todo!()
-    }
-    /// Counters.
-    pub fn counters(&self) -> &Counters {
-        todo!()
-    }
-    /// One-line warnings for the user.
-    pub fn warnings(&self) -> &[String] {
-        todo!()
-    }
-}
-
 /// What happened on a socket.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Packets the kernel took.
     pub packets_sent: u64,
-    /// Packets received.
+    /// Packets handed to the caller.
     pub packets_received: u64,
-    /// Send buffer full.
+    /// Sends that found the send buffer full.
     pub would_block: u64,
-    /// Refused by firewall, full queue, no route.
+    /// Packets refused by a firewall, a full queue, a missing route.
     pub dropped: u64,
-    /// Larger than the path.
+    /// Packets larger than the path.
     pub too_large: u64,
-    /// Arrived larger than a packet may be.
+    /// Packets that arrived larger than a packet may be.
     pub truncated: u64,
+    /// Errors the socket reported while receiving.
+    pub receive_errors: u64,
+}
+
+/// A bound UDP socket.
+pub struct Udp {
+    socket: UdpSocket,
+    candidates: Vec<Candidate>,
+    batch: ReceiveBatch,
+    packet_size: usize,
+    window_packets: u32,
+    /// Whether the last look found something: then more is likely, and a batch is worth its price.
+    was_busy: bool,
+    last_refusal: Option<i32>,
+    counters: Counters,
+    warnings: Vec<String>,
+}
+
+impl Udp {
+    /// Opens the socket and finds the addresses to offer: IPv4 when any usable interface has it, else IPv6; loopback only when there
+    /// is nothing else or it is asked for. Interfaces that are down or without carrier and bridges for containers are left out.
+    ///
+    /// # Errors
+    /// No interface can be used (each is named with its reason), the settings make no sense, or the socket cannot be made.
+    pub fn bind(settings: &Settings) -> Result<Self, Error> {
+        let selection = Selection::parse(settings.interfaces.as_deref().unwrap_or(""))?;
+        let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX);
+        if most < PACKET_SIZE_MIN {
+            return Err(Error::Invalid(format!(
+                "packets of {most} bytes are too small, {PACKET_SIZE_MIN} is the least"
+            )));
+        }
+        let interfaces = sys::interfaces().map_err(|cause| Error::system("list the network interfaces", cause))?;
+        let mut candidates = address::select(&interfaces, &selection, node::network())?;
+        let is_v4 = candidates[0].ip.is_ipv4();
+        let socket = open(is_v4).map_err(|cause| Error::system("open a UDP socket", cause))?;
+        let port = socket.local_addr().map_err(|cause| Error::system("ask for the UDP port", cause))?.port();
+        for candidate in &mut candidates {
+            candidate.port = port;
+            candidate.packet_size = candidate.packet_size.min(most.min(PACKET_SIZE_MAX) as u16);
+        }
+        let packet_size =
+            candidates.iter().map(|candidate| usize::from(candidate.packet_size)).max().unwrap_or(PACKET_SIZE_MIN);
+        let window_packets = window(enlarge_buffer(&socket), packet_size);
+        Ok(Self {
+            socket,
+            candidates,
+            batch: ReceiveBatch::new(BATCH, packet_size),
+            packet_size,
+            window_packets,
+            was_busy: false,
+            last_refusal: None,
+            counters: Counters::default(),
+            warnings: window_warning(window_packets),
+        })
+    }
+
+    /// What peers need to know, for the business card.
+    pub fn card(&self) -> Card {
+        Card { candidates: self.candidates.clone(), window_packets: self.window_packets }
+    }
+
+    /// This end's addresses, best first.
+    pub fn candidates(&self) -> &[Candidate] {
+        &self.candidates
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// One-line warnings for the user, e.g. that the receive buffer is small.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    /// Why the machine last refused a packet ([`Outcome::Dropped`]), for a message to the user.
+    pub fn last_refusal(&self) -> Option<io::Error> {
+        self.last_refusal.map(io::Error::from_raw_os_error)
+    }
+
+    fn refused(&mut self, cause: &io::Error) -> Option<Outcome> {
+        let code = cause.raw_os_error()?;
+        let outcome = match code {
+            libc::EAGAIN => Outcome::WouldBlock,
+            libc::EMSGSIZE => Outcome::TooLarge,
+            // Queue or memory full, a firewall, a route or an interface that has gone: it may come back, and a flow resends.
+            libc::ENOBUFS | libc::ENOMEM | libc::EPERM | libc::EACCES => Outcome::Dropped,
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => Outcome::Dropped,
+            libc::EADDRNOTAVAIL | libc::ECONNREFUSED => Outcome::Dropped,
+            _ => return None,
+        };
+        match outcome {
+            Outcome::WouldBlock => self.counters.would_block += 1,
+            Outcome::TooLarge => self.counters.too_large += 1,
+            _ => {
+                self.counters.dropped += 1;
+                self.last_refusal = Some(code);
+            }
+        }
+        Some(outcome)
+    }
+
+    /// Receives into the batch: the number of packets there, 0 when nothing has arrived.
+    #[inline]
+    fn fetch(&mut self, limit: usize) -> usize {
+        for _ in 0..RECEIVE_ERRORS_MAX {
+            let fetched = if self.was_busy && limit > 1 {
+                self.batch.receive(self.socket.as_fd(), limit)
+            } else {
+                // One packet with the cheaper call: the usual case while a reply is awaited.
+                self.batch.receive_one(self.socket.as_fd()).map(|_| 1)
+            };
+            match fetched {
+                Ok(count) => return count,
+                Err(cause) if cause.kind() == io::ErrorKind::WouldBlock => return 0,
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => {}
+                // An ICMP message about an earlier packet, taken off the socket by this call.
+                Err(_) => self.counters.receive_errors += 1,
+            }
+        }
+        0
+    }
 }
 
 impl Datagrams for Udp {
-    fn send(&mut self, _to: &SocketAddr, _packet: &[u8]) -> io::Result<Outcome> {
-        todo!()
+    #[inline]
+    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        let mut last = None;
+        for _ in 0..sys::INTERRUPTS_MAX {
+            match self.socket.send_to(packet, to) {
+                Ok(_) => {
+                    self.counters.packets_sent += 1;
+                    return Ok(Outcome::Sent);
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => last = Some(cause),
+                Err(cause) => return self.refused(&cause).ok_or(cause),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
     }
-    fn receive(&mut self, _on_packet: &mut dyn FnMut(&[u8]), _limit: usize) -> usize {
-        todo!()
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let mut handled = 0;
+        if limit == 0 {
+            return 0;
+        }
+        let count = self.fetch(limit);
+        for i in 0..count {
+            let packet = self.batch.packet(i);
+            if packet.len() > self.packet_size {
+                self.counters.truncated += 1;
+            } else {
+                on_packet(packet);
+                handled += 1;
+            }
+        }
+        self.was_busy = count > 0;
+        self.counters.packets_received += handled as u64;
+        handled
     }
+
     fn fd(&self) -> RawFd {
-        todo!()
+        self.socket.as_raw_fd()
     }
+
     fn packet_size(&self) -> usize {
-        todo!()
+        self.packet_size
     }
 }
+
+fn open(is_v4: bool) -> io::Result<UdpSocket> {
+    let any = if is_v4 { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
+    let socket = UdpSocket::bind(any)?;
+    socket.set_nonblocking(true)?;
+    if is_v4 {
+        sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+    } else {
+        sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
+    }
+    Ok(socket)
+}
+
+/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the bytes granted.
+fn enlarge_buffer(socket: &UdpSocket) -> usize {
+    let set = |name| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, RECEIVE_BUFFER_BYTES);
+    // Both may be refused; then the default stays, and the size read back says so.
+    let _ = set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF));
+    sys::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes.max(0) as usize)
+}
+
+/// Full packets that fit into a receive buffer, at least 1. The kernel charges each packet the memory it really sits in.
+fn window(buffer_bytes: usize, packet_size: usize) -> u32 {
+    let charged = (packet_size + KERNEL_OVERHEAD_BYTES).next_power_of_two() + KERNEL_OVERHEAD_BYTES;
+    (buffer_bytes / charged).max(1) as u32
+}
+
+fn window_warning(window_packets: u32) -> Vec<String> {
+    if window_packets >= WINDOW_PACKETS_LOW {
+        return Vec::new();
+    }
+    vec![format!("the UDP receive buffer holds only {window_packets} packets; raise the sysctl net.core.rmem_max")]
+}
+
+#[cfg(test)]
+#[path = "udp/udp_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+//! Real sockets of this machine. Other hosts, IPv6-only hosts and firewalls are in `tests/udp.rs`.
+
+use super::*;
+use std::time::{Duration, Instant};
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+fn loopback() -> Udp {
+    Udp::bind(&Settings { interfaces: Some("lo".into()), ..Settings::default() }).unwrap()
+}
+
+fn to(link: &Udp) -> SocketAddr {
+    choose_peer_address(link.candidates(), link.candidates()).unwrap().to
+}
+
+fn receive(link: &mut Udp, count: usize) -> Vec<Vec<u8>> {
+    let (mut packets, deadline) = (Vec::new(), Instant::now() + LIMIT);
+    while packets.len() < count {
+        let missing = count - packets.len();
+        link.receive(&mut |packet| packets.push(packet.to_vec()), missing);
+        assert!(Instant::now() < deadline, "{} of {count} packets arrived", packets.len());
+    }
+    packets
+}
+
+#[test]
+fn packets_arrive_whole_in_batches_and_one_by_one() {
+    let (mut near, mut far) = (loopback(), loopback());
+    let address = to(&far);
+    assert_eq!(far.receive(&mut |_| unreachable!(), 8), 0);
+    for len in [0, 1, 1000, near.packet_size()] {
+        let packet: Vec<u8> = (0..len).map(|i| i as u8).collect();
+        assert_eq!(near.send(&address, &packet).unwrap(), Outcome::Sent);
+        assert_eq!(receive(&mut far, 1), [packet]);
+    }
+    (0..100_u8).for_each(|i| assert_eq!(near.send(&address, &[i; 50]).unwrap(), Outcome::Sent));
+    assert_eq!(receive(&mut far, 100), (0..100).map(|i| vec![i; 50]).collect::<Vec<_>>());
+    assert_eq!((near.counters().packets_sent, far.counters().packets_received), (104, 104));
+}
+
+#[test]
+fn a_limit_is_kept() {
+    let (mut near, mut far) = (loopback(), loopback());
+    (0..10_u8).for_each(|i| assert_eq!(near.send(&to(&far), &[i]).unwrap(), Outcome::Sent));
+    assert_eq!(receive(&mut far, 1), [[0]]);
+    let mut seen = 0;
+    assert_eq!((far.receive(&mut |_| seen += 1, 0), far.receive(&mut |_| seen += 1, 3), seen), (0, 3, 3));
+}
+
+#[test]
+fn a_train_is_cut_into_packets() {
+    let (mut near, mut far) = (loopback(), loopback());
+    assert_eq!(near.send_train(&to(&far), &[9; 250], 100).unwrap(), 250);
+    assert_eq!(receive(&mut far, 3).iter().map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+}
+
+#[test]
+fn a_packet_that_does_not_fit_is_refused_clearly() {
+    let (mut near, far) = (loopback(), loopback());
+    assert_eq!(near.send(&to(&far), &vec![0; 66_000]).unwrap(), Outcome::TooLarge);
+    assert_eq!((near.counters().too_large, near.counters().packets_sent), (1, 0));
+}
+
+#[test]
+fn a_packet_larger_than_agreed_is_counted_and_dropped() {
+    let mut far = Udp::bind(&Settings { interfaces: Some("lo".into()), packet_size_max: Some(1000) }).unwrap();
+    assert_eq!(far.packet_size(), 1000);
+    let mut near = loopback();
+    for len in [1001, 5000, 1000] {
+        assert_eq!(near.send(&to(&far), &vec![3; len]).unwrap(), Outcome::Sent);
+    }
+    assert_eq!(receive(&mut far, 1), [vec![3; 1000]]);
+    assert_eq!(far.counters().truncated, 2);
+}
+
+#[test]
+fn a_peer_that_has_gone_disturbs_nobody() {
+    let (mut near, mut far, gone) = (loopback(), loopback(), to(&loopback()));
+    for _ in 0..20 {
+        assert_eq!(near.send(&gone, &[1]).unwrap(), Outcome::Sent);
+        assert_eq!(near.receive(&mut |_| unreachable!(), 4), 0);
+    }
+    assert_eq!(near.send(&to(&far), &[2]).unwrap(), Outcome::Sent);
+    assert_eq!(receive(&mut far, 1), [[2]]);
+}
+
+#[test]
+fn the_default_choice_reaches_a_neighbour_on_this_machine_and_its_card_says_how() {
+    let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
+    let card = Card::decode(&far.card().encode()).unwrap();
+    assert!(card.window_packets >= 1 && card.candidates.iter().all(|candidate| candidate.port != 0));
+    let pair = choose_peer_address(near.candidates(), &card.candidates).unwrap();
+    assert_eq!(near.send(&pair.to, &vec![8; pair.packet_size]).unwrap(), Outcome::Sent);
+    assert_eq!(receive(&mut far, 1), [vec![8; pair.packet_size]]);
+}
+
+#[test]
+fn the_window_that_is_promised_is_there() {
+    // A full window of the largest packets, sent before the receiver looks once: none may be lost.
+    let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
+    let pair = choose_peer_address(near.candidates(), far.candidates()).unwrap();
+    for size in [pair.packet_size, 600, 8] {
+        let count = far.card().window_packets as usize;
+        (0..count).for_each(|_| assert_eq!(near.send(&pair.to, &vec![1; size]).unwrap(), Outcome::Sent));
+        assert_eq!(receive(&mut far, count).len(), count, "{size} bytes");
+    }
+}
+
+#[test]
+fn settings_without_sense_are_refused() {
+    assert!(Udp::bind(&Settings { interfaces: Some("10.0.0.0/99".into()), ..Settings::default() }).is_err());
+    assert!(Udp::bind(&Settings { packet_size_max: Some(10), ..Settings::default() }).is_err());
+}
