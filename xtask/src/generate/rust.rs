@@ -203,7 +203,8 @@ impl Entry<'_> {
         let initial = match (parameter.direction, c_type) {
             (Direction::Out, _) => "0_i64".to_owned(),
             (_, "int") => format!("i64::from(unsafe {{ *{name} }})"),
-            _ => format!("unsafe {{ *{name} }} as i64"),
+            (_, "MPI_Aint") => format!("unsafe {{ *{name} }} as i64"),
+            _ => format!("unsafe {{ *{name} }}"),
         };
         let narrowed = match c_type {
             "int" => format!("narrow({name}_wide)"),

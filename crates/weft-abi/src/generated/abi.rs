@@ -25,7 +25,10 @@ entry! { MPI_Abi_get_fortran_info PMPI_Abi_get_fortran_info(info: *mut MPI_Info)
 } }
 
 entry! { MPI_Abi_get_info PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
-    unsupported(Function::AbiGetInfo, Scope::None)
+    call_anytime(Function::AbiGetInfo, Scope::None, || {
+        check::pointer("info", info)?;
+        unsafe { crate::calls::environment::abi_get_info(info) }
+    })
 } }
 
 entry! { MPI_Abi_get_version PMPI_Abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> c_int {

@@ -12,11 +12,17 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Comm_compare PMPI_Comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> c_int {
-    unsupported(Function::CommCompare, Scope::Comm(comm1))
+    call(Function::CommCompare, Scope::Comm(comm1), || {
+        check::pointer("result", result)?;
+        unsafe { crate::calls::communicators::comm_compare(comm1, comm2, result) }
+    })
 } }
 
 entry! { MPI_Comm_create PMPI_Comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommCreate, Scope::Comm(comm))
+    call(Function::CommCreate, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_create(comm, group, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_create_from_group PMPI_Comm_create_from_group(
@@ -35,7 +41,10 @@ entry! { MPI_Comm_create_group PMPI_Comm_create_group(
     tag: c_int,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::CommCreateGroup, Scope::Comm(comm))
+    call(Function::CommCreateGroup, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_create_group(comm, group, tag, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_create_keyval PMPI_Comm_create_keyval(
@@ -44,15 +53,27 @@ entry! { MPI_Comm_create_keyval PMPI_Comm_create_keyval(
     comm_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::CommCreateKeyval, Scope::None)
+    call(Function::CommCreateKeyval, Scope::None, || {
+        check::pointer("comm_keyval", comm_keyval)?;
+        unsafe {
+            crate::calls::attributes::comm_create_keyval(
+                comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state
+            )
+        }
+    })
 } }
 
 entry! { MPI_Comm_delete_attr PMPI_Comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> c_int {
-    unsupported(Function::CommDeleteAttr, Scope::Comm(comm))
+    call(Function::CommDeleteAttr, Scope::Comm(comm), || {
+        unsafe { crate::calls::attributes::comm_delete_attr(comm, comm_keyval) }
+    })
 } }
 
 entry! { MPI_Comm_dup PMPI_Comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommDup, Scope::Comm(comm))
+    call(Function::CommDup, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_dup(comm, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
@@ -60,15 +81,24 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::CommDupWithInfo, Scope::Comm(comm))
+    call(Function::CommDupWithInfo, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_dup_with_info(comm, info, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_free PMPI_Comm_free(comm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommFree, scope_at(comm, Scope::Comm))
+    call(Function::CommFree, scope_at(comm, Scope::Comm), || {
+        check::pointer("comm", comm)?;
+        unsafe { crate::calls::communicators::comm_free(comm) }
+    })
 } }
 
 entry! { MPI_Comm_free_keyval PMPI_Comm_free_keyval(comm_keyval: *mut c_int) -> c_int {
-    unsupported(Function::CommFreeKeyval, Scope::None)
+    call(Function::CommFreeKeyval, Scope::None, || {
+        check::pointer("comm_keyval", comm_keyval)?;
+        unsafe { crate::calls::attributes::comm_free_keyval(comm_keyval) }
+    })
 } }
 
 entry! { MPI_Comm_get_attr PMPI_Comm_get_attr(
@@ -77,15 +107,26 @@ entry! { MPI_Comm_get_attr PMPI_Comm_get_attr(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::CommGetAttr, Scope::Comm(comm))
+    call(Function::CommGetAttr, Scope::Comm(comm), || {
+        check::pointer("attribute_val", attribute_val)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::attributes::comm_get_attr(comm, comm_keyval, attribute_val, flag) }
+    })
 } }
 
 entry! { MPI_Comm_get_info PMPI_Comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Function::CommGetInfo, Scope::Comm(comm))
+    call(Function::CommGetInfo, Scope::Comm(comm), || {
+        check::pointer("info_used", info_used)?;
+        unsafe { crate::calls::communicators::comm_get_info(comm, info_used) }
+    })
 } }
 
 entry! { MPI_Comm_get_name PMPI_Comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Function::CommGetName, Scope::Comm(comm))
+    call(Function::CommGetName, Scope::Comm(comm), || {
+        check::pointer("comm_name", comm_name)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::communicators::comm_get_name(comm, comm_name, resultlen) }
+    })
 } }
 
 entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
@@ -106,35 +147,55 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
 } }
 
 entry! { MPI_Comm_rank PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {
-    unsupported(Function::CommRank, Scope::Comm(comm))
+    call(Function::CommRank, Scope::Comm(comm), || {
+        check::pointer("rank", rank)?;
+        unsafe { crate::calls::communicators::comm_rank(comm, rank) }
+    })
 } }
 
 entry! { MPI_Comm_remote_group PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
-    unsupported(Function::CommRemoteGroup, Scope::Comm(comm))
+    call(Function::CommRemoteGroup, Scope::Comm(comm), || {
+        check::pointer("group", group)?;
+        unsafe { crate::calls::communicators::comm_remote_group(comm, group) }
+    })
 } }
 
 entry! { MPI_Comm_remote_size PMPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
-    unsupported(Function::CommRemoteSize, Scope::Comm(comm))
+    call(Function::CommRemoteSize, Scope::Comm(comm), || {
+        check::pointer("size", size)?;
+        unsafe { crate::calls::communicators::comm_remote_size(comm, size) }
+    })
 } }
 
 entry! { MPI_Comm_set_attr PMPI_Comm_set_attr(comm: MPI_Comm, comm_keyval: c_int, attribute_val: *mut c_void) -> c_int {
-    unsupported(Function::CommSetAttr, Scope::Comm(comm))
+    call(Function::CommSetAttr, Scope::Comm(comm), || {
+        unsafe { crate::calls::attributes::comm_set_attr(comm, comm_keyval, attribute_val) }
+    })
 } }
 
 entry! { MPI_Comm_set_info PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
-    unsupported(Function::CommSetInfo, Scope::Comm(comm))
+    call(Function::CommSetInfo, Scope::Comm(comm), || unsafe { crate::calls::communicators::comm_set_info(comm, info) })
 } }
 
 entry! { MPI_Comm_set_name PMPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
-    unsupported(Function::CommSetName, Scope::Comm(comm))
+    call(Function::CommSetName, Scope::Comm(comm), || {
+        check::pointer("comm_name", comm_name)?;
+        unsafe { crate::calls::communicators::comm_set_name(comm, comm_name) }
+    })
 } }
 
 entry! { MPI_Comm_size PMPI_Comm_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
-    unsupported(Function::CommSize, Scope::Comm(comm))
+    call(Function::CommSize, Scope::Comm(comm), || {
+        check::pointer("size", size)?;
+        unsafe { crate::calls::communicators::comm_size(comm, size) }
+    })
 } }
 
 entry! { MPI_Comm_split PMPI_Comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommSplit, Scope::Comm(comm))
+    call(Function::CommSplit, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_split(comm, color, key, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_split_type PMPI_Comm_split_type(
@@ -144,11 +205,17 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::CommSplitType, Scope::Comm(comm))
+    call(Function::CommSplitType, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::communicators::comm_split_type(comm, split_type, key, info, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_test_inter PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
-    unsupported(Function::CommTestInter, Scope::Comm(comm))
+    call(Function::CommTestInter, Scope::Comm(comm), || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::communicators::comm_test_inter(comm, flag) }
+    })
 } }
 
 entry! { MPI_Group_compare PMPI_Group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> c_int {
@@ -279,15 +346,27 @@ entry! { MPI_Type_create_keyval PMPI_Type_create_keyval(
     type_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::TypeCreateKeyval, Scope::None)
+    call(Function::TypeCreateKeyval, Scope::None, || {
+        check::pointer("type_keyval", type_keyval)?;
+        unsafe {
+            crate::calls::attributes::type_create_keyval(
+                type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_delete_attr PMPI_Type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> c_int {
-    unsupported(Function::TypeDeleteAttr, Scope::None)
+    call(Function::TypeDeleteAttr, Scope::None, || {
+        unsafe { crate::calls::attributes::type_delete_attr(datatype, type_keyval) }
+    })
 } }
 
 entry! { MPI_Type_free_keyval PMPI_Type_free_keyval(type_keyval: *mut c_int) -> c_int {
-    unsupported(Function::TypeFreeKeyval, Scope::None)
+    call(Function::TypeFreeKeyval, Scope::None, || {
+        check::pointer("type_keyval", type_keyval)?;
+        unsafe { crate::calls::attributes::type_free_keyval(type_keyval) }
+    })
 } }
 
 entry! { MPI_Type_get_attr PMPI_Type_get_attr(
@@ -296,7 +375,11 @@ entry! { MPI_Type_get_attr PMPI_Type_get_attr(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TypeGetAttr, Scope::None)
+    call(Function::TypeGetAttr, Scope::None, || {
+        check::pointer("attribute_val", attribute_val)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::attributes::type_get_attr(datatype, type_keyval, attribute_val, flag) }
+    })
 } }
 
 entry! { MPI_Type_get_name PMPI_Type_get_name(
@@ -312,7 +395,9 @@ entry! { MPI_Type_set_attr PMPI_Type_set_attr(
     type_keyval: c_int,
     attribute_val: *mut c_void,
 ) -> c_int {
-    unsupported(Function::TypeSetAttr, Scope::None)
+    call(Function::TypeSetAttr, Scope::None, || {
+        unsafe { crate::calls::attributes::type_set_attr(datatype, type_keyval, attribute_val) }
+    })
 } }
 
 entry! { MPI_Type_set_name PMPI_Type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> c_int {
@@ -325,7 +410,14 @@ entry! { MPI_Win_create_keyval PMPI_Win_create_keyval(
     win_keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::WinCreateKeyval, Scope::None)
+    call(Function::WinCreateKeyval, Scope::None, || {
+        check::pointer("win_keyval", win_keyval)?;
+        unsafe {
+            crate::calls::attributes::win_create_keyval(
+                win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state
+            )
+        }
+    })
 } }
 
 entry! { MPI_Win_delete_attr PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) -> c_int {
@@ -333,7 +425,10 @@ entry! { MPI_Win_delete_attr PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_in
 } }
 
 entry! { MPI_Win_free_keyval PMPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
-    unsupported(Function::WinFreeKeyval, Scope::None)
+    call(Function::WinFreeKeyval, Scope::None, || {
+        check::pointer("win_keyval", win_keyval)?;
+        unsafe { crate::calls::attributes::win_free_keyval(win_keyval) }
+    })
 } }
 
 entry! { MPI_Win_get_attr PMPI_Win_get_attr(

@@ -12,7 +12,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Attr_delete PMPI_Attr_delete(comm: MPI_Comm, keyval: c_int) -> c_int {
-    unsupported(Function::AttrDelete, Scope::Comm(comm))
+    call(Function::AttrDelete, Scope::Comm(comm), || unsafe { crate::calls::attributes::attr_delete(comm, keyval) })
 } }
 
 entry! { MPI_Attr_get PMPI_Attr_get(
@@ -21,11 +21,17 @@ entry! { MPI_Attr_get PMPI_Attr_get(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::AttrGet, Scope::Comm(comm))
+    call(Function::AttrGet, Scope::Comm(comm), || {
+        check::pointer("attribute_val", attribute_val)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::attributes::attr_get(comm, keyval, attribute_val, flag) }
+    })
 } }
 
 entry! { MPI_Attr_put PMPI_Attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> c_int {
-    unsupported(Function::AttrPut, Scope::Comm(comm))
+    call(Function::AttrPut, Scope::Comm(comm), || {
+        unsafe { crate::calls::attributes::attr_put(comm, keyval, attribute_val) }
+    })
 } }
 
 entry! { MPI_Get_elements_x PMPI_Get_elements_x(
@@ -61,11 +67,17 @@ entry! { MPI_Keyval_create PMPI_Keyval_create(
     keyval: *mut c_int,
     extra_state: *mut c_void,
 ) -> c_int {
-    unsupported(Function::KeyvalCreate, Scope::None)
+    call(Function::KeyvalCreate, Scope::None, || {
+        check::pointer("keyval", keyval)?;
+        unsafe { crate::calls::attributes::keyval_create(copy_fn, delete_fn, keyval, extra_state) }
+    })
 } }
 
 entry! { MPI_Keyval_free PMPI_Keyval_free(keyval: *mut c_int) -> c_int {
-    unsupported(Function::KeyvalFree, Scope::None)
+    call(Function::KeyvalFree, Scope::None, || {
+        check::pointer("keyval", keyval)?;
+        unsafe { crate::calls::attributes::keyval_free(keyval) }
+    })
 } }
 
 entry! { MPI_Status_set_elements_x PMPI_Status_set_elements_x(

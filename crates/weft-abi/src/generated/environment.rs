@@ -12,50 +12,83 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Add_error_class PMPI_Add_error_class(errorclass: *mut c_int) -> c_int {
-    unsupported(Function::AddErrorClass, Scope::None)
+    call_anytime(Function::AddErrorClass, Scope::None, || {
+        check::pointer("errorclass", errorclass)?;
+        unsafe { crate::calls::error_handlers::add_error_class(errorclass) }
+    })
 } }
 
 entry! { MPI_Add_error_code PMPI_Add_error_code(errorclass: c_int, errorcode: *mut c_int) -> c_int {
-    unsupported(Function::AddErrorCode, Scope::None)
+    call_anytime(Function::AddErrorCode, Scope::None, || {
+        check::pointer("errorcode", errorcode)?;
+        unsafe { crate::calls::error_handlers::add_error_code(errorclass, errorcode) }
+    })
 } }
 
 entry! { MPI_Add_error_string PMPI_Add_error_string(errorcode: c_int, string: *const c_char) -> c_int {
-    unsupported(Function::AddErrorString, Scope::None)
+    call_anytime(Function::AddErrorString, Scope::None, || {
+        check::pointer("string", string)?;
+        unsafe { crate::calls::error_handlers::add_error_string(errorcode, string) }
+    })
 } }
 
 entry! { MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> c_int {
-    unsupported(Function::AllocMem, Scope::None)
+    call(Function::AllocMem, Scope::None, || {
+        check::natural("size", size as i64)?;
+        check::pointer("baseptr", baseptr)?;
+        unsafe { crate::calls::environment::alloc_mem(size, info, baseptr) }
+    })
 } }
 
 entry! { MPI_Comm_call_errhandler PMPI_Comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> c_int {
-    unsupported(Function::CommCallErrhandler, Scope::Comm(comm))
+    call(Function::CommCallErrhandler, Scope::Comm(comm), || {
+        unsafe { crate::calls::error_handlers::comm_call_errhandler(comm, errorcode) }
+    })
 } }
 
 entry! { MPI_Comm_create_errhandler PMPI_Comm_create_errhandler(
     comm_errhandler_fn: usize,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::CommCreateErrhandler, Scope::None)
+    call(Function::CommCreateErrhandler, Scope::None, || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::comm_create_errhandler(comm_errhandler_fn, errhandler) }
+    })
 } }
 
 entry! { MPI_Comm_get_errhandler PMPI_Comm_get_errhandler(comm: MPI_Comm, errhandler: *mut MPI_Errhandler) -> c_int {
-    unsupported(Function::CommGetErrhandler, Scope::Comm(comm))
+    call(Function::CommGetErrhandler, Scope::Comm(comm), || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::comm_get_errhandler(comm, errhandler) }
+    })
 } }
 
 entry! { MPI_Comm_set_errhandler PMPI_Comm_set_errhandler(comm: MPI_Comm, errhandler: MPI_Errhandler) -> c_int {
-    unsupported(Function::CommSetErrhandler, Scope::Comm(comm))
+    call(Function::CommSetErrhandler, Scope::Comm(comm), || {
+        unsafe { crate::calls::error_handlers::comm_set_errhandler(comm, errhandler) }
+    })
 } }
 
 entry! { MPI_Errhandler_free PMPI_Errhandler_free(errhandler: *mut MPI_Errhandler) -> c_int {
-    unsupported(Function::ErrhandlerFree, Scope::None)
+    call_anytime(Function::ErrhandlerFree, Scope::None, || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::errhandler_free(errhandler) }
+    })
 } }
 
 entry! { MPI_Error_class PMPI_Error_class(errorcode: c_int, errorclass: *mut c_int) -> c_int {
-    unsupported(Function::ErrorClass, Scope::None)
+    call_anytime(Function::ErrorClass, Scope::None, || {
+        check::pointer("errorclass", errorclass)?;
+        unsafe { crate::calls::error_handlers::error_class(errorcode, errorclass) }
+    })
 } }
 
 entry! { MPI_Error_string PMPI_Error_string(errorcode: c_int, string: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Function::ErrorString, Scope::None)
+    call_anytime(Function::ErrorString, Scope::None, || {
+        check::pointer("string", string)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::error_handlers::error_string(errorcode, string, resultlen) }
+    })
 } }
 
 entry! { MPI_File_call_errhandler PMPI_File_call_errhandler(fh: MPI_File, errorcode: c_int) -> c_int {
@@ -66,7 +99,10 @@ entry! { MPI_File_create_errhandler PMPI_File_create_errhandler(
     file_errhandler_fn: usize,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::FileCreateErrhandler, Scope::None)
+    call(Function::FileCreateErrhandler, Scope::None, || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::file_create_errhandler(file_errhandler_fn, errhandler) }
+    })
 } }
 
 entry! { MPI_File_get_errhandler PMPI_File_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
@@ -78,7 +114,7 @@ entry! { MPI_File_set_errhandler PMPI_File_set_errhandler(file: MPI_File, errhan
 } }
 
 entry! { MPI_Free_mem PMPI_Free_mem(base: *mut c_void) -> c_int {
-    unsupported(Function::FreeMem, Scope::None)
+    call(Function::FreeMem, Scope::None, || unsafe { crate::calls::environment::free_mem(base) })
 } }
 
 entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
@@ -86,11 +122,19 @@ entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info(hw_info: *mut MPI_In
 } }
 
 entry! { MPI_Get_library_version PMPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Function::GetLibraryVersion, Scope::None)
+    call_anytime(Function::GetLibraryVersion, Scope::None, || {
+        check::pointer("version", version)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::environment::get_library_version(version, resultlen) }
+    })
 } }
 
 entry! { MPI_Get_processor_name PMPI_Get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Function::GetProcessorName, Scope::None)
+    call(Function::GetProcessorName, Scope::None, || {
+        check::pointer("name", name)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::environment::get_processor_name(name, resultlen) }
+    })
 } }
 
 entry! { MPI_Get_version PMPI_Get_version(version: *mut c_int, subversion: *mut c_int) -> c_int {
@@ -102,15 +146,21 @@ entry! { MPI_Get_version PMPI_Get_version(version: *mut c_int, subversion: *mut 
 } }
 
 entry! { MPI_Remove_error_class PMPI_Remove_error_class(errorclass: c_int) -> c_int {
-    unsupported(Function::RemoveErrorClass, Scope::None)
+    call_anytime(Function::RemoveErrorClass, Scope::None, || {
+        unsafe { crate::calls::error_handlers::remove_error_class(errorclass) }
+    })
 } }
 
 entry! { MPI_Remove_error_code PMPI_Remove_error_code(errorcode: c_int) -> c_int {
-    unsupported(Function::RemoveErrorCode, Scope::None)
+    call_anytime(Function::RemoveErrorCode, Scope::None, || {
+        unsafe { crate::calls::error_handlers::remove_error_code(errorcode) }
+    })
 } }
 
 entry! { MPI_Remove_error_string PMPI_Remove_error_string(errorcode: c_int) -> c_int {
-    unsupported(Function::RemoveErrorString, Scope::None)
+    call_anytime(Function::RemoveErrorString, Scope::None, || {
+        unsafe { crate::calls::error_handlers::remove_error_string(errorcode) }
+    })
 } }
 
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler(session: MPI_Session, errorcode: c_int) -> c_int {
@@ -121,7 +171,10 @@ entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler(
     session_errhandler_fn: usize,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::SessionCreateErrhandler, Scope::None)
+    call_anytime(Function::SessionCreateErrhandler, Scope::None, || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::session_create_errhandler(session_errhandler_fn, errhandler) }
+    })
 } }
 
 entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler(
@@ -146,7 +199,10 @@ entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler(
     win_errhandler_fn: usize,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::WinCreateErrhandler, Scope::None)
+    call(Function::WinCreateErrhandler, Scope::None, || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::win_create_errhandler(win_errhandler_fn, errhandler) }
+    })
 } }
 
 entry! { MPI_Win_get_errhandler PMPI_Win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> c_int {
@@ -158,9 +214,9 @@ entry! { MPI_Win_set_errhandler PMPI_Win_set_errhandler(win: MPI_Win, errhandler
 } }
 
 entry! { MPI_Wtick PMPI_Wtick() -> f64 {
-    unsupported_value(Function::Wtick)
+    value(Function::Wtick, || unsafe { crate::calls::environment::wtick() })
 } }
 
 entry! { MPI_Wtime PMPI_Wtime() -> f64 {
-    unsupported_value(Function::Wtime)
+    value(Function::Wtime, || unsafe { crate::calls::environment::wtime() })
 } }

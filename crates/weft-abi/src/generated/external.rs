@@ -12,7 +12,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Grequest_complete PMPI_Grequest_complete(request: MPI_Request) -> c_int {
-    unsupported(Function::GrequestComplete, Scope::None)
+    call(Function::GrequestComplete, Scope::None, || unsafe { crate::calls::requests::grequest_complete(request) })
 } }
 
 entry! { MPI_Grequest_start PMPI_Grequest_start(
@@ -22,7 +22,10 @@ entry! { MPI_Grequest_start PMPI_Grequest_start(
     extra_state: *mut c_void,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::GrequestStart, Scope::None)
+    call(Function::GrequestStart, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::requests::grequest_start(query_fn, free_fn, cancel_fn, extra_state, request) }
+    })
 } }
 
 entry! { MPI_Status_set_cancelled PMPI_Status_set_cancelled(status: *mut MPI_Status, flag: c_int) -> c_int {

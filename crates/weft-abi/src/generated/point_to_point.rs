@@ -19,7 +19,10 @@ entry! { MPI_Bsend PMPI_Bsend(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Bsend, Scope::Comm(comm))
+    call(Function::Bsend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::point_to_point::bsend(buf, i64::from(count), datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Bsend_c PMPI_Bsend_c(
@@ -30,7 +33,10 @@ entry! { MPI_Bsend_c PMPI_Bsend_c(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::BsendC, Scope::Comm(comm))
+    call(Function::BsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::point_to_point::bsend(buf, count, datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Bsend_init PMPI_Bsend_init(
@@ -42,7 +48,15 @@ entry! { MPI_Bsend_init PMPI_Bsend_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::BsendInit, Scope::Comm(comm))
+    call(Function::BsendInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::bsend_init(
+                buf, i64::from(count), datatype, dest, tag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
@@ -54,27 +68,51 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::BsendInitC, Scope::Comm(comm))
+    call(Function::BsendInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::bsend_init(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Buffer_attach PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
-    unsupported(Function::BufferAttach, Scope::None)
+    call(Function::BufferAttach, Scope::None, || {
+        check::natural("size", i64::from(size))?;
+        unsafe { crate::calls::point_to_point::buffer_attach(buffer, i64::from(size)) }
+    })
 } }
 
 entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Count) -> c_int {
-    unsupported(Function::BufferAttachC, Scope::None)
+    call(Function::BufferAttachC, Scope::None, || {
+        check::natural("size", size)?;
+        unsafe { crate::calls::point_to_point::buffer_attach(buffer, size) }
+    })
 } }
 
 entry! { MPI_Buffer_detach PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *mut c_int) -> c_int {
-    unsupported(Function::BufferDetach, Scope::None)
+    call(Function::BufferDetach, Scope::None, || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::point_to_point::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe { *size = narrow(size_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size: *mut MPI_Count) -> c_int {
-    unsupported(Function::BufferDetachC, Scope::None)
+    call(Function::BufferDetachC, Scope::None, || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::point_to_point::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Buffer_flush PMPI_Buffer_flush() -> c_int {
-    unsupported(Function::BufferFlush, Scope::None)
+    call(Function::BufferFlush, Scope::None, || unsafe { crate::calls::point_to_point::buffer_flush() })
 } }
 
 entry! { MPI_Buffer_iflush PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
@@ -82,11 +120,17 @@ entry! { MPI_Buffer_iflush PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_in
 } }
 
 entry! { MPI_Cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int {
-    unsupported(Function::Cancel, Scope::None)
+    call(Function::Cancel, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::requests::cancel(request) }
+    })
 } }
 
 entry! { MPI_Comm_attach_buffer PMPI_Comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: c_int) -> c_int {
-    unsupported(Function::CommAttachBuffer, Scope::Comm(comm))
+    call(Function::CommAttachBuffer, Scope::Comm(comm), || {
+        check::natural("size", i64::from(size))?;
+        unsafe { crate::calls::point_to_point::comm_attach_buffer(comm, buffer, i64::from(size)) }
+    })
 } }
 
 entry! { MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c(
@@ -94,7 +138,10 @@ entry! { MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c(
     buffer: *mut c_void,
     size: MPI_Count,
 ) -> c_int {
-    unsupported(Function::CommAttachBufferC, Scope::Comm(comm))
+    call(Function::CommAttachBufferC, Scope::Comm(comm), || {
+        check::natural("size", size)?;
+        unsafe { crate::calls::point_to_point::comm_attach_buffer(comm, buffer, size) }
+    })
 } }
 
 entry! { MPI_Comm_detach_buffer PMPI_Comm_detach_buffer(
@@ -102,7 +149,14 @@ entry! { MPI_Comm_detach_buffer PMPI_Comm_detach_buffer(
     buffer_addr: *mut c_void,
     size: *mut c_int,
 ) -> c_int {
-    unsupported(Function::CommDetachBuffer, Scope::Comm(comm))
+    call(Function::CommDetachBuffer, Scope::Comm(comm), || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::point_to_point::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe { *size = narrow(size_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c(
@@ -110,11 +164,20 @@ entry! { MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c(
     buffer_addr: *mut c_void,
     size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::CommDetachBufferC, Scope::Comm(comm))
+    call(Function::CommDetachBufferC, Scope::Comm(comm), || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::point_to_point::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Comm_flush_buffer PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
-    unsupported(Function::CommFlushBuffer, Scope::Comm(comm))
+    call(Function::CommFlushBuffer, Scope::Comm(comm), || {
+        unsafe { crate::calls::point_to_point::comm_flush_buffer(comm) }
+    })
 } }
 
 entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
@@ -142,7 +205,11 @@ entry! { MPI_Ibsend PMPI_Ibsend(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ibsend, Scope::Comm(comm))
+    call(Function::Ibsend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::ibsend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Ibsend_c PMPI_Ibsend_c(
@@ -154,7 +221,11 @@ entry! { MPI_Ibsend_c PMPI_Ibsend_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IbsendC, Scope::Comm(comm))
+    call(Function::IbsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::ibsend(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Improbe PMPI_Improbe(
@@ -165,7 +236,11 @@ entry! { MPI_Improbe PMPI_Improbe(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Improbe, Scope::Comm(comm))
+    call(Function::Improbe, Scope::Comm(comm), || {
+        check::pointer("flag", flag)?;
+        check::pointer("message", message)?;
+        unsafe { crate::calls::point_to_point::improbe(source, tag, comm, flag, message, status) }
+    })
 } }
 
 entry! { MPI_Imrecv PMPI_Imrecv(
@@ -175,7 +250,12 @@ entry! { MPI_Imrecv PMPI_Imrecv(
     message: *mut MPI_Message,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Imrecv, Scope::None)
+    call(Function::Imrecv, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::pointer("message", message)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::imrecv(buf, i64::from(count), datatype, message, request) }
+    })
 } }
 
 entry! { MPI_Imrecv_c PMPI_Imrecv_c(
@@ -185,7 +265,12 @@ entry! { MPI_Imrecv_c PMPI_Imrecv_c(
     message: *mut MPI_Message,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ImrecvC, Scope::None)
+    call(Function::ImrecvC, Scope::None, || {
+        check::count("count", count)?;
+        check::pointer("message", message)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::imrecv(buf, count, datatype, message, request) }
+    })
 } }
 
 entry! { MPI_Iprobe PMPI_Iprobe(
@@ -195,7 +280,10 @@ entry! { MPI_Iprobe PMPI_Iprobe(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Iprobe, Scope::Comm(comm))
+    call(Function::Iprobe, Scope::Comm(comm), || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::point_to_point::iprobe(source, tag, comm, flag, status) }
+    })
 } }
 
 entry! { MPI_Irecv PMPI_Irecv(
@@ -207,7 +295,11 @@ entry! { MPI_Irecv PMPI_Irecv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Irecv, Scope::Comm(comm))
+    call(Function::Irecv, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::irecv(buf, i64::from(count), datatype, source, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Irecv_c PMPI_Irecv_c(
@@ -219,7 +311,11 @@ entry! { MPI_Irecv_c PMPI_Irecv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IrecvC, Scope::Comm(comm))
+    call(Function::IrecvC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::irecv(buf, count, datatype, source, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Irsend PMPI_Irsend(
@@ -231,7 +327,11 @@ entry! { MPI_Irsend PMPI_Irsend(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Irsend, Scope::Comm(comm))
+    call(Function::Irsend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::irsend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Irsend_c PMPI_Irsend_c(
@@ -243,7 +343,11 @@ entry! { MPI_Irsend_c PMPI_Irsend_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IrsendC, Scope::Comm(comm))
+    call(Function::IrsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::irsend(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Isend PMPI_Isend(
@@ -255,7 +359,11 @@ entry! { MPI_Isend PMPI_Isend(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Isend, Scope::Comm(comm))
+    call(Function::Isend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::isend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Isend_c PMPI_Isend_c(
@@ -267,7 +375,11 @@ entry! { MPI_Isend_c PMPI_Isend_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IsendC, Scope::Comm(comm))
+    call(Function::IsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::isend(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Isendrecv PMPI_Isendrecv(
@@ -284,7 +396,27 @@ entry! { MPI_Isendrecv PMPI_Isendrecv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Isendrecv, Scope::Comm(comm))
+    call(Function::Isendrecv, Scope::Comm(comm), || {
+        check::count("sendcount", i64::from(sendcount))?;
+        check::count("recvcount", i64::from(recvcount))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::isendrecv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Isendrecv_c PMPI_Isendrecv_c(
@@ -301,7 +433,27 @@ entry! { MPI_Isendrecv_c PMPI_Isendrecv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IsendrecvC, Scope::Comm(comm))
+    call(Function::IsendrecvC, Scope::Comm(comm), || {
+        check::count("sendcount", sendcount)?;
+        check::count("recvcount", recvcount)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::isendrecv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                recvcount,
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Isendrecv_replace PMPI_Isendrecv_replace(
@@ -315,7 +467,15 @@ entry! { MPI_Isendrecv_replace PMPI_Isendrecv_replace(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IsendrecvReplace, Scope::Comm(comm))
+    call(Function::IsendrecvReplace, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::isendrecv_replace(
+                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Isendrecv_replace_c PMPI_Isendrecv_replace_c(
@@ -329,7 +489,15 @@ entry! { MPI_Isendrecv_replace_c PMPI_Isendrecv_replace_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IsendrecvReplaceC, Scope::Comm(comm))
+    call(Function::IsendrecvReplaceC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::isendrecv_replace(
+                buf, count, datatype, dest, sendtag, source, recvtag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Issend PMPI_Issend(
@@ -341,7 +509,11 @@ entry! { MPI_Issend PMPI_Issend(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Issend, Scope::Comm(comm))
+    call(Function::Issend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::issend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Issend_c PMPI_Issend_c(
@@ -353,7 +525,11 @@ entry! { MPI_Issend_c PMPI_Issend_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IssendC, Scope::Comm(comm))
+    call(Function::IssendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::issend(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Mprobe PMPI_Mprobe(
@@ -363,7 +539,10 @@ entry! { MPI_Mprobe PMPI_Mprobe(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Mprobe, Scope::Comm(comm))
+    call(Function::Mprobe, Scope::Comm(comm), || {
+        check::pointer("message", message)?;
+        unsafe { crate::calls::point_to_point::mprobe(source, tag, comm, message, status) }
+    })
 } }
 
 entry! { MPI_Mrecv PMPI_Mrecv(
@@ -373,7 +552,11 @@ entry! { MPI_Mrecv PMPI_Mrecv(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Mrecv, Scope::None)
+    call(Function::Mrecv, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::pointer("message", message)?;
+        unsafe { crate::calls::point_to_point::mrecv(buf, i64::from(count), datatype, message, status) }
+    })
 } }
 
 entry! { MPI_Mrecv_c PMPI_Mrecv_c(
@@ -383,11 +566,17 @@ entry! { MPI_Mrecv_c PMPI_Mrecv_c(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::MrecvC, Scope::None)
+    call(Function::MrecvC, Scope::None, || {
+        check::count("count", count)?;
+        check::pointer("message", message)?;
+        unsafe { crate::calls::point_to_point::mrecv(buf, count, datatype, message, status) }
+    })
 } }
 
 entry! { MPI_Probe PMPI_Probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> c_int {
-    unsupported(Function::Probe, Scope::Comm(comm))
+    call(Function::Probe, Scope::Comm(comm), || {
+        unsafe { crate::calls::point_to_point::probe(source, tag, comm, status) }
+    })
 } }
 
 entry! { MPI_Recv PMPI_Recv(
@@ -399,7 +588,10 @@ entry! { MPI_Recv PMPI_Recv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Recv, Scope::Comm(comm))
+    call(Function::Recv, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::point_to_point::recv(buf, i64::from(count), datatype, source, tag, comm, status) }
+    })
 } }
 
 entry! { MPI_Recv_c PMPI_Recv_c(
@@ -411,7 +603,10 @@ entry! { MPI_Recv_c PMPI_Recv_c(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::RecvC, Scope::Comm(comm))
+    call(Function::RecvC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::point_to_point::recv(buf, count, datatype, source, tag, comm, status) }
+    })
 } }
 
 entry! { MPI_Recv_init PMPI_Recv_init(
@@ -423,7 +618,15 @@ entry! { MPI_Recv_init PMPI_Recv_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RecvInit, Scope::Comm(comm))
+    call(Function::RecvInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::recv_init(
+                buf, i64::from(count), datatype, source, tag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Recv_init_c PMPI_Recv_init_c(
@@ -435,11 +638,18 @@ entry! { MPI_Recv_init_c PMPI_Recv_init_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RecvInitC, Scope::Comm(comm))
+    call(Function::RecvInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::recv_init(buf, count, datatype, source, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Request_free PMPI_Request_free(request: *mut MPI_Request) -> c_int {
-    unsupported(Function::RequestFree, Scope::None)
+    call(Function::RequestFree, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::requests::request_free(request) }
+    })
 } }
 
 entry! { MPI_Request_get_status PMPI_Request_get_status(
@@ -447,7 +657,10 @@ entry! { MPI_Request_get_status PMPI_Request_get_status(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::RequestGetStatus, Scope::None)
+    call(Function::RequestGetStatus, Scope::None, || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::request_get_status(request, flag, status) }
+    })
 } }
 
 entry! { MPI_Request_get_status_all PMPI_Request_get_status_all(
@@ -456,7 +669,12 @@ entry! { MPI_Request_get_status_all PMPI_Request_get_status_all(
     flag: *mut c_int,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::RequestGetStatusAll, Scope::None)
+    call(Function::RequestGetStatusAll, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::request_get_status_all(count, array_of_requests, flag, array_of_statuses) }
+    })
 } }
 
 entry! { MPI_Request_get_status_any PMPI_Request_get_status_any(
@@ -466,7 +684,13 @@ entry! { MPI_Request_get_status_any PMPI_Request_get_status_any(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::RequestGetStatusAny, Scope::None)
+    call(Function::RequestGetStatusAny, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        check::pointer("index", index)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::request_get_status_any(count, array_of_requests, index, flag, status) }
+    })
 } }
 
 entry! { MPI_Request_get_status_some PMPI_Request_get_status_some(
@@ -476,7 +700,16 @@ entry! { MPI_Request_get_status_some PMPI_Request_get_status_some(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::RequestGetStatusSome, Scope::None)
+    call(Function::RequestGetStatusSome, Scope::None, || {
+        check::natural("incount", i64::from(incount))?;
+        check::array("array_of_requests", array_of_requests, i64::from(incount))?;
+        check::pointer("outcount", outcount)?;
+        unsafe {
+            crate::calls::requests::request_get_status_some(
+                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rsend PMPI_Rsend(
@@ -487,7 +720,10 @@ entry! { MPI_Rsend PMPI_Rsend(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Rsend, Scope::Comm(comm))
+    call(Function::Rsend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::point_to_point::rsend(buf, i64::from(count), datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Rsend_c PMPI_Rsend_c(
@@ -498,7 +734,10 @@ entry! { MPI_Rsend_c PMPI_Rsend_c(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::RsendC, Scope::Comm(comm))
+    call(Function::RsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::point_to_point::rsend(buf, count, datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Rsend_init PMPI_Rsend_init(
@@ -510,7 +749,15 @@ entry! { MPI_Rsend_init PMPI_Rsend_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RsendInit, Scope::Comm(comm))
+    call(Function::RsendInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::rsend_init(
+                buf, i64::from(count), datatype, dest, tag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rsend_init_c PMPI_Rsend_init_c(
@@ -522,7 +769,11 @@ entry! { MPI_Rsend_init_c PMPI_Rsend_init_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RsendInitC, Scope::Comm(comm))
+    call(Function::RsendInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::rsend_init(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Send PMPI_Send(
@@ -533,7 +784,10 @@ entry! { MPI_Send PMPI_Send(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Send, Scope::Comm(comm))
+    call(Function::Send, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::point_to_point::send(buf, i64::from(count), datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Send_c PMPI_Send_c(
@@ -544,7 +798,10 @@ entry! { MPI_Send_c PMPI_Send_c(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::SendC, Scope::Comm(comm))
+    call(Function::SendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::point_to_point::send(buf, count, datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Send_init PMPI_Send_init(
@@ -556,7 +813,15 @@ entry! { MPI_Send_init PMPI_Send_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::SendInit, Scope::Comm(comm))
+    call(Function::SendInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::send_init(
+                buf, i64::from(count), datatype, dest, tag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Send_init_c PMPI_Send_init_c(
@@ -568,7 +833,11 @@ entry! { MPI_Send_init_c PMPI_Send_init_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::SendInitC, Scope::Comm(comm))
+    call(Function::SendInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::send_init(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Sendrecv PMPI_Sendrecv(
@@ -585,7 +854,26 @@ entry! { MPI_Sendrecv PMPI_Sendrecv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Sendrecv, Scope::Comm(comm))
+    call(Function::Sendrecv, Scope::Comm(comm), || {
+        check::count("sendcount", i64::from(sendcount))?;
+        check::count("recvcount", i64::from(recvcount))?;
+        unsafe {
+            crate::calls::point_to_point::sendrecv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                status,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Sendrecv_c PMPI_Sendrecv_c(
@@ -602,7 +890,26 @@ entry! { MPI_Sendrecv_c PMPI_Sendrecv_c(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::SendrecvC, Scope::Comm(comm))
+    call(Function::SendrecvC, Scope::Comm(comm), || {
+        check::count("sendcount", sendcount)?;
+        check::count("recvcount", recvcount)?;
+        unsafe {
+            crate::calls::point_to_point::sendrecv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                dest,
+                sendtag,
+                recvbuf,
+                recvcount,
+                recvtype,
+                source,
+                recvtag,
+                comm,
+                status,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Sendrecv_replace PMPI_Sendrecv_replace(
@@ -616,7 +923,14 @@ entry! { MPI_Sendrecv_replace PMPI_Sendrecv_replace(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::SendrecvReplace, Scope::Comm(comm))
+    call(Function::SendrecvReplace, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe {
+            crate::calls::point_to_point::sendrecv_replace(
+                buf, i64::from(count), datatype, dest, sendtag, source, recvtag, comm, status
+            )
+        }
+    })
 } }
 
 entry! { MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c(
@@ -630,7 +944,14 @@ entry! { MPI_Sendrecv_replace_c PMPI_Sendrecv_replace_c(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::SendrecvReplaceC, Scope::Comm(comm))
+    call(Function::SendrecvReplaceC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe {
+            crate::calls::point_to_point::sendrecv_replace(
+                buf, count, datatype, dest, sendtag, source, recvtag, comm, status
+            )
+        }
+    })
 } }
 
 entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer(
@@ -684,7 +1005,10 @@ entry! { MPI_Ssend PMPI_Ssend(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Ssend, Scope::Comm(comm))
+    call(Function::Ssend, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::point_to_point::ssend(buf, i64::from(count), datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Ssend_c PMPI_Ssend_c(
@@ -695,7 +1019,10 @@ entry! { MPI_Ssend_c PMPI_Ssend_c(
     tag: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::SsendC, Scope::Comm(comm))
+    call(Function::SsendC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::point_to_point::ssend(buf, count, datatype, dest, tag, comm) }
+    })
 } }
 
 entry! { MPI_Ssend_init PMPI_Ssend_init(
@@ -707,7 +1034,15 @@ entry! { MPI_Ssend_init PMPI_Ssend_init(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::SsendInit, Scope::Comm(comm))
+    call(Function::SsendInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::point_to_point::ssend_init(
+                buf, i64::from(count), datatype, dest, tag, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
@@ -719,15 +1054,26 @@ entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::SsendInitC, Scope::Comm(comm))
+    call(Function::SsendInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::ssend_init(buf, count, datatype, dest, tag, comm, request) }
+    })
 } }
 
 entry! { MPI_Start PMPI_Start(request: *mut MPI_Request) -> c_int {
-    unsupported(Function::Start, Scope::None)
+    call(Function::Start, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::requests::start(request) }
+    })
 } }
 
 entry! { MPI_Startall PMPI_Startall(count: c_int, array_of_requests: *mut MPI_Request) -> c_int {
-    unsupported(Function::Startall, Scope::None)
+    call(Function::Startall, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        unsafe { crate::calls::requests::startall(count, array_of_requests) }
+    })
 } }
 
 entry! { MPI_Status_get_error PMPI_Status_get_error(status: *const MPI_Status, err: *mut c_int) -> c_int {
@@ -755,7 +1101,11 @@ entry! { MPI_Status_get_tag PMPI_Status_get_tag(status: *const MPI_Status, tag: 
 } }
 
 entry! { MPI_Test PMPI_Test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> c_int {
-    unsupported(Function::Test, Scope::None)
+    call(Function::Test, Scope::None, || {
+        check::pointer("request", request)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::test(request, flag, status) }
+    })
 } }
 
 entry! { MPI_Test_cancelled PMPI_Test_cancelled(status: *const MPI_Status, flag: *mut c_int) -> c_int {
@@ -772,7 +1122,12 @@ entry! { MPI_Testall PMPI_Testall(
     flag: *mut c_int,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Testall, Scope::None)
+    call(Function::Testall, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::testall(count, array_of_requests, flag, array_of_statuses) }
+    })
 } }
 
 entry! { MPI_Testany PMPI_Testany(
@@ -782,7 +1137,13 @@ entry! { MPI_Testany PMPI_Testany(
     flag: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Testany, Scope::None)
+    call(Function::Testany, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        check::pointer("index", index)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::requests::testany(count, array_of_requests, index, flag, status) }
+    })
 } }
 
 entry! { MPI_Testsome PMPI_Testsome(
@@ -792,11 +1153,23 @@ entry! { MPI_Testsome PMPI_Testsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Testsome, Scope::None)
+    call(Function::Testsome, Scope::None, || {
+        check::natural("incount", i64::from(incount))?;
+        check::array("array_of_requests", array_of_requests, i64::from(incount))?;
+        check::pointer("outcount", outcount)?;
+        unsafe {
+            crate::calls::requests::testsome(
+                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+            )
+        }
+    })
 } }
 
 entry! { MPI_Wait PMPI_Wait(request: *mut MPI_Request, status: *mut MPI_Status) -> c_int {
-    unsupported(Function::Wait, Scope::None)
+    call(Function::Wait, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::requests::wait(request, status) }
+    })
 } }
 
 entry! { MPI_Waitall PMPI_Waitall(
@@ -804,7 +1177,11 @@ entry! { MPI_Waitall PMPI_Waitall(
     array_of_requests: *mut MPI_Request,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Waitall, Scope::None)
+    call(Function::Waitall, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        unsafe { crate::calls::requests::waitall(count, array_of_requests, array_of_statuses) }
+    })
 } }
 
 entry! { MPI_Waitany PMPI_Waitany(
@@ -813,7 +1190,12 @@ entry! { MPI_Waitany PMPI_Waitany(
     index: *mut c_int,
     status: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Waitany, Scope::None)
+    call(Function::Waitany, Scope::None, || {
+        check::natural("count", i64::from(count))?;
+        check::array("array_of_requests", array_of_requests, i64::from(count))?;
+        check::pointer("index", index)?;
+        unsafe { crate::calls::requests::waitany(count, array_of_requests, index, status) }
+    })
 } }
 
 entry! { MPI_Waitsome PMPI_Waitsome(
@@ -823,5 +1205,14 @@ entry! { MPI_Waitsome PMPI_Waitsome(
     array_of_indices: *mut c_int,
     array_of_statuses: *mut MPI_Status,
 ) -> c_int {
-    unsupported(Function::Waitsome, Scope::None)
+    call(Function::Waitsome, Scope::None, || {
+        check::natural("incount", i64::from(incount))?;
+        check::array("array_of_requests", array_of_requests, i64::from(incount))?;
+        check::pointer("outcount", outcount)?;
+        unsafe {
+            crate::calls::requests::waitsome(
+                incount, array_of_requests, outcount, array_of_indices, array_of_statuses
+            )
+        }
+    })
 } }

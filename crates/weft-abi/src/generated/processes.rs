@@ -12,7 +12,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Abort PMPI_Abort(comm: MPI_Comm, errorcode: c_int) -> c_int {
-    unsupported(Function::Abort, Scope::Comm(comm))
+    call(Function::Abort, Scope::Comm(comm), || unsafe { crate::calls::environment::abort(comm, errorcode) })
 } }
 
 entry! { MPI_Close_port PMPI_Close_port(port_name: *const c_char) -> c_int {
@@ -40,7 +40,10 @@ entry! { MPI_Comm_connect PMPI_Comm_connect(
 } }
 
 entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommDisconnect, scope_at(comm, Scope::Comm))
+    call(Function::CommDisconnect, scope_at(comm, Scope::Comm), || {
+        check::pointer("comm", comm)?;
+        unsafe { crate::calls::communicators::comm_disconnect(comm) }
+    })
 } }
 
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
@@ -79,15 +82,18 @@ entry! { MPI_Comm_spawn_multiple PMPI_Comm_spawn_multiple(
 } }
 
 entry! { MPI_Finalize PMPI_Finalize() -> c_int {
-    unsupported(Function::Finalize, Scope::None)
+    call(Function::Finalize, Scope::None, || unsafe { crate::calls::environment::finalize() })
 } }
 
 entry! { MPI_Finalized PMPI_Finalized(flag: *mut c_int) -> c_int {
-    unsupported(Function::Finalized, Scope::None)
+    call_anytime(Function::Finalized, Scope::None, || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::environment::finalized(flag) }
+    })
 } }
 
 entry! { MPI_Init PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int {
-    unsupported(Function::Init, Scope::None)
+    call_anytime(Function::Init, Scope::None, || unsafe { crate::calls::environment::init(argc, argv) })
 } }
 
 entry! { MPI_Init_thread PMPI_Init_thread(
@@ -96,15 +102,24 @@ entry! { MPI_Init_thread PMPI_Init_thread(
     required: c_int,
     provided: *mut c_int,
 ) -> c_int {
-    unsupported(Function::InitThread, Scope::None)
+    call_anytime(Function::InitThread, Scope::None, || {
+        check::pointer("provided", provided)?;
+        unsafe { crate::calls::environment::init_thread(argc, argv, required, provided) }
+    })
 } }
 
 entry! { MPI_Initialized PMPI_Initialized(flag: *mut c_int) -> c_int {
-    unsupported(Function::Initialized, Scope::None)
+    call_anytime(Function::Initialized, Scope::None, || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::environment::initialized(flag) }
+    })
 } }
 
 entry! { MPI_Is_thread_main PMPI_Is_thread_main(flag: *mut c_int) -> c_int {
-    unsupported(Function::IsThreadMain, Scope::None)
+    call(Function::IsThreadMain, Scope::None, || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::environment::is_thread_main(flag) }
+    })
 } }
 
 entry! { MPI_Lookup_name PMPI_Lookup_name(
@@ -128,7 +143,10 @@ entry! { MPI_Publish_name PMPI_Publish_name(
 } }
 
 entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
-    unsupported(Function::QueryThread, Scope::None)
+    call(Function::QueryThread, Scope::None, || {
+        check::pointer("provided", provided)?;
+        unsafe { crate::calls::environment::query_thread(provided) }
+    })
 } }
 
 entry! { MPI_Session_finalize PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {

@@ -12,7 +12,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Pcontrol PMPI_Pcontrol(level: c_int) -> c_int {
-    unsupported(Function::Pcontrol, Scope::None)
+    call_anytime(Function::Pcontrol, Scope::None, || unsafe { crate::calls::environment::pcontrol(level) })
 } }
 
 entry! { MPI_T_category_changed PMPI_T_category_changed(update_number: *mut c_int) -> c_int {

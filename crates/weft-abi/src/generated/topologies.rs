@@ -595,5 +595,8 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
 } }
 
 entry! { MPI_Topo_test PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
-    unsupported(Function::TopoTest, Scope::Comm(comm))
+    call(Function::TopoTest, Scope::Comm(comm), || {
+        check::pointer("status", status)?;
+        unsafe { crate::calls::communicators::topo_test(comm, status) }
+    })
 } }
