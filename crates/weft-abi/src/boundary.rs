@@ -11,6 +11,7 @@ use crate::types::*;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
 use weft_mpi::error::Error;
 
 /// The object whose error handler hears of an error (MPI-5.0 §9.3).
@@ -42,7 +43,7 @@ pub(crate) fn scope_at<T: Copy>(handle: *const T, scope: fn(T) -> Scope) -> Scop
 /// Runs one call of a function that needs an initialised library.
 #[inline(always)]
 pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
-    note_call(function);
+    let _whereabouts = Whereabouts::enter(function);
     if !is_active() {
         return failed(function, scope, Err(inactive()));
     }
@@ -56,7 +57,7 @@ pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Resu
 /// Runs one call of a function that works before initialisation and after finalisation too (MPI-5.0 §11.4.1).
 #[inline(always)]
 pub(crate) fn call_anytime(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
-    note_call(function);
+    let _whereabouts = Whereabouts::enter(function);
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => MPI_SUCCESS,
         Ok(Err(error)) => failed(function, scope, Err(error)),
@@ -104,7 +105,7 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
         };
         let scope = error.communicator.map_or(scope, |handle| Scope::Comm(MPI_Comm(handle)));
         let error = Error::new(error.class, format!("{}: {}", function.name(), error.message));
-        invoke_error_handler(scope, &error)
+        crate::calls::error_handlers::invoke(scope, &error)
     }));
     handled.unwrap_or(MPI_ERR_INTERN)
 }
@@ -125,23 +126,26 @@ fn inactive() -> Error {
     Error::new(MPI_ERR_OTHER, "called before MPI_Init or after MPI_Finalize")
 }
 
-/// Hook: notes which function is running, for `mpiexec`'s report of a crash. One relaxed store at most.
-#[inline(always)]
-fn note_call(_function: Function) {}
+/// While it lives, this process is in a call of MPI: `mpiexec` says so should the process die.
+struct Whereabouts;
 
-/// Hook: is the library between initialisation and finalisation, of the world model or of any session?
-#[inline(always)]
-fn is_active() -> bool {
-    true
+impl Whereabouts {
+    #[inline(always)]
+    fn enter(function: Function) -> Self {
+        weft_mpi::start::note_call(u32::from(function as u16));
+        Self
+    }
 }
 
-/// Hook: calls the error handler of `scope` and returns what the C function returns. `error.message` names the function.
-///
-/// This default does what MPI_ERRORS_ARE_FATAL does.
-fn invoke_error_handler(scope: Scope, error: &Error) -> c_int {
-    if scope == Scope::Tool {
-        return error.class;
+impl Drop for Whereabouts {
+    #[inline(always)]
+    fn drop(&mut self) {
+        weft_mpi::start::note_return();
     }
-    eprintln!("weft: {error}");
-    std::process::abort()
+}
+
+/// Is the library between initialisation and finalisation, of the world model or of any session?
+#[inline(always)]
+fn is_active() -> bool {
+    weft_mpi::process::ACTIVE.load(Ordering::Relaxed)
 }

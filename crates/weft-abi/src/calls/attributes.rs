@@ -1,0 +1,459 @@
+//! Attributes and their keys (MPI-5.0 §7.7).
+//!
+//! Copy and delete functions are the program's and may call MPI: they always run while the process lock is free.
+
+use crate::types::{MPI_Comm, MPI_Datatype};
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI32, Ordering};
+use weft_mpi::constants::*;
+use weft_mpi::error::Error;
+use weft_mpi::object::{Attributes, Class, Keyval, Objects};
+use weft_mpi::process;
+
+/// `MPI_Comm_copy_attr_function` and its twins: object, keyval, extra state, value, copied value, flag.
+type CopyFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
+/// `MPI_Comm_delete_attr_function` and its twins: object, keyval, value, extra state.
+type DeleteFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void) -> c_int;
+
+/// The attributes that a duplicate of `old`, an object of `class` with attributes `from`, gets: copy functions are
+/// called in the order in which the attributes were set. The keyvals are held for the result.
+///
+/// # Errors
+/// What a copy function returned, as the error's class; the copies made so far are forgotten.
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn copy_attributes(from: &Attributes, old: usize, class: Class) -> Result<Attributes, Error> {
+    let mut copies = Attributes::new();
+    for (number, value) in from {
+        let outcome = process::with(|process| process.objects.keyval(*number, class))
+            // SAFETY: the caller left the lock free.
+            .and_then(|keyval| unsafe { copy_one(&keyval, old, *number, *value) });
+        match outcome {
+            Ok(Some(copy)) => {
+                process::with(|process| process.objects.retain_keyval(*number));
+                copies.push((*number, copy));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                release(&copies);
+                return Err(error);
+            }
+        }
+    }
+    Ok(copies)
+}
+
+/// The copied value, or `None` when this attribute is not copied.
+///
+/// # Safety
+/// The process lock is free.
+unsafe fn copy_one(keyval: &Keyval, old: usize, number: i32, value: usize) -> Result<Option<usize>, Error> {
+    match keyval.copy {
+        MPI_COMM_NULL_COPY_FN => return Ok(None),
+        MPI_COMM_DUP_FN => return Ok(Some(value)),
+        _ => {}
+    }
+    // SAFETY: the program gave a function of this type when it made the keyval; a handle is as wide as a pointer.
+    let function = unsafe { std::mem::transmute::<usize, CopyFunction>(keyval.copy) };
+    let (mut copy, mut flag) = (0_usize, 0);
+    let state = keyval.extra_state as *mut c_void;
+    // SAFETY: the call that MPI-5.0 §7.7.2 describes; both places can be written.
+    let code = unsafe { function(old, number, state, value as *mut c_void, (&raw mut copy).cast(), &raw mut flag) };
+    if code != MPI_SUCCESS {
+        return Err(Error::new(code, format!("the copy function of keyval {number} returned {code}")));
+    }
+    Ok((flag != 0).then_some(copy))
+}
+
+fn release(attributes: &Attributes) {
+    process::with(|process| attributes.iter().for_each(|(number, _)| process.objects.release_keyval(*number)));
+}
+
+/// Takes all attributes off the object `handle` of `class`, the last that was set first, as MPI-5.0 §11.2.4 wants it
+/// of MPI_COMM_SELF; delete functions are called.
+///
+/// # Errors
+/// What a delete function returned, as the error's class: that attribute and those set before it are still there.
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn delete_attributes(handle: usize, class: Class) -> Result<(), Error> {
+    // A delete function may set further attributes, but not forever.
+    let mut left = DELETIONS_MAX;
+    while let Some((number, value)) =
+        process::with(|process| Ok(attributes(&mut process.objects, handle, class)?.last().copied()))?
+    {
+        left -= 1;
+        if left == 0 {
+            return Err(Error::new(MPI_ERR_OTHER, "delete functions set new attributes again and again"));
+        }
+        // SAFETY: the caller left the lock free.
+        unsafe { delete_one(handle, class, number, value)? };
+    }
+    Ok(())
+}
+
+/// Attributes that one object may lose in one go.
+const DELETIONS_MAX: u32 = 1 << 24;
+
+/// Calls the delete function of an attribute, then removes the attribute.
+///
+/// # Safety
+/// The process lock is free.
+unsafe fn delete_one(handle: usize, class: Class, number: i32, value: usize) -> Result<(), Error> {
+    let keyval = process::with(|process| process.objects.keyval(number, class))?;
+    if keyval.delete != MPI_COMM_NULL_DELETE_FN {
+        // SAFETY: the program gave a function of this type when it made the keyval.
+        let function = unsafe { std::mem::transmute::<usize, DeleteFunction>(keyval.delete) };
+        // SAFETY: the call that MPI-5.0 §7.7.2 describes.
+        let code = unsafe { function(handle, number, value as *mut c_void, keyval.extra_state as *mut c_void) };
+        if code != MPI_SUCCESS {
+            return Err(Error::new(code, format!("the delete function of keyval {number} returned {code}")));
+        }
+    }
+    process::with(|process| {
+        let attributes = attributes(&mut process.objects, handle, class)?;
+        if let Some(place) = attributes.iter().position(|(present, _)| *present == number) {
+            attributes.remove(place);
+            process.objects.release_keyval(number);
+        }
+        Ok(())
+    })
+}
+
+/// The attributes of an object.
+fn attributes(objects: &mut Objects, handle: usize, class: Class) -> Result<&mut Attributes, Error> {
+    match class {
+        Class::Communicator => Ok(&mut objects.communicator_mut(handle)?.attributes),
+        Class::Datatype => Ok(&mut objects.datatype_mut(handle)?.attributes),
+        Class::Window | Class::File | Class::Session => {
+            Err(Error::new(MPI_ERR_UNSUPPORTED_OPERATION, "objects of this kind have no attributes yet"))
+        }
+    }
+}
+
+/// # Safety
+/// `number` can be written; `copy` and `delete` are functions for objects of `class`, or the constants for none.
+unsafe fn create_keyval(
+    class: Class,
+    copy: usize,
+    delete: usize,
+    number: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<(), Error> {
+    let keyval = Keyval { class, copy, delete, extra_state: extra_state as usize, references: 1, freed: false };
+    let added = process::with(|process| process.objects.add_keyval(keyval));
+    // SAFETY: the caller's pointer.
+    unsafe { *number = added };
+    Ok(())
+}
+
+/// # Safety
+/// `number` can be read and written.
+unsafe fn free_keyval(class: Class, number: *mut c_int) -> Result<(), Error> {
+    // SAFETY: the caller's pointer.
+    let number = unsafe { &mut *number };
+    refuse_predefined(*number)?;
+    process::with(|process| process.objects.free_keyval(*number, class))?;
+    *number = MPI_KEYVAL_INVALID;
+    Ok(())
+}
+
+/// # Safety
+/// The process lock is free.
+unsafe fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) -> Result<(), Error> {
+    refuse_predefined(number)?;
+    let present = process::with(|process| {
+        process.objects.keyval(number, class)?;
+        Ok(find(attributes(&mut process.objects, handle, class)?, number))
+    })?;
+    if let Some(old) = present {
+        // The old value is deleted first (MPI-5.0 §7.7.2).
+        // SAFETY: the caller left the lock free.
+        unsafe { delete_one(handle, class, number, old)? };
+    }
+    process::with(|process| {
+        // The delete function may have freed the keyval or the object.
+        process.objects.keyval(number, class)?;
+        attributes(&mut process.objects, handle, class)?.push((number, value as usize));
+        process.objects.retain_keyval(number);
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `value` points to room for a pointer, `flag` can be written.
+unsafe fn get(handle: usize, class: Class, number: c_int, value: *mut c_void, flag: *mut c_int) -> Result<(), Error> {
+    let found = process::with(|process| {
+        let attributes = attributes(&mut process.objects, handle, class)?;
+        if class == Class::Communicator && (MPI_TAG_UB..=MPI_UNIVERSE_SIZE).contains(&number) {
+            return Ok(predefined(process, number));
+        }
+        let found = find(attributes, number);
+        process.objects.keyval(number, class)?;
+        Ok(found)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(found.is_some()) };
+    if let Some(found) = found {
+        // SAFETY: the caller's pointer; attribute values are pointers (MPI-5.0 §7.7.1).
+        unsafe { value.cast::<usize>().write(found) };
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The process lock is free.
+unsafe fn delete(handle: usize, class: Class, number: c_int) -> Result<(), Error> {
+    refuse_predefined(number)?;
+    let present = process::with(|process| {
+        process.objects.keyval(number, class)?;
+        Ok(find(attributes(&mut process.objects, handle, class)?, number))
+    })?;
+    match present {
+        // SAFETY: the caller left the lock free.
+        Some(value) => unsafe { delete_one(handle, class, number, value) },
+        None => Err(Error::new(MPI_ERR_KEYVAL, format!("the object has no attribute with keyval {number}"))),
+    }
+}
+
+fn find(attributes: &Attributes, number: i32) -> Option<usize> {
+    attributes.iter().find(|(present, _)| *present == number).map(|(_, value)| *value)
+}
+
+fn is_predefined(number: i32) -> bool {
+    (MPI_TAG_UB..=MPI_UNIVERSE_SIZE).contains(&number) || (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&number)
+}
+
+fn refuse_predefined(number: i32) -> Result<(), Error> {
+    if is_predefined(number) {
+        return Err(Error::new(MPI_ERR_KEYVAL, format!("keyval {number} is predefined: it can only be read")));
+    }
+    Ok(())
+}
+
+static TAG_UB: AtomicI32 = AtomicI32::new(i32::MAX);
+static HOST: AtomicI32 = AtomicI32::new(MPI_PROC_NULL);
+/// Every process can do input and output.
+static IO: AtomicI32 = AtomicI32::new(MPI_ANY_SOURCE);
+static WTIME_IS_GLOBAL: AtomicI32 = AtomicI32::new(0);
+static APPNUM: AtomicI32 = AtomicI32::new(0);
+static UNIVERSE_SIZE: AtomicI32 = AtomicI32::new(0);
+static LAST_USED_CODE: AtomicI32 = AtomicI32::new(MPI_ERR_LASTCODE);
+
+/// The address of the integer that a predefined attribute of communicators is (MPI-5.0 §9.1.2, §7.7.3).
+fn predefined(process: &process::Process, number: i32) -> Option<usize> {
+    let place = match number {
+        MPI_TAG_UB => &TAG_UB,
+        MPI_HOST => &HOST,
+        MPI_IO => &IO,
+        MPI_WTIME_IS_GLOBAL => &WTIME_IS_GLOBAL,
+        MPI_APPNUM => update(&APPNUM, process.job.as_ref()?.appnum?),
+        MPI_UNIVERSE_SIZE => update(&UNIVERSE_SIZE, process.job.as_ref()?.universe_size?),
+        MPI_LASTUSEDCODE => update(&LAST_USED_CODE, process.errors.last()),
+        _ => return None,
+    };
+    Some(place.as_ptr() as usize)
+}
+
+fn update(place: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
+    place.store(value, Ordering::Relaxed);
+    place
+}
+
+/// MPI_Comm_create_keyval (MPI-5.0 §7.7.2).
+///
+/// # Safety
+/// `comm_keyval` can be written; the functions are what their types say.
+pub(crate) unsafe fn comm_create_keyval(
+    comm_copy_attr_fn: usize,
+    comm_delete_attr_fn: usize,
+    comm_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promises.
+    unsafe { create_keyval(Class::Communicator, comm_copy_attr_fn, comm_delete_attr_fn, comm_keyval, extra_state) }
+}
+
+/// MPI_Comm_free_keyval (MPI-5.0 §7.7.2).
+///
+/// # Safety
+/// `comm_keyval` can be read and written.
+pub(crate) unsafe fn comm_free_keyval(comm_keyval: *mut c_int) -> Result<(), Error> {
+    // SAFETY: the caller's pointer.
+    unsafe { free_keyval(Class::Communicator, comm_keyval) }
+}
+
+/// MPI_Comm_set_attr (MPI-5.0 §7.7.2).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn comm_set_attr(
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { set(comm.0, Class::Communicator, comm_keyval, attribute_val) }
+}
+
+/// MPI_Comm_get_attr (MPI-5.0 §7.7.2).
+///
+/// # Safety
+/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
+pub(crate) unsafe fn comm_get_attr(
+    comm: MPI_Comm,
+    comm_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<(), Error> {
+    // SAFETY: the caller's pointers.
+    unsafe { get(comm.0, Class::Communicator, comm_keyval, attribute_val, flag) }
+}
+
+/// MPI_Comm_delete_attr (MPI-5.0 §7.7.2).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn comm_delete_attr(comm: MPI_Comm, comm_keyval: c_int) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { delete(comm.0, Class::Communicator, comm_keyval) }
+}
+
+/// MPI_Type_create_keyval (MPI-5.0 §7.7.4).
+///
+/// # Safety
+/// `type_keyval` can be written; the functions are what their types say.
+pub(crate) unsafe fn type_create_keyval(
+    type_copy_attr_fn: usize,
+    type_delete_attr_fn: usize,
+    type_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promises.
+    unsafe { create_keyval(Class::Datatype, type_copy_attr_fn, type_delete_attr_fn, type_keyval, extra_state) }
+}
+
+/// MPI_Type_free_keyval (MPI-5.0 §7.7.4).
+///
+/// # Safety
+/// `type_keyval` can be read and written.
+pub(crate) unsafe fn type_free_keyval(type_keyval: *mut c_int) -> Result<(), Error> {
+    // SAFETY: the caller's pointer.
+    unsafe { free_keyval(Class::Datatype, type_keyval) }
+}
+
+/// MPI_Type_set_attr (MPI-5.0 §7.7.4).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn type_set_attr(
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { set(datatype.0, Class::Datatype, type_keyval, attribute_val) }
+}
+
+/// MPI_Type_get_attr (MPI-5.0 §7.7.4).
+///
+/// # Safety
+/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
+pub(crate) unsafe fn type_get_attr(
+    datatype: MPI_Datatype,
+    type_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<(), Error> {
+    // SAFETY: the caller's pointers.
+    unsafe { get(datatype.0, Class::Datatype, type_keyval, attribute_val, flag) }
+}
+
+/// MPI_Type_delete_attr (MPI-5.0 §7.7.4).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn type_delete_attr(datatype: MPI_Datatype, type_keyval: c_int) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { delete(datatype.0, Class::Datatype, type_keyval) }
+}
+
+/// MPI_Win_create_keyval (MPI-5.0 §7.7.3).
+///
+/// # Safety
+/// `win_keyval` can be written; the functions are what their types say.
+pub(crate) unsafe fn win_create_keyval(
+    win_copy_attr_fn: usize,
+    win_delete_attr_fn: usize,
+    win_keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promises.
+    unsafe { create_keyval(Class::Window, win_copy_attr_fn, win_delete_attr_fn, win_keyval, extra_state) }
+}
+
+/// MPI_Win_free_keyval (MPI-5.0 §7.7.3).
+///
+/// # Safety
+/// `win_keyval` can be read and written.
+pub(crate) unsafe fn win_free_keyval(win_keyval: *mut c_int) -> Result<(), Error> {
+    // SAFETY: the caller's pointer.
+    unsafe { free_keyval(Class::Window, win_keyval) }
+}
+
+/// MPI_Keyval_create, deprecated (MPI-5.0 §16.1).
+///
+/// # Safety
+/// As for [`comm_create_keyval`].
+pub(crate) unsafe fn keyval_create(
+    copy_fn: usize,
+    delete_fn: usize,
+    keyval: *mut c_int,
+    extra_state: *mut c_void,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promises.
+    unsafe { create_keyval(Class::Communicator, copy_fn, delete_fn, keyval, extra_state) }
+}
+
+/// MPI_Keyval_free, deprecated (MPI-5.0 §16.1).
+///
+/// # Safety
+/// As for [`comm_free_keyval`].
+pub(crate) unsafe fn keyval_free(keyval: *mut c_int) -> Result<(), Error> {
+    // SAFETY: the caller's pointer.
+    unsafe { free_keyval(Class::Communicator, keyval) }
+}
+
+/// MPI_Attr_put, deprecated (MPI-5.0 §16.1).
+///
+/// # Safety
+/// As for [`comm_set_attr`].
+pub(crate) unsafe fn attr_put(comm: MPI_Comm, keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { set(comm.0, Class::Communicator, keyval, attribute_val) }
+}
+
+/// MPI_Attr_get, deprecated (MPI-5.0 §16.1).
+///
+/// # Safety
+/// As for [`comm_get_attr`].
+pub(crate) unsafe fn attr_get(
+    comm: MPI_Comm,
+    keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<(), Error> {
+    // SAFETY: the caller's pointers.
+    unsafe { get(comm.0, Class::Communicator, keyval, attribute_val, flag) }
+}
+
+/// MPI_Attr_delete, deprecated (MPI-5.0 §16.1).
+///
+/// # Safety
+/// As for [`comm_delete_attr`].
+pub(crate) unsafe fn attr_delete(comm: MPI_Comm, keyval: c_int) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { delete(comm.0, Class::Communicator, keyval) }
+}
