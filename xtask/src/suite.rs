@@ -1,5 +1,144 @@
-//! To be written.
+//! `cargo xtask suite [NAME[:FILTER] …]`: everything that needs an installed Weft in `build/prefix` (`make install`).
+//!
+//! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each case no
+//! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
-pub(crate) fn run(_arguments: &[String]) -> anyhow::Result<()> {
-    anyhow::bail!("not written yet")
+mod context;
+mod launcher;
+mod peers;
+mod process;
+mod programs;
+mod virtual_hosts;
+
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use context::Context;
+
+/// How a case ended.
+pub(crate) enum Outcome {
+    Passed,
+    Failed(String),
+    /// Not possible here, and why.
+    Skipped(String),
+}
+
+/// One thing to run, and to judge.
+pub(crate) struct Case {
+    name: String,
+    run: Box<dyn Fn(&Context) -> Outcome>,
+}
+
+impl Case {
+    pub(crate) fn new(name: impl Into<String>, run: impl Fn(&Context) -> Outcome + 'static) -> Case {
+        Case { name: name.into(), run: Box::new(run) }
+    }
+}
+
+struct Suite {
+    name: &'static str,
+    what: &'static str,
+    cases: fn(&Context) -> Vec<Case>,
+}
+
+const SUITES: &[Suite] = &[
+    Suite { name: "c", what: "C programs with 1 to 8 ranks on one host", cases: programs::one_host },
+    Suite { name: "hosts", what: "the same over two hosts", cases: programs::two_hosts },
+    Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
+    Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
+    Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
+    Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
+    Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
+    Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
+    Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
+];
+
+#[derive(Default)]
+struct Tally {
+    passed: usize,
+    failed: Vec<String>,
+    skipped: usize,
+}
+
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let mut prefix = PathBuf::from("build/prefix");
+    let mut wanted = Vec::new();
+    let mut rest = arguments.iter();
+    while let Some(argument) = rest.next() {
+        match argument.as_str() {
+            "--prefix" => prefix = rest.next().ok_or(anyhow::anyhow!("--prefix needs a directory"))?.into(),
+            "--list" => {
+                SUITES.iter().for_each(|suite| println!("{:14} {}", suite.name, suite.what));
+                return Ok(());
+            }
+            name => wanted.push(parse_name(name)?),
+        }
+    }
+    if wanted.is_empty() {
+        wanted = SUITES.iter().map(|suite| (suite, "")).collect();
+    }
+    let context = Context::new(&prefix)?;
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    for (suite, filter) in wanted {
+        run_suite(suite, filter, &context, &mut tally);
+    }
+    if !tally.failed.is_empty() {
+        println!("\nfailed:");
+        tally.failed.iter().for_each(|name| println!("  {name}"));
+    }
+    println!(
+        "\nsuite: {} passed, {} failed, {} skipped in {:.0} s",
+        tally.passed,
+        tally.failed.len(),
+        tally.skipped,
+        began.elapsed().as_secs_f64()
+    );
+    anyhow::ensure!(tally.failed.is_empty(), "the suite failed");
+    anyhow::ensure!(tally.passed > 0, "nothing was run");
+    Ok(())
+}
+
+fn parse_name(name: &str) -> anyhow::Result<(&'static Suite, &str)> {
+    let (name, filter) = name.split_once(':').unwrap_or((name, ""));
+    let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
+    let suite = SUITES.iter().find(|suite| suite.name == name);
+    Ok((suite.ok_or(anyhow::anyhow!("there is no suite {name}; there are {}", known.join(", ")))?, filter))
+}
+
+fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) {
+    println!("\n{}: {}", suite.name, suite.what);
+    let terminal = std::io::stdout().is_terminal();
+    let began = Instant::now();
+    for case in (suite.cases)(context).iter().filter(|case| case.name.contains(filter)) {
+        if terminal {
+            print!("\r\x1b[K  …      {}", case.name);
+            let _ = std::io::stdout().flush();
+        }
+        let started = Instant::now();
+        let outcome = (case.run)(context);
+        let seconds = started.elapsed().as_secs_f64();
+        let (verdict, why) = match outcome {
+            Outcome::Passed => {
+                tally.passed += 1;
+                ("ok", String::new())
+            }
+            Outcome::Skipped(why) => {
+                tally.skipped += 1;
+                ("skip", format!("  ({why})"))
+            }
+            Outcome::Failed(why) => {
+                tally.failed.push(format!("{}:{}", suite.name, case.name));
+                ("FAILED", format!("\n{}", indented(&why)))
+            }
+        };
+        let clear = if terminal { "\r\x1b[K" } else { "" };
+        println!("{clear}  {verdict:6} {} {seconds:.1} s{why}", case.name);
+    }
+    println!("  {} took {:.0} s", suite.name, began.elapsed().as_secs_f64());
+}
+
+fn indented(text: &str) -> String {
+    text.lines().map(|line| format!("         | {line}\n")).collect()
 }

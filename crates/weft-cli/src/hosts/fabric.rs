@@ -120,9 +120,11 @@ fn creator(name: &str) -> Option<u32> {
     pid.parse().ok().filter(|_| is_ours)
 }
 
-/// Whether the process lives and is this program (process ids are used again).
+/// Whether the process lives (a zombie does not) and is this program (process ids are used again).
 fn is_weft(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "weft")
+    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    // "pid (name) state …", proc_pid_stat(5)
+    stat.split_once(" (weft) ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
 fn existing() -> Vec<String> {

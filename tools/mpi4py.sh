@@ -1,0 +1,35 @@
+#!/bin/sh
+# usage: tools/mpi4py.sh PREFIX
+# Builds mpi4py from PyPI's source distribution, unmodified, with PREFIX/bin/mpicc, into build/mpi4py/site;
+# its tests are in build/mpi4py/source/test. Nothing is done when that was built with the same mpi.h and mpicc.
+set -eu
+cd "$(dirname "$0")/.."
+version=4.1.2
+prefix=$(cd "$1" && pwd)
+home=$PWD/build/mpi4py
+python=build/venv/bin/python
+export PIP_DISABLE_PIP_VERSION_CHECK=1
+
+fail() { printf 'mpi4py: %s\n' "$*" >&2; exit 1; }
+[ -x "$prefix/bin/mpicc" ] || fail "there is no $prefix/bin/mpicc"
+
+key=$(cat "$prefix/include/mpi.h" "$prefix/bin/mpicc" tools/requirements.txt "$0" | sha256sum | cut -d' ' -f1)
+if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $prefix" ]; then
+    mkdir -p "$home"
+    archive=$home/mpi4py-$version.tar.gz
+    if [ ! -f "$archive" ]; then
+        $python -m pip download -q --no-deps --no-binary mpi4py --no-build-isolation -d "$home" "mpi4py==$version" \
+            >"$home/log" 2>&1 || { tail -n 20 "$home/log" >&2; fail "PyPI's source distribution could not be had"; }
+    fi
+    rm -rf "$home/source" "$home/site"
+    mkdir "$home/source"
+    tar -xzf "$archive" -C "$home/source" --strip-components=1
+    # Without optimization the one large file compiles in a quarter of the time; MPI's own speed is not touched by it.
+    CFLAGS='-O0 -g0' MPICC="$prefix/bin/mpicc" $python -m pip install -q --no-deps --no-build-isolation --no-cache-dir \
+        --target "$home/site" "$archive" >"$home/log" 2>&1 || { tail -n 40 "$home/log" >&2; fail "it did not build"; }
+    printf '%s' "$key $prefix" >"$home/key"
+fi
+module=$(echo "$home"/site/mpi4py/MPI.*.so)
+readelf -d "$module" | grep -q 'NEEDED.*\[libmpi_abi\.so\.1\]' || fail "$module does not need libmpi_abi.so.1"
+printf 'mpi4py is ready: %s, linked with %s\n' "$(basename "$module")" \
+    "$(ldd "$module" | sed -n 's/.*libmpi_abi\.so\.1 => \([^ ]*\).*/\1/p')"

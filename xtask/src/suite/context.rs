@@ -1,0 +1,184 @@
+//! What all cases share: where things are, compiled programs, two hosts.
+
+use std::cell::OnceCell;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context as _;
+
+use super::Outcome;
+use super::process::{Finished, Run};
+
+/// Where the project, the installed library and the built programs are; made once.
+pub(crate) struct Context {
+    pub(crate) root: PathBuf,
+    pub(crate) prefix: PathBuf,
+    /// Compiled test programs and other things of this run.
+    pub(crate) work: PathBuf,
+    hosts: OnceCell<Hosts>,
+}
+
+impl Context {
+    pub(crate) fn new(prefix: &Path) -> anyhow::Result<Context> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?.to_path_buf();
+        let prefix = root.join(prefix);
+        anyhow::ensure!(
+            prefix.join("bin/mpiexec").exists(),
+            "there is no {}/bin/mpiexec; run `make install`",
+            prefix.display()
+        );
+        let work = root.join("build/suite");
+        std::fs::create_dir_all(&work)?;
+        Ok(Context { root, prefix, work, hosts: OnceCell::new() })
+    }
+
+    pub(crate) fn bin(&self, name: &str) -> PathBuf {
+        self.prefix.join("bin").join(name)
+    }
+
+    /// A program of the Python environment that `tools/setup.sh` made.
+    pub(crate) fn python(&self, name: &str) -> PathBuf {
+        self.root.join("build/venv/bin").join(name)
+    }
+
+    /// Compiles a C file of the project with the installed `mpicc`, unless that has been done since it changed.
+    pub(crate) fn compile(&self, source: &str) -> anyhow::Result<PathBuf> {
+        self.compile_with(&self.bin("mpicc"), source, "")
+    }
+
+    pub(crate) fn compile_with(&self, compiler: &Path, source: &str, suffix: &str) -> anyhow::Result<PathBuf> {
+        let source = self.root.join(source);
+        let name = source.file_stem().context("a source has a name")?.to_string_lossy().into_owned();
+        let program = self.work.join(name + suffix);
+        let changed = |path: &Path| path.metadata().and_then(|data| data.modified()).ok();
+        let header = source.with_file_name("check.h");
+        let newest = [source.as_path(), &header, compiler, &self.prefix.join("include/mpi.h")]
+            .into_iter()
+            .filter_map(changed)
+            .max();
+        if changed(&program) > newest {
+            return Ok(program);
+        }
+        let flags = ["-std=c11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
+        let finished = Run::new(compiler).args(flags).arg(&program).arg(&source).finish()?;
+        anyhow::ensure!(finished.code == Some(0), "cannot compile {}:\n{}", source.display(), finished.report());
+        Ok(program)
+    }
+
+    /// `mpiexec -n RANKS`, on this host.
+    pub(crate) fn mpiexec(&self, ranks: u32) -> Run {
+        Run::new(self.bin("mpiexec")).arg("-n").arg(ranks.to_string())
+    }
+
+    /// `mpiexec -n RANKS` over the two hosts, half of the ranks on each.
+    pub(crate) fn mpiexec_on_hosts(&self, ranks: u32) -> anyhow::Result<Run> {
+        let hosts = self.hosts()?;
+        let per_host = ranks.div_ceil(2).to_string();
+        Ok(self.mpiexec(ranks).args(["-ppn", &per_host, "--hosts", &hosts.names.join(","), "--agent", &hosts.agent]))
+    }
+
+    pub(crate) fn hosts(&self) -> anyhow::Result<&Hosts> {
+        if self.hosts.get().is_none() {
+            let _ = self.hosts.set(Hosts::open(&self.bin("weft"))?);
+        }
+        self.hosts.get().context("just made")
+    }
+}
+
+/// Two hosts, until dropped.
+pub(crate) struct Hosts {
+    pub(crate) names: Vec<String>,
+    pub(crate) agent: String,
+    /// `weft hosts run … cat`: it ends when its input is closed, also when this process is killed.
+    holder: Option<Child>,
+}
+
+impl Hosts {
+    fn open(weft: &Path) -> anyhow::Result<Hosts> {
+        let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; exec cat";
+        let mut holder = Command::new(weft)
+            .args(["hosts", "run", "--count", "2", "--", "sh", "-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("cannot run {}", weft.display()))?;
+        let mut lines = BufReader::new(holder.stdout.take().context("piped above")?).lines();
+        match (lines.next(), lines.next()) {
+            (Some(Ok(names)), Some(Ok(agent))) => {
+                Ok(Hosts { names: names.split(',').map(str::to_owned).collect(), agent, holder: Some(holder) })
+            }
+            _ => {
+                anyhow::ensure!(holder.wait()?.code() == Some(77), "weft hosts failed");
+                println!("  (no privilege for network namespaces: two sets of ranks on this host, joined by loopback)");
+                Ok(Hosts { names: vec!["h0".into(), "h1".into()], agent: "env WEFT_NODE={host}".into(), holder: None })
+            }
+        }
+    }
+}
+
+impl Drop for Hosts {
+    fn drop(&mut self) {
+        if let Some(holder) = &mut self.holder {
+            drop(holder.stdin.take());
+            let _ = holder.wait();
+        }
+    }
+}
+
+/// What a run must be like.
+#[derive(Default, Clone)]
+pub(crate) struct Expected {
+    /// None: any but 0.
+    pub(crate) code: Option<i32>,
+    pub(crate) says: Vec<&'static str>,
+    pub(crate) never_says: Vec<&'static str>,
+}
+
+impl Expected {
+    pub(crate) fn code(code: i32) -> Expected {
+        Expected { code: Some(code), ..Expected::default() }
+    }
+
+    /// It ends by itself, with any code but 0.
+    pub(crate) fn failure() -> Expected {
+        Expected::default()
+    }
+
+    pub(crate) fn says(mut self, text: &'static str) -> Expected {
+        self.says.push(text);
+        self
+    }
+
+    pub(crate) fn never_says(mut self, text: &'static str) -> Expected {
+        self.never_says.push(text);
+        self
+    }
+
+    pub(crate) fn judge(&self, finished: anyhow::Result<Finished>) -> Outcome {
+        let finished = match finished {
+            Ok(finished) => finished,
+            Err(error) => return Outcome::Failed(format!("{error:#}")),
+        };
+        let mut wrong = Vec::new();
+        match (finished.code, self.code) {
+            (None, _) => wrong.push("it should end".to_owned()),
+            (Some(0), None) => wrong.push("it should fail".to_owned()),
+            (Some(found), Some(expected)) if found != expected => wrong.push(format!("expected exit code {expected}")),
+            _ => {}
+        }
+        for text in self.says.iter().filter(|text| !finished.output.contains(**text)) {
+            wrong.push(format!("it should say {text:?}"));
+        }
+        for text in self.never_says.iter().filter(|text| finished.output.contains(**text)) {
+            wrong.push(format!("it should not say {text:?}"));
+        }
+        if !finished.leftovers.is_empty() {
+            wrong.push(format!("left behind: {}", finished.leftovers.join("; ")));
+        }
+        match wrong.is_empty() {
+            true => Outcome::Passed,
+            false => Outcome::Failed(format!("{}\n{}", finished.report(), wrong.join("; "))),
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! `mpiexec` when things go wrong, and what people's scripts ask of it.
+
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process, kill_process_group};
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+const READY: Duration = Duration::from_secs(20);
+const END: Duration = Duration::from_secs(10);
+/// One line that mpiexec must get through whole, 5 × 40 letters.
+const LETTERS: usize = 200;
+
+const BEHAVE: &str = "tests/launcher/behave.c";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for place in [Place::Local, Place::Hosts] {
+        cases.extend(endings(place));
+        cases.extend(kills(place));
+        cases.push(output_is_whole(place));
+    }
+    cases.extend(starts());
+    cases.extend(options());
+    cases
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    Local,
+    Hosts,
+}
+
+impl Place {
+    fn name(self) -> &'static str {
+        match self {
+            Place::Local => "one host",
+            Place::Hosts => "two hosts",
+        }
+    }
+
+    fn mpiexec(self, context: &Context, ranks: u32) -> anyhow::Result<Run> {
+        match self {
+            Place::Local => Ok(context.mpiexec(ranks)),
+            Place::Hosts => context.mpiexec_on_hosts(ranks),
+        }
+    }
+}
+
+fn behave(context: &Context, place: Place, ranks: u32, arguments: &str) -> anyhow::Result<Run> {
+    Ok(place.mpiexec(context, ranks)?.arg(context.compile(BEHAVE)?).args(arguments.split(' ')))
+}
+
+/// Ranks that end badly: the exit code is theirs, one line says who and how, and the others are ended.
+fn endings(place: Place) -> Vec<Case> {
+    let table: &[(&str, &str, i32, &[&'static str])] = &[
+        ("a rank dies by SIGSEGV", "signal 3 11", 139, &["rank 3", "SIGSEGV"]),
+        ("a rank dies by SIGKILL", "signal 1 9", 137, &["rank 1", "SIGKILL"]),
+        ("a rank is killed inside MPI_Recv", "signal-inside 2 9", 137, &["rank 2", "SIGKILL", "MPI_Recv"]),
+        ("a rank calls MPI_Abort", "abort 1 7", 7, &["rank 1", "Abort"]),
+        ("a rank leaves without MPI_Finalize", "leave 2 5", 5, &["rank 2"]),
+        ("a rank returns 3 after MPI_Finalize", "exit 1 3", 3, &["rank 1"]),
+    ];
+    let make = |&(name, arguments, code, says): &(&'static str, &'static str, i32, &'static [&'static str])| {
+        Case::new(format!("{name}, {}", place.name()), move |context| {
+            let expected = says.iter().fold(Expected::code(code), |expected, text| expected.says(text));
+            expected.judge(behave(context, place, 4, arguments).and_then(|run| run.limit(END.as_secs()).finish()))
+        })
+    };
+    table.iter().map(make).collect()
+}
+
+/// `mpiexec` itself is ended: nothing outlives it.
+fn kills(place: Place) -> Vec<Case> {
+    let case = |name: &str, signal: Signal, whole_group: bool, code: i32| {
+        Case::new(format!("{name}, {}", place.name()), move |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let mut running = behave(context, place, 4, "hang")?.start()?;
+                anyhow::ensure!(running.says("ready", READY), "it did not start:\n{}", running.output());
+                anyhow::ensure!(running.processes().len() >= 5, "the ranks are not found");
+                match (signal, whole_group) {
+                    (Signal::KILL, _) => running.kill()?,
+                    (_, true) => kill_process_group(running.pid(), signal)?,
+                    (_, false) => kill_process(running.pid(), signal)?,
+                }
+                running.finish(END)
+            };
+            Expected::code(code).judge(attempt())
+        })
+    };
+    vec![
+        case("mpiexec is killed (SIGKILL)", Signal::KILL, false, 137),
+        case("mpiexec is told to end (SIGTERM)", Signal::TERM, false, 143),
+        case("the user types Ctrl-C (SIGINT to all)", Signal::INT, true, 130),
+    ]
+}
+
+fn output_is_whole(place: Place) -> Case {
+    Case::new(format!("no line is torn, {}", place.name()), move |context| {
+        let finished = behave(context, place, 4, "lines 100").and_then(|run| run.finish());
+        let torn = finished.as_ref().ok().and_then(|finished| {
+            let is_whole = |line: &&str| {
+                let letters = line.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')?.rsplit(':').next());
+                letters.is_some_and(|text| text.len() == LETTERS && text.bytes().all(|byte| byte == text.as_bytes()[0]))
+            };
+            let whole = finished.output.lines().filter(is_whole).count();
+            (whole != 400).then(|| {
+                format!(
+                    "{whole} whole lines of 400; not whole: {:?}",
+                    finished.output.lines().find(|line| !is_whole(line))
+                )
+            })
+        });
+        match (Expected::code(0).judge(finished), torn) {
+            (Outcome::Passed, Some(why)) => Outcome::Failed(why),
+            (outcome, _) => outcome,
+        }
+    })
+}
+
+fn starts() -> Vec<Case> {
+    vec![
+        Case::new("the program is missing", |context| {
+            let run = context.mpiexec(2).arg("./no-such-program").limit(END.as_secs());
+            Expected::code(127).says("no-such-program").judge(run.finish())
+        }),
+        Case::new("the program is missing on two hosts", |context| {
+            let run = context.mpiexec_on_hosts(2).map(|run| run.arg("./no-such-program").limit(END.as_secs()));
+            Expected::code(127).says("no-such-program").judge(run.and_then(|run| run.finish()))
+        }),
+        Case::new("the program may not be executed", |context| {
+            let run = context.mpiexec(1).arg(context.root.join("Cargo.toml")).limit(END.as_secs());
+            Expected::code(126).says("Cargo.toml").judge(run.finish())
+        }),
+        Case::new("a host cannot be reached", |context| {
+            let run = context.mpiexec(2).args(["--hosts", "nowhere.invalid", "--agent", "false {host}", "true"]);
+            Expected::failure().says("nowhere.invalid").judge(run.limit(END.as_secs()).finish())
+        }),
+        Case::new("one of two hosts cannot be reached", |context| {
+            let agent = "sh -c 'test {host} != gone && exec env WEFT_NODE={host} \"$@\"' sh";
+            let run = context.mpiexec(4).args(["-ppn", "2", "--hosts", "here,gone", "--agent", agent]);
+            Expected::failure().says("gone").judge(
+                context.compile(BEHAVE).and_then(|program| run.arg(program).arg("hang").limit(END.as_secs()).finish()),
+            )
+        }),
+        Case::new("32 ranks on few processors", |context| {
+            Expected::code(0)
+                .judge(behave(context, Place::Local, 32, "barriers 50").and_then(|run| run.limit(40).finish()))
+        }),
+        Case::new("a program that is no MPI program", |context| {
+            Expected::code(0)
+                .says("plain")
+                .judge(context.mpiexec(3).args(["echo", "plain"]).limit(END.as_secs()).finish())
+        }),
+        Case::new("no mpiexec: a singleton", |context| {
+            let run = context.compile("examples/hello.c").map(Run::new);
+            Expected::code(0).says("rank 0 of 1").judge(run.and_then(|run| run.finish()))
+        }),
+        Case::new("a launcher without a process manager: no silent singletons", |context| {
+            let run = context.compile("examples/hello.c").map(Run::new);
+            let run = run.map(|run| run.env("SLURM_PROCID", "0").env("SLURM_NTASKS", "2").env("SLURM_JOB_ID", "1"));
+            Expected::failure().says("Slurm").never_says("rank 0 of 1").judge(run.and_then(|run| run.finish()))
+        }),
+    ]
+}
+
+fn options() -> Vec<Case> {
+    vec![
+        Case::new("--timeout ends a job that hangs", |context| {
+            let run = context
+                .compile(BEHAVE)
+                .map(|program| context.mpiexec(2).args(["--timeout", "2"]).arg(program).arg("hang"));
+            Expected::failure().says("2 s").judge(run.and_then(|run| run.limit(END.as_secs()).finish()))
+        }),
+        Case::new("-l labels each line with its rank", |context| {
+            let run = context.mpiexec(2).args(["-l", "echo", "thread"]);
+            let finished = run.limit(END.as_secs()).finish();
+            Expected::code(0).says("0").says("1").says("thread").judge(finished)
+        }),
+        Case::new("variables by -genv, -x and -env; --wdir", |context| {
+            let program = match context.compile(BEHAVE) {
+                Ok(program) => program,
+                Err(error) => return Outcome::Failed(format!("{error:#}")),
+            };
+            for option in [&["-genv", "WEAVE", "twill"][..], &["-x", "WEAVE=twill"], &["-env", "WEAVE", "twill"]] {
+                let run =
+                    context.mpiexec(2).args(option).args(["--wdir", "/usr"]).arg(&program).args(["print", "WEAVE"]);
+                let expected =
+                    Expected::code(0).says("rank 0: WEAVE=twill in /usr").says("rank 1: WEAVE=twill in /usr");
+                if let Outcome::Failed(why) = expected.judge(run.finish()) {
+                    return Outcome::Failed(format!("{option:?}: {why}"));
+                }
+            }
+            Outcome::Passed
+        }),
+        Case::new("several programs by :", |context| {
+            let run = context.compile(BEHAVE).map(|program| {
+                let run = context.mpiexec(1).arg(&program).args(["print", "PATH", ":", "-n", "2"]);
+                run.arg(&program).args(["print", "HOME"])
+            });
+            let expected = Expected::code(0).says("rank 0: PATH=").says("rank 1: HOME=").says("rank 2: HOME=");
+            expected.judge(run.and_then(|run| run.finish()))
+        }),
+        Case::new("options of both families", |context| {
+            let options =
+                ["-np", "2", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none", "--map-by", "slot"];
+            let more = ["--mca", "btl", "self", "--tag-output"];
+            let run = Run::new(context.bin("mpiexec")).args(options).args(more).args(["echo", "plain"]);
+            Expected::code(0).says("plain").judge(run.limit(END.as_secs()).finish())
+        }),
+        Case::new("an option nobody knows is named", |context| {
+            let run = context.mpiexec(1).args(["--no-such-option", "true"]).limit(END.as_secs());
+            Expected::failure().says("--no-such-option").judge(run.finish())
+        }),
+        Case::new("standard input goes to rank 0", |context| {
+            let run = context.mpiexec(2).arg("cat").input("warp and weft\n").limit(END.as_secs());
+            Expected::code(0).says("warp and weft").judge(run.finish())
+        }),
+        Case::new("a host file", |context| {
+            let file = context.work.join("hostfile");
+            let attempt = || {
+                let hosts = context.hosts()?;
+                std::fs::write(&file, format!("# two hosts\n{}:1\n{} slots=1\n", hosts.names[0], hosts.names[1]))?;
+                let run = context.mpiexec(2).args(["--agent", &hosts.agent, "-f"]).arg(&file);
+                run.arg(context.compile("examples/ring.c")?).limit(END.as_secs()).finish()
+            };
+            Expected::code(0).says("(right)").judge(attempt())
+        }),
+        Case::new("--stats names both links", |context| {
+            let attempt = || {
+                let run = context.mpiexec_on_hosts(4)?.arg("--stats").arg(context.compile("examples/ring.c")?);
+                run.limit(END.as_secs()).finish()
+            };
+            Expected::code(0).says("(right)").says("shared").says("udp").judge(attempt())
+        }),
+    ]
+}

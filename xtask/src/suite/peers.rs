@@ -1,0 +1,118 @@
+//! Weft beside programs and tools that were not made for it: Hydra, MPICH's programs, CMake, mpi4py.
+
+use std::path::PathBuf;
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::{Case, Outcome};
+
+/// mpi4py's tests with one rank take half a minute here; with four ranks on two processors longer.
+const MPI4PY_LIMIT_SECONDS: u64 = 240;
+const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
+/// What is left out of mpi4py's tests: `module reason` or `pattern reason`, one a line.
+const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
+
+pub(crate) fn hydra(_: &Context) -> Vec<Case> {
+    vec![
+        Case::new("Weft's program under Hydra, 4 ranks", |context| {
+            let run =
+                || Ok(Run::new(context.python("mpiexec")).args(["-n", "4"]).arg(context.compile("examples/ring.c")?));
+            Expected::code(0).says("4 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
+        }),
+        Case::new("point_to_point under Hydra, 3 ranks", |context| {
+            let program = || context.compile("tests/c/point_to_point.c");
+            let run = || Ok(Run::new(context.python("mpiexec")).args(["-n", "3"]).arg(program()?));
+            Expected::code(0).judge(run().and_then(|run| run.finish()))
+        }),
+        Case::new("Weft's program under Hydra by port, 2 ranks", |context| {
+            let run = || {
+                Ok(Run::new(context.python("mpiexec"))
+                    .args(["-pmi-port", "-n", "2"])
+                    .arg(context.compile("examples/ring.c")?))
+            };
+            Expected::code(0).says("2 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
+        }),
+        Case::new("MPICH's program and library under Weft's mpiexec, 3 ranks", |context| {
+            let run = || Ok(context.mpiexec(3).arg(theirs(context)?));
+            Expected::code(0).says("3 ranks").says("(right) on MPICH").judge(run().and_then(|run| run.finish()))
+        }),
+        Case::new("MPICH's program on Weft's library, 4 ranks, not rebuilt", |context| {
+            let run =
+                || Ok(context.mpiexec(4).arg(theirs(context)?).env("LD_LIBRARY_PATH", context.prefix.join("lib")));
+            Expected::code(0).says("4 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
+        }),
+    ]
+}
+
+/// The ring, compiled by MPICH's wrapper of the standard ABI.
+fn theirs(context: &Context) -> anyhow::Result<PathBuf> {
+    context.compile_with(&context.python("mpicc_abi"), "examples/ring.c", "-mpich")
+}
+
+pub(crate) fn cmake(_: &Context) -> Vec<Case> {
+    vec![Case::new("find_package(MPI) finds it, in C and C++", |context| {
+        let build = context.work.join("cmake");
+        let attempt = || {
+            let prefix = format!("-DCMAKE_PREFIX_PATH={}", context.prefix.display());
+            let configure =
+                Run::new("cmake").arg("-S").arg(context.root.join("tests/cmake")).arg("-B").arg(&build).arg(prefix);
+            let path = format!("{}:{}", context.bin("").display(), std::env::var("PATH").unwrap_or_default());
+            let configured = configure.env("PATH", &path).finish()?;
+            anyhow::ensure!(configured.code == Some(0), "{}", configured.report());
+            let built = Run::new("cmake").arg("--build").arg(&build).limit(120).finish()?;
+            anyhow::ensure!(built.code == Some(0), "{}", built.report());
+            Run::new("ctest").args(["--output-on-failure"]).directory(&build).env("PATH", &path).finish()
+        };
+        Expected::code(0).says("100% tests passed").judge(attempt())
+    })]
+}
+
+pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
+    let mut cases = vec![Case::new("build from the source distribution", |context| {
+        let script = context.root.join("tools/mpi4py.sh");
+        let run = Run::new(script).arg(&context.prefix).limit(MPI4PY_BUILD_LIMIT_SECONDS);
+        Expected::code(0).says("mpi4py is ready").judge(run.finish())
+    })];
+    for ranks in 1..=4 {
+        cases.push(Case::new(format!("its tests, {ranks} ranks"), move |context| mpi4py_tests(context, ranks)));
+    }
+    cases
+}
+
+fn mpi4py_tests(context: &Context, ranks: u32) -> Outcome {
+    let attempt = || {
+        let home = context.root.join("build/mpi4py");
+        let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
+        let tests = home.join("source/test");
+        let run = context.mpiexec(ranks).arg(context.python("python")).arg(tests.join("main.py"));
+        let run = run.args(["--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list)?);
+        run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
+    };
+    Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())
+}
+
+/// The runner's options for what is left out.
+fn left_out(list: &str) -> anyhow::Result<Vec<String>> {
+    let mut options = Vec::new();
+    for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
+        let (name, reason) = line.split_once(' ').unwrap_or((line, ""));
+        anyhow::ensure!(!reason.trim().is_empty(), "{LEFT_OUT}: {name} has no reason");
+        match name.contains(['.', '*']) {
+            true => options.extend(["-x".to_owned(), name.to_owned()]),
+            false => options.extend(["-e".to_owned(), format!("^{name}\\.py$")]),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_has_a_reason() {
+        let options = left_out("# comment\n\ntest_win windows come later\ntest_op.TestOp.testX because\n").unwrap();
+        assert_eq!(options, ["-e", "^test_win\\.py$", "-x", "test_op.TestOp.testX"]);
+        assert!(left_out("test_win\n").is_err());
+    }
+}

@@ -1,0 +1,239 @@
+//! Running one command under a time limit, with everything it says in a file, and nothing left of it afterwards.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+
+/// How long a command may take to end after SIGTERM.
+const END_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long what a command started may outlive it: processes that are being killed need a moment.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(3);
+const POLL: Duration = Duration::from_millis(4);
+/// Marks every process of one run in its environment, by which leftovers are found.
+const MARK: &str = "WEFT_SUITE_RUN";
+/// Lines shown of a run that failed.
+const SHOWN_LINES: usize = 40;
+
+static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// What to run.
+#[derive(Clone)]
+pub(crate) struct Run {
+    program: OsString,
+    arguments: Vec<OsString>,
+    environment: BTreeMap<OsString, OsString>,
+    input: Option<String>,
+    directory: Option<PathBuf>,
+    limit: Duration,
+}
+
+/// What came of it.
+pub(crate) struct Finished {
+    /// The exit code; 128 + signal for a process that died by one; none when the time limit ended it.
+    pub(crate) code: Option<i32>,
+    /// Standard output and error, as they came.
+    pub(crate) output: String,
+    pub(crate) elapsed: Duration,
+    /// Processes that were still there, as `pid command`; they have been killed.
+    pub(crate) leftovers: Vec<String>,
+}
+
+impl Run {
+    pub(crate) fn new(program: impl AsRef<OsStr>) -> Run {
+        Run {
+            program: program.as_ref().into(),
+            arguments: Vec::new(),
+            environment: BTreeMap::new(),
+            input: None,
+            directory: None,
+            limit: Duration::from_secs(60),
+        }
+    }
+
+    pub(crate) fn arg(mut self, argument: impl AsRef<OsStr>) -> Run {
+        self.arguments.push(argument.as_ref().into());
+        self
+    }
+
+    pub(crate) fn args<T: AsRef<OsStr>>(mut self, arguments: impl IntoIterator<Item = T>) -> Run {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().into()));
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
+        self.environment.insert(name.into(), value.as_ref().into());
+        self
+    }
+
+    pub(crate) fn input(mut self, text: &str) -> Run {
+        self.input = Some(text.into());
+        self
+    }
+
+    pub(crate) fn directory(mut self, path: &Path) -> Run {
+        self.directory = Some(path.into());
+        self
+    }
+
+    pub(crate) fn limit(mut self, seconds: u64) -> Run {
+        self.limit = Duration::from_secs(seconds);
+        self
+    }
+
+    /// Runs it to its end, or to the limit.
+    pub(crate) fn finish(&self) -> anyhow::Result<Finished> {
+        self.start()?.finish(self.limit)
+    }
+
+    /// Starts it in a process group of its own.
+    pub(crate) fn start(&self) -> anyhow::Result<Running> {
+        let number = RUNS.fetch_add(1, Ordering::Relaxed);
+        let mark = format!("{}-{number}", std::process::id());
+        let directory = std::env::temp_dir();
+        let log = directory.join(format!("weft-suite-{mark}.log"));
+        let file = File::create(&log)?;
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).envs(&self.environment).env(MARK, &mark).process_group(0);
+        command.stdout(file.try_clone()?).stderr(file);
+        command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
+        if let Some(directory) = &self.directory {
+            command.current_dir(directory);
+        }
+        let mut child = command
+            .spawn()
+            .map_err(|error| anyhow::anyhow!("cannot run {}: {error}", self.program.to_string_lossy()))?;
+        if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
+            use std::io::Write;
+            // A program that does not read its input closes the pipe: no failure by itself.
+            let _ = input.write_all(text.as_bytes());
+        }
+        Ok(Running { child, mark, log, began: Instant::now() })
+    }
+}
+
+/// A command that runs.
+pub(crate) struct Running {
+    child: Child,
+    mark: String,
+    log: PathBuf,
+    began: Instant,
+}
+
+impl Running {
+    pub(crate) fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// What it has said so far.
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the output holds `text`; false when it has not come within `limit`.
+    pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        while !self.output().contains(text) {
+            if Instant::now() > deadline {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+        true
+    }
+
+    /// The processes of this run that live now, as `pid command`.
+    pub(crate) fn processes(&self) -> Vec<(Pid, String)> {
+        let entry = format!("{MARK}={}", self.mark);
+        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        pids.filter_map(|pid| {
+            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+            let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes());
+            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let command = String::from_utf8_lossy(&command).replace('\0', " ");
+            // A zombie has an empty command line and waits only for its parent.
+            let pid = Pid::from_raw(pid).filter(|_| is_ours && !command.is_empty())?;
+            Some((pid, format!("{} {command}", pid.as_raw_nonzero())))
+        })
+        .collect()
+    }
+
+    /// SIGKILL to this process alone, and waits for its end; what it started goes on.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self, limit: Duration) -> anyhow::Result<Finished> {
+        let deadline = self.began + limit;
+        let mut code = None;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait()? {
+                code = status.code().or(status.signal().map(|signal| 128 + signal));
+                break;
+            }
+            std::thread::sleep(POLL);
+        }
+        let elapsed = self.began.elapsed();
+        if code.is_none() {
+            self.end()?;
+        }
+        let leftovers = self.sweep();
+        let output = self.output();
+        let _ = std::fs::remove_file(&self.log);
+        Ok(Finished { code, output, elapsed, leftovers })
+    }
+
+    /// SIGTERM, a moment to clean up, SIGKILL: each to the whole process group.
+    fn end(&mut self) -> anyhow::Result<()> {
+        let _ = kill_process_group(self.pid(), Signal::TERM);
+        let deadline = Instant::now() + END_TIMEOUT;
+        while self.child.try_wait()?.is_none() {
+            if Instant::now() > deadline {
+                let _ = kill_process_group(self.pid(), Signal::KILL);
+                self.child.wait()?;
+            }
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+
+    /// Gives what is left a moment to go, then kills it and names it.
+    fn sweep(&self) -> Vec<String> {
+        let deadline = Instant::now() + LEFTOVER_TIMEOUT;
+        loop {
+            let left = self.processes();
+            if left.is_empty() {
+                return Vec::new();
+            }
+            if Instant::now() > deadline {
+                for (pid, _) in &left {
+                    let _ = rustix::process::kill_process(*pid, Signal::KILL);
+                }
+                return left.into_iter().map(|(_, command)| command).collect();
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+}
+
+impl Finished {
+    /// The last lines of the output and how it ended, for a report.
+    pub(crate) fn report(&self) -> String {
+        let lines: Vec<&str> = self.output.lines().collect();
+        let from = lines.len().saturating_sub(SHOWN_LINES);
+        let end = match self.code {
+            Some(code) => format!("exit code {code} after {:.1} s", self.elapsed.as_secs_f64()),
+            None => format!("did not end in {:.0} s", self.elapsed.as_secs_f64()),
+        };
+        format!("{}\n{end}", lines[from..].join("\n"))
+    }
+}

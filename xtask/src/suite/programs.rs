@@ -1,0 +1,141 @@
+//! The C programs of `tests/c` and `examples`.
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::{Case, Outcome};
+
+/// Programs of `tests/c`, with the rank counts they run with on one host.
+const PROGRAMS: &[&str] = &[
+    "point_to_point",
+    "probe",
+    "requests",
+    "sizes",
+    "datatypes",
+    "collectives",
+    "operations",
+    "communicators",
+    "errors",
+    "start",
+    "threads",
+];
+const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
+/// Even and odd: with 3 one host has two ranks and the other one.
+const RANKS_TWO_HOSTS: &[u32] = &[2, 3, 4, 8];
+/// A run takes about a second where each rank has a processor; 8 ranks on 2 processors take their time.
+const LIMIT_SECONDS: u64 = 60;
+
+/// What networks do on a bad day, and on a terrible one.
+const FAULTS: &[(&str, &str)] =
+    &[("bad", "drop=5%,duplicate=1%,reorder=1%,seed=7"), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
+
+fn source(name: &str) -> String {
+    format!("tests/c/{name}.c")
+}
+
+pub(crate) fn one_host(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for name in PROGRAMS {
+        for &ranks in RANKS_ONE_HOST {
+            cases.push(program(name, ranks, Where::OneHost, None));
+        }
+    }
+    for level in 0..4 {
+        cases.push(Case::new(format!("start with thread level {level}, 2 ranks"), move |context| {
+            attempt(|| Ok(context.mpiexec(2).arg(context.compile(&source("start"))?).arg(level.to_string())))
+        }));
+    }
+    cases.push(Case::new("collectives without mpiexec", |context| {
+        attempt(|| Ok(Run::new(context.compile(&source("collectives"))?)))
+    }));
+    cases
+}
+
+pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
+    let pairs = PROGRAMS.iter().flat_map(|name| RANKS_TWO_HOSTS.iter().map(move |ranks| (name, *ranks)));
+    let mut cases: Vec<Case> = pairs.map(|(name, ranks)| program(name, ranks, Where::TwoHosts, None)).collect();
+    for link in ["udp", "shared,udp"] {
+        cases.push(Case::new(format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
+            attempt(|| Ok(context.mpiexec_on_hosts(2)?.arg(context.compile(&source("sizes"))?).env("WEFT_LINK", link)))
+        }));
+    }
+    cases
+}
+
+pub(crate) fn faults(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for (day, setting) in FAULTS {
+        for name in ["point_to_point", "sizes", "collectives", "threads"] {
+            cases.push(program(name, 2, Where::TwoHosts, Some((day, setting))));
+        }
+        cases.push(program("collectives", 4, Where::TwoHosts, Some((day, setting))));
+    }
+    cases
+}
+
+#[derive(Clone, Copy)]
+enum Where {
+    OneHost,
+    TwoHosts,
+}
+
+fn program(name: &'static str, ranks: u32, place: Where, fault: Option<(&'static str, &'static str)>) -> Case {
+    let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
+    Case::new(format!("{name}, {ranks} ranks{day}"), move |context| {
+        attempt(|| {
+            let run = match place {
+                Where::OneHost => context.mpiexec(ranks),
+                Where::TwoHosts => context.mpiexec_on_hosts(ranks)?,
+            };
+            let run = run.arg(context.compile(&source(name))?);
+            Ok(match fault {
+                Some((_, setting)) => run.env("WEFT_FAULTS", setting),
+                None => run,
+            })
+        })
+    })
+}
+
+/// Makes the run and expects it to succeed.
+fn attempt(make: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
+    Expected::code(0).judge(make().and_then(|run| run.limit(LIMIT_SECONDS).finish()))
+}
+
+pub(crate) fn examples(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for ranks in [1, 2, 3, 4, 6] {
+        cases.push(heat(ranks, Where::OneHost, None));
+    }
+    cases.push(heat(4, Where::TwoHosts, None));
+    cases.push(heat(4, Where::TwoHosts, Some(FAULTS[0])));
+    cases.push(Case::new("heat without its input says so", |context| {
+        let run = || Ok(context.mpiexec(2).arg(context.compile("examples/heat.c")?).args(["--input", "no.pgm"]));
+        Expected::code(1).says("cannot read no.pgm: No such file").judge(run().and_then(|run| run.finish()))
+    }));
+    for name in ["hello", "ring"] {
+        cases.push(Case::new(format!("{name}, 4 ranks on two hosts"), move |context| {
+            let run = || Ok(context.mpiexec_on_hosts(4)?.arg(context.compile(&format!("examples/{name}.c"))?));
+            Expected::code(0)
+                .says(if name == "ring" { "(right) on Weft" } else { "hello from rank 3 of 4" })
+                .judge(run().and_then(|run| run.finish()))
+        }));
+    }
+    cases
+}
+
+fn heat(ranks: u32, place: Where, fault: Option<(&'static str, &'static str)>) -> Case {
+    let place_name = if matches!(place, Where::OneHost) { "one host" } else { "two hosts" };
+    let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
+    Case::new(format!("heat, {ranks} ranks on {place_name}{day}"), move |context| {
+        let run = || {
+            let run = match place {
+                Where::OneHost => context.mpiexec(ranks),
+                Where::TwoHosts => context.mpiexec_on_hosts(ranks)?,
+            };
+            let run = run.arg(context.compile("examples/heat.c")?);
+            let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));
+            let run = run.arg("--output").arg(context.work.join("heat.png")).args(["--steps", "100"]);
+            Ok(fault.map_or(run.clone(), |(_, setting)| run.env("WEFT_FAULTS", setting)))
+        };
+        Expected::code(0).says("equal to the serial solution to the last bit").judge(run().and_then(|run| run.finish()))
+    })
+}

@@ -1,0 +1,107 @@
+//! `weft hosts`: what it makes is there while the command runs, and gone afterwards, whatever ended it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+const START: Duration = Duration::from_secs(10);
+const END: Duration = Duration::from_secs(15);
+/// The code by which `weft hosts` says that it has no privilege.
+const SKIPPED: i32 = 77;
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        Case::new("hosts reach each other, and the exit code is the command's", |context| {
+            // Each host sees the other's address answer: the neighbour table holds its hardware address.
+            let script = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,}
+                ip netns exec $h1 python3 -c '
+import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind((\"198.18.0.2\", 4711)); s.settimeout(5); print(s.recv(9))' &
+                sleep 0.3
+                ip netns exec $h0 python3 -c '
+import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b\"thread\", (\"198.18.0.2\", 4711))'
+                wait; exit 5";
+            check(context, hosts(context, &["sh", "-c", script]), Expected::code(5).says("b'thread'"))
+        }),
+        Case::new("the rate is set", |context| {
+            let script = "tc -n ${WEFT_HOSTS%%,*} qdisc show dev e0";
+            let run =
+                Run::new(context.bin("weft")).args(["hosts", "run", "--rate", "10gbit", "--", "sh", "-c", script]);
+            check(context, run, Expected::code(0).says("rate 10Gbit"))
+        }),
+        Case::new("processes left in a host are ended", |context| {
+            let script = "ip netns exec ${WEFT_HOSTS%%,*} setsid sleep 600 >/dev/null 2>&1 & sleep 0.2; exit 0";
+            check(context, hosts(context, &["sh", "-c", script]), Expected::code(0))
+        }),
+        Case::new("a command that is not there", |context| {
+            check(context, hosts(context, &["/no/such/command"]), Expected::code(127).says("/no/such/command"))
+        }),
+        Case::new("SIGTERM", |context| signalled(context, Signal::TERM, 143)),
+        Case::new("SIGINT", |context| signalled(context, Signal::INT, 130)),
+        Case::new("SIGHUP", |context| signalled(context, Signal::HUP, 129)),
+        Case::new("SIGKILL, swept by the next start", killed),
+    ]
+}
+
+fn hosts(context: &Context, command: &[&str]) -> Run {
+    Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2", "--"]).args(command)
+}
+
+fn check(_: &Context, run: Run, expected: Expected) -> Outcome {
+    judge(&namespaces(), run.limit(END.as_secs()).finish(), expected)
+}
+
+fn judge(before: &[String], finished: anyhow::Result<Finished>, expected: Expected) -> Outcome {
+    if finished.as_ref().is_ok_and(|finished| finished.code == Some(SKIPPED)) {
+        return Outcome::Skipped("no privilege to make network namespaces".into());
+    }
+    match (expected.judge(finished), orphans(before)) {
+        (Outcome::Passed, left) if !left.is_empty() => Outcome::Failed(format!("left behind: {}", left.join(" "))),
+        (outcome, _) => outcome,
+    }
+}
+
+/// The namespaces that exist; other runs on this machine may come and go.
+fn namespaces() -> Vec<String> {
+    let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// Those that are new and whose creator is not alive any more.
+fn orphans(before: &[String]) -> Vec<String> {
+    let creator = |name: &str| name.strip_prefix("weft-").and_then(|rest| rest.split('-').next()?.parse::<u32>().ok());
+    let is_dead = |name: &String| creator(name).is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists());
+    namespaces().into_iter().filter(|name| !before.contains(name) && is_dead(name)).collect()
+}
+
+fn signalled(context: &Context, signal: Signal, code: i32) -> Outcome {
+    let before = namespaces();
+    let attempt = || {
+        let running = hosts(context, &["sh", "-c", "echo ready; exec sleep 600"]).start()?;
+        if running.says("ready", START) {
+            kill_process(running.pid(), signal)?;
+        }
+        running.finish(END)
+    };
+    judge(&before, attempt(), Expected::code(code))
+}
+
+fn killed(context: &Context) -> Outcome {
+    let before = namespaces();
+    let attempt = || {
+        let mut running =
+            hosts(context, &["sh", "-c", "echo ready; ip netns exec ${WEFT_HOSTS%%,*} sleep 600"]).start()?;
+        if running.says("ready", START) {
+            running.kill()?;
+            anyhow::ensure!(!orphans(&before).is_empty(), "SIGKILL left nothing to sweep: is this test still true?");
+            let next = hosts(context, &["true"]).finish()?;
+            anyhow::ensure!(next.output.contains("left by a process that is gone"), "not swept:\n{}", next.report());
+        }
+        running.finish(END)
+    };
+    judge(&before, attempt(), Expected::code(137))
+}
