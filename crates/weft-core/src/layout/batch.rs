@@ -17,88 +17,76 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn offset_of_last(&self) -> i64 {
-        self.offset.wrapping_add(self.step.wrapping_mul(self.count as i64 - 1))
+    fn one(offset: i64, length: usize) -> Batch {
+        Batch { offset, length, step: 0, count: 1 }
     }
 }
 
 /// Joins what can be joined on the way from the shape's walk to the visitor: runs that touch become one run, equal
 /// runs at an equal step become one batch. Holds back one batch, so [`finish`](Merger::finish) must be called.
 pub(super) struct Merger<'a> {
-    held: Option<Batch>,
+    /// Nothing is held while its count is 0.
+    held: Batch,
+    /// Offset of the last run held.
+    last: i64,
     visit: &'a mut dyn FnMut(Batch),
 }
 
 impl<'a> Merger<'a> {
     pub(super) fn new(visit: &'a mut dyn FnMut(Batch)) -> Merger<'a> {
-        Merger { held: None, visit }
+        Merger { held: Batch { count: 0, ..Batch::one(0, 0) }, last: 0, visit }
     }
 
     pub(super) fn finish(self) {
-        if let Some(held) = self.held {
-            (self.visit)(held);
+        if self.held.count > 0 {
+            (self.visit)(self.held);
         }
     }
 
+    /// Takes one run, not empty.
     #[inline]
     pub(super) fn run(&mut self, offset: i64, length: u64) {
         // A run lies in memory, so its length fits in the machine's address size.
         let length = length as usize;
-        let Some(held) = &mut self.held else {
-            self.held = Some(Batch { offset, length, step: 0, count: 1 });
-            return;
-        };
-        let last = held.offset_of_last();
-        if last.wrapping_add(held.length as i64) == offset {
-            self.extend_last(last, length);
-        } else if held.length == length && (held.count == 1 || last.wrapping_add(held.step) == offset) {
-            held.step = offset.wrapping_sub(last);
+        let held = &mut self.held;
+        if held.count > 0 && self.last.wrapping_add(held.length as i64) == offset {
+            return self.extend_last(length);
+        }
+        if held.length == length && (held.count == 1 || self.last.wrapping_add(held.step) == offset) {
+            held.step = offset.wrapping_sub(self.last);
             held.count += 1;
         } else {
-            let full = core::mem::replace(held, Batch { offset, length, step: 0, count: 1 });
-            (self.visit)(full);
+            let full = core::mem::replace(held, Batch::one(offset, length));
+            if full.count > 0 {
+                (self.visit)(full);
+            }
         }
+        self.last = offset;
     }
 
     /// The last held run grows by `length` bytes; those before it, of another length now, go out.
-    fn extend_last(&mut self, last: i64, length: usize) {
-        let Some(held) = &mut self.held else { return };
-        if held.count > 1 {
-            let mut earlier = *held;
-            earlier.count -= 1;
-            *held = Batch { offset: last, length: held.length, step: 0, count: 1 };
-            held.length += length;
+    fn extend_last(&mut self, length: usize) {
+        let mut earlier = self.held;
+        earlier.count -= 1;
+        self.held = Batch::one(self.last, earlier.length + length);
+        if earlier.count > 0 {
             (self.visit)(earlier);
-        } else {
-            held.length += length;
         }
     }
 
     /// Takes several runs that do not touch each other.
     #[inline]
-    pub(super) fn batch(&mut self, mut batch: Batch) {
-        if batch.count > 1 {
-            self.run(batch.offset, batch.length as u64);
-            batch.offset = batch.offset.wrapping_add(batch.step);
-            batch.count -= 1;
-        }
-        if batch.count > 1
-            && let Some(held) = &mut self.held
-        {
-            let last = held.offset_of_last();
-            let continues = held.length == batch.length
-                && last.wrapping_add(batch.step) == batch.offset
-                && (held.count == 1 || held.step == batch.step);
-            if continues {
-                held.step = batch.step;
-                held.count += batch.count;
-            } else {
-                // The first run joined what was held before; the rest is a batch of its own.
-                let full = core::mem::replace(held, batch);
-                (self.visit)(full);
-            }
+    pub(super) fn batch(&mut self, batch: Batch) {
+        self.run(batch.offset, batch.length as u64);
+        let rest = batch.count - 1;
+        if rest == 0 {
             return;
         }
-        self.run(batch.offset, batch.length as u64);
+        let next = batch.offset.wrapping_add(batch.step);
+        self.run(next, batch.length as u64);
+        // The second run, of the same length and not touching the first, was either put behind it or is held alone.
+        self.held.step = batch.step;
+        self.held.count += rest - 1;
+        self.last = batch.offset.wrapping_add(batch.step.wrapping_mul(rest as i64));
     }
 }
