@@ -107,7 +107,7 @@ fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Fo
 }
 
 /// The function that implements one form: its own (`send_c`) if there is one, else the one that serves both forms.
-fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<String> {
+pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<String> {
     let path = |name: &str| implemented.get(name).map(|module| format!("crate::{module}::{name}"));
     let own = implementation_name(&procedure.symbol(form));
     let shared = implementation_name(&procedure.name);

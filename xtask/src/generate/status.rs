@@ -1,14 +1,27 @@
 //! `docs/status.md`: which procedures are implemented.
 
-use super::scan::{Implemented, implementation_name};
-use super::spec::{Procedure, Spec};
+use super::rust::implementation;
+use super::scan::Implemented;
+use super::spec::{Form, Procedure, Spec};
 use std::fmt::Write as _;
 
-/// A procedure is implemented when the C boundary calls something: its own function, or the one of the procedure that
-/// it is another name of.
-fn is_implemented(implemented: &Implemented, procedure: &Procedure) -> bool {
-    let source = procedure.same_as.as_ref().unwrap_or(&procedure.name);
-    implemented.contains_key(&implementation_name(source))
+/// How far a procedure is: in all its forms, in some, or not at all.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    All,
+    Some,
+    None,
+}
+
+/// A form is implemented when its function in the C boundary calls something.
+fn progress(spec: &Spec, implemented: &Implemented, procedure: &Procedure) -> Progress {
+    let source = procedure.same_as.as_ref().and_then(|base| spec.procedure(base).ok()).unwrap_or(procedure);
+    let has = |form: &Form| implementation(implemented, source, *form).is_some();
+    match (source.forms().iter().all(has), source.forms().iter().any(has)) {
+        (true, _) => Progress::All,
+        (_, true) => Progress::Some,
+        _ => Progress::None,
+    }
 }
 
 pub(super) fn status(spec: &Spec, implemented: &Implemented) -> String {
@@ -17,27 +30,29 @@ pub(super) fn status(spec: &Spec, implemented: &Implemented) -> String {
 
 fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::fmt::Error> {
     let all = spec.procedures().count();
-    let done = spec.procedures().filter(|procedure| is_implemented(implemented, procedure)).count();
+    let is_done = |procedure: &&Procedure| progress(spec, implemented, procedure) == Progress::All;
+    let done = spec.procedures().filter(is_done).count();
     let mut out = format!(
         "<!-- {} from spec/ and crates/weft-abi/src/calls/; do not edit. -->\n\n# What is implemented\n\n\
          Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented; the others return \
-         `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler.\n\
-         A procedure's large-count form (`_c`) is implemented with it.\n\n\
+         `MPI_ERR_UNSUPPORTED_OPERATION` through the error handler (those of the tool interface just return\n\
+         `MPI_T_ERR_NOT_SUPPORTED`). A procedure counts as implemented together with its large-count form (`_c`).\n\n\
          | chapter | implemented | of |\n|---|---:|---:|\n",
         super::MARKER
     );
     let chapters = || spec.chapters.iter().filter(|chapter| chapter.procedures.iter().any(|p| !p.callback));
     for chapter in chapters() {
-        let count = chapter.procedures.iter().filter(|p| is_implemented(implemented, p)).count();
+        let count = chapter.procedures.iter().filter(is_done).count();
         writeln!(out, "| {}. {} | {count} | {} |", chapter.number, chapter.title, chapter.procedures.len())?;
     }
     writeln!(out, "| all | {done} | {all} |")?;
     for chapter in chapters() {
         writeln!(out, "\n## {}. {}", chapter.number, chapter.title)?;
-        let (yes, no): (Vec<_>, Vec<_>) = chapter.procedures.iter().partition(|p| is_implemented(implemented, p));
-        for (title, list) in [("Implemented", yes), ("Not yet", no)] {
-            if !list.is_empty() {
-                let names: Vec<String> = list.iter().map(|p| format!("`{}`", p.name)).collect();
+        let lists = [("Implemented", Progress::All), ("Only in one form", Progress::Some), ("Not yet", Progress::None)];
+        for (title, wanted) in lists {
+            let list = chapter.procedures.iter().filter(|p| progress(spec, implemented, p) == wanted);
+            let names: Vec<String> = list.map(|procedure| format!("`{}`", procedure.name)).collect();
+            if !names.is_empty() {
                 writeln!(out, "\n{title}: {}", names.join(", "))?;
             }
         }

@@ -20,7 +20,19 @@ entry! { MPI_Allgather PMPI_Allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Allgather, Scope::Comm(comm))
+    call(Function::Allgather, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::allgather(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgather_c PMPI_Allgather_c(
@@ -32,7 +44,19 @@ entry! { MPI_Allgather_c PMPI_Allgather_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AllgatherC, Scope::Comm(comm))
+    call(Function::AllgatherC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::allgather(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgather_init PMPI_Allgather_init(
@@ -46,7 +70,20 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllgatherInit, Scope::Comm(comm))
+    call(Function::AllgatherInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allgather_init(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
@@ -60,7 +97,20 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllgatherInitC, Scope::Comm(comm))
+    call(Function::AllgatherInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allgather_init(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgatherv PMPI_Allgatherv(
@@ -73,7 +123,23 @@ entry! { MPI_Allgatherv PMPI_Allgatherv(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Allgatherv, Scope::Comm(comm))
+    call(Function::Allgatherv, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::allgatherv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
@@ -86,7 +152,23 @@ entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AllgathervC, Scope::Comm(comm))
+    call(Function::AllgathervC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::allgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
@@ -101,7 +183,26 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllgathervInit, Scope::Comm(comm))
+    call(Function::AllgathervInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allgatherv_init(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
@@ -116,7 +217,26 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllgathervInitC, Scope::Comm(comm))
+    call(Function::AllgathervInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allgatherv_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allreduce PMPI_Allreduce(
@@ -127,7 +247,10 @@ entry! { MPI_Allreduce PMPI_Allreduce(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Allreduce, Scope::Comm(comm))
+    call(Function::Allreduce, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::collectives::allreduce(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Allreduce_c PMPI_Allreduce_c(
@@ -138,7 +261,10 @@ entry! { MPI_Allreduce_c PMPI_Allreduce_c(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AllreduceC, Scope::Comm(comm))
+    call(Function::AllreduceC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::collectives::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Allreduce_init PMPI_Allreduce_init(
@@ -151,7 +277,15 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllreduceInit, Scope::Comm(comm))
+    call(Function::AllreduceInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allreduce_init(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
@@ -164,7 +298,15 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AllreduceInitC, Scope::Comm(comm))
+    call(Function::AllreduceInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::allreduce_init(
+                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoall PMPI_Alltoall(
@@ -176,7 +318,19 @@ entry! { MPI_Alltoall PMPI_Alltoall(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Alltoall, Scope::Comm(comm))
+    call(Function::Alltoall, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::alltoall(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoall_c PMPI_Alltoall_c(
@@ -188,7 +342,19 @@ entry! { MPI_Alltoall_c PMPI_Alltoall_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AlltoallC, Scope::Comm(comm))
+    call(Function::AlltoallC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::alltoall(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoall_init PMPI_Alltoall_init(
@@ -202,7 +368,20 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallInit, Scope::Comm(comm))
+    call(Function::AlltoallInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoall_init(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
@@ -216,7 +395,20 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallInitC, Scope::Comm(comm))
+    call(Function::AlltoallInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoall_init(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallv PMPI_Alltoallv(
@@ -230,7 +422,21 @@ entry! { MPI_Alltoallv PMPI_Alltoallv(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Alltoallv, Scope::Comm(comm))
+    call(Function::Alltoallv, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::alltoallv(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
@@ -244,7 +450,21 @@ entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AlltoallvC, Scope::Comm(comm))
+    call(Function::AlltoallvC, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::alltoallv(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
@@ -260,7 +480,24 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallvInit, Scope::Comm(comm))
+    call(Function::AlltoallvInit, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoallv_init(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
@@ -276,7 +513,24 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallvInitC, Scope::Comm(comm))
+    call(Function::AlltoallvInitC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoallv_init(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallw PMPI_Alltoallw(
@@ -290,7 +544,21 @@ entry! { MPI_Alltoallw PMPI_Alltoallw(
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Alltoallw, Scope::Comm(comm))
+    call(Function::Alltoallw, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::alltoallw(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
@@ -304,7 +572,21 @@ entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::AlltoallwC, Scope::Comm(comm))
+    call(Function::AlltoallwC, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::alltoallw(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
@@ -320,7 +602,24 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallwInit, Scope::Comm(comm))
+    call(Function::AlltoallwInit, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoallw_init(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtypes,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
@@ -336,15 +635,35 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::AlltoallwInitC, Scope::Comm(comm))
+    call(Function::AlltoallwInitC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::alltoallw_init(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtypes,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Barrier PMPI_Barrier(comm: MPI_Comm) -> c_int {
-    unsupported(Function::Barrier, Scope::Comm(comm))
+    call(Function::Barrier, Scope::Comm(comm), || unsafe { crate::calls::collectives::barrier(comm) })
 } }
 
 entry! { MPI_Barrier_init PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
-    unsupported(Function::BarrierInit, Scope::Comm(comm))
+    call(Function::BarrierInit, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::barrier_init(comm, info, request) }
+    })
 } }
 
 entry! { MPI_Bcast PMPI_Bcast(
@@ -354,7 +673,12 @@ entry! { MPI_Bcast PMPI_Bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Bcast, Scope::Comm(comm))
+    call(Function::Bcast, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        unsafe { crate::calls::collectives::bcast(buffer, i64::from(count), datatype, root, comm) }
+    })
 } }
 
 entry! { MPI_Bcast_c PMPI_Bcast_c(
@@ -364,7 +688,12 @@ entry! { MPI_Bcast_c PMPI_Bcast_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::BcastC, Scope::Comm(comm))
+    call(Function::BcastC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        unsafe { crate::calls::collectives::bcast(buffer, count, datatype, root, comm) }
+    })
 } }
 
 entry! { MPI_Bcast_init PMPI_Bcast_init(
@@ -376,7 +705,17 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::BcastInit, Scope::Comm(comm))
+    call(Function::BcastInit, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::bcast_init(
+                buffer, i64::from(count), datatype, root, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
@@ -388,7 +727,13 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::BcastInitC, Scope::Comm(comm))
+    call(Function::BcastInitC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::bcast_init(buffer, count, datatype, root, comm, info, request) }
+    })
 } }
 
 entry! { MPI_Exscan PMPI_Exscan(
@@ -399,7 +744,10 @@ entry! { MPI_Exscan PMPI_Exscan(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Exscan, Scope::Comm(comm))
+    call(Function::Exscan, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::collectives::exscan(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Exscan_c PMPI_Exscan_c(
@@ -410,7 +758,10 @@ entry! { MPI_Exscan_c PMPI_Exscan_c(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ExscanC, Scope::Comm(comm))
+    call(Function::ExscanC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::collectives::exscan(sendbuf, recvbuf, count, datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Exscan_init PMPI_Exscan_init(
@@ -423,7 +774,15 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ExscanInit, Scope::Comm(comm))
+    call(Function::ExscanInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::exscan_init(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
@@ -436,7 +795,15 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ExscanInitC, Scope::Comm(comm))
+    call(Function::ExscanInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::exscan_init(
+                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gather PMPI_Gather(
@@ -449,7 +816,16 @@ entry! { MPI_Gather PMPI_Gather(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Gather, Scope::Comm(comm))
+    call(Function::Gather, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::gather(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gather_c PMPI_Gather_c(
@@ -462,7 +838,16 @@ entry! { MPI_Gather_c PMPI_Gather_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::GatherC, Scope::Comm(comm))
+    call(Function::GatherC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::gather(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gather_init PMPI_Gather_init(
@@ -477,7 +862,26 @@ entry! { MPI_Gather_init PMPI_Gather_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::GatherInit, Scope::Comm(comm))
+    call(Function::GatherInit, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::gather_init(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gather_init_c PMPI_Gather_init_c(
@@ -492,7 +896,17 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::GatherInitC, Scope::Comm(comm))
+    call(Function::GatherInitC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::gather_init(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gatherv PMPI_Gatherv(
@@ -506,7 +920,24 @@ entry! { MPI_Gatherv PMPI_Gatherv(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Gatherv, Scope::Comm(comm))
+    call(Function::Gatherv, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::gatherv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                root,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gatherv_c PMPI_Gatherv_c(
@@ -520,7 +951,24 @@ entry! { MPI_Gatherv_c PMPI_Gatherv_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::GathervC, Scope::Comm(comm))
+    call(Function::GathervC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::gatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                root,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gatherv_init PMPI_Gatherv_init(
@@ -536,7 +984,27 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::GathervInit, Scope::Comm(comm))
+    call(Function::GathervInit, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::gatherv_init(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
@@ -552,7 +1020,27 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::GathervInitC, Scope::Comm(comm))
+    call(Function::GathervInitC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::gatherv_init(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallgather PMPI_Iallgather(
@@ -565,7 +1053,20 @@ entry! { MPI_Iallgather PMPI_Iallgather(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iallgather, Scope::Comm(comm))
+    call(Function::Iallgather, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iallgather(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallgather_c PMPI_Iallgather_c(
@@ -578,7 +1079,20 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IallgatherC, Scope::Comm(comm))
+    call(Function::IallgatherC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iallgather(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallgatherv PMPI_Iallgatherv(
@@ -592,7 +1106,25 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iallgatherv, Scope::Comm(comm))
+    call(Function::Iallgatherv, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iallgatherv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
@@ -606,7 +1138,25 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IallgathervC, Scope::Comm(comm))
+    call(Function::IallgathervC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iallgatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallreduce PMPI_Iallreduce(
@@ -618,7 +1168,15 @@ entry! { MPI_Iallreduce PMPI_Iallreduce(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iallreduce, Scope::Comm(comm))
+    call(Function::Iallreduce, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iallreduce(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
@@ -630,7 +1188,11 @@ entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IallreduceC, Scope::Comm(comm))
+    call(Function::IallreduceC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request) }
+    })
 } }
 
 entry! { MPI_Ialltoall PMPI_Ialltoall(
@@ -643,7 +1205,20 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ialltoall, Scope::Comm(comm))
+    call(Function::Ialltoall, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoall(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
@@ -656,7 +1231,20 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IalltoallC, Scope::Comm(comm))
+    call(Function::IalltoallC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoall(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ialltoallv PMPI_Ialltoallv(
@@ -671,7 +1259,23 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ialltoallv, Scope::Comm(comm))
+    call(Function::Ialltoallv, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoallv(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
@@ -686,7 +1290,23 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IalltoallvC, Scope::Comm(comm))
+    call(Function::IalltoallvC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoallv(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ialltoallw PMPI_Ialltoallw(
@@ -701,7 +1321,23 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ialltoallw, Scope::Comm(comm))
+    call(Function::Ialltoallw, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoallw(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtypes,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
@@ -716,11 +1352,30 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IalltoallwC, Scope::Comm(comm))
+    call(Function::IalltoallwC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ialltoallw(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtypes,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ibarrier PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
-    unsupported(Function::Ibarrier, Scope::Comm(comm))
+    call(Function::Ibarrier, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::ibarrier(comm, request) }
+    })
 } }
 
 entry! { MPI_Ibcast PMPI_Ibcast(
@@ -731,7 +1386,13 @@ entry! { MPI_Ibcast PMPI_Ibcast(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ibcast, Scope::Comm(comm))
+    call(Function::Ibcast, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::ibcast(buffer, i64::from(count), datatype, root, comm, request) }
+    })
 } }
 
 entry! { MPI_Ibcast_c PMPI_Ibcast_c(
@@ -742,7 +1403,13 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IbcastC, Scope::Comm(comm))
+    call(Function::IbcastC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::ibcast(buffer, count, datatype, root, comm, request) }
+    })
 } }
 
 entry! { MPI_Iexscan PMPI_Iexscan(
@@ -754,7 +1421,15 @@ entry! { MPI_Iexscan PMPI_Iexscan(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iexscan, Scope::Comm(comm))
+    call(Function::Iexscan, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iexscan(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iexscan_c PMPI_Iexscan_c(
@@ -766,7 +1441,11 @@ entry! { MPI_Iexscan_c PMPI_Iexscan_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IexscanC, Scope::Comm(comm))
+    call(Function::IexscanC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::iexscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+    })
 } }
 
 entry! { MPI_Igather PMPI_Igather(
@@ -780,7 +1459,17 @@ entry! { MPI_Igather PMPI_Igather(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Igather, Scope::Comm(comm))
+    call(Function::Igather, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::igather(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Igather_c PMPI_Igather_c(
@@ -794,7 +1483,17 @@ entry! { MPI_Igather_c PMPI_Igather_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IgatherC, Scope::Comm(comm))
+    call(Function::IgatherC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::igather(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Igatherv PMPI_Igatherv(
@@ -809,7 +1508,26 @@ entry! { MPI_Igatherv PMPI_Igatherv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Igatherv, Scope::Comm(comm))
+    call(Function::Igatherv, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::igatherv(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                root,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Igatherv_c PMPI_Igatherv_c(
@@ -824,7 +1542,26 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IgathervC, Scope::Comm(comm))
+    call(Function::IgathervC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::igatherv(
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                root,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ireduce PMPI_Ireduce(
@@ -837,7 +1574,17 @@ entry! { MPI_Ireduce PMPI_Ireduce(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Ireduce, Scope::Comm(comm))
+    call(Function::Ireduce, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ireduce(
+                sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ireduce_c PMPI_Ireduce_c(
@@ -850,7 +1597,13 @@ entry! { MPI_Ireduce_c PMPI_Ireduce_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IreduceC, Scope::Comm(comm))
+    call(Function::IreduceC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request) }
+    })
 } }
 
 entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
@@ -862,7 +1615,14 @@ entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IreduceScatter, Scope::Comm(comm))
+    call(Function::IreduceScatter, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ireduce_scatter(
+                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
@@ -874,7 +1634,14 @@ entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IreduceScatterC, Scope::Comm(comm))
+    call(Function::IreduceScatterC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ireduce_scatter(
+                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
@@ -886,7 +1653,17 @@ entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IreduceScatterBlock, Scope::Comm(comm))
+    call(Function::IreduceScatterBlock, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ireduce_scatter_block(
+                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
@@ -898,7 +1675,17 @@ entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IreduceScatterBlockC, Scope::Comm(comm))
+    call(Function::IreduceScatterBlockC, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::ireduce_scatter_block(
+                sendbuf, recvbuf, recvcount, datatype, op, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iscan PMPI_Iscan(
@@ -910,7 +1697,11 @@ entry! { MPI_Iscan PMPI_Iscan(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iscan, Scope::Comm(comm))
+    call(Function::Iscan, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::iscan(sendbuf, recvbuf, i64::from(count), datatype, op, comm, request) }
+    })
 } }
 
 entry! { MPI_Iscan_c PMPI_Iscan_c(
@@ -922,7 +1713,11 @@ entry! { MPI_Iscan_c PMPI_Iscan_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IscanC, Scope::Comm(comm))
+    call(Function::IscanC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::iscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+    })
 } }
 
 entry! { MPI_Iscatter PMPI_Iscatter(
@@ -936,7 +1731,17 @@ entry! { MPI_Iscatter PMPI_Iscatter(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iscatter, Scope::Comm(comm))
+    call(Function::Iscatter, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iscatter(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iscatter_c PMPI_Iscatter_c(
@@ -950,7 +1755,17 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IscatterC, Scope::Comm(comm))
+    call(Function::IscatterC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iscatter(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iscatterv PMPI_Iscatterv(
@@ -965,7 +1780,26 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Iscatterv, Scope::Comm(comm))
+    call(Function::Iscatterv, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iscatterv(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(displs),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
@@ -980,23 +1814,54 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IscattervC, Scope::Comm(comm))
+    call(Function::IscattervC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::iscatterv(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(displs.cast()),
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Op_commutative PMPI_Op_commutative(op: MPI_Op, commute: *mut c_int) -> c_int {
-    unsupported(Function::OpCommutative, Scope::None)
+    call(Function::OpCommutative, Scope::None, || {
+        check::pointer("commute", commute)?;
+        unsafe { crate::calls::collectives::op_commutative(op, commute) }
+    })
 } }
 
 entry! { MPI_Op_create PMPI_Op_create(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
-    unsupported(Function::OpCreate, Scope::None)
+    call(Function::OpCreate, Scope::None, || {
+        check::pointer("op", op)?;
+        unsafe { crate::calls::collectives::op_create(user_fn, commute, op) }
+    })
 } }
 
 entry! { MPI_Op_create_c PMPI_Op_create_c(user_fn: usize, commute: c_int, op: *mut MPI_Op) -> c_int {
-    unsupported(Function::OpCreateC, Scope::None)
+    call(Function::OpCreateC, Scope::None, || {
+        check::pointer("op", op)?;
+        unsafe { crate::calls::collectives::op_create_c(user_fn, commute, op) }
+    })
 } }
 
 entry! { MPI_Op_free PMPI_Op_free(op: *mut MPI_Op) -> c_int {
-    unsupported(Function::OpFree, Scope::None)
+    call(Function::OpFree, Scope::None, || {
+        check::pointer("op", op)?;
+        unsafe { crate::calls::collectives::op_free(op) }
+    })
 } }
 
 entry! { MPI_Reduce PMPI_Reduce(
@@ -1008,7 +1873,12 @@ entry! { MPI_Reduce PMPI_Reduce(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Reduce, Scope::Comm(comm))
+    call(Function::Reduce, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        unsafe { crate::calls::collectives::reduce(sendbuf, recvbuf, i64::from(count), datatype, op, root, comm) }
+    })
 } }
 
 entry! { MPI_Reduce_c PMPI_Reduce_c(
@@ -1020,7 +1890,12 @@ entry! { MPI_Reduce_c PMPI_Reduce_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ReduceC, Scope::Comm(comm))
+    call(Function::ReduceC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        unsafe { crate::calls::collectives::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }
+    })
 } }
 
 entry! { MPI_Reduce_init PMPI_Reduce_init(
@@ -1034,7 +1909,17 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceInit, Scope::Comm(comm))
+    call(Function::ReduceInit, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", i64::from(count))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_init(
+                sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
@@ -1048,7 +1933,17 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceInitC, Scope::Comm(comm))
+    call(Function::ReduceInitC, Scope::Comm(comm), || {
+        if root >= 0 {
+            check::count("count", count)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_init(
+                sendbuf, recvbuf, count, datatype, op, root, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_local PMPI_Reduce_local(
@@ -1058,7 +1953,10 @@ entry! { MPI_Reduce_local PMPI_Reduce_local(
     datatype: MPI_Datatype,
     op: MPI_Op,
 ) -> c_int {
-    unsupported(Function::ReduceLocal, Scope::None)
+    call(Function::ReduceLocal, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::collectives::reduce_local(inbuf, inoutbuf, i64::from(count), datatype, op) }
+    })
 } }
 
 entry! { MPI_Reduce_local_c PMPI_Reduce_local_c(
@@ -1068,7 +1966,10 @@ entry! { MPI_Reduce_local_c PMPI_Reduce_local_c(
     datatype: MPI_Datatype,
     op: MPI_Op,
 ) -> c_int {
-    unsupported(Function::ReduceLocalC, Scope::None)
+    call(Function::ReduceLocalC, Scope::None, || {
+        check::count("count", count)?;
+        unsafe { crate::calls::collectives::reduce_local(inbuf, inoutbuf, count, datatype, op) }
+    })
 } }
 
 entry! { MPI_Reduce_scatter PMPI_Reduce_scatter(
@@ -1079,7 +1980,13 @@ entry! { MPI_Reduce_scatter PMPI_Reduce_scatter(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ReduceScatter, Scope::Comm(comm))
+    call(Function::ReduceScatter, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::reduce_scatter(
+                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(
@@ -1090,7 +1997,13 @@ entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ReduceScatterC, Scope::Comm(comm))
+    call(Function::ReduceScatterC, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::reduce_scatter(
+                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block(
@@ -1101,7 +2014,16 @@ entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ReduceScatterBlock, Scope::Comm(comm))
+    call(Function::ReduceScatterBlock, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::reduce_scatter_block(
+                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c(
@@ -1112,7 +2034,12 @@ entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ReduceScatterBlockC, Scope::Comm(comm))
+    call(Function::ReduceScatterBlockC, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe { crate::calls::collectives::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
@@ -1125,7 +2052,17 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceScatterBlockInit, Scope::Comm(comm))
+    call(Function::ReduceScatterBlockInit, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_scatter_block_init(
+                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
@@ -1138,7 +2075,17 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceScatterBlockInitC, Scope::Comm(comm))
+    call(Function::ReduceScatterBlockInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_scatter_block_init(
+                sendbuf, recvbuf, recvcount, datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
@@ -1151,7 +2098,14 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceScatterInit, Scope::Comm(comm))
+    call(Function::ReduceScatterInit, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_scatter_init(
+                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
@@ -1164,7 +2118,14 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ReduceScatterInitC, Scope::Comm(comm))
+    call(Function::ReduceScatterInitC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::reduce_scatter_init(
+                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scan PMPI_Scan(
@@ -1175,7 +2136,10 @@ entry! { MPI_Scan PMPI_Scan(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Scan, Scope::Comm(comm))
+    call(Function::Scan, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::collectives::scan(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Scan_c PMPI_Scan_c(
@@ -1186,7 +2150,10 @@ entry! { MPI_Scan_c PMPI_Scan_c(
     op: MPI_Op,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ScanC, Scope::Comm(comm))
+    call(Function::ScanC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        unsafe { crate::calls::collectives::scan(sendbuf, recvbuf, count, datatype, op, comm) }
+    })
 } }
 
 entry! { MPI_Scan_init PMPI_Scan_init(
@@ -1199,7 +2166,15 @@ entry! { MPI_Scan_init PMPI_Scan_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScanInit, Scope::Comm(comm))
+    call(Function::ScanInit, Scope::Comm(comm), || {
+        check::count("count", i64::from(count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::scan_init(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scan_init_c PMPI_Scan_init_c(
@@ -1212,7 +2187,11 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScanInitC, Scope::Comm(comm))
+    call(Function::ScanInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::collectives::scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
+    })
 } }
 
 entry! { MPI_Scatter PMPI_Scatter(
@@ -1225,7 +2204,16 @@ entry! { MPI_Scatter PMPI_Scatter(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Scatter, Scope::Comm(comm))
+    call(Function::Scatter, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::scatter(
+                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatter_c PMPI_Scatter_c(
@@ -1238,7 +2226,16 @@ entry! { MPI_Scatter_c PMPI_Scatter_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ScatterC, Scope::Comm(comm))
+    call(Function::ScatterC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::scatter(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatter_init PMPI_Scatter_init(
@@ -1253,7 +2250,26 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScatterInit, Scope::Comm(comm))
+    call(Function::ScatterInit, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::scatter_init(
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
@@ -1268,7 +2284,17 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScatterInitC, Scope::Comm(comm))
+    call(Function::ScatterInitC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::scatter_init(
+                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatterv PMPI_Scatterv(
@@ -1282,7 +2308,24 @@ entry! { MPI_Scatterv PMPI_Scatterv(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Scatterv, Scope::Comm(comm))
+    call(Function::Scatterv, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::scatterv(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(displs),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatterv_c PMPI_Scatterv_c(
@@ -1296,7 +2339,24 @@ entry! { MPI_Scatterv_c PMPI_Scatterv_c(
     root: c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::ScattervC, Scope::Comm(comm))
+    call(Function::ScattervC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::scatterv(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(displs.cast()),
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatterv_init PMPI_Scatterv_init(
@@ -1312,7 +2372,27 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScattervInit, Scope::Comm(comm))
+    call(Function::ScattervInit, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::scatterv_init(
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(displs),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
@@ -1328,5 +2408,25 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::ScattervInitC, Scope::Comm(comm))
+    call(Function::ScattervInitC, Scope::Comm(comm), || {
+        if root >= 0 && !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::scatterv_init(
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(displs.cast()),
+                sendtype,
+                recvbuf,
+                recvcount,
+                recvtype,
+                root,
+                comm,
+                info,
+                request,
+            )
+        }
+    })
 } }
