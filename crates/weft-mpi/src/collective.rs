@@ -15,12 +15,13 @@ use crate::memory::{self, Address, Scratch, UserData, UserReduction};
 use crate::messages::internal;
 use crate::object::{Description, Group, Operation};
 use crate::process::Process;
-use crate::request::{Mode, Receive, Request, Send, State};
+use crate::request::{Mode, Persistent, Receive, Request, Send, State};
 
 /// Scratch memory that one collective may ask for, in bytes.
 const SCRATCH_MAX: u64 = 1 << 44;
 
 /// The buffers of a collective, as the program gave them.
+#[derive(Clone)]
 pub struct Arguments {
     /// Send buffer; where `MPI_IN_PLACE` was given, it is never used.
     pub send: Address,
@@ -53,6 +54,21 @@ impl Arguments {
     }
 }
 
+/// Where the messages of a collective go: among whom, and apart from all others.
+#[derive(Clone)]
+pub struct Place {
+    /// Communicator whose error handler hears of errors.
+    pub communicator: usize,
+    /// Context of the messages.
+    pub context: u32,
+    /// Their tag.
+    pub tag: i32,
+    /// The processes.
+    pub group: Arc<Group>,
+    /// This process's rank among them.
+    pub rank: u32,
+}
+
 enum Stage {
     /// The next round has not begun.
     Between,
@@ -73,11 +89,7 @@ pub struct Running {
     transfers: Vec<usize>,
     arguments: Arguments,
     scratch: Scratch,
-    group: Arc<Group>,
-    rank: u32,
-    context: u32,
-    tag: i32,
-    communicator: usize,
+    place: Place,
     due: Option<UserReduction>,
 }
 
@@ -115,27 +127,27 @@ impl Running {
             let handle = match transfer {
                 Transfer::Send { to, slice } => {
                     let send = Send {
-                        peer: Some(self.group.members[to as usize]),
-                        envelope: Envelope { context: self.context, source: self.rank, tag: self.tag },
+                        peer: Some(self.place.group.members[to as usize]),
+                        envelope: Envelope { context: self.place.context, source: self.place.rank, tag: self.place.tag },
                         data: self.data(&slice),
                         mode: Mode::Standard,
                     };
                     if engine.send_now(&send) {
                         continue;
                     }
-                    let handle = engine.messages.add(Request::new(State::Queued(send), self.communicator))?;
+                    let handle = engine.messages.add(Request::new(State::Queued(send), self.place.communicator))?;
                     engine.start_send(handle);
                     handle
                 }
                 Transfer::Receive { from, slice } => {
                     let receive = Receive {
-                        context: Some(self.context),
+                        context: Some(self.place.context),
                         source: Some(from),
-                        peer: Some(self.group.members[from as usize]),
-                        tag: Some(self.tag),
+                        peer: Some(self.place.group.members[from as usize]),
+                        tag: Some(self.place.tag),
                         data: self.data(&slice),
                     };
-                    let handle = engine.messages.add(Request::new(State::Posted(receive), self.communicator))?;
+                    let handle = engine.messages.add(Request::new(State::Posted(receive), self.place.communicator))?;
                     engine.start_receive(handle);
                     handle
                 }
@@ -244,33 +256,56 @@ impl Process {
     /// # Errors
     /// A communicator that is none, or no memory for the scratch buffer.
     pub fn start_collective(&mut self, communicator: usize, schedule: Schedule, arguments: Arguments) -> Result<usize> {
+        let place = self.collective_place(communicator)?;
+        let request = self.messages()?.add(Request::new(State::Collective, communicator))?;
+        self.start_schedule(request, place, schedule, arguments)?;
+        Ok(request)
+    }
+
+    /// The place of the next collective of `communicator`: it counts as begun.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    pub fn collective_place(&mut self, communicator: usize) -> Result<Place> {
         let object = self.objects.communicator_mut(communicator)?;
         let tag = (object.collectives & 0x7fff_ffff) as i32;
         object.collectives = object.collectives.wrapping_add(1);
-        let (context, group, rank) = (object.collective_context(), object.group.clone(), object.rank);
-        self.start_schedule(communicator, context, tag, group, rank, schedule, arguments)
+        let context = object.collective_context();
+        Ok(Place { communicator, context, tag, group: object.group.clone(), rank: object.rank })
     }
 
-    /// The same among the processes of `group` only, with a context and tag of the caller's choice.
+    /// Makes a persistent collective (MPI-5.0 §6.13). Its messages have a tag of their own, so that different ones
+    /// may be started in different orders.
+    ///
+    /// # Errors
+    /// As for [`Process::start_collective`].
+    pub fn make_persistent_collective(
+        &mut self,
+        communicator: usize,
+        schedule: Schedule,
+        arguments: Arguments,
+    ) -> Result<usize> {
+        let place = self.collective_place(communicator)?;
+        let operation = Persistent::Collective(Box::new((place, schedule, arguments)));
+        self.make_persistent(operation, communicator)
+    }
+
+    /// Runs `schedule` among the processes of `place`; `request` (state `Collective`) completes with it.
     ///
     /// # Errors
     /// No memory for the scratch buffer.
     pub fn start_schedule(
         &mut self,
-        communicator: usize,
-        context: u32,
-        tag: i32,
-        group: Arc<Group>,
-        rank: u32,
+        request: usize,
+        place: Place,
         schedule: Schedule,
         arguments: Arguments,
-    ) -> Result<usize> {
+    ) -> Result<()> {
         if schedule.scratch > SCRATCH_MAX {
             let bytes = schedule.scratch;
             return Err(Error::new(MPI_ERR_NO_MEM, format!("the collective needs {bytes} bytes of working memory")));
         }
         let engine = self.engine()?;
-        let request = engine.messages.add(Request::new(State::Collective, communicator))?;
         let mut running = Running {
             request,
             scratch: Scratch::new(schedule.scratch as usize),
@@ -279,11 +314,7 @@ impl Process {
             stage: Stage::Between,
             transfers: Vec::new(),
             arguments,
-            group,
-            rank,
-            context,
-            tag,
-            communicator,
+            place,
             due: None,
         };
         match running.advance(engine) {
@@ -292,7 +323,7 @@ impl Process {
                 self.collectives.insert(running);
             }
         }
-        Ok(request)
+        Ok(())
     }
 
     fn finish_collective(&mut self, running: Running, error: Option<Error>) {
@@ -360,4 +391,33 @@ impl Process {
             self.advance_collective(handle);
         }
     }
+}
+
+/// `inout = input op inout` at once, outside of any collective (`MPI_Reduce_local`). The lock must be free.
+///
+/// # Errors
+/// A predefined operation on a derived datatype.
+pub fn reduce_now(
+    operation: Operation,
+    description: &Description,
+    input: Address,
+    inout: Address,
+    count: u64,
+) -> Result<()> {
+    match operation {
+        Operation::Predefined(op) => {
+            let element = description.element.ok_or_else(|| internal("a predefined operation on a derived type"))?;
+            memory::reduce_promised(op, element, input.0, inout.0, count as usize);
+        }
+        Operation::User(user) => UserReduction {
+            function: user.function,
+            input: input.0,
+            inout: inout.0,
+            count,
+            extent: description.layout.extent() as isize,
+            datatype: description.handle.load(std::sync::atomic::Ordering::Relaxed),
+        }
+        .call(),
+    }
+    Ok(())
 }

@@ -13,8 +13,10 @@
 
 pub mod buffered;
 pub mod collective;
+pub mod communicator;
 #[allow(missing_docs)]
 pub mod constants;
+pub mod context;
 pub mod engine;
 pub mod error;
 pub mod error_codes;
@@ -29,3 +31,6 @@ pub mod process;
 pub mod request;
 pub mod settings;
 pub mod start;
+
+/// The core's parts that the boundary speaks of: it depends on this crate only.
+pub use weft_core::{collective as algorithms, layout, reduce};

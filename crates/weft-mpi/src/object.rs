@@ -9,6 +9,7 @@ use weft_core::reduce::Op;
 
 use crate::constants::*;
 use crate::error::{Error, Result};
+use crate::context::CONTEXTS_EACH;
 use crate::handle::{Kind, Slab};
 use crate::memory::UserFunction;
 
@@ -47,7 +48,7 @@ pub type Attributes = Vec<(i32, usize)>;
 
 /// An intracommunicator (MPI-5.0 §7.4).
 pub struct Communicator {
-    /// Matching context of its point-to-point messages; the next higher one is that of its collectives.
+    /// Matching context of its point-to-point messages; the next ones are those of its collectives and of groups.
     pub context: u32,
     /// Its processes.
     pub group: Arc<Group>,
@@ -71,6 +72,11 @@ impl Communicator {
     /// Context of the collective operations.
     pub fn collective_context(&self) -> u32 {
         self.context + 1
+    }
+
+    /// Context of the agreement among some of its processes (`MPI_Comm_create_group`).
+    pub fn group_context(&self) -> u32 {
+        self.context + 2
     }
 }
 
@@ -293,7 +299,7 @@ impl Objects {
         let mut world = communicator(0, (0..size).collect(), "MPI_COMM_WORLD");
         world.rank = rank;
         self.world = self.communicators.insert(world).unwrap_or(0);
-        self.self_ = self.communicators.insert(communicator(2, vec![rank], "MPI_COMM_SELF")).unwrap_or(0);
+        self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![rank], "MPI_COMM_SELF")).unwrap_or(0);
     }
 
     /// The internal handle of a communicator: predefined ones stand in the same table.
@@ -444,6 +450,27 @@ impl Objects {
             Some(keyval) if keyval.class == class => Ok(*keyval),
             _ if number == MPI_KEYVAL_INVALID => Err(Error::new(MPI_ERR_KEYVAL, "the keyval is MPI_KEYVAL_INVALID")),
             _ => Err(Error::new(MPI_ERR_KEYVAL, format!("{number} is no keyval for this kind of object"))),
+        }
+    }
+
+    /// The program gives up keyval `number`; attributes that use it keep it alive (MPI-5.0 §7.7.2).
+    ///
+    /// # Errors
+    /// `MPI_ERR_KEYVAL`, also when it has been freed already.
+    pub fn free_keyval(&mut self, number: i32, class: Class) -> Result<()> {
+        self.keyval(number, class)?;
+        match self.keyvals.get_mut(&number) {
+            Some(keyval) if !keyval.freed => keyval.freed = true,
+            _ => return Err(Error::new(MPI_ERR_KEYVAL, format!("keyval {number} has been freed already"))),
+        }
+        self.release_keyval(number);
+        Ok(())
+    }
+
+    /// An attribute uses keyval `number` from now on.
+    pub fn retain_keyval(&mut self, number: i32) {
+        if let Some(keyval) = self.keyvals.get_mut(&number) {
+            keyval.references += 1;
         }
     }
 

@@ -175,6 +175,11 @@ impl Process {
                 request.state = State::Posted(receive);
                 engine.start_receive(handle);
             }
+            Persistent::Collective(collective) => {
+                request.state = State::Collective;
+                let (place, schedule, arguments) = *collective;
+                self.start_schedule(handle, place, schedule, arguments)?;
+            }
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use weft_core::time::Duration;
@@ -62,8 +62,8 @@ pub struct Process {
     pub collectives: Slab<Running>,
     /// Completions that they have been moved on for.
     pub collectives_seen: u64,
-    /// Next context for a communicator.
-    pub context_next: u32,
+    /// Contexts for new communicators.
+    pub contexts: crate::context::Contexts,
     /// How the job was started; set while active.
     pub job: Option<Job>,
     engine: Option<Box<Engine>>,
@@ -74,6 +74,8 @@ pub struct Process {
     alarm: Option<(UnixStream, UnixStream)>,
 }
 
+/// Whether the phase is [`Phase::Active`], for a look without the lock.
+pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 static CHANGED: Condvar = Condvar::new();
 static CONTENDERS: AtomicU32 = AtomicU32::new(0);
@@ -226,7 +228,7 @@ impl Process {
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
-            context_next: 4,
+            contexts: crate::context::Contexts::new(),
             job: None,
             engine: None,
             spin_passes: SPIN_PASSES,

@@ -1,7 +1,9 @@
 //! Requests: operations that have begun and may not be complete yet (MPI-5.0 §3.7).
 
+use weft_core::collective::Schedule;
 use weft_core::matching::Envelope;
 
+use crate::collective::{Arguments, Place};
 use crate::error::Error;
 use crate::memory::UserData;
 
@@ -121,6 +123,8 @@ pub enum Persistent {
     Send(Send),
     /// A receive.
     Receive(Receive),
+    /// A collective: its place, what to do, and with which buffers.
+    Collective(Box<(Place, Schedule, Arguments)>),
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).

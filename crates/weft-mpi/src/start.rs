@@ -2,9 +2,10 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::atomic::Ordering;
 
 use weft_core::flow::Settings as FlowSettings;
-use weft_launch::{Client, Origin};
+use weft_launch::{CallSite, Client, Origin};
 use weft_net::datagrams::Datagrams;
 use weft_net::faults::Faults;
 use weft_net::udp::{self, Udp};
@@ -75,6 +76,18 @@ fn other(sentence: impl Into<String>) -> Error {
     Error::new(MPI_ERR_OTHER, sentence.into())
 }
 
+/// The program has entered the call with this number, an index into the names given to [`initialize`].
+#[inline]
+pub fn note_call(call: u32) {
+    CallSite::set(call);
+}
+
+/// The program is outside of MPI again.
+#[inline]
+pub fn note_return() {
+    CallSite::set(CallSite::OUTSIDE);
+}
+
 /// Joins the job. `names` are the names of the MPI calls by their number, for the launcher's diagnosis.
 ///
 /// # Errors
@@ -125,6 +138,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     process.thread_level = thread_level;
     process.main_thread = Some(std::thread::current().id());
     process.phase = Phase::Active;
+    process::ACTIVE.store(true, Ordering::Relaxed);
     Ok(())
 }
 
@@ -295,6 +309,7 @@ fn leave() -> Result<()> {
     }
     process.detach_engine();
     process.phase = Phase::After;
+    process::ACTIVE.store(false, Ordering::Relaxed);
     result
 }
 

@@ -1,29 +1,196 @@
-//! MPI environmental management (MPI-5.0 §9).
+//! MPI environmental management, start-up and shutdown (MPI-5.0 §9, §11.2).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written.
 
-use crate::generated::constants::{MPI_ABI_SUBVERSION, MPI_ABI_VERSION, MPI_SUBVERSION, MPI_VERSION};
-use std::ffi::c_int;
-use weft_mpi::error::Error;
+use crate::calls::attributes::delete_attributes;
+use crate::calls::text;
+use crate::generated::constants::*;
+use crate::generated::functions::NAMES;
+use crate::types::*;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::OnceLock;
+use std::time::Instant;
+use weft_mpi::error::{Error, Result};
+use weft_mpi::object::Class;
+use weft_mpi::process::{Phase, with};
+use weft_mpi::start;
 
 /// MPI_Get_version (MPI-5.0 §9.1.1).
-///
-/// # Safety
-/// Both pointers can be written.
-pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<(), Error> {
-    // SAFETY: the caller's pointer.
-    unsafe { *version = MPI_VERSION };
-    // SAFETY: the caller's pointer.
-    unsafe { *subversion = MPI_SUBVERSION };
+pub(crate) unsafe fn get_version(version: *mut c_int, subversion: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *version = MPI_VERSION;
+        *subversion = MPI_SUBVERSION;
+    }
+    Ok(())
+}
+
+/// MPI_Get_library_version (MPI-5.0 §9.1.1).
+pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let sentence = concat!("Weft ", env!("CARGO_PKG_VERSION"), " (MPI 5.0, standard ABI 1.0)");
+    // SAFETY: the caller's buffer of MPI_MAX_LIBRARY_VERSION_STRING bytes and pointer.
+    unsafe { *resultlen = text::give(sentence, version, MPI_MAX_LIBRARY_VERSION_STRING as usize) };
     Ok(())
 }
 
 /// MPI_Abi_get_version (MPI-5.0 §20).
-///
-/// # Safety
-/// Both pointers can be written.
-pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<(), Error> {
+pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *abi_major = MPI_ABI_VERSION;
+        *abi_minor = MPI_ABI_SUBVERSION;
+    }
+    Ok(())
+}
+
+/// MPI_Abi_get_info (MPI-5.0 §20): sizes of the ABI's integer types in bytes.
+pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
+    let sizes = [
+        ("mpi_aint_size", size_of::<MPI_Aint>()),
+        ("mpi_count_size", size_of::<MPI_Count>()),
+        ("mpi_offset_size", size_of::<MPI_Offset>()),
+    ];
+    let pairs = sizes.map(|(name, size)| (name.to_owned(), size.to_string())).to_vec();
+    let handle = with(|process| process.objects.infos.insert(pairs));
+    let handle = handle.ok_or_else(|| weft_mpi::object::full("info objects"))?;
     // SAFETY: the caller's pointer.
-    unsafe { *abi_major = MPI_ABI_VERSION };
+    unsafe { *info = MPI_Info(handle) };
+    Ok(())
+}
+
+/// MPI_Init (MPI-5.0 §11.2.1).
+pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Result<()> {
+    initialize(MPI_THREAD_SINGLE)
+}
+
+/// MPI_Init_thread (MPI-5.0 §11.6.2): every level is provided.
+pub(crate) unsafe fn init_thread(
+    _argc: *mut c_int,
+    _argv: *mut *mut *mut c_char,
+    required: c_int,
+    provided: *mut c_int,
+) -> Result<()> {
+    let levels = [MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE];
+    let level = levels.into_iter().find(|level| *level >= required).unwrap_or(MPI_THREAD_MULTIPLE);
+    initialize(level)?;
     // SAFETY: the caller's pointer.
-    unsafe { *abi_minor = MPI_ABI_SUBVERSION };
+    unsafe { *provided = level };
+    Ok(())
+}
+
+fn initialize(level: c_int) -> Result<()> {
+    match with(|process| process.phase) {
+        Phase::Before => start::initialize(level, &NAMES),
+        Phase::Active => Err(Error::new(MPI_ERR_OTHER, "MPI has been initialised already")),
+        Phase::After => Err(Error::new(MPI_ERR_OTHER, "MPI has been finalized: it cannot be initialised again")),
+    }
+}
+
+/// MPI_Finalize (MPI-5.0 §11.2.2). The attributes of MPI_COMM_SELF are deleted first (MPI-5.0 §11.2.4).
+pub(crate) unsafe fn finalize() -> Result<()> {
+    // SAFETY: the callbacks are the program's.
+    unsafe { delete_attributes(weft_mpi::constants::MPI_COMM_SELF, Class::Communicator)? };
+    start::finalize()
+}
+
+/// MPI_Initialized (MPI-5.0 §11.4.1).
+pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
+    let begun = with(|process| process.phase != Phase::Before);
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(begun) };
+    Ok(())
+}
+
+/// MPI_Finalized (MPI-5.0 §11.4.1).
+pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
+    let over = with(|process| process.phase == Phase::After);
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(over) };
+    Ok(())
+}
+
+/// MPI_Query_thread (MPI-5.0 §11.6.2).
+pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
+    let level = with(|process| process.thread_level);
+    // SAFETY: the caller's pointer.
+    unsafe { *provided = level };
+    Ok(())
+}
+
+/// MPI_Is_thread_main (MPI-5.0 §11.6.2).
+pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
+    let main = with(|process| process.main_thread == Some(std::thread::current().id()));
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(main) };
+    Ok(())
+}
+
+/// MPI_Abort (MPI-5.0 §11.4): ends the whole job.
+pub(crate) fn abort(_comm: MPI_Comm, errorcode: c_int) -> Result<()> {
+    start::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"))
+}
+
+/// MPI_Get_processor_name (MPI-5.0 §9.1.2).
+pub(crate) unsafe fn get_processor_name(name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let text = with(|process| process.job.as_ref().map(|job| job.processor_name.clone())).unwrap_or_default();
+    // SAFETY: the caller's buffer of MPI_MAX_PROCESSOR_NAME bytes and pointer.
+    unsafe { *resultlen = text::give(&text, name, MPI_MAX_PROCESSOR_NAME as usize) };
+    Ok(())
+}
+
+static ORIGIN: OnceLock<Instant> = OnceLock::new();
+
+/// MPI_Wtime (MPI-5.0 §9.6): seconds since the first call of this process.
+pub(crate) fn wtime() -> f64 {
+    ORIGIN.get_or_init(Instant::now).elapsed().as_secs_f64()
+}
+
+/// MPI_Wtick (MPI-5.0 §9.6): the clock counts nanoseconds.
+pub(crate) fn wtick() -> f64 {
+    1e-9
+}
+
+/// MPI_Pcontrol (MPI-5.0 §15.2.4): for profilers; the library itself does nothing.
+pub(crate) fn pcontrol(_level: c_int) -> Result<()> {
+    Ok(())
+}
+
+/// Alignment in bytes of memory from MPI_Alloc_mem: a cache line.
+const MEMORY_ALIGNMENT: usize = 64;
+
+/// MPI_Alloc_mem (MPI-5.0 §9.2).
+pub(crate) unsafe fn alloc_mem(size: MPI_Aint, _info: MPI_Info, baseptr: *mut c_void) -> Result<()> {
+    // A line before the memory holds its size, which MPI_Free_mem is not told.
+    let layout = usize::try_from(size)
+        .ok()
+        .and_then(|size| size.checked_add(MEMORY_ALIGNMENT))
+        .and_then(|size| std::alloc::Layout::from_size_align(size, MEMORY_ALIGNMENT).ok())
+        .ok_or_else(|| Error::new(MPI_ERR_ARG, format!("size is {size}, which no memory can have")))?;
+    // SAFETY: the size is not zero.
+    let memory = unsafe { std::alloc::alloc(layout) };
+    if memory.is_null() {
+        return Err(Error::new(MPI_ERR_NO_MEM, format!("there are no {size} bytes of memory left")));
+    }
+    // SAFETY: the first line of the memory, which is aligned for it; then the caller's pointer to a pointer.
+    unsafe {
+        memory.cast::<usize>().write(layout.size());
+        *baseptr.cast::<*mut u8>() = memory.add(MEMORY_ALIGNMENT);
+    }
+    Ok(())
+}
+
+/// MPI_Free_mem (MPI-5.0 §9.2).
+pub(crate) unsafe fn free_mem(base: *mut c_void) -> Result<()> {
+    if base.is_null() {
+        return Ok(());
+    }
+    // SAFETY: the caller got this address from MPI_Alloc_mem, which left the size in the line before it.
+    unsafe {
+        let memory = base.cast::<u8>().sub(MEMORY_ALIGNMENT);
+        let size = memory.cast::<usize>().read();
+        std::alloc::dealloc(memory, std::alloc::Layout::from_size_align_unchecked(size, MEMORY_ALIGNMENT));
+    }
     Ok(())
 }

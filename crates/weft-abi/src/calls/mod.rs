@@ -5,3 +5,10 @@
 
 pub(crate) mod environment;
 pub(crate) mod status;
+pub(crate) mod attributes;
+pub(crate) mod error_handlers;
+pub(crate) mod text;
+pub(crate) mod collectives;
+pub(crate) mod communicators;
+pub(crate) mod point_to_point;
+pub(crate) mod requests;

@@ -1,0 +1,338 @@
+//! Communicators (MPI-5.0 §7.4).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written.
+
+use crate::calls::attributes::{copy_attributes, delete_attributes};
+use crate::calls::text;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{c_char, c_int};
+use std::sync::Arc;
+use weft_mpi::collective::Place;
+use weft_mpi::communicator::{agree_on_context, gather_all};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::object::{Class, Group, Info};
+use weft_mpi::process::{Process, with};
+
+/// MPI_Comm_size (MPI-5.0 §7.4.1).
+pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+    let members = with(|process| Ok(process.objects.communicator(comm.0)?.group.size()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *size = members as c_int };
+    Ok(())
+}
+
+/// MPI_Comm_rank (MPI-5.0 §7.4.1).
+pub(crate) unsafe fn comm_rank(comm: MPI_Comm, rank: *mut c_int) -> Result<()> {
+    let own = with(|process| Ok(process.objects.communicator(comm.0)?.rank))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *rank = own as c_int };
+    Ok(())
+}
+
+/// MPI_Comm_compare (MPI-5.0 §7.4.1).
+pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut c_int) -> Result<()> {
+    let outcome = with(|process| {
+        let first = process.objects.communicator(comm1.0)?;
+        let second = process.objects.communicator(comm2.0)?;
+        Ok(if first.context == second.context {
+            MPI_IDENT
+        } else if first.group.members == second.group.members {
+            MPI_CONGRUENT
+        } else {
+            let sorted = |group: &Group| {
+                let mut members = group.members.clone();
+                members.sort_unstable();
+                members
+            };
+            if sorted(&first.group) == sorted(&second.group) { MPI_SIMILAR } else { MPI_UNEQUAL }
+        })
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *result = outcome };
+    Ok(())
+}
+
+fn no_intercommunicator() -> Error {
+    Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator: it has no remote group")
+}
+
+/// MPI_Comm_test_inter (MPI-5.0 §7.6.1). Weft has no intercommunicators yet, so none can be one.
+pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+    with(|process| process.objects.communicator(comm.0).map(drop))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = 0 };
+    Ok(())
+}
+
+/// MPI_Comm_remote_size (MPI-5.0 §7.6.1).
+pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, _size: *mut c_int) -> Result<()> {
+    with(|process| process.objects.communicator(comm.0).map(drop))?;
+    Err(no_intercommunicator())
+}
+
+/// MPI_Comm_remote_group (MPI-5.0 §7.6.1).
+pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, _group: *mut MPI_Group) -> Result<()> {
+    with(|process| process.objects.communicator(comm.0).map(drop))?;
+    Err(no_intercommunicator())
+}
+
+/// MPI_Topo_test (MPI-5.0 §8.5.5). No communicator has a topology yet.
+pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()> {
+    with(|process| process.objects.communicator(comm.0).map(drop))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *status = MPI_UNDEFINED };
+    Ok(())
+}
+
+/// Agreement among all processes of `comm`: the context of a new communicator.
+fn new_context(comm: MPI_Comm) -> Result<u32> {
+    let parent = with(|process| Ok(process.objects.communicator(comm.0)?.context))?;
+    agree_on_context(parent, |process| process.collective_place(comm.0))
+}
+
+/// Makes the communicator and hands out its handle.
+unsafe fn create(context: u32, group: Arc<Group>, parent: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
+    let handle = with(|process| process.add_communicator(context, group, parent.0))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newcomm = MPI_Comm(handle) };
+    Ok(())
+}
+
+/// MPI_Comm_dup (MPI-5.0 §7.4.2): attributes and info are copied.
+pub(crate) unsafe fn comm_dup(comm: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
+    let info = with(|process| Ok(process.objects.communicator(comm.0)?.info.clone()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { duplicate(comm, info, newcomm) }
+}
+
+/// MPI_Comm_dup_with_info (MPI-5.0 §7.4.2).
+pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm: *mut MPI_Comm) -> Result<()> {
+    let info = with(|process| info_of(process, info))?;
+    // SAFETY: the caller's pointer.
+    unsafe { duplicate(comm, info, newcomm) }
+}
+
+fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
+    if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
+}
+
+unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
+    let (group, attributes) = with(|process| {
+        let object = process.objects.communicator(comm.0)?;
+        Ok((object.group.clone(), object.attributes.clone()))
+    })?;
+    // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
+    // SAFETY: the callbacks are the program's.
+    let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
+    let context = new_context(comm)?;
+    let attributes = attributes?;
+    // SAFETY: the caller's pointer.
+    unsafe { create(context, group, comm, newcomm)? };
+    // SAFETY: written just now.
+    let handle = unsafe { *newcomm };
+    with(|process| {
+        let object = process.objects.communicator_mut(handle.0)?;
+        object.attributes = attributes;
+        object.info = info;
+        Ok(())
+    })
+}
+
+/// MPI_Comm_create (MPI-5.0 §7.4.2).
+pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
+    let group = with(|process| {
+        let parent = process.objects.communicator(comm.0)?.group.clone();
+        let group = process.objects.group(group.0)?;
+        check_subset(&group, &parent)?;
+        Ok(group)
+    })?;
+    let context = new_context(comm)?;
+    if group.rank.is_none() {
+        // SAFETY: the caller's pointer.
+        unsafe { *newcomm = MPI_Comm::NULL };
+        return Ok(());
+    }
+    // SAFETY: the caller's pointer.
+    unsafe { create(context, group, comm, newcomm) }
+}
+
+fn check_subset(group: &Group, parent: &Group) -> Result<()> {
+    match group.members.iter().find(|member| parent.rank_of(**member).is_none()) {
+        Some(stranger) => Err(Error::new(
+            MPI_ERR_GROUP,
+            format!("the group is no subset of the communicator's: process {stranger} of the job is not in it"),
+        )),
+        None => Ok(()),
+    }
+}
+
+/// MPI_Comm_create_group (MPI-5.0 §7.4.2): only the members of the group take part.
+pub(crate) unsafe fn comm_create_group(
+    comm: MPI_Comm,
+    group: MPI_Group,
+    tag: c_int,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    if tag < 0 {
+        return Err(Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", c_int::MAX)));
+    }
+    let (parent, group) = with(|process| {
+        let parent = process.objects.communicator(comm.0)?;
+        let group = process.objects.group(group.0)?;
+        check_subset(&group, &parent.group)?;
+        Ok::<_, Error>((parent.context, group))
+    })?;
+    let Some(rank) = group.rank else {
+        // SAFETY: the caller's pointer.
+        unsafe { *newcomm = MPI_Comm::NULL };
+        return Ok(());
+    };
+    let members = group.clone();
+    let context = agree_on_context(parent, move |process| {
+        let context = process.objects.communicator(comm.0)?.group_context();
+        Ok(Place { communicator: comm.0, context, tag, group: members.clone(), rank })
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { create(context, group, comm, newcomm) }
+}
+
+/// MPI_Comm_split (MPI-5.0 §7.4.2).
+pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    if color < 0 && color != MPI_UNDEFINED {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("color is {color}; it must not be negative, unless it is MPI_UNDEFINED"),
+        ));
+    }
+    // SAFETY: the caller's pointer.
+    unsafe { split(comm, i64::from(color), key, newcomm) }
+}
+
+unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    let place = with(|process| process.collective_place(comm.0))?;
+    let parent = place.group.clone();
+    let own = parent.members[place.rank as usize];
+    let all = gather_all(place, &[color, i64::from(key)])?;
+    let context = new_context(comm)?;
+    if color == i64::from(MPI_UNDEFINED) {
+        // SAFETY: the caller's pointer.
+        unsafe { *newcomm = MPI_Comm::NULL };
+        return Ok(());
+    }
+    let mut chosen: Vec<(i64, usize)> = all
+        .chunks_exact(2)
+        .enumerate()
+        .filter(|(_, pair)| pair[0] == color)
+        .map(|(rank, pair)| (pair[1], rank))
+        .collect();
+    // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
+    chosen.sort_unstable();
+    let members = chosen.iter().map(|(_, rank)| parent.members[*rank]).collect();
+    // SAFETY: the caller's pointer.
+    unsafe { create(context, Group::new(members, own), comm, newcomm) }
+}
+
+/// MPI_Comm_split_type (MPI-5.0 §7.4.2).
+///
+/// `MPI_COMM_TYPE_SHARED` gives the processes of a node. Weft knows no hardware below the node, so an unguided split
+/// ends there with MPI_COMM_NULL, and a guided one knows the resource type `mpi_shared_memory`.
+pub(crate) unsafe fn comm_split_type(
+    comm: MPI_Comm,
+    split_type: c_int,
+    key: c_int,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    let node = with(|process| {
+        let info = info_of(process, info)?;
+        let group = process.objects.communicator(comm.0)?.group.clone();
+        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
+        let own = job.nodes[job.rank as usize];
+        // The color is the first rank of the node: a number that all its members find alike.
+        let node = group.members.iter().position(|member| job.nodes[*member as usize] == own).unwrap_or(0) as i64;
+        let whole = group.members.iter().all(|member| job.nodes[*member as usize] == own);
+        let none = i64::from(MPI_UNDEFINED);
+        let resource = info.iter().find(|(name, _)| name == "mpi_hw_resource_type").map(|(_, value)| value.as_str());
+        match split_type {
+            MPI_COMM_TYPE_SHARED => Ok(node),
+            MPI_UNDEFINED => Ok(none),
+            MPI_COMM_TYPE_HW_UNGUIDED => Ok(if whole { none } else { node }),
+            MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
+                Ok(if resource == Some("mpi_shared_memory") { node } else { none })
+            }
+            other => Err(Error::new(MPI_ERR_ARG, format!("split_type is {other}, which is no MPI_COMM_TYPE constant"))),
+        }
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { split(comm, node, key, newcomm) }
+}
+
+/// MPI_Comm_free (MPI-5.0 §7.4.3).
+pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let handle = unsafe { *comm };
+    if handle == MPI_COMM_WORLD || handle == MPI_COMM_SELF {
+        return Err(Error::new(MPI_ERR_COMM, "MPI_COMM_WORLD and MPI_COMM_SELF cannot be freed"));
+    }
+    with(|process| process.objects.communicator(handle.0).map(drop))?;
+    // SAFETY: the callbacks are the program's.
+    unsafe { delete_attributes(handle.0, Class::Communicator)? };
+    with(|process| {
+        if let Some(object) = process.objects.communicators.remove(handle.0) {
+            process.objects.release_error_handler(object.error_handler);
+        }
+    });
+    // SAFETY: the caller's pointer.
+    unsafe { *comm = MPI_Comm::NULL };
+    Ok(())
+}
+
+/// MPI_Comm_disconnect (MPI-5.0 §11.10.4): pending messages complete by themselves, so it is a collective free.
+pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let place = with(|process| process.collective_place(unsafe { *comm }.0))?;
+    weft_mpi::communicator::highest(place, &mut [0])?;
+    // SAFETY: the caller's pointer.
+    unsafe { comm_free(comm) }
+}
+
+/// MPI_Comm_set_name (MPI-5.0 §7.8).
+pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> Result<()> {
+    // SAFETY: the caller's string.
+    let name = unsafe { text::object_name(comm_name) };
+    with(|process| {
+        process.objects.communicator_mut(comm.0)?.name = name;
+        Ok(())
+    })
+}
+
+/// MPI_Comm_get_name (MPI-5.0 §7.8).
+pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let name = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.name.clone()))?;
+    // SAFETY: the caller's buffer of MPI_MAX_OBJECT_NAME bytes and pointer.
+    unsafe { *resultlen = text::give(&name, comm_name, MPI_MAX_OBJECT_NAME as usize) };
+    Ok(())
+}
+
+/// MPI_Comm_set_info (MPI-5.0 §7.4.4).
+pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
+    with(|process| {
+        let info = info_of(process, info)?;
+        process.objects.communicator_mut(comm.0)?.info = info;
+        Ok(())
+    })
+}
+
+/// MPI_Comm_get_info (MPI-5.0 §7.4.4).
+pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
+    let handle = with(|process| {
+        let info = process.objects.communicator(comm.0)?.info.clone();
+        process.objects.infos.insert(info).ok_or_else(|| weft_mpi::object::full("info objects"))
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *info_used = MPI_Info(handle) };
+    Ok(())
+}

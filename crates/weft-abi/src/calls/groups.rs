@@ -1,0 +1,336 @@
+//! Groups (MPI-5.0 §7.3).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written, arrays have the lengths given beside them.
+
+use crate::types::*;
+use std::collections::HashMap;
+use std::ffi::c_int;
+use std::sync::Arc;
+use weft_mpi::constants::*;
+use weft_mpi::error::{Error, Result};
+use weft_mpi::object::Group;
+use weft_mpi::process::{Process, with};
+
+/// Comparing or translating this many ranks is quicker through a table.
+const TABLE_MIN: usize = 16;
+
+/// Makes `newgroup` of the members that `choose` picks from `group`.
+///
+/// # Safety
+/// `newgroup` can be written.
+unsafe fn derive(
+    group: MPI_Group,
+    newgroup: *mut MPI_Group,
+    choose: impl FnOnce(&Process, &[u32]) -> Result<Vec<u32>>,
+) -> Result<()> {
+    let handle = with(|process| {
+        let group = process.objects.group(group.0)?;
+        let members = choose(process, &group.members)?;
+        let own = process.job.as_ref().map_or(0, |job| job.rank);
+        process.objects.add_group(Group::new(members, own))
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newgroup = MPI_Group(handle) };
+    Ok(())
+}
+
+/// Rank in `members` of each process.
+struct Ranks<'a> {
+    members: &'a [u32],
+    table: Option<HashMap<u32, i32>>,
+}
+
+impl<'a> Ranks<'a> {
+    /// For `lookups` questions.
+    fn new(members: &'a [u32], lookups: usize) -> Self {
+        let large = lookups >= TABLE_MIN && members.len() >= TABLE_MIN;
+        let table = large.then(|| members.iter().zip(0..).map(|(member, rank)| (*member, rank)).collect());
+        Self { members, table }
+    }
+
+    fn of(&self, process: u32) -> Option<i32> {
+        match &self.table {
+            Some(table) => table.get(&process).copied(),
+            None => self.members.iter().position(|member| *member == process).map(|rank| rank as i32),
+        }
+    }
+
+    fn contains(&self, process: u32) -> bool {
+        self.of(process).is_some()
+    }
+}
+
+/// # Safety
+/// There are `length` elements at `array`, or none at all.
+unsafe fn slice<'a, T>(array: *const T, length: c_int) -> &'a [T] {
+    if length == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's array; the boundary has checked that it is not null and its length not negative.
+    unsafe { std::slice::from_raw_parts(array, length as usize) }
+}
+
+/// Ranks of a group of `size`, each at most once, in the order of the list.
+fn distinct(ranks: impl Iterator<Item = i64>, size: usize) -> Result<Vec<usize>> {
+    let mut seen = vec![false; size];
+    let mut list = Vec::new();
+    for rank in ranks {
+        let Some(place) = usize::try_from(rank).ok().filter(|rank| *rank < size) else {
+            return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is not in the group, which has {size} members")));
+        };
+        if std::mem::replace(&mut seen[place], true) {
+            return Err(Error::new(MPI_ERR_RANK, format!("rank {rank} is listed twice")));
+        }
+        list.push(place);
+    }
+    Ok(list)
+}
+
+/// The ranks that `ranges` (first, last, stride) stand for (MPI-5.0 §7.3.2).
+fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
+    for [first, last, stride] in ranges {
+        if *stride == 0 || (first < last && *stride < 0) || (first > last && *stride > 0) {
+            let message = format!("the range from {first} to {last} with stride {stride} never gets there");
+            return Err(Error::new(MPI_ERR_ARG, message));
+        }
+        // Both ends are looked at before any list is made of them.
+        for rank in [*first, (*last).wrapping_sub((*last).wrapping_sub(*first).wrapping_rem(*stride))] {
+            distinct(std::iter::once(i64::from(rank)), size)?;
+        }
+    }
+    let ranks = ranges.iter().flat_map(|&[first, last, stride]| {
+        let steps = i64::from((last - first) / stride);
+        (0..=steps).map(move |step| i64::from(first) + step * i64::from(stride))
+    });
+    distinct(ranks, size)
+}
+
+fn include(members: &[u32], places: &[usize]) -> Vec<u32> {
+    places.iter().map(|place| members[*place]).collect()
+}
+
+fn exclude(members: &[u32], places: &[usize]) -> Vec<u32> {
+    let mut keep = vec![true; members.len()];
+    places.iter().for_each(|place| keep[*place] = false);
+    members.iter().zip(keep).filter(|(_, keep)| *keep).map(|(member, _)| *member).collect()
+}
+
+/// MPI_Comm_group (MPI-5.0 §7.3.2).
+pub(crate) unsafe fn comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+    let handle = with(|process| {
+        let members = Arc::clone(&process.objects.communicator(comm.0)?.group);
+        process.objects.add_group(members)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *group = MPI_Group(handle) };
+    Ok(())
+}
+
+/// MPI_Group_size (MPI-5.0 §7.3.1).
+pub(crate) unsafe fn group_size(group: MPI_Group, size: *mut c_int) -> Result<()> {
+    let members = with(|process| process.objects.group(group.0))?.size();
+    // SAFETY: the caller's pointer.
+    unsafe { *size = members as c_int };
+    Ok(())
+}
+
+/// MPI_Group_rank (MPI-5.0 §7.3.1).
+pub(crate) unsafe fn group_rank(group: MPI_Group, rank: *mut c_int) -> Result<()> {
+    let own = with(|process| process.objects.group(group.0))?.rank;
+    // SAFETY: the caller's pointer.
+    unsafe { *rank = own.map_or(MPI_UNDEFINED, |own| own as c_int) };
+    Ok(())
+}
+
+/// MPI_Group_translate_ranks (MPI-5.0 §7.3.1).
+pub(crate) unsafe fn group_translate_ranks(
+    group1: MPI_Group,
+    n: c_int,
+    ranks1: *const c_int,
+    group2: MPI_Group,
+    ranks2: *mut c_int,
+) -> Result<()> {
+    let (from, to) = with(|process| Ok((process.objects.group(group1.0)?, process.objects.group(group2.0)?)))?;
+    // SAFETY: the caller's array.
+    let wanted = unsafe { slice(ranks1, n) };
+    let table = Ranks::new(&to.members, wanted.len());
+    for (place, &rank) in wanted.iter().enumerate() {
+        let translated = match usize::try_from(rank).ok().and_then(|rank| from.members.get(rank)) {
+            Some(member) => table.of(*member).unwrap_or(MPI_UNDEFINED),
+            None if rank == MPI_PROC_NULL => MPI_PROC_NULL,
+            None => {
+                let message = format!("ranks1[{place}] is {rank}, but group1 has {} members", from.members.len());
+                return Err(Error::new(MPI_ERR_RANK, message));
+            }
+        };
+        // SAFETY: the caller's array has `n` elements; it may be the same as the other.
+        unsafe { ranks2.add(place).write(translated) };
+    }
+    Ok(())
+}
+
+/// MPI_Group_compare (MPI-5.0 §7.3.1).
+pub(crate) unsafe fn group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> Result<()> {
+    let (one, two) = with(|process| Ok((process.objects.group(group1.0)?, process.objects.group(group2.0)?)))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *result = compare(&one.members, &two.members) };
+    Ok(())
+}
+
+/// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
+fn compare(one: &[u32], two: &[u32]) -> i32 {
+    if one == two {
+        return MPI_IDENT;
+    }
+    let ranks = Ranks::new(two, one.len());
+    let similar = one.len() == two.len() && one.iter().all(|member| ranks.contains(*member));
+    if similar { MPI_SIMILAR } else { MPI_UNEQUAL }
+}
+
+/// MPI_Group_union (MPI-5.0 §7.3.2): the first group's members, then the second's that are not among them.
+pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        derive(group1, newgroup, |process, one| {
+            let two = process.objects.group(group2.0)?;
+            let ranks = Ranks::new(one, two.members.len());
+            let others = two.members.iter().filter(|member| !ranks.contains(**member));
+            Ok(one.iter().chain(others).copied().collect())
+        })
+    }
+}
+
+/// MPI_Group_intersection (MPI-5.0 §7.3.2), in the order of the first group.
+pub(crate) unsafe fn group_intersection(
+    group1: MPI_Group,
+    group2: MPI_Group,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        derive(group1, newgroup, |process, one| {
+            let two = process.objects.group(group2.0)?;
+            let ranks = Ranks::new(&two.members, one.len());
+            Ok(one.iter().copied().filter(|member| ranks.contains(*member)).collect())
+        })
+    }
+}
+
+/// MPI_Group_difference (MPI-5.0 §7.3.2), in the order of the first group.
+pub(crate) unsafe fn group_difference(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        derive(group1, newgroup, |process, one| {
+            let two = process.objects.group(group2.0)?;
+            let ranks = Ranks::new(&two.members, one.len());
+            Ok(one.iter().copied().filter(|member| !ranks.contains(*member)).collect())
+        })
+    }
+}
+
+/// MPI_Group_incl (MPI-5.0 §7.3.2).
+pub(crate) unsafe fn group_incl(
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let ranks = unsafe { slice(ranks, n) };
+    // SAFETY: the caller's pointer.
+    unsafe {
+        derive(group, newgroup, |_, members| {
+            Ok(include(members, &distinct(ranks.iter().copied().map(i64::from), members.len())?))
+        })
+    }
+}
+
+/// MPI_Group_excl (MPI-5.0 §7.3.2).
+pub(crate) unsafe fn group_excl(
+    group: MPI_Group,
+    n: c_int,
+    ranks: *const c_int,
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let ranks = unsafe { slice(ranks, n) };
+    // SAFETY: the caller's pointer.
+    unsafe {
+        derive(group, newgroup, |_, members| {
+            Ok(exclude(members, &distinct(ranks.iter().copied().map(i64::from), members.len())?))
+        })
+    }
+}
+
+/// MPI_Group_range_incl (MPI-5.0 §7.3.2).
+pub(crate) unsafe fn group_range_incl(
+    group: MPI_Group,
+    n: c_int,
+    ranges: *const [c_int; 3],
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let ranges = unsafe { slice(ranges, n) };
+    // SAFETY: the caller's pointer.
+    unsafe { derive(group, newgroup, |_, members| Ok(include(members, &expand(ranges, members.len())?))) }
+}
+
+/// MPI_Group_range_excl (MPI-5.0 §7.3.2).
+pub(crate) unsafe fn group_range_excl(
+    group: MPI_Group,
+    n: c_int,
+    ranges: *const [c_int; 3],
+    newgroup: *mut MPI_Group,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let ranges = unsafe { slice(ranges, n) };
+    // SAFETY: the caller's pointer.
+    unsafe { derive(group, newgroup, |_, members| Ok(exclude(members, &expand(ranges, members.len())?))) }
+}
+
+/// MPI_Group_free (MPI-5.0 §7.3.3). The empty group may be freed, since the functions above give it.
+pub(crate) unsafe fn group_free(group: *mut MPI_Group) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let group = unsafe { &mut *group };
+    with(|process| {
+        process.objects.group(group.0)?;
+        process.objects.groups.remove(group.0);
+        Ok(())
+    })?;
+    *group = MPI_Group::NULL;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_expand_in_their_order() {
+        assert_eq!(expand(&[[1, 8, 3], [6, 3, -3], [0, 0, 5]], 9).expect("right"), [1, 4, 7, 6, 3, 0]);
+        assert_eq!(expand(&[[5, 2, -1]], 6).expect("right"), [5, 4, 3, 2]);
+        for (range, class) in [
+            ([0, 3, 0], MPI_ERR_ARG),
+            ([0, 3, -1], MPI_ERR_ARG),
+            ([3, 0, 1], MPI_ERR_ARG),
+            ([0, 6, 1], MPI_ERR_RANK),
+            ([-1, 2, 1], MPI_ERR_RANK),
+        ] {
+            assert_eq!(expand(&[range], 6).expect_err("wrong").class, class, "{range:?}");
+        }
+        assert_eq!(expand(&[[0, 2, 1], [4, 2, -1]], 6).expect_err("2 twice").class, MPI_ERR_RANK);
+    }
+
+    #[test]
+    fn large_and_small_groups_compare_alike() {
+        for size in [3, 40] {
+            let up: Vec<u32> = (0..size).collect();
+            let down: Vec<u32> = (0..size).rev().collect();
+            assert_eq!(compare(&up, &up), MPI_IDENT);
+            assert_eq!(compare(&up, &down), MPI_SIMILAR);
+            assert_eq!(compare(&up, &down[1..]), MPI_UNEQUAL);
+        }
+    }
+}

@@ -1,0 +1,672 @@
+//! Point-to-point communication (MPI-5.0 §3).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what
+//! count and datatype say, output pointers can be written (null ones have been refused), status pointers may be null.
+
+use crate::calls::status;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{c_int, c_void};
+use weft_mpi::error::Result;
+use weft_mpi::memory::UserData;
+use weft_mpi::point_to_point::{Outcome, wait};
+use weft_mpi::process::{self, Guard, Process, block_until, lock, with};
+use weft_mpi::request::{Mode, Persistent, Status};
+
+/// The message that `count` items of `datatype` at `buffer` are.
+///
+/// # Safety
+/// The memory stays valid until the operation that gets the result is complete.
+#[inline]
+pub(crate) unsafe fn data(
+    process: &Process,
+    buffer: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+) -> Result<UserData> {
+    let datatype = process.objects.committed(datatype.0)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { UserData::new(buffer.cast_mut().cast(), count as u64, &datatype.description.layout) })
+}
+
+/// What a blocking call returns.
+#[inline]
+unsafe fn conclude(outcome: Outcome, status: *mut MPI_Status) -> Result<()> {
+    // SAFETY: the caller's pointer, or null.
+    unsafe { status::store(status, &outcome.status, None) };
+    outcome.error.map_or(Ok(()), Err)
+}
+
+struct Message {
+    buffer: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    peer: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+}
+
+#[inline]
+unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's buffer, which is read before this call returns.
+    let data = unsafe { data(&process, m.buffer, m.count, m.datatype)? };
+    let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
+    if mode == Mode::Standard && process.engine()?.send_now(&send) {
+        process.signal();
+        return Ok(());
+    }
+    if mode == Mode::Buffered {
+        process.buffered_send(send, m.comm.0)?;
+        process.signal();
+        return Ok(());
+    }
+    let request = process.start_send(send, m.comm.0)?;
+    wait(process, request)?.error.map_or(Ok(()), Err)
+}
+
+unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+        let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
+        let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
+        let handle = if mode == Mode::Buffered {
+            process.buffered_send(send, m.comm.0)?;
+            let nothing = process.make_send(m.comm.0, MPI_PROC_NULL, 0, UserData::empty(), Mode::Standard)?;
+            process.start_send(nothing, m.comm.0)?
+        } else {
+            process.start_send(send, m.comm.0)?
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(handle) };
+        Ok(())
+    })
+}
+
+unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
+        let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
+        let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
+        let handle = process.make_persistent(Persistent::Send(send), m.comm.0)?;
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(handle) };
+        Ok(())
+    })
+}
+
+/// MPI_Send (MPI-5.0 §3.4).
+#[inline]
+pub(crate) unsafe fn send(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_blocking(&message, Mode::Standard) }
+}
+
+/// MPI_Isend (MPI-5.0 §3.7.2).
+pub(crate) unsafe fn isend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_nonblocking(&message, Mode::Standard, request) }
+}
+
+/// MPI_Send_init (MPI-5.0 §3.9).
+pub(crate) unsafe fn send_init(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_persistent(&message, Mode::Standard, request) }
+}
+
+/// MPI_Ssend (MPI-5.0 §3.4).
+pub(crate) unsafe fn ssend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_blocking(&message, Mode::Synchronous) }
+}
+
+/// MPI_Issend (MPI-5.0 §3.7.2).
+pub(crate) unsafe fn issend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_nonblocking(&message, Mode::Synchronous, request) }
+}
+
+/// MPI_Ssend_init (MPI-5.0 §3.9).
+pub(crate) unsafe fn ssend_init(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_persistent(&message, Mode::Synchronous, request) }
+}
+
+/// MPI_Rsend (MPI-5.0 §3.4).
+pub(crate) unsafe fn rsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_blocking(&message, Mode::Standard) }
+}
+
+/// MPI_Irsend (MPI-5.0 §3.7.2).
+pub(crate) unsafe fn irsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_nonblocking(&message, Mode::Standard, request) }
+}
+
+/// MPI_Rsend_init (MPI-5.0 §3.9).
+pub(crate) unsafe fn rsend_init(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_persistent(&message, Mode::Standard, request) }
+}
+
+/// MPI_Bsend (MPI-5.0 §3.4).
+pub(crate) unsafe fn bsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_blocking(&message, Mode::Buffered) }
+}
+
+/// MPI_Ibsend (MPI-5.0 §3.7.2).
+pub(crate) unsafe fn ibsend(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_nonblocking(&message, Mode::Buffered, request) }
+}
+
+/// MPI_Bsend_init (MPI-5.0 §3.9).
+pub(crate) unsafe fn bsend_init(
+    buf: *const c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
+    // SAFETY: the caller's arguments.
+    unsafe { send_persistent(&message, Mode::Buffered, request) }
+}
+
+unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
+    // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+    let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
+    let receive = process.make_receive(m.comm.0, m.peer, m.tag, data)?;
+    process.start_receive(receive, m.comm.0)
+}
+
+/// MPI_Recv (MPI-5.0 §3.2.4).
+#[inline]
+pub(crate) unsafe fn recv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
+    let mut process = lock();
+    // SAFETY: the caller's buffer, which is complete before this call returns.
+    let request = unsafe { start_receive(&mut process, &message)? };
+    let outcome = wait(process, request)?;
+    // SAFETY: the caller's pointer.
+    unsafe { conclude(outcome, status) }
+}
+
+/// MPI_Irecv (MPI-5.0 §3.7.2).
+pub(crate) unsafe fn irecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
+    // SAFETY: the caller's arguments.
+    with(|process| unsafe {
+        *request = MPI_Request(start_receive(process, &message)?);
+        Ok(())
+    })
+}
+
+/// MPI_Recv_init (MPI-5.0 §3.9).
+pub(crate) unsafe fn recv_init(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
+        let data = unsafe { data(process, buf, count, datatype)? };
+        let receive = process.make_receive(comm.0, source, tag, data)?;
+        let handle = process.make_persistent(Persistent::Receive(receive), comm.0)?;
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(handle) };
+        Ok(())
+    })
+}
+
+/// Waits for a receive and then for a send, and reports the first error.
+unsafe fn conclude_both(process: Guard, send: usize, receive: usize, status: *mut MPI_Status) -> Result<()> {
+    let received = wait(process, receive)?;
+    let sent = wait(lock(), send)?;
+    // SAFETY: the caller's pointer.
+    unsafe { conclude(received, status)? };
+    sent.error.map_or(Ok(()), Err)
+}
+
+/// MPI_Sendrecv (MPI-5.0 §3.10).
+pub(crate) unsafe fn sendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's buffers, used until this call returns.
+    let out = unsafe { data(&process, sendbuf, sendcount, sendtype)? };
+    let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
+    let incoming = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
+    // SAFETY: as above.
+    let receive = unsafe { start_receive(&mut process, &incoming)? };
+    let send = process.start_send(send, comm.0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { conclude_both(process, send, receive, status) }
+}
+
+/// MPI_Sendrecv_replace (MPI-5.0 §3.10).
+pub(crate) unsafe fn sendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's buffer, read before this call returns.
+    let out = unsafe { data(&process, buf, count, datatype)? };
+    let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
+    let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
+    let mut copy = vec![0; send.data.len() as usize];
+    send.data.read(0, &mut copy);
+    let length = copy.len() as u64;
+    // SAFETY: `copy` outlives both operations, which are complete when this function returns.
+    let send = weft_mpi::request::Send { data: unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) }, ..send };
+    let receive = process.start_receive(incoming, comm.0)?;
+    let send = process.start_send(send, comm.0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { conclude_both(process, send, receive, status) }
+}
+
+/// MPI_Isendrecv (MPI-5.0 §3.10).
+pub(crate) unsafe fn isendrecv(
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: MPI_Datatype,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller keeps both buffers until the request is complete.
+        let out = unsafe { data(process, sendbuf, sendcount, sendtype)? };
+        let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
+        let incoming =
+            Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
+        // SAFETY: as above.
+        let receive = unsafe { start_receive(process, &incoming)? };
+        let send = process.start_send(send, comm.0)?;
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
+        Ok(())
+    })
+}
+
+/// MPI_Isendrecv_replace (MPI-5.0 §3.10).
+pub(crate) unsafe fn isendrecv_replace(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    sendtag: c_int,
+    source: c_int,
+    recvtag: c_int,
+    comm: MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller keeps the buffer until the request is complete.
+        let data = unsafe { data(process, buf, count, datatype)? };
+        let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
+        let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
+        let send = process.start_copied(send, comm.0)?;
+        let receive = process.start_receive(incoming, comm.0)?;
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
+        Ok(())
+    })
+}
+
+/// MPI_Probe (MPI-5.0 §3.8.1).
+pub(crate) unsafe fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> Result<()> {
+    let found = block_until(|process| process.probe(comm.0, source, tag).transpose())?;
+    // SAFETY: the caller's pointer.
+    unsafe { status::store(status, &found, None) };
+    Ok(())
+}
+
+/// MPI_Iprobe (MPI-5.0 §3.8.1).
+pub(crate) unsafe fn iprobe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let found = look(|process| process.probe(comm.0, source, tag))?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *flag = c_int::from(found.is_some());
+        if let Some(found) = found {
+            status::store(status, &found, None);
+        }
+    }
+    Ok(())
+}
+
+/// Looks, and if there is nothing, looks again after a pass of the progress loop.
+fn look<T>(mut find: impl FnMut(&mut Process) -> Result<Option<T>>) -> Result<Option<T>> {
+    if let Some(found) = with(&mut find)? {
+        return Ok(Some(found));
+    }
+    process::progress_once();
+    with(find)
+}
+
+fn message_handle(handle: Option<usize>) -> MPI_Message {
+    handle.map_or(MPI_MESSAGE_NO_PROC, MPI_Message)
+}
+
+/// MPI_Mprobe (MPI-5.0 §3.8.2).
+pub(crate) unsafe fn mprobe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let (handle, found) = block_until(|process| process.extract(comm.0, source, tag).transpose())?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *message = message_handle(handle);
+        status::store(status, &found, None);
+    }
+    Ok(())
+}
+
+/// MPI_Improbe (MPI-5.0 §3.8.2).
+pub(crate) unsafe fn improbe(
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    flag: *mut c_int,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let found = look(|process| process.extract(comm.0, source, tag))?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *flag = c_int::from(found.is_some());
+        if let Some((handle, found)) = found {
+            *message = message_handle(handle);
+            status::store(status, &found, None);
+        }
+    }
+    Ok(())
+}
+
+/// MPI_Mrecv (MPI-5.0 §3.8.3).
+pub(crate) unsafe fn mrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's arguments.
+    let request = unsafe { receive_message(&mut process, buf, count, datatype, message)? };
+    let Some(request) = request else {
+        // SAFETY: the caller's pointer.
+        unsafe { status::store(status, &Status::PROC_NULL, None) };
+        return Ok(());
+    };
+    let outcome = wait(process, request)?;
+    // SAFETY: the caller's pointer.
+    unsafe { conclude(outcome, status) }
+}
+
+/// MPI_Imrecv (MPI-5.0 §3.8.3).
+pub(crate) unsafe fn imrecv(
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller's arguments.
+        let handle = match unsafe { receive_message(process, buf, count, datatype, message)? } {
+            Some(handle) => handle,
+            None => {
+                let nothing = process.make_receive(MPI_COMM_SELF.0, MPI_PROC_NULL, 0, UserData::empty())?;
+                process.start_receive(nothing, MPI_COMM_SELF.0)?
+            }
+        };
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(handle) };
+        Ok(())
+    })
+}
+
+/// Starts the receive of an extracted message; `None` for the one of MPI_PROC_NULL.
+unsafe fn receive_message(
+    process: &mut Process,
+    buf: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+    message: *mut MPI_Message,
+) -> Result<Option<usize>> {
+    // SAFETY: the caller's pointer.
+    let handle = unsafe { *message }.0;
+    let started = if handle == MPI_MESSAGE_NO_PROC.0 {
+        None
+    } else {
+        // SAFETY: the caller's buffer.
+        let data = unsafe { data(process, buf, count, datatype)? };
+        Some(process.receive_extracted(handle, data)?)
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { *message = MPI_Message::NULL };
+    Ok(started)
+}
+
+fn attach(scope: Option<MPI_Comm>, buffer: *mut c_void, size: i64) -> Result<()> {
+    let automatic = buffer.addr() == MPI_BUFFER_AUTOMATIC;
+    with(|process| match scope {
+        Some(comm) => process.objects.communicator_mut(comm.0)?.buffer.attach(buffer.addr(), size, automatic),
+        None => process.buffer.attach(buffer.addr(), size, automatic),
+    })
+}
+
+/// Waits until every buffered message has left.
+fn flush(scope: Option<MPI_Comm>) -> Result<()> {
+    block_until(|process| {
+        process.reclaim_buffers();
+        let waiting = match scope {
+            Some(comm) => match process.objects.communicator(comm.0) {
+                Ok(object) => object.buffer.requests().next().is_some(),
+                Err(error) => return Some(Err(error)),
+            },
+            None => process.buffer.requests().next().is_some(),
+        };
+        (!waiting).then_some(Ok(()))
+    })
+}
+
+/// # Safety
+/// `buffer_addr` points to a pointer, although its type in C is `void*`.
+unsafe fn detach(scope: Option<MPI_Comm>, buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
+    flush(scope)?;
+    let (address, bytes) = with(|process| match scope {
+        Some(comm) => process.objects.communicator_mut(comm.0)?.buffer.detach(),
+        None => process.buffer.detach(),
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *buffer_addr.cast::<usize>() = address };
+    *size = bytes;
+    Ok(())
+}
+
+/// MPI_Buffer_attach (MPI-5.0 §3.6).
+pub(crate) unsafe fn buffer_attach(buffer: *mut c_void, size: i64) -> Result<()> {
+    attach(None, buffer, size)
+}
+
+/// MPI_Comm_attach_buffer (MPI-5.0 §3.6).
+pub(crate) unsafe fn comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: i64) -> Result<()> {
+    attach(Some(comm), buffer, size)
+}
+
+/// MPI_Buffer_detach (MPI-5.0 §3.6).
+pub(crate) unsafe fn buffer_detach(buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { detach(None, buffer_addr, size) }
+}
+
+/// MPI_Comm_detach_buffer (MPI-5.0 §3.6).
+pub(crate) unsafe fn comm_detach_buffer(comm: MPI_Comm, buffer_addr: *mut c_void, size: &mut i64) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { detach(Some(comm), buffer_addr, size) }
+}
+
+/// MPI_Buffer_flush (MPI-5.0 §3.6).
+pub(crate) fn buffer_flush() -> Result<()> {
+    flush(None)
+}
+
+/// MPI_Comm_flush_buffer (MPI-5.0 §3.6).
+pub(crate) fn comm_flush_buffer(comm: MPI_Comm) -> Result<()> {
+    flush(Some(comm))
+}

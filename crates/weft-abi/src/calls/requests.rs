@@ -1,0 +1,583 @@
+//! Completing requests (MPI-5.0 §3.7.3–§3.7.6, §3.8.4, §3.9, §13.2).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
+//! lengths given beside them, status pointers may be null.
+
+use crate::calls::status;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{c_int, c_void};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::point_to_point::Outcome;
+use weft_mpi::process::{self, Process, block_until, with};
+use weft_mpi::request::{Generalized, State};
+
+type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
+type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
+type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
+
+/// Stores what a completed request reports, after the callbacks of a generalized one; its error.
+///
+/// # Safety
+/// `status` can be written or is null.
+unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) -> Option<Error> {
+    let mut error = outcome.error;
+    let mut local = status::EMPTY;
+    // SAFETY: a local variable.
+    unsafe { status::store(&raw mut local, &outcome.status, None) };
+    if let Some(callbacks) = outcome.generalized {
+        // SAFETY: callbacks that the program gave to MPI_Grequest_start.
+        let code = unsafe { complete_generalized(&callbacks, &mut local) };
+        if code != MPI_SUCCESS {
+            let sentence = format!("a callback of the generalized request returned error code {code}");
+            error.get_or_insert_with(|| Error::new(code, sentence));
+        }
+    }
+    if !status.is_null() {
+        // SAFETY: the caller's pointer, which is not null.
+        let kept = unsafe { (*status).error };
+        local.error = match (&error, with_error) {
+            (Some(error), true) => error.class,
+            (None, true) => MPI_SUCCESS,
+            (_, false) => kept,
+        };
+        // SAFETY: as above.
+        unsafe { *status = local };
+    }
+    error.map(|error| if outcome.communicator == 0 { error } else { error.on(outcome.communicator) })
+}
+
+/// # Safety
+/// The callbacks are the program's.
+unsafe fn complete_generalized(callbacks: &Generalized, status: &mut MPI_Status) -> c_int {
+    let state = callbacks.extra_state as *mut c_void;
+    // SAFETY: MPI_Grequest_query_function and MPI_Grequest_free_function have these signatures (MPI-5.0 §13.2).
+    unsafe {
+        let query: QueryFunction = std::mem::transmute(callbacks.query);
+        let queried = query(state, status);
+        let freed = free_generalized(callbacks);
+        if queried == MPI_SUCCESS { freed } else { queried }
+    }
+}
+
+/// # Safety
+/// The callbacks are the program's.
+unsafe fn free_generalized(callbacks: &Generalized) -> c_int {
+    // SAFETY: MPI_Grequest_free_function has this signature.
+    unsafe {
+        let free: FreeFunction = std::mem::transmute(callbacks.free);
+        free(callbacks.extra_state as *mut c_void)
+    }
+}
+
+/// Element `index` of a status array that may be MPI_STATUSES_IGNORE.
+fn status_at(statuses: *mut MPI_Status, index: usize) -> *mut MPI_Status {
+    if statuses.is_null() { statuses } else { statuses.wrapping_add(index) }
+}
+
+/// The requests of an array.
+///
+/// # Safety
+/// `requests` has `count` elements.
+unsafe fn handles(count: c_int, requests: *mut MPI_Request) -> Vec<usize> {
+    // SAFETY: the caller's array.
+    (0..count as usize).map(|index| unsafe { (*requests.add(index)).0 }).collect()
+}
+
+/// The first of `handles` that is active and settled; `Err` of an outcome: none is active.
+fn first_settled(process: &mut Process, handles: &[usize]) -> Result<Found> {
+    let mut any = false;
+    for (index, handle) in handles.iter().enumerate() {
+        if process.is_active(*handle)? {
+            any = true;
+            if process.is_settled(*handle)? {
+                return Ok(Found::At(index));
+            }
+        }
+    }
+    Ok(if any { Found::NotYet } else { Found::NoneActive })
+}
+
+enum Found {
+    At(usize),
+    NotYet,
+    NoneActive,
+}
+
+/// Looks; if that is not enough, makes progress and looks again.
+fn try_twice(mut settled: impl FnMut(&mut Process) -> Result<bool>) -> Result<bool> {
+    if with(&mut settled)? {
+        return Ok(true);
+    }
+    process::progress_once();
+    with(settled)
+}
+
+/// MPI_Wait (MPI-5.0 §3.7.3).
+pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Result<()> {
+    // SAFETY: the caller's pointers.
+    unsafe {
+        let outcome = weft_mpi::point_to_point::wait(process::lock(), (*request).0)?;
+        *request = MPI_Request(outcome.handle);
+        report(outcome, status, false).map_or(Ok(()), Err)
+    }
+}
+
+/// MPI_Test (MPI-5.0 §3.7.3).
+pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Result<()> {
+    // SAFETY: the caller's pointers.
+    unsafe {
+        let handle = (*request).0;
+        let settled = try_twice(|process| process.is_settled(handle))?;
+        *flag = c_int::from(settled);
+        if !settled {
+            return Ok(());
+        }
+        let outcome = with(|process| process.finish(handle))?;
+        *request = MPI_Request(outcome.handle);
+        report(outcome, status, false).map_or(Ok(()), Err)
+    }
+}
+
+/// Completes request `index` of an array.
+///
+/// # Safety
+/// `requests` has more than `index` elements; `status` can be written or is null.
+unsafe fn complete_at(
+    requests: *mut MPI_Request,
+    index: usize,
+    status: *mut MPI_Status,
+    with_error: bool,
+) -> Result<Option<Error>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let request = requests.add(index);
+        let outcome = with(|process| process.finish((*request).0))?;
+        *request = MPI_Request(outcome.handle);
+        Ok(report(outcome, status, with_error))
+    }
+}
+
+/// MPI_Waitany (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn waitany(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    index: *mut c_int,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests) };
+    let found = block_until(|process| match first_settled(process, &handles) {
+        Ok(Found::NotYet) => None,
+        other => Some(other),
+    })?;
+    // SAFETY: the caller's pointers.
+    unsafe { conclude_any(found, array_of_requests, index, status) }
+}
+
+/// MPI_Testany (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn testany(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests) };
+    let mut found = Found::NotYet;
+    try_twice(|process| {
+        found = first_settled(process, &handles)?;
+        Ok(!matches!(found, Found::NotYet))
+    })?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *flag = c_int::from(!matches!(found, Found::NotYet));
+        conclude_any(found, array_of_requests, index, status)
+    }
+}
+
+unsafe fn conclude_any(
+    found: Found,
+    requests: *mut MPI_Request,
+    index: *mut c_int,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's pointers.
+    unsafe {
+        match found {
+            Found::At(at) => {
+                *index = at as c_int;
+                complete_at(requests, at, status, false)?.map_or(Ok(()), Err)
+            }
+            Found::NotYet => {
+                *index = MPI_UNDEFINED;
+                Ok(())
+            }
+            Found::NoneActive => {
+                *index = MPI_UNDEFINED;
+                report(Outcome::EMPTY, status, false);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Whether all of `handles` are settled; `from` remembers how far that is known.
+fn all_settled(process: &mut Process, handles: &[usize], from: &mut usize) -> Result<bool> {
+    while let Some(handle) = handles.get(*from) {
+        if !process.is_settled(*handle)? {
+            return Ok(false);
+        }
+        *from += 1;
+    }
+    Ok(true)
+}
+
+/// Completes the requests at `indices`; statuses and, if any failed, MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5).
+///
+/// # Safety
+/// The arrays have the elements that are named; `statuses` may be null.
+unsafe fn complete_many(
+    requests: *mut MPI_Request,
+    indices: &[usize],
+    statuses: *mut MPI_Status,
+    packed: bool,
+) -> Result<()> {
+    let mut failed: Option<Error> = None;
+    for (place, index) in indices.iter().enumerate() {
+        let status = status_at(statuses, if packed { place } else { *index });
+        // SAFETY: the caller's promise.
+        let error = unsafe { complete_at(requests, *index, status, true)? };
+        if let Some(error) = error {
+            failed.get_or_insert(error);
+        }
+    }
+    let Some(first) = failed else { return Ok(()) };
+    let communicator = first.communicator;
+    let error = Error::new(MPI_ERR_IN_STATUS, format!("at least one request failed: {}", first.message));
+    Err(communicator.map_or(error.clone(), |communicator| error.on(communicator)))
+}
+
+/// MPI_Waitall (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn waitall(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests) };
+    let mut from = 0;
+    block_until(|process| match all_settled(process, &handles, &mut from) {
+        Ok(false) => None,
+        other => Some(other),
+    })?;
+    let indices: Vec<usize> = (0..handles.len()).collect();
+    // SAFETY: the caller's arrays.
+    unsafe { complete_many(array_of_requests, &indices, array_of_statuses, false) }
+}
+
+/// MPI_Testall (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn testall(
+    count: c_int,
+    array_of_requests: *mut MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests) };
+    let mut from = 0;
+    let settled = try_twice(|process| all_settled(process, &handles, &mut from))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(settled) };
+    if !settled {
+        return Ok(());
+    }
+    let indices: Vec<usize> = (0..handles.len()).collect();
+    // SAFETY: the caller's arrays.
+    unsafe { complete_many(array_of_requests, &indices, array_of_statuses, false) }
+}
+
+/// Indices of the active requests that are settled; `None`: none is active.
+fn settled_ones(process: &mut Process, handles: &[usize]) -> Result<Option<Vec<usize>>> {
+    let mut any = false;
+    let mut settled = Vec::new();
+    for (index, handle) in handles.iter().enumerate() {
+        if process.is_active(*handle)? {
+            any = true;
+            if process.is_settled(*handle)? {
+                settled.push(index);
+            }
+        }
+    }
+    Ok(any.then_some(settled))
+}
+
+unsafe fn conclude_some(
+    settled: Option<Vec<usize>>,
+    requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let Some(settled) = settled else {
+            *outcount = MPI_UNDEFINED;
+            return Ok(());
+        };
+        *outcount = settled.len() as c_int;
+        for (place, index) in settled.iter().enumerate() {
+            *array_of_indices.add(place) = *index as c_int;
+        }
+        complete_many(requests, &settled, statuses, true)
+    }
+}
+
+/// MPI_Waitsome (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn waitsome(
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(incount, array_of_requests) };
+    let settled = block_until(|process| match settled_ones(process, &handles) {
+        Ok(Some(settled)) if settled.is_empty() => None,
+        other => Some(other),
+    })?;
+    // SAFETY: the caller's arrays.
+    unsafe { conclude_some(settled, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+}
+
+/// MPI_Testsome (MPI-5.0 §3.7.5).
+pub(crate) unsafe fn testsome(
+    incount: c_int,
+    array_of_requests: *mut MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(incount, array_of_requests) };
+    let mut settled = None;
+    try_twice(|process| {
+        settled = settled_ones(process, &handles)?;
+        Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
+    })?;
+    // SAFETY: the caller's arrays.
+    unsafe { conclude_some(settled, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+}
+
+/// Reports a settled request without completing it.
+///
+/// # Safety
+/// `status` can be written or is null.
+unsafe fn peek(handle: usize, status: *mut MPI_Status) -> Result<()> {
+    if handle == MPI_REQUEST_NULL.0 || !with(|process| process.is_active(handle))? {
+        // SAFETY: the caller's pointer.
+        unsafe { report(Outcome::EMPTY, status, false) };
+        return Ok(());
+    }
+    let (mut found, callbacks) = with(|process| {
+        let request = process.request(handle)?;
+        let mut found = status::EMPTY;
+        // SAFETY: a local variable.
+        unsafe { status::store(&raw mut found, &request.status, None) };
+        Ok((found, request.generalized.as_deref().copied()))
+    })?;
+    if let Some(callbacks) = callbacks {
+        // SAFETY: MPI_Grequest_query_function has this signature; the program gave it.
+        unsafe {
+            let query: QueryFunction = std::mem::transmute(callbacks.query);
+            query(callbacks.extra_state as *mut c_void, &raw mut found);
+        }
+    }
+    if !status.is_null() {
+        // SAFETY: the caller's pointer.
+        unsafe {
+            found.error = (*status).error;
+            *status = found;
+        }
+    }
+    Ok(())
+}
+
+/// MPI_Request_get_status (MPI-5.0 §3.7.6).
+pub(crate) unsafe fn request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Result<()> {
+    let settled = try_twice(|process| process.is_settled(request.0))?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *flag = c_int::from(settled);
+        if settled { peek(request.0, status) } else { Ok(()) }
+    }
+}
+
+/// MPI_Request_get_status_any (MPI-5.0 §3.7.6).
+pub(crate) unsafe fn request_get_status_any(
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    index: *mut c_int,
+    flag: *mut c_int,
+    status: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests.cast_mut()) };
+    let mut found = Found::NotYet;
+    try_twice(|process| {
+        found = first_settled(process, &handles)?;
+        Ok(!matches!(found, Found::NotYet))
+    })?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *flag = c_int::from(!matches!(found, Found::NotYet));
+        *index = MPI_UNDEFINED;
+        match found {
+            Found::At(at) => {
+                *index = at as c_int;
+                peek(handles[at], status)
+            }
+            Found::NotYet => Ok(()),
+            Found::NoneActive => peek(MPI_REQUEST_NULL.0, status),
+        }
+    }
+}
+
+/// MPI_Request_get_status_all (MPI-5.0 §3.7.6).
+pub(crate) unsafe fn request_get_status_all(
+    count: c_int,
+    array_of_requests: *const MPI_Request,
+    flag: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests.cast_mut()) };
+    let mut from = 0;
+    let settled = try_twice(|process| all_settled(process, &handles, &mut from))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(settled) };
+    if settled {
+        for (index, handle) in handles.iter().enumerate() {
+            // SAFETY: the caller's array.
+            unsafe { peek(*handle, status_at(array_of_statuses, index))? };
+        }
+    }
+    Ok(())
+}
+
+/// MPI_Request_get_status_some (MPI-5.0 §3.7.6).
+pub(crate) unsafe fn request_get_status_some(
+    incount: c_int,
+    array_of_requests: *const MPI_Request,
+    outcount: *mut c_int,
+    array_of_indices: *mut c_int,
+    array_of_statuses: *mut MPI_Status,
+) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(incount, array_of_requests.cast_mut()) };
+    let mut settled = None;
+    try_twice(|process| {
+        settled = settled_ones(process, &handles)?;
+        Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
+    })?;
+    // SAFETY: the caller's arrays.
+    unsafe {
+        let Some(settled) = settled else {
+            *outcount = MPI_UNDEFINED;
+            return Ok(());
+        };
+        *outcount = settled.len() as c_int;
+        for (place, index) in settled.iter().enumerate() {
+            *array_of_indices.add(place) = *index as c_int;
+            peek(handles[*index], status_at(array_of_statuses, place))?;
+        }
+    }
+    Ok(())
+}
+
+/// MPI_Request_free (MPI-5.0 §3.7.3).
+pub(crate) unsafe fn request_free(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe {
+        let callbacks = with(|process| process.free_request((*request).0))?;
+        *request = MPI_Request::NULL;
+        match callbacks.map(|callbacks| free_generalized(&callbacks)) {
+            None | Some(MPI_SUCCESS) => Ok(()),
+            Some(code) => Err(Error::new(code, format!("the free callback returned error code {code}"))),
+        }
+    }
+}
+
+/// MPI_Cancel (MPI-5.0 §3.8.4).
+pub(crate) unsafe fn cancel(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let handle = unsafe { *request }.0;
+    if let Some((callbacks, complete)) = with(|process| process.cancel(handle))? {
+        // SAFETY: MPI_Grequest_cancel_function has this signature; the program gave it.
+        let code = unsafe {
+            let cancel: CancelFunction = std::mem::transmute(callbacks.cancel);
+            cancel(callbacks.extra_state as *mut c_void, c_int::from(complete))
+        };
+        if code != MPI_SUCCESS {
+            return Err(Error::new(code, format!("the cancel callback returned error code {code}")));
+        }
+    }
+    Ok(())
+}
+
+/// MPI_Start (MPI-5.0 §3.9).
+pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let handle = unsafe { *request }.0;
+    with(|process| process.restart(handle))
+}
+
+/// MPI_Startall (MPI-5.0 §3.9).
+pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's array.
+    let handles = unsafe { handles(count, array_of_requests) };
+    with(|process| handles.iter().try_for_each(|handle| process.restart(*handle)))
+}
+
+/// MPI_Grequest_start (MPI-5.0 §13.2).
+pub(crate) unsafe fn grequest_start(
+    query_fn: usize,
+    free_fn: usize,
+    cancel_fn: usize,
+    extra_state: *mut c_void,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let callbacks =
+        Generalized { query: query_fn, free: free_fn, cancel: cancel_fn, extra_state: extra_state as usize };
+    for (name, address) in [("query_fn", query_fn), ("free_fn", free_fn), ("cancel_fn", cancel_fn)] {
+        if address == 0 {
+            return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer")));
+        }
+    }
+    with(|process| {
+        // SAFETY: the caller's pointer.
+        unsafe { *request = MPI_Request(process.make_generalized(callbacks)?) };
+        Ok(())
+    })
+}
+
+/// MPI_Grequest_complete (MPI-5.0 §13.2).
+pub(crate) unsafe fn grequest_complete(request: MPI_Request) -> Result<()> {
+    let freed = with(|process| {
+        let entry = process.request(request.0)?;
+        if !matches!(entry.state, State::Generalized) {
+            return Err(Error::new(MPI_ERR_REQUEST, "the request is no active generalized request"));
+        }
+        let freed = entry.freed.then(|| entry.generalized.as_deref().copied()).flatten();
+        process.messages()?.complete(request.0);
+        Ok(freed)
+    })?;
+    if let Some(callbacks) = freed {
+        // SAFETY: the program's callback.
+        unsafe { free_generalized(&callbacks) };
+    }
+    Ok(())
+}
