@@ -14,8 +14,10 @@
 //! The ordered lane delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
 //! Messages overtake bulk data.
 
+mod evidence;
 mod incoming;
 mod outgoing;
+mod queue;
 mod round_trip;
 mod settings;
 
@@ -25,8 +27,10 @@ use crate::time::{Duration, Instant};
 use crate::wire::{DATA_OVERHEAD, FRAME_PREFIX, Key, Kind, Lane, MESSAGES_OVERHEAD, Number, Packet, Reject};
 use alloc::collections::VecDeque;
 use core::ops::Range;
+use evidence::Evidence;
 use incoming::{Arrival, Incoming};
-use outgoing::{Content, Departure, Evidence, Outgoing, Progress};
+use outgoing::{Departure, Outgoing, Progress};
+use queue::Content;
 
 /// Most bytes that an idle flow occupies, allocations included.
 pub const IDLE_BYTES_MAX: usize = 1024;
@@ -118,7 +122,7 @@ impl Flow {
         assert!(head.len() + payload.len() <= self.frame_max(), "a message larger than frame_max");
         if !self.failed {
             self.counters.messages_sent += 1;
-            self.outgoing.submit_message(head, payload);
+            self.outgoing.queue.submit_message(head, payload);
         }
     }
 
@@ -128,7 +132,7 @@ impl Flow {
     /// The bytes are read when a packet leaves and must stay the same until `Event::Acknowledged` has told of all of them.
     pub fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
         if !self.failed {
-            self.outgoing.submit_data(sink, region, range);
+            self.outgoing.queue.submit_data(sink, region, range);
         }
     }
 
@@ -139,7 +143,7 @@ impl Flow {
 
     /// Bytes of the ordered lane that are queued or not yet acknowledged.
     pub fn queued_bytes(&self) -> usize {
-        self.outgoing.queued_bytes()
+        self.outgoing.queue.bytes()
     }
 
     /// Writes the next packet that is due into `out` (at least `packet_size` bytes) and returns its length.
@@ -285,7 +289,7 @@ impl Flow {
         let payload = &mut out[at..at + length];
         match content {
             Content::Messages { start, length, .. } => {
-                let (low, high) = self.outgoing.frames(start, length);
+                let (low, high) = self.outgoing.queue.frames(start, length);
                 payload[..low.len()].copy_from_slice(low);
                 payload[low.len()..].copy_from_slice(high);
             }
@@ -343,7 +347,9 @@ impl Flow {
             return;
         }
         self.counters.data_packets_received += 1;
-        self.counters.reordered += u64::from(self.incoming.arrive(now, number, transmission, &self.settings));
+        let more_follows = matches!(lane, Lane::Data { end: false, .. });
+        let late = self.incoming.arrive(now, number, transmission, more_follows, &self.settings);
+        self.counters.reordered += u64::from(late);
         let mut ends = false;
         match lane {
             Lane::Messages { first } => {

@@ -1,7 +1,7 @@
 //! The receiving half: what has arrived, what is held until its turn comes, and when to acknowledge.
 
-use super::settings::{AckScheme, GAP_ACKS, Settings, WINDOW_MAX};
-use crate::time::Instant;
+use super::settings::{AckScheme, BULK_DELAY, GAP_ACKS, Settings, WINDOW_MAX};
+use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Frames, Number};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -88,7 +88,14 @@ impl Incoming {
     }
 
     /// Notes a new packet and decides when to acknowledge it. True if it arrived later than one with a higher number.
-    pub(super) fn arrive(&mut self, now: Instant, number: Number, transmission: u8, settings: &Settings) -> bool {
+    pub(super) fn arrive(
+        &mut self,
+        now: Instant,
+        number: Number,
+        transmission: u8,
+        more_follows: bool,
+        settings: &Settings,
+    ) -> bool {
         let past = number.since(self.horizon);
         self.record(number);
         self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now });
@@ -103,8 +110,9 @@ impl Incoming {
         self.gap_acks = self.gap_acks.saturating_sub(1);
         if at_once {
             self.due = Due::Now;
-        } else if self.due == Due::Nothing {
-            self.due = Due::At(now + settings.ack_delay);
+        } else if self.due != Due::Now {
+            let at = now + Duration(settings.ack_delay.0 * if more_follows { BULK_DELAY } else { 1 });
+            self.due = Due::At(self.due().map_or(at, |due| due.min(at)));
         }
         past < 0
     }

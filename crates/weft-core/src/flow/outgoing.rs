@@ -1,25 +1,15 @@
-//! The sending half: what is queued, what is in flight, what is lost.
+//! The sending half: what is in flight, what is lost, what may leave.
 
+use super::evidence::{Evidence, Probes, Reordering, Window};
+use super::queue::{Content, KEPT_BYTES, Queue};
 use super::round_trip::RoundTrip;
-use super::settings::{REORDER_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings, WINDOW_GROWTH, WINDOW_MIN};
+use super::settings::{AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, FRAME_PREFIX, MAP_PACKETS, Number};
+use crate::wire::{Echo, Echoed, MAP_PACKETS, Number};
 use alloc::collections::VecDeque;
-use core::ops::Range;
 
 /// Records kept allocated by an idle flow.
-pub(super) const KEPT_RECORDS: usize = 2;
-/// Bytes of messages kept allocated by an idle flow.
-pub(super) const KEPT_BYTES: usize = 128;
-
-/// What a numbered packet carries, so that it can be built again.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Content {
-    /// `length` bytes of frames; those of the oldest unacknowledged packet stand at the front of `Outgoing::frames`.
-    Messages { start: u32, length: u16, first: Number },
-    /// A piece of a region.
-    Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
-}
+const KEPT_RECORDS: usize = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -27,13 +17,6 @@ enum State {
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
     Acknowledged,
-}
-
-/// Why a packet is sent again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evidence {
-    Gap,
-    Probe,
 }
 
 /// A numbered packet that was sent.
@@ -48,14 +31,6 @@ pub(super) struct Record {
     state: State,
 }
 
-/// A range of a region of which bytes are still to be sent.
-#[derive(Debug)]
-struct Job {
-    sink: u32,
-    region: u32,
-    left: Range<u64>,
-}
-
 /// A numbered packet that should leave now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
@@ -63,21 +38,6 @@ pub(super) struct Departure {
     pub(super) transmission: u8,
     pub(super) content: Content,
     pub(super) request: bool,
-}
-
-/// The probes since the last packet left: their echo proves what is missing.
-#[derive(Debug)]
-struct Probes {
-    /// The next probe's number.
-    next: Number,
-    /// The first probe sent since `order` was the newest transmission.
-    first: Number,
-    order: Number,
-    sent_at: Instant,
-    /// Unanswered in a row.
-    unanswered: u32,
-    /// How long the peer has been silent, our own absence not counted.
-    silent: Duration,
 }
 
 /// What an acknowledgement brought.
@@ -92,14 +52,7 @@ pub(super) struct Progress {
 
 #[derive(Debug)]
 pub(super) struct Outgoing {
-    /// Frames of messages that are queued or not yet acknowledged, in order; the first stands at position `front`.
-    frames: VecDeque<u8>,
-    front: u32,
-    /// Position of the first frame that has not been sent.
-    unsent: u32,
-    /// Number of the message there.
-    next_message: Number,
-    jobs: VecDeque<Job>,
+    pub(super) queue: Queue,
     records: VecDeque<Record>,
     /// Number of the first record: the oldest packet that is not acknowledged.
     base: Number,
@@ -110,22 +63,19 @@ pub(super) struct Outgoing {
     order: Number,
     /// The latest transmission that is known to have arrived, plus one.
     proved: Number,
-    /// Congestion window, packets.
-    window: u32,
-    growth: u32,
-    /// Losses of transmissions before this one have already cut the window.
-    cut: Number,
     /// First transmissions since one asked for an acknowledgement.
     since_request: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     loss_at: Option<Instant>,
     /// The last time anything left that wants an answer, or an answer brought something new.
     active_at: Instant,
-    probes: Probes,
     /// Something was sent again since the flow was last idle.
     resent: bool,
     resends_left: u32,
     pass_at: Instant,
+    window: Window,
+    probes: Probes,
+    reordering: Reordering,
     round_trip: RoundTrip,
 }
 
@@ -134,75 +84,33 @@ impl Outgoing {
     pub(super) const KEPT: usize = KEPT_RECORDS * size_of::<Record>() + KEPT_BYTES;
 
     pub(super) const fn new(settings: &Settings) -> Self {
-        let start = Number::FIRST;
-        let zero = Instant(0);
         Self {
-            frames: VecDeque::new(),
-            front: 0,
-            unsent: 0,
-            next_message: start,
-            jobs: VecDeque::new(),
+            queue: Queue::new(),
             records: VecDeque::new(),
-            base: start,
+            base: Number::FIRST,
             lost: VecDeque::new(),
             in_flight: 0,
-            order: start,
-            proved: start,
-            window: settings.window_packets,
-            growth: 0,
-            cut: start,
+            order: Number::FIRST,
+            proved: Number::FIRST,
             since_request: 0,
             loss_at: None,
-            active_at: zero,
-            probes: Probes {
-                next: start,
-                first: start,
-                order: start,
-                sent_at: zero,
-                unanswered: 0,
-                silent: Duration(0),
-            },
+            active_at: Instant(0),
             resent: false,
             resends_left: RESENDS_PER_PASS,
-            pass_at: zero,
+            pass_at: Instant(0),
+            window: Window::new(settings.window_packets),
+            probes: Probes::new(),
+            reordering: Reordering::new(),
             round_trip: RoundTrip::new(),
         }
     }
 
-    pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
-        let length = head.len() + payload.len();
-        let prefix = u16::try_from(length).expect("a message fits a packet").to_le_bytes();
-        self.frames.reserve(FRAME_PREFIX + length);
-        self.frames.extend(prefix);
-        self.frames.extend(head);
-        self.frames.extend(payload);
-    }
-
-    pub(super) fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
-        if !range.is_empty() {
-            self.jobs.push_back(Job { sink, region, left: range });
-        }
-    }
-
-    /// Bytes of messages queued or not yet acknowledged.
-    pub(super) fn queued_bytes(&self) -> usize {
-        self.frames.len()
-    }
-
     pub(super) fn is_idle(&self) -> bool {
-        self.records.is_empty() && !self.has_unsent()
-    }
-
-    fn has_unsent(&self) -> bool {
-        self.unsent_bytes() > 0 || !self.jobs.is_empty()
-    }
-
-    fn unsent_bytes(&self) -> usize {
-        self.frames.len() - self.unsent.wrapping_sub(self.front) as usize
+        self.records.is_empty() && !self.queue.has_unsent()
     }
 
     fn window_is_open(&self, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && self.in_flight < self.window
+        (self.records.len() as u32) < settings.window_packets && self.in_flight < self.window.packets()
     }
 
     /// The next packet to send again, at most so many a pass.
@@ -236,6 +144,7 @@ impl Outgoing {
             self.active_at = now;
             self.resends_left -= 1;
             self.resent = true;
+            self.reordering.resent();
             let request = self.lost.is_empty();
             return Some((Departure { number, transmission, content, request }, evidence));
         }
@@ -253,7 +162,7 @@ impl Outgoing {
         if !self.window_is_open(settings) {
             return None;
         }
-        let content = if self.unsent_bytes() > 0 { self.cut_messages(messages_max) } else { self.cut_data(data_max)? };
+        let content = self.queue.next(messages_max, data_max)?;
         let number = self.base.plus(self.records.len() as u32);
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
@@ -272,45 +181,15 @@ impl Outgoing {
         Some(Departure { number, transmission: 1, content, request })
     }
 
-    /// Takes as many whole messages as fit into a packet; at least one does.
-    fn cut_messages(&mut self, max: usize) -> Content {
-        let (start, first) = (self.unsent, self.next_message);
-        let begin = start.wrapping_sub(self.front) as usize;
-        let mut length = 0;
-        while let (Some(&low), Some(&high)) = (self.frames.get(begin + length), self.frames.get(begin + length + 1)) {
-            let next = length + FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high]));
-            if next > max {
-                break;
-            }
-            length = next;
-            self.next_message = self.next_message.plus(1);
-        }
-        assert!(length > 0, "submit_message lets no message in that is larger than a packet");
-        self.unsent = start.wrapping_add(length as u32);
-        Content::Messages { start, length: length as u16, first }
-    }
-
-    fn cut_data(&mut self, max: usize) -> Option<Content> {
-        let job = self.jobs.front_mut()?;
-        let offset = job.left.start;
-        let length = (job.left.end - offset).min(max as u64);
-        job.left.start += length;
-        let (sink, region, end) = (job.sink, job.region, job.left.is_empty());
-        if end {
-            self.jobs.pop_front();
-        }
-        Some(Content::Data { sink, region, offset, length: length as u16, end })
-    }
-
     /// Asks for an acknowledgement every quarter window and at the end of a burst.
     fn wants_request(&mut self, settings: &Settings) -> bool {
         self.since_request += 1;
         // A multiple of the receiver's own bound, so that both do not ask in turns.
-        let quarter = self.window / 4;
+        let quarter = self.window.packets() / 4;
         let quarter = (quarter - quarter % settings.ack_packets.max(1)).max(quarter.min(settings.ack_packets)).max(1);
-        let burst_ends = self.since_request >= super::settings::BURST_PACKETS
-            && settings.ack_scheme != super::settings::AckScheme::Deferred
-            && !self.has_unsent();
+        let burst_ends = self.since_request >= BURST_PACKETS
+            && settings.ack_scheme != AckScheme::Deferred
+            && !self.queue.has_unsent();
         let request = self.since_request >= quarter || burst_ends;
         if request {
             self.since_request = 0;
@@ -318,18 +197,9 @@ impl Outgoing {
         request
     }
 
-    /// The frames of a packet, in two pieces.
-    pub(super) fn frames(&self, start: u32, length: u16) -> (&[u8], &[u8]) {
-        let begin = start.wrapping_sub(self.front) as usize;
-        let end = begin + usize::from(length);
-        let (low, high) = self.frames.as_slices();
-        let split = low.len();
-        (&low[begin.min(split)..end.min(split)], &high[begin.saturating_sub(split)..end.saturating_sub(split)])
-    }
-
-    /// An authentic packet came from the peer: it lives.
+    /// An authentic packet came from the peer.
     pub(super) fn heard(&mut self) {
-        self.probes.silent = Duration(0);
+        self.probes.heard();
     }
 
     /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
@@ -354,17 +224,17 @@ impl Outgoing {
         let before = self.in_flight + self.lost.len() as u32;
         let echoed = self.echoed_index(echo);
         let newly = self.settle(now, advance as usize, map, echo.filter(|_| echoed.is_some()), echoed, acknowledged);
-        let probe_answered = self.probe_answered(now, echo);
-        if newly > 0 || probe_answered {
+        let probed = self.probe_answered(now, echo);
+        if newly > 0 || probed.is_some() {
             self.active_at = now;
-            self.probes.unanswered = 0;
+            self.probes.progress();
         }
-        if newly > 0 {
-            self.grow(newly, before >= self.window, settings.window_packets);
+        if before >= self.window.packets() {
+            self.window.grow(newly, settings);
         }
         // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
-        if map != 0 || probe_answered || self.resent {
-            self.detect_losses(now, probe_answered, &mut progress);
+        if map != 0 || probed.is_some() || self.resent {
+            self.detect_losses(now, probed, &mut progress);
         }
         if self.records.is_empty() {
             self.release();
@@ -401,10 +271,7 @@ impl Outgoing {
             newly += self.settle_one(now, index, echo.filter(|_| echoed == Some(index)), acknowledged);
         }
         for record in self.records.drain(..advance) {
-            if let Content::Messages { length, .. } = record.content {
-                self.frames.drain(..usize::from(length));
-                self.front = self.front.wrapping_add(u32::from(length));
-            }
+            self.queue.forget(&record.content);
         }
         self.base = self.base.plus(advance as u32);
         newly
@@ -424,6 +291,10 @@ impl Outgoing {
             State::Lost => {}
         }
         record.state = State::Acknowledged;
+        if record.transmission > 1 && self.round_trip.is_too_early(now.since(record.sent_at)) {
+            // This answers an earlier transmission: it was not lost.
+            self.reordering.proved();
+        }
         if let Some(hold) = echo.and_then(|echo| echo.hold) {
             self.round_trip.sample(Duration(now.since(record.sent_at).0.saturating_sub(hold.0)));
         }
@@ -437,62 +308,43 @@ impl Outgoing {
         1
     }
 
-    fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> bool {
-        let Some(Echo { of: Echoed::Probe(probe), hold }) = echo else { return false };
-        if self.probes.first.is_after(probe) || !self.probes.next.is_after(probe) {
-            return false;
+    /// The transmission before which all have arrived or are lost, if an echo of a probe proves that.
+    fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Number> {
+        let Echo { of: Echoed::Probe(probe), hold } = echo? else { return None };
+        let (order, sent_at) = self.probes.answered(probe)?;
+        if let (Some(hold), Some(sent_at)) = (hold, sent_at) {
+            self.round_trip.sample(Duration(now.since(sent_at).0.saturating_sub(hold.0)));
         }
-        if let (Some(hold), true) = (hold, probe.plus(1) == self.probes.next) {
-            self.round_trip.sample(Duration(now.since(self.probes.sent_at).0.saturating_sub(hold.0)));
-        }
-        // Each proves once.
-        self.probes.first = probe.plus(1);
-        true
-    }
-
-    /// More only if the window was what held us back.
-    fn grow(&mut self, newly: u32, was_full: bool, most: u32) {
-        if !was_full || self.window >= most {
-            return;
-        }
-        self.growth += newly * WINDOW_GROWTH;
-        while self.growth >= self.window && self.window < most {
-            self.growth -= self.window;
-            self.window += 1;
-        }
+        Some(order)
     }
 
     /// Looks for packets that are missing although later ones have arrived. Beyond the map a missing bit says nothing.
-    fn detect_losses(&mut self, now: Instant, probe_answered: bool, progress: &mut Progress) {
-        let delay = self.round_trip.loss_delay();
-        let (proved, base) = (self.proved, self.base);
-        let mut cut = false;
+    fn detect_losses(&mut self, now: Instant, probed: Option<Number>, progress: &mut Progress) {
+        let patience = self.reordering.patience(self.round_trip.loss_delay());
+        let threshold = self.reordering.packets() as i32;
         self.loss_at = None;
         for (index, record) in self.records.iter_mut().take(MAP_PACKETS).enumerate() {
             if record.state != State::InFlight {
                 continue;
             }
-            let overtaken = proved.since(record.order.plus(1));
-            let late_at = record.sent_at + delay;
-            let by_gap = overtaken >= REORDER_PACKETS as i32 || overtaken > 0 && now >= late_at;
-            let by_probe = probe_answered && self.probes.order.is_after(record.order);
-            if by_gap || by_probe {
-                record.state = State::Lost;
-                let evidence = if by_gap { Evidence::Gap } else { Evidence::Probe };
-                self.lost.push_back((base.plus(index as u32), evidence));
-                self.in_flight -= 1;
-                cut |= !self.cut.is_after(record.order);
-                progress.lost_by_gap += u32::from(by_gap);
-                progress.lost_by_probe += u32::from(!by_gap);
-            } else if overtaken > 0 {
-                self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
-            }
-        }
-        if cut {
-            self.window = (self.window - self.window / 4).max(WINDOW_MIN.min(self.window));
-            self.cut = self.order;
-            self.growth = 0;
-            progress.window_cuts = 1;
+            let overtaken = self.proved.since(record.order.plus(1));
+            let late_at = record.sent_at + patience;
+            let evidence = if overtaken >= threshold || overtaken > 0 && now >= late_at {
+                progress.lost_by_gap += 1;
+                Evidence::Gap
+            } else if probed.is_some_and(|order| order.is_after(record.order)) {
+                progress.lost_by_probe += 1;
+                Evidence::Probe
+            } else {
+                if overtaken > 0 {
+                    self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
+                }
+                continue;
+            };
+            record.state = State::Lost;
+            self.lost.push_back((self.base.plus(index as u32), evidence));
+            self.in_flight -= 1;
+            progress.window_cuts += u32::from(self.window.lost(record.order, self.order));
         }
     }
 
@@ -500,7 +352,7 @@ impl Outgoing {
     pub(super) fn check_late(&mut self, now: Instant) -> Progress {
         let mut progress = Progress::default();
         if self.loss_at.is_some_and(|at| at <= now) {
-            self.detect_losses(now, false, &mut progress);
+            self.detect_losses(now, None, &mut progress);
         }
         progress
     }
@@ -514,45 +366,30 @@ impl Outgoing {
     }
 
     fn probe_interval(&self, settings: &Settings) -> Duration {
-        let delay = self.round_trip.probe_delay(settings.ack_delay, settings.probe_floor);
-        let doubled = delay.0.saturating_mul(1 << self.probes.unanswered.min(20));
-        Duration(doubled.min(settings.probe_cap.0.max(settings.probe_floor.0)))
+        self.probes.interval(self.round_trip.probe_delay(settings.ack_delay, settings.probe_floor), settings)
+    }
+
+    fn probe_is_due(&self, now: Instant, settings: &Settings) -> bool {
+        self.probe_at(settings).is_some_and(|at| at <= now)
+    }
+
+    /// Whether the peer has been silent for too long. To be asked before `next_probe`.
+    pub(super) fn peer_is_silent(&mut self, now: Instant, settings: &Settings) -> bool {
+        self.probe_is_due(now, settings) && self.probes.is_silent(now, self.probe_interval(settings), settings)
     }
 
     /// The number of a probe that should leave now.
     pub(super) fn next_probe(&mut self, now: Instant, settings: &Settings) -> Option<Number> {
-        if self.probe_at(settings).is_none_or(|at| at > now) {
+        if !self.probe_is_due(now, settings) {
             return None;
         }
-        let probes = &mut self.probes;
-        let number = probes.next;
-        if probes.order != self.order {
-            (probes.order, probes.first) = (self.order, number);
-        }
-        probes.next = number.plus(1);
-        probes.sent_at = now;
-        probes.unanswered = probes.unanswered.saturating_add(1);
         self.active_at = now;
-        Some(number)
-    }
-
-    /// Whether the peer has been silent for too long. Called when a probe is due, before it leaves.
-    ///
-    /// Time in which nobody looked here is not the peer's silence: an interval counts at most twice its length.
-    pub(super) fn peer_is_silent(&mut self, now: Instant, settings: &Settings) -> bool {
-        if settings.peer_timeout.0 == 0 || self.probe_at(settings).is_none_or(|at| at > now) {
-            return false;
-        }
-        if self.probes.unanswered > 0 {
-            let waited = now.since(self.probes.sent_at).0.min(2 * self.probe_interval(settings).0);
-            self.probes.silent.0 += waited;
-        }
-        self.probes.silent >= settings.peer_timeout
+        Some(self.probes.sent(now, self.order))
     }
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, settings: &Settings) -> Option<Instant> {
-        if self.has_unsent() && self.window_is_open(settings) {
+        if self.queue.has_unsent() && self.window_is_open(settings) {
             return Some(Instant(0));
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
@@ -568,7 +405,7 @@ impl Outgoing {
     }
 
     pub(super) const fn window(&self) -> u32 {
-        self.window
+        self.window.packets()
     }
 
     /// Gives memory back when everything in flight has been acknowledged.
@@ -579,29 +416,21 @@ impl Outgoing {
         if self.records.capacity() > KEPT_RECORDS {
             self.records = VecDeque::new();
         }
-        if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
-            self.frames = VecDeque::new();
-        }
-        if self.jobs.is_empty() {
-            self.jobs = VecDeque::new();
-        }
+        self.queue.release();
     }
 
     /// Forgets everything: the peer has failed.
     pub(super) fn abandon(&mut self) {
         self.records.clear();
-        self.jobs.clear();
-        self.frames.clear();
-        (self.front, self.unsent) = (0, 0);
+        self.queue = Queue::new();
         self.in_flight = 0;
         self.release();
     }
 
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.frames.capacity()
+        self.queue.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
-            + self.jobs.capacity() * size_of::<Job>()
             + self.lost.capacity() * size_of::<(Number, Evidence)>()
     }
 }

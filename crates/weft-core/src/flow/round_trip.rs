@@ -43,6 +43,11 @@ impl RoundTrip {
         Duration(self.smoothed)
     }
 
+    /// No answer can come that soon after what it answers.
+    pub(super) const fn is_too_early(&self, span: Duration) -> bool {
+        self.minimum != u64::MAX && span.0 < self.minimum / 4 * 3
+    }
+
     /// After this long a packet is lost, provided that a later one has arrived.
     pub(super) fn loss_delay(&self) -> Duration {
         let longest = self.smoothed.max(self.latest);

@@ -17,6 +17,13 @@ pub const RESENDS_PER_PASS: u32 = 16;
 pub const RESEND_PASS: Duration = Duration::from_micros(20);
 /// Later transmissions that must be acknowledged before a missing one counts as lost (RFC 9002 §6.1.1).
 pub const REORDER_PACKETS: u32 = 3;
+/// The most this grows to where packets are proved to overtake each other; the map must show that many.
+pub const REORDER_PACKETS_MAX: u32 = 48;
+/// Resends without such a proof after which it shrinks by half.
+pub const REORDER_MEMORY: u32 = 256;
+/// Bulk data of which more will follow is acknowledged this many times later than the rest:
+/// its sender asks for what it needs, and the clock is there only in case the question is lost.
+pub const BULK_DELAY: u64 = 4;
 /// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one round trip.
 pub const GAP_ACKS: u8 = 4;
 /// Packets that make a burst: the last of so many asks for an acknowledgement.
@@ -27,6 +34,7 @@ pub const WINDOW_GROWTH: u32 = 4;
 const _: () = assert!(WINDOW_MIN <= WINDOW_MAX && WINDOW_MAX.is_power_of_two());
 const _: () = assert!(wire::OVERHEAD_MAX < PACKET_SIZE_MIN && PACKET_SIZE_MAX <= u16::MAX as usize);
 const _: () = assert!(REORDER_PACKETS <= GAP_ACKS as u32);
+const _: () = assert!((REORDER_PACKETS_MAX as usize) < wire::MAP_PACKETS);
 
 /// When the receiver acknowledges. Whatever the scheme, packets going back carry the acknowledgement,
 /// and a gap, a duplicate and a probe are answered at once.
@@ -52,7 +60,7 @@ pub struct Settings {
     pub ack_scheme: AckScheme,
     /// An acknowledgement is deferred over at most this many packets.
     pub ack_packets: u32,
-    /// An acknowledgement is deferred for at most this long.
+    /// An acknowledgement is deferred for at most this long, for data in the middle of a range `BULK_DELAY` times.
     pub ack_delay: Duration,
     /// The shortest wait before a probe.
     pub probe_floor: Duration,

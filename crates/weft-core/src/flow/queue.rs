@@ -1,0 +1,144 @@
+//! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
+
+use crate::wire::{FRAME_PREFIX, Number};
+use alloc::collections::VecDeque;
+use core::ops::Range;
+
+/// Bytes of messages kept allocated by an idle flow.
+pub(super) const KEPT_BYTES: usize = 128;
+
+/// What a numbered packet carries, so that it can be built again.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Content {
+    /// `length` bytes of frames that stand at position `start` of the ring.
+    Messages { start: u32, length: u16, first: Number },
+    /// A piece of a region.
+    Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
+}
+
+/// A range of a region of which bytes are still to be sent.
+#[derive(Debug)]
+struct Job {
+    sink: u32,
+    region: u32,
+    left: Range<u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Queue {
+    /// Frames of messages that are queued or not yet acknowledged, in order. Positions in it wrap.
+    frames: VecDeque<u8>,
+    /// Position of the first byte in `frames`.
+    front: u32,
+    /// Position of the first frame that has not been sent.
+    unsent: u32,
+    /// Number of the message there.
+    next_message: Number,
+    jobs: VecDeque<Job>,
+}
+
+impl Queue {
+    pub(super) const fn new() -> Self {
+        Self { frames: VecDeque::new(), front: 0, unsent: 0, next_message: Number::FIRST, jobs: VecDeque::new() }
+    }
+
+    pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
+        let length = head.len() + payload.len();
+        let prefix = u16::try_from(length).expect("a message fits a packet").to_le_bytes();
+        self.frames.reserve(FRAME_PREFIX + length);
+        self.frames.extend(prefix);
+        self.frames.extend(head);
+        self.frames.extend(payload);
+    }
+
+    pub(super) fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
+        if !range.is_empty() {
+            self.jobs.push_back(Job { sink, region, left: range });
+        }
+    }
+
+    /// Bytes of messages queued or not yet acknowledged.
+    pub(super) fn bytes(&self) -> usize {
+        self.frames.len()
+    }
+
+    /// Something has never been sent.
+    pub(super) fn has_unsent(&self) -> bool {
+        self.has_unsent_messages() || !self.jobs.is_empty()
+    }
+
+    fn has_unsent_messages(&self) -> bool {
+        self.index(self.unsent) < self.frames.len()
+    }
+
+    fn index(&self, position: u32) -> usize {
+        position.wrapping_sub(self.front) as usize
+    }
+
+    /// The content of the next new packet: messages before data.
+    pub(super) fn next(&mut self, messages_max: usize, data_max: usize) -> Option<Content> {
+        if self.has_unsent_messages() { Some(self.next_messages(messages_max)) } else { self.next_data(data_max) }
+    }
+
+    /// Takes as many whole messages as fit into a packet; at least one does.
+    fn next_messages(&mut self, max: usize) -> Content {
+        let (start, first) = (self.unsent, self.next_message);
+        let begin = self.index(start);
+        let mut length = 0;
+        while let (Some(&low), Some(&high)) = (self.frames.get(begin + length), self.frames.get(begin + length + 1)) {
+            let longer = length + FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high]));
+            if longer > max {
+                break;
+            }
+            length = longer;
+            self.next_message = self.next_message.plus(1);
+        }
+        assert!(length > 0, "submit_message lets no message in that is larger than a packet");
+        self.unsent = start.wrapping_add(length as u32);
+        Content::Messages { start, length: length as u16, first }
+    }
+
+    fn next_data(&mut self, max: usize) -> Option<Content> {
+        let job = self.jobs.front_mut()?;
+        let offset = job.left.start;
+        let length = (job.left.end - offset).min(max as u64);
+        job.left.start += length;
+        let (sink, region, end) = (job.sink, job.region, job.left.is_empty());
+        if end {
+            self.jobs.pop_front();
+        }
+        Some(Content::Data { sink, region, offset, length: length as u16, end })
+    }
+
+    /// The frames of a packet, in two pieces.
+    pub(super) fn frames(&self, start: u32, length: u16) -> (&[u8], &[u8]) {
+        let begin = self.index(start);
+        let end = begin + usize::from(length);
+        let (low, high) = self.frames.as_slices();
+        let split = low.len();
+        (&low[begin.min(split)..end.min(split)], &high[begin.saturating_sub(split)..end.saturating_sub(split)])
+    }
+
+    /// The oldest packet has been acknowledged: its frames stand at the front.
+    pub(super) fn forget(&mut self, content: &Content) {
+        if let Content::Messages { length, .. } = *content {
+            self.frames.drain(..usize::from(length));
+            self.front = self.front.wrapping_add(u32::from(length));
+        }
+    }
+
+    /// Gives back memory that is not in use.
+    pub(super) fn release(&mut self) {
+        if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
+            self.frames = VecDeque::new();
+        }
+        if self.jobs.is_empty() {
+            self.jobs = VecDeque::new();
+        }
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.frames.capacity() + self.jobs.capacity() * size_of::<Job>()
+    }
+}

@@ -1,0 +1,86 @@
+//! Randomness from a seed: the same on every machine.
+
+/// SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// A generator that repeats itself for the same seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Any number.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        mix(self.0)
+    }
+
+    /// A number below `limit`; 0 if that is 0.
+    pub const fn below(&mut self, limit: u64) -> u64 {
+        if limit == 0 {
+            return 0;
+        }
+        ((self.next() as u128 * limit as u128) >> 64) as u64
+    }
+
+    /// A number from `low` to `high`, both included.
+    pub const fn between(&mut self, low: u64, high: u64) -> u64 {
+        low + self.below(high - low + 1)
+    }
+
+    /// True `per_million` times in a million.
+    pub const fn chance(&mut self, per_million: u32) -> bool {
+        per_million > 0 && self.below(1_000_000) < per_million as u64
+    }
+
+    /// One of them.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len() as u64) as usize]
+    }
+}
+
+/// A number that looks like noise, the same for the same input.
+pub const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// Fills `out` with the bytes from `offset` of the endless noise called `key`.
+pub fn fill(key: u64, offset: u64, out: &mut [u8]) {
+    let mut word = 0;
+    for (i, byte) in out.iter_mut().enumerate() {
+        let at = offset + i as u64;
+        if i == 0 || at.is_multiple_of(8) {
+            word = mix(key ^ (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        }
+        *byte = (word >> (at % 8 * 8)) as u8;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_the_same_wherever_one_begins() {
+        let mut whole = [0; 100];
+        fill(7, 0, &mut whole);
+        for start in 0..50 {
+            let mut part = [0; 30];
+            fill(7, start as u64, &mut part);
+            assert_eq!(part, whole[start..start + 30]);
+        }
+    }
+
+    #[test]
+    fn bounds_are_kept() {
+        let mut random = Random::new(1);
+        for _ in 0..1000 {
+            assert!((3..=9).contains(&random.between(3, 9)));
+            assert!(!random.chance(0) && random.chance(1_000_000));
+        }
+        assert_eq!(random.below(0), 0);
+    }
+}
