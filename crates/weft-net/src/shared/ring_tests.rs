@@ -198,7 +198,7 @@ fn random_scribbles_never_panic() {
         let memory = Memory::new(RING_BYTES_MIN);
         let (mut producer, mut consumer) = memory.ends();
         for _ in 0..200 {
-            if random.next() % 50 == 0 {
+            if random.next().is_multiple_of(50) {
                 let offset = (random.next() as usize % (RING_BYTES_MIN / LINE)) * LINE;
                 memory
                     .scribble(offset, random.next() as u32 & [0xff, 0x00ff_ffff, u32::MAX][random.next() as usize % 3]);

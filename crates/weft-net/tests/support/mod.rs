@@ -1,0 +1,131 @@
+//! Tests with real processes: a test starts its own binary again in a role. A role is an ignored test, so that it runs only then.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+/// How long any test here may take.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// Lines from a role to its test begin with this, because the test harness prints to the same place.
+const MARK: &str = "role says: ";
+
+/// A role as a process. Killed when dropped.
+pub(crate) struct Role {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: mpsc::Receiver<String>,
+}
+
+impl Role {
+    pub(crate) fn start(role: &str, environment: &[(&str, &str)]) -> Self {
+        Self::start_by(&mut Command::new(std::env::current_exe().unwrap()), role, environment)
+    }
+
+    /// In new namespaces after a line of shell, e.g. `unshare -m` and a mount.
+    pub(crate) fn start_unshared(flags: &str, preparation: &str, role: &str, environment: &[(&str, &str)]) -> Self {
+        // The program is opened before the preparation, which may mount something over its directory.
+        let script = format!("exec 3<\"$0\"; {{ {preparation}; }} >&2 || exit 99; exec /proc/self/fd/3 \"$@\"");
+        let mut command = Command::new("unshare");
+        command.args([flags, "sh", "-c", &script]).arg(std::env::current_exe().unwrap());
+        Self::start_by(&mut command, role, environment)
+    }
+
+    fn start_by(command: &mut Command, role: &str, environment: &[(&str, &str)]) -> Self {
+        command.args(["--ignored", "--exact", role, "--nocapture", "--test-threads=1"]);
+        command.envs(environment.iter().copied()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let lines = read_lines(child.stdout.take().unwrap());
+        Self { input: child.stdin.take(), child, lines }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next thing the role says.
+    pub(crate) fn hear(&mut self) -> String {
+        self.lines.recv_timeout(LIMIT).expect("the role says something in time")
+    }
+
+    pub(crate) fn tell(&mut self, line: &str) {
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Waits for the role's success.
+    pub(crate) fn finish(mut self) {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert!(status.success(), "the role failed: {status}");
+                return;
+            }
+            assert!(Instant::now() < deadline, "the role does not end");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn read_lines(output: ChildStdout) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            // The harness may print the test's name on the same line first.
+            if let Some((_, said)) = line.split_once(MARK)
+                && sender.send(said.to_owned()).is_err()
+            {
+                break;
+            }
+        }
+    });
+    receiver
+}
+
+/// For roles: speak to the test.
+pub(crate) fn say(line: &str) {
+    println!("\n{MARK}{line}");
+}
+
+/// For roles: the next line from the test.
+pub(crate) fn listen() -> String {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
+pub(crate) fn variable(name: &str) -> String {
+    std::env::var(name).unwrap()
+}
+
+/// Whether namespaces can be made here; tests that need them say so when they are skipped.
+pub(crate) fn can_unshare() -> bool {
+    let is_able = Command::new("unshare").args(["-mn", "true"]).status().is_ok_and(|status| status.success());
+    if !is_able {
+        eprintln!("skipped: needs the right to make namespaces");
+    }
+    is_able
+}
+
+pub(crate) struct Random(pub(crate) u64);
+
+impl Random {
+    pub(crate) fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        (z ^ (z >> 31)) % bound
+    }
+}

@@ -1,0 +1,108 @@
+//! UDP on machines that this one is not: IPv6 only, loopback only, behind a firewall. Each is a network namespace.
+
+mod support;
+
+use std::time::Instant;
+use support::{LIMIT, Role, can_unshare, say};
+use weft_core::time::Duration;
+use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
+use weft_net::wait::{Interest, wait};
+
+fn in_namespace(preparation: &str, role: &str) -> Option<Role> {
+    can_unshare().then(|| Role::start_unshared("-n", preparation, role, &[]))
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_exchanges_with_a_neighbour() {
+    let (mut near, mut far) = (Udp::bind(&Settings::default()).unwrap(), Udp::bind(&Settings::default()).unwrap());
+    let card = Card::decode(&far.card().encode()).unwrap();
+    let pair = choose_peer_address(near.candidates(), &card.candidates).unwrap();
+    let packet = vec![5; pair.packet_size];
+    let deadline = Instant::now() + LIMIT / 3;
+    // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it is heard.
+    while far.receive(&mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
+        assert_eq!(near.send(&pair.to, &packet).unwrap(), Outcome::Sent);
+        wait(&[(far.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
+        assert!(Instant::now() < deadline, "nothing arrives");
+    }
+    say(&format!("{} {}", pair.peer.ip, pair.packet_size));
+}
+
+#[test]
+fn an_ipv6_only_host_uses_ipv6() {
+    let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                       && ip addr add fd99::7/64 dev d0 nodad";
+    let Some(mut role) = in_namespace(preparation, "role_exchanges_with_a_neighbour") else { return };
+    assert_eq!(role.hear(), "fd99::7 1452");
+    role.finish();
+}
+
+#[test]
+fn a_host_without_a_network_uses_loopback() {
+    let Some(mut role) = in_namespace("ip link set lo up", "role_exchanges_with_a_neighbour") else { return };
+    assert_eq!(role.hear(), "127.0.0.1 16384");
+    role.finish();
+}
+
+#[test]
+fn a_host_without_any_interface_is_told_why() {
+    let Some(mut role) = in_namespace("true", "role_cannot_bind") else { return };
+    let error = role.hear();
+    assert!(error.contains("no network interface can be used"), "{error}");
+    role.finish();
+}
+
+#[test]
+fn an_interface_that_is_down_is_named() {
+    let preparation = "ip link add d0 type veth peer name d1 && ip addr add 10.77.0.1/24 dev d0";
+    let Some(mut role) = in_namespace(preparation, "role_cannot_bind") else { return };
+    let error = role.hear();
+    assert!(error.contains("d0 10.77.0.1: it is down"), "{error}");
+    role.finish();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_cannot_bind() {
+    say(&Udp::bind(&Settings::default()).err().unwrap().to_string());
+}
+
+#[test]
+fn a_packet_larger_than_the_interface_is_too_large_not_fragmented() {
+    let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                       && ip addr add 10.77.0.1/24 dev d0 && ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev d0";
+    let Some(mut role) = in_namespace(preparation, "role_sends_too_much") else { return };
+    assert_eq!(role.hear(), "1472 Sent 1473 TooLarge");
+    role.finish();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_sends_too_much() {
+    let mut link = Udp::bind(&Settings::default()).unwrap();
+    let size = link.packet_size();
+    let to = "10.77.0.2:9".parse().unwrap();
+    let [fits, larger] = [size, size + 1].map(|len| link.send(&to, &vec![1; len]).unwrap());
+    assert_eq!(link.counters().too_large, 1);
+    say(&format!("{size} {fits:?} {} {larger:?}", size + 1));
+}
+
+#[test]
+fn what_the_machine_refuses_is_loss_not_an_error() {
+    // No route: as a firewall's EPERM, it is an answer about this packet and this moment.
+    let preparation = "ip link set lo up";
+    let Some(mut role) = in_namespace(preparation, "role_is_refused") else { return };
+    assert_eq!(role.hear(), "Dropped 1");
+    role.finish();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_is_refused() {
+    let mut link = Udp::bind(&Settings::default()).unwrap();
+    let outcome = link.send(&"10.1.2.3:9".parse().unwrap(), &[1]).unwrap();
+    assert!(link.last_refusal().is_some());
+    say(&format!("{outcome:?} {}", link.counters().dropped));
+}
