@@ -2,9 +2,9 @@
 
 use weft_core::collective::select::{AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm};
 use weft_core::collective::{
-    Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, TypedBlocks,
-    allgather_with, allgatherv_with, alltoall_with, alltoallv, alltoallw, barrier, bcast_with, gather_with, gatherv,
-    scatter_with, scatterv,
+    Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, Schedule,
+    TypedBlocks, allgather, allgather_with, allgatherv_with, alltoall, alltoall_with, alltoallv, alltoallw, barrier,
+    bcast, bcast_with, gather, gather_with, gatherv, scatter, scatter_with, scatterv,
 };
 
 use crate::interpreter::{Memory, Process, Type, run};
@@ -51,7 +51,7 @@ fn barrier_ends_after_all_have_entered() {
 }
 
 /// Who has, after the last round, directly or indirectly heard of whom.
-fn heard_of(schedules: &[weft_core::collective::Schedule]) -> Vec<Vec<bool>> {
+fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
     use weft_core::collective::Transfer;
     let size = schedules.len();
     let mut heard: Vec<Vec<bool>> = (0..size).map(|i| (0..size).map(|j| i == j).collect()).collect();
@@ -463,5 +463,58 @@ fn alltoallw_with_any_types() {
             processes.push(process);
         }
         assert_eq!(run(&label, no_op, processes), expected, "{label}");
+    }
+}
+
+/// No bytes, by every rank in its own words: no items, or items without bytes (MPI-5.0 §3.3.1 compares signatures only).
+#[test]
+fn nothing_may_be_described_as_items_without_bytes() {
+    let empty = Type { blocks: Vec::new(), extent: 4 };
+    for size in sizes() {
+        let words = |rank: u32| if rank % 2 == 1 { (empty.clone(), 3) } else { (Type::bytes(), 0) };
+        let check = |name: &str, schedule: &dyn Fn(u32, Items, Blocks<'_>, TypedBlocks<'_>) -> Schedule| {
+            let process = |rank| {
+                let (kind, count) = words(rank);
+                let (counts, displacements) = (vec![count; size as usize], vec![0; size as usize]);
+                let item_sizes = vec![kind.size(); size as usize];
+                let blocks = Blocks { counts: &counts, displacements: &displacements, item_size: kind.size() };
+                let typed = TypedBlocks { counts: &counts, displacements: &displacements, item_sizes: &item_sizes };
+                let schedule = schedule(rank, kind.items(count), blocks, typed);
+                let mut process = Process::new(schedule, (Memory::default(), &kind), (Memory::default(), &kind));
+                process.send_types = vec![kind.clone(); size as usize];
+                process.receive_types = process.send_types.clone();
+                process
+            };
+            run(&format!("{name} of nothing in {size}"), no_op, (0..size).map(process).collect());
+        };
+        let (root, in_place) = (size / 2, false);
+        check("bcast", &|rank, items, _, _| bcast(&Bcast { rank, size, root, items }));
+        check("gather", &|rank, items, _, _| {
+            gather(&Gather { rank, size, root, send: items, receive: items, in_place })
+        });
+        check("scatter", &|rank, items, _, _| {
+            scatter(&Gather { rank, size, root, send: items, receive: items, in_place })
+        });
+        check("gatherv", &|rank, send, receive, _| gatherv(&Gatherv { rank, size, root, send, receive, in_place }));
+        check("scatterv", &|rank, receive, send, _| scatterv(&Scatterv { rank, size, root, send, receive, in_place }));
+        check("allgather", &|rank, items, _, _| {
+            allgather(&Allgather { rank, size, send: items, receive: items, in_place })
+        });
+        check("alltoall", &|rank, items, _, _| {
+            alltoall(&Allgather { rank, size, send: items, receive: items, in_place })
+        });
+        for algorithm in ALLGATHER {
+            check("allgatherv", &|rank, send, receive, _| {
+                allgatherv_with(&Allgatherv { rank, size, send, receive, in_place }, algorithm)
+            });
+        }
+        for in_place in [false, true] {
+            check("alltoallv", &|rank, _, blocks, _| {
+                alltoallv(&Alltoallv { rank, size, send: blocks, receive: blocks, in_place })
+            });
+            check("alltoallw", &|rank, _, _, blocks| {
+                alltoallw(&Alltoallw { rank, size, send: blocks, receive: blocks, in_place })
+            });
+        }
     }
 }

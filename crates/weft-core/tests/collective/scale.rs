@@ -26,6 +26,8 @@ fn check(name: &str, size: u32, steps_max: u64, schedule: impl Fn(u32) -> Schedu
     for rank in ranks(size) {
         let steps = steps(&schedule(rank));
         assert!(steps <= steps_max, "{name}: {steps} steps at rank {rank} of {size}");
+        let together = schedule(rank).rounds.iter().map(|round| round.transfers.len()).max().unwrap_or(0);
+        assert!(together <= 130, "{name}: {together} transfers together at rank {rank} of {size}");
     }
 }
 
