@@ -1,7 +1,7 @@
 //! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0 §2.5.1).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use weft_core::collective::ElementShape;
 use weft_core::layout::{Element, Layout};
@@ -256,6 +256,8 @@ pub struct Objects {
     pub error_handlers: Slab<ErrorHandler>,
     /// Info objects.
     pub infos: Slab<Info>,
+    /// What `MPI_INFO_ENV` holds, once somebody has asked.
+    environment: OnceLock<Info>,
     /// Messages taken by `MPI_Mprobe`.
     pub extracted: Slab<Extracted>,
     /// Keyvals made by the program.
@@ -276,6 +278,7 @@ impl Objects {
             operations: Slab::new(Kind::Operation),
             error_handlers: Slab::new(Kind::ErrorHandler),
             infos: Slab::new(Kind::Info),
+            environment: OnceLock::new(),
             extracted: Slab::new(Kind::Message),
             keyvals: BTreeMap::new(),
             keyval_next: KEYVAL_FIRST,
@@ -415,22 +418,23 @@ impl Objects {
         found.ok_or_else(|| wrong(handle, "reduction operation", MPI_ERR_OP, MPI_OP_NULL, "MPI_OP_NULL"))
     }
 
-    /// The info object of `handle`.
+    /// The info object of `handle`, `MPI_INFO_ENV` among them.
     ///
     /// # Errors
     /// `MPI_ERR_INFO`.
     pub fn info(&self, handle: usize) -> Result<&Info> {
-        self.infos.get(handle).ok_or_else(|| wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL"))
+        if handle == MPI_INFO_ENV {
+            return Ok(self.environment.get_or_init(|| crate::predefined::environment(&[])));
+        }
+        self.infos.get(handle).ok_or_else(|| wrong_info(handle))
     }
 
     /// The same, to change it.
     ///
     /// # Errors
-    /// `MPI_ERR_INFO`.
+    /// `MPI_ERR_INFO`, also for `MPI_INFO_ENV`.
     pub fn info_mut(&mut self, handle: usize) -> Result<&mut Info> {
-        self.infos
-            .get_mut(handle)
-            .ok_or_else(|| wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL"))
+        self.infos.get_mut(handle).ok_or_else(|| wrong_info(handle))
     }
 
     /// Makes a keyval.
@@ -532,6 +536,14 @@ pub fn full(what: &str) -> Error {
 #[cold]
 fn wrong_type(handle: usize) -> Error {
     wrong(handle, "datatype", MPI_ERR_TYPE, MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL")
+}
+
+#[cold]
+fn wrong_info(handle: usize) -> Error {
+    if handle == MPI_INFO_ENV {
+        return Error::new(MPI_ERR_INFO, "MPI_INFO_ENV can only be read");
+    }
+    wrong(handle, "info object", MPI_ERR_INFO, MPI_INFO_NULL, "MPI_INFO_NULL")
 }
 
 /// The sentence about a handle that is none.

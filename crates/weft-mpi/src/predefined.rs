@@ -7,7 +7,7 @@ use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
 
 use crate::constants::*;
-use crate::object::{Datatype, Description, Recipe};
+use crate::object::{Datatype, Description, Info, Recipe};
 
 /// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex types made
 /// of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
@@ -130,4 +130,32 @@ pub fn operation(handle: usize) -> Option<Op> {
         MPI_NO_OP => Op::NoOp,
         _ => return None,
     })
+}
+
+/// What `MPI_INFO_ENV` and `MPI_Info_create_env` tell of how this process was started, as far as it is known
+/// (MPI-5.0 §11.2.1). `arguments` are those of `main`, or nothing: then the operating system is asked.
+pub fn environment(arguments: &[String]) -> Info {
+    let mut arguments: Vec<String> = arguments.to_vec();
+    if arguments.is_empty() {
+        arguments = std::env::args_os().map(|argument| argument.to_string_lossy().into_owned()).collect();
+    }
+    let mut info = Info::new();
+    let mut add = |key: &str, value: Option<String>| {
+        if let Some(value) = value.filter(|value| value.len() < MPI_MAX_INFO_VAL as usize) {
+            info.push((key.to_owned(), value));
+        }
+    };
+    let mut arguments = arguments.into_iter();
+    add("command", arguments.next());
+    let rest: Vec<String> = arguments.collect();
+    add("argv", (!rest.is_empty()).then(|| rest.join(" ")));
+    // The launcher's number of processes; alone, it is one.
+    let processes = std::env::var("PMI_SIZE").unwrap_or_else(|_| "1".to_owned());
+    add("maxprocs", Some(processes.clone()));
+    add("soft", Some(processes));
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    add("host", host.map(|host| host.trim().to_owned()));
+    add("arch", Some(std::env::consts::ARCH.to_owned()));
+    add("wdir", std::env::current_dir().ok().map(|directory| directory.to_string_lossy().into_owned()));
+    info
 }

@@ -73,7 +73,7 @@ unsafe fn slice<'a, T>(array: *const T, length: c_int) -> &'a [T] {
 }
 
 /// Ranks of a group of `size`, each at most once, in the order of the list.
-fn distinct(ranks: impl Iterator<Item = i64>, size: usize) -> Result<Vec<usize>> {
+fn distinct(ranks: impl IntoIterator<Item = i64>, size: usize) -> Result<Vec<usize>> {
     let mut seen = vec![false; size];
     let mut list = Vec::new();
     for rank in ranks {
@@ -90,21 +90,20 @@ fn distinct(ranks: impl Iterator<Item = i64>, size: usize) -> Result<Vec<usize>>
 
 /// The ranks that `ranges` (first, last, stride) stand for (MPI-5.0 §7.3.2).
 fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
-    for [first, last, stride] in ranges {
-        if *stride == 0 || (first < last && *stride < 0) || (first > last && *stride > 0) {
+    let mut list = Vec::new();
+    for range in ranges {
+        let [first, last, stride] = range.map(i64::from);
+        if stride == 0 || (last - first).signum() * stride.signum() < 0 {
             let message = format!("the range from {first} to {last} with stride {stride} never gets there");
             return Err(Error::new(MPI_ERR_ARG, message));
         }
-        // Both ends are looked at before any list is made of them.
-        for rank in [*first, (*last).wrapping_sub((*last).wrapping_sub(*first).wrapping_rem(*stride))] {
-            distinct(std::iter::once(i64::from(rank)), size)?;
-        }
+        let steps = (last - first) / stride;
+        // Both ends are looked at before a list is made of what is between them.
+        distinct([first], size)?;
+        distinct([first + steps * stride], size)?;
+        list.extend((0..=steps).map(|step| first + step * stride));
     }
-    let ranks = ranges.iter().flat_map(|&[first, last, stride]| {
-        let steps = i64::from((last - first) / stride);
-        (0..=steps).map(move |step| i64::from(first) + step * i64::from(stride))
-    });
-    distinct(ranks, size)
+    distinct(list, size)
 }
 
 fn include(members: &[u32], places: &[usize]) -> Vec<u32> {
@@ -203,11 +202,7 @@ pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup:
 }
 
 /// MPI_Group_intersection (MPI-5.0 §7.3.2), in the order of the first group.
-pub(crate) unsafe fn group_intersection(
-    group1: MPI_Group,
-    group2: MPI_Group,
-    newgroup: *mut MPI_Group,
-) -> Result<()> {
+pub(crate) unsafe fn group_intersection(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe {
         derive(group1, newgroup, |process, one| {

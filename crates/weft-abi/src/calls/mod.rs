@@ -12,3 +12,5 @@ pub(crate) mod collectives;
 pub(crate) mod communicators;
 pub(crate) mod point_to_point;
 pub(crate) mod requests;
+pub(crate) mod groups;
+pub(crate) mod info;

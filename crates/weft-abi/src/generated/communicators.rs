@@ -130,7 +130,10 @@ entry! { MPI_Comm_get_name PMPI_Comm_get_name(comm: MPI_Comm, comm_name: *mut c_
 } }
 
 entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
-    unsupported(Function::CommGroup, Scope::Comm(comm))
+    call(Function::CommGroup, Scope::Comm(comm), || {
+        check::pointer("group", group)?;
+        unsafe { crate::calls::groups::comm_group(comm, group) }
+    })
 } }
 
 entry! { MPI_Comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int {
@@ -219,7 +222,10 @@ entry! { MPI_Comm_test_inter PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_i
 } }
 
 entry! { MPI_Group_compare PMPI_Group_compare(group1: MPI_Group, group2: MPI_Group, result: *mut c_int) -> c_int {
-    unsupported(Function::GroupCompare, Scope::None)
+    call(Function::GroupCompare, Scope::None, || {
+        check::pointer("result", result)?;
+        unsafe { crate::calls::groups::group_compare(group1, group2, result) }
+    })
 } }
 
 entry! { MPI_Group_difference PMPI_Group_difference(
@@ -227,7 +233,10 @@ entry! { MPI_Group_difference PMPI_Group_difference(
     group2: MPI_Group,
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupDifference, Scope::None)
+    call(Function::GroupDifference, Scope::None, || {
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_difference(group1, group2, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_excl PMPI_Group_excl(
@@ -236,11 +245,19 @@ entry! { MPI_Group_excl PMPI_Group_excl(
     ranks: *const c_int,
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupExcl, Scope::None)
+    call(Function::GroupExcl, Scope::None, || {
+        check::natural("n", i64::from(n))?;
+        check::array("ranks", ranks, i64::from(n))?;
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_excl(group, n, ranks, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_free PMPI_Group_free(group: *mut MPI_Group) -> c_int {
-    unsupported(Function::GroupFree, Scope::None)
+    call(Function::GroupFree, Scope::None, || {
+        check::pointer("group", group)?;
+        unsafe { crate::calls::groups::group_free(group) }
+    })
 } }
 
 entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset(
@@ -257,7 +274,12 @@ entry! { MPI_Group_incl PMPI_Group_incl(
     ranks: *const c_int,
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupIncl, Scope::None)
+    call(Function::GroupIncl, Scope::None, || {
+        check::natural("n", i64::from(n))?;
+        check::array("ranks", ranks, i64::from(n))?;
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_incl(group, n, ranks, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_intersection PMPI_Group_intersection(
@@ -265,7 +287,10 @@ entry! { MPI_Group_intersection PMPI_Group_intersection(
     group2: MPI_Group,
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupIntersection, Scope::None)
+    call(Function::GroupIntersection, Scope::None, || {
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_intersection(group1, group2, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_range_excl PMPI_Group_range_excl(
@@ -274,7 +299,12 @@ entry! { MPI_Group_range_excl PMPI_Group_range_excl(
     ranges: *const [c_int; 3],
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupRangeExcl, Scope::None)
+    call(Function::GroupRangeExcl, Scope::None, || {
+        check::natural("n", i64::from(n))?;
+        check::array("ranges", ranges, i64::from(n))?;
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_range_excl(group, n, ranges, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_range_incl PMPI_Group_range_incl(
@@ -283,15 +313,26 @@ entry! { MPI_Group_range_incl PMPI_Group_range_incl(
     ranges: *const [c_int; 3],
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupRangeIncl, Scope::None)
+    call(Function::GroupRangeIncl, Scope::None, || {
+        check::natural("n", i64::from(n))?;
+        check::array("ranges", ranges, i64::from(n))?;
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_range_incl(group, n, ranges, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_rank PMPI_Group_rank(group: MPI_Group, rank: *mut c_int) -> c_int {
-    unsupported(Function::GroupRank, Scope::None)
+    call(Function::GroupRank, Scope::None, || {
+        check::pointer("rank", rank)?;
+        unsafe { crate::calls::groups::group_rank(group, rank) }
+    })
 } }
 
 entry! { MPI_Group_size PMPI_Group_size(group: MPI_Group, size: *mut c_int) -> c_int {
-    unsupported(Function::GroupSize, Scope::None)
+    call(Function::GroupSize, Scope::None, || {
+        check::pointer("size", size)?;
+        unsafe { crate::calls::groups::group_size(group, size) }
+    })
 } }
 
 entry! { MPI_Group_translate_ranks PMPI_Group_translate_ranks(
@@ -301,11 +342,19 @@ entry! { MPI_Group_translate_ranks PMPI_Group_translate_ranks(
     group2: MPI_Group,
     ranks2: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GroupTranslateRanks, Scope::None)
+    call(Function::GroupTranslateRanks, Scope::None, || {
+        check::natural("n", i64::from(n))?;
+        check::array("ranks1", ranks1, i64::from(n))?;
+        check::array("ranks2", ranks2, i64::from(n))?;
+        unsafe { crate::calls::groups::group_translate_ranks(group1, n, ranks1, group2, ranks2) }
+    })
 } }
 
 entry! { MPI_Group_union PMPI_Group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> c_int {
-    unsupported(Function::GroupUnion, Scope::None)
+    call(Function::GroupUnion, Scope::None, || {
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::groups::group_union(group1, group2, newgroup) }
+    })
 } }
 
 entry! { MPI_Intercomm_create PMPI_Intercomm_create(

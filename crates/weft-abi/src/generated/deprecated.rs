@@ -49,7 +49,12 @@ entry! { MPI_Info_get PMPI_Info_get(
     value: *mut c_char,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::InfoGet, Scope::None)
+    call_anytime(Function::InfoGet, Scope::None, || {
+        check::pointer("key", key)?;
+        check::pointer("value", value)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::info::info_get(info, key, valuelen, value, flag) }
+    })
 } }
 
 entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen(
@@ -58,7 +63,12 @@ entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen(
     valuelen: *mut c_int,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::InfoGetValuelen, Scope::None)
+    call_anytime(Function::InfoGetValuelen, Scope::None, || {
+        check::pointer("key", key)?;
+        check::pointer("valuelen", valuelen)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::info::info_get_valuelen(info, key, valuelen, flag) }
+    })
 } }
 
 entry! { MPI_Keyval_create PMPI_Keyval_create(

@@ -12,31 +12,52 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Info_create PMPI_Info_create(info: *mut MPI_Info) -> c_int {
-    unsupported(Function::InfoCreate, Scope::None)
+    call_anytime(Function::InfoCreate, Scope::None, || {
+        check::pointer("info", info)?;
+        unsafe { crate::calls::info::info_create(info) }
+    })
 } }
 
 entry! { MPI_Info_create_env PMPI_Info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut MPI_Info) -> c_int {
-    unsupported(Function::InfoCreateEnv, Scope::None)
+    call_anytime(Function::InfoCreateEnv, Scope::None, || {
+        check::pointer("info", info)?;
+        unsafe { crate::calls::info::info_create_env(argc, argv, info) }
+    })
 } }
 
 entry! { MPI_Info_delete PMPI_Info_delete(info: MPI_Info, key: *const c_char) -> c_int {
-    unsupported(Function::InfoDelete, Scope::None)
+    call_anytime(Function::InfoDelete, Scope::None, || {
+        check::pointer("key", key)?;
+        unsafe { crate::calls::info::info_delete(info, key) }
+    })
 } }
 
 entry! { MPI_Info_dup PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
-    unsupported(Function::InfoDup, Scope::None)
+    call_anytime(Function::InfoDup, Scope::None, || {
+        check::pointer("newinfo", newinfo)?;
+        unsafe { crate::calls::info::info_dup(info, newinfo) }
+    })
 } }
 
 entry! { MPI_Info_free PMPI_Info_free(info: *mut MPI_Info) -> c_int {
-    unsupported(Function::InfoFree, Scope::None)
+    call_anytime(Function::InfoFree, Scope::None, || {
+        check::pointer("info", info)?;
+        unsafe { crate::calls::info::info_free(info) }
+    })
 } }
 
 entry! { MPI_Info_get_nkeys PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
-    unsupported(Function::InfoGetNkeys, Scope::None)
+    call_anytime(Function::InfoGetNkeys, Scope::None, || {
+        check::pointer("nkeys", nkeys)?;
+        unsafe { crate::calls::info::info_get_nkeys(info, nkeys) }
+    })
 } }
 
 entry! { MPI_Info_get_nthkey PMPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
-    unsupported(Function::InfoGetNthkey, Scope::None)
+    call_anytime(Function::InfoGetNthkey, Scope::None, || {
+        check::pointer("key", key)?;
+        unsafe { crate::calls::info::info_get_nthkey(info, n, key) }
+    })
 } }
 
 entry! { MPI_Info_get_string PMPI_Info_get_string(
@@ -46,9 +67,18 @@ entry! { MPI_Info_get_string PMPI_Info_get_string(
     value: *mut c_char,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::InfoGetString, Scope::None)
+    call_anytime(Function::InfoGetString, Scope::None, || {
+        check::pointer("key", key)?;
+        check::pointer("buflen", buflen)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::info::info_get_string(info, key, buflen, value, flag) }
+    })
 } }
 
 entry! { MPI_Info_set PMPI_Info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> c_int {
-    unsupported(Function::InfoSet, Scope::None)
+    call_anytime(Function::InfoSet, Scope::None, || {
+        check::pointer("key", key)?;
+        check::pointer("value", value)?;
+        unsafe { crate::calls::info::info_set(info, key, value) }
+    })
 } }
