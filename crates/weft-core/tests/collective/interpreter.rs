@@ -47,10 +47,57 @@ impl Type {
     }
 }
 
+/// Bytes that exist, by address.
+#[derive(Clone, Default)]
+struct Cells {
+    /// Address of the first.
+    low: i64,
+    cells: Vec<Option<u8>>,
+}
+
+impl Cells {
+    fn get(&self, address: i64) -> Option<u8> {
+        *self.cells.get(usize::try_from(address - self.low).ok()?)?
+    }
+
+    fn insert(&mut self, address: i64, byte: u8) {
+        if self.cells.is_empty() {
+            self.low = address;
+        }
+        if address < self.low {
+            // Room for as many again, so that filling downwards is not quadratic.
+            let more = (self.low - address) as usize + self.cells.len();
+            self.cells.splice(0..0, std::iter::repeat_n(None, more));
+            self.low -= more as i64;
+        }
+        let index = (address - self.low) as usize;
+        if index >= self.cells.len() {
+            self.cells.resize(index + 1, None);
+        }
+        self.cells[index] = Some(byte);
+    }
+
+    fn existing(&self) -> impl Iterator<Item = (i64, u8)> {
+        (self.low..).zip(&self.cells).filter_map(|(address, cell)| cell.map(|byte| (address, byte)))
+    }
+}
+
+impl PartialEq for Cells {
+    fn eq(&self, other: &Self) -> bool {
+        self.existing().eq(other.existing())
+    }
+}
+
+impl std::fmt::Debug for Cells {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map().entries(self.existing()).finish()
+    }
+}
+
 /// Memory around a base address; bytes that may not be touched are `None`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Memory {
-    cells: HashMap<i64, u8>,
+    cells: Cells,
 }
 
 impl Memory {
@@ -58,7 +105,7 @@ impl Memory {
     pub(crate) fn put(&mut self, kind: &Type, offset: i64, count: u64, packed: &[u8]) {
         let addresses = kind.addresses(offset, count);
         assert_eq!(addresses.len(), packed.len(), "a test gives as many bytes as it describes");
-        self.cells.extend(addresses.into_iter().zip(packed.iter().copied()));
+        addresses.into_iter().zip(packed).for_each(|(address, &byte)| self.cells.insert(address, byte));
     }
 
     /// Allows `count` items at `offset`, with any content.
@@ -113,7 +160,7 @@ pub(crate) type Op = fn(input: &[u8], inout: &mut [u8]);
 
 struct Running<'a> {
     process: Process,
-    scratch: HashMap<i64, u8>,
+    scratch: Cells,
     round: usize,
     started: bool,
     pending: usize,
@@ -134,7 +181,7 @@ impl Running<'_> {
             Buffer::Scratch => &self.scratch,
         };
         let byte =
-            |address| *cells.get(&address).unwrap_or_else(|| panic!("{}: {slice:?} read at {address}", self.label));
+            |address| cells.get(address).unwrap_or_else(|| panic!("{}: {slice:?} read at {address}", self.label));
         self.process.addresses(slice).into_iter().map(byte).collect()
     }
 
@@ -145,8 +192,9 @@ impl Running<'_> {
             match slice.buffer {
                 Buffer::Send => panic!("{}: write to the send buffer", self.label),
                 Buffer::Receive => {
-                    let cell = self.process.receive.cells.get_mut(&address);
-                    *cell.unwrap_or_else(|| panic!("{}: {slice:?} written at {address}", self.label)) = byte;
+                    let cells = &mut self.process.receive.cells;
+                    assert!(cells.get(address).is_some(), "{}: {slice:?} written at {address}", self.label);
+                    cells.insert(address, byte);
                 }
                 Buffer::Scratch => {
                     let inside = 0 <= address && address < self.process.schedule.scratch as i64;
@@ -160,8 +208,9 @@ impl Running<'_> {
     fn local(&mut self, step: Local) {
         let overlap = |a: Slice, b: Slice| {
             a.buffer == b.buffer && {
-                let first = self.process.addresses(a);
-                self.process.addresses(b).iter().any(|address| first.contains(address))
+                let mut first = self.process.addresses(a);
+                first.sort_unstable();
+                self.process.addresses(b).iter().any(|address| first.binary_search(address).is_ok())
             }
         };
         match step {
@@ -194,16 +243,20 @@ impl Running<'_> {
 
     /// What a round receives must not overlap anything else that it transfers.
     fn check_round(&self, round: &Round) {
-        let mut uses: HashMap<(Buffer, i64), bool> = HashMap::new();
+        let mut uses = Vec::new();
         for transfer in &round.transfers {
             let (slice, writes) = match *transfer {
                 Transfer::Send { slice, .. } => (slice, false),
                 Transfer::Receive { slice, .. } => (slice, true),
             };
-            for address in self.process.addresses(slice) {
-                let before = uses.insert((slice.buffer, address), writes);
-                assert!(before.is_none_or(|wrote| !wrote && !writes), "{}: transfers overlap in {round:?}", self.label);
-            }
+            let key = |address| (slice.buffer as u8, address, writes);
+            uses.extend(self.process.addresses(slice).into_iter().map(key));
+        }
+        uses.sort_unstable();
+        for pair in uses.windows(2) {
+            let ((buffer, address, wrote), (other_buffer, other_address, writes)) = (pair[0], pair[1]);
+            let same = (buffer, address) == (other_buffer, other_address);
+            assert!(!same || !wrote && !writes, "{}: transfers overlap in {round:?}", self.label);
         }
     }
 }
@@ -217,7 +270,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let size = processes.len() as u32;
     let mut ranks: Vec<Running<'_>> = processes
         .into_iter()
-        .map(|process| Running { process, scratch: HashMap::new(), round: 0, started: false, pending: 0, op, label })
+        .map(|process| Running { process, scratch: Cells::default(), round: 0, started: false, pending: 0, op, label })
         .collect();
     let mut sends: HashMap<(u32, u32), VecDeque<Slice>> = HashMap::new();
     let mut receives: HashMap<(u32, u32), VecDeque<Slice>> = HashMap::new();

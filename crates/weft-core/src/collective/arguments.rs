@@ -1,0 +1,254 @@
+//! What one rank knows of an operation: the arguments of the functions in [`collective`](super).
+
+/// What an algorithm must know of a datatype (MPI-5.0 §5.1.6–5.1.8). All in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct ElementShape {
+    /// Distance from one item to the next; may be negative or zero.
+    pub extent: i64,
+    /// Lowest byte that holds data, relative to the item's base.
+    pub true_lb: i64,
+    /// Bytes from there to one past the last byte that holds data.
+    pub true_extent: i64,
+    /// Packed bytes of one item.
+    pub size: u64,
+    /// The packed bytes of any number of consecutive items are one run of memory, in the same order, that starts at
+    /// `true_lb` of the first.
+    pub contiguous: bool,
+}
+
+impl ElementShape {
+    /// A plain element of `size` bytes without holes, such as `MPI_INT`.
+    pub const fn plain(size: u64) -> Self {
+        Self { extent: size as i64, true_lb: 0, true_extent: size as i64, size, contiguous: true }
+    }
+}
+
+/// `count` consecutive items of a datatype, as in `(sendcount, sendtype)`. Where the standard calls the arguments not
+/// significant, `Items::default()` will do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Items {
+    /// Number of items.
+    pub count: u64,
+    /// Their datatype.
+    pub shape: ElementShape,
+}
+
+/// Blocks of one datatype, one per rank, as in `(recvcounts, displs, recvtype)`. Where the standard calls them not
+/// significant, `Blocks::default()` will do.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Blocks<'a> {
+    /// Items of each block, by rank.
+    pub counts: &'a [u64],
+    /// Bytes (displs × extent) from the buffer's base to each block, by rank.
+    pub displacements: &'a [i64],
+    /// Packed bytes of one item.
+    pub item_size: u64,
+}
+
+/// Blocks of `alltoallw`, one per rank, each with its own datatype.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TypedBlocks<'a> {
+    /// Items of each block, by rank.
+    pub counts: &'a [u64],
+    /// Bytes from the buffer's base to each block, by rank.
+    pub displacements: &'a [i64],
+    /// Packed bytes of one item of each block, by rank.
+    pub item_sizes: &'a [u64],
+}
+
+/// Arguments of [`barrier`](super::barrier).
+#[derive(Clone, Copy, Debug)]
+pub struct Barrier {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+}
+
+/// Arguments of [`bcast`](super::bcast). The buffer is [`Buffer::Receive`](super::Buffer::Receive) everywhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Bcast {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that has the data.
+    pub root: u32,
+    /// What is in the buffer.
+    pub items: Items,
+}
+
+/// Arguments of [`reduce`](super::reduce).
+#[derive(Clone, Copy, Debug)]
+pub struct Reduce {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gets the result.
+    pub root: u32,
+    /// What every rank contributes.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE` at this rank; it may be so at the root only.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
+#[derive(Clone, Copy, Debug)]
+pub struct Allreduce {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// What every rank contributes.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer. Ranks may differ in this.
+    pub in_place: bool,
+}
+
+/// Arguments of [`gather`](super::gather) and [`scatter`](super::scatter).
+#[derive(Clone, Copy, Debug)]
+pub struct Gather {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gathers or scatters.
+    pub root: u32,
+    /// `sendcount` and `sendtype`. Gather: not significant at the root with `in_place`. Scatter: at the root only.
+    pub send: Items,
+    /// `recvcount` (of one block) and `recvtype`. Gather: at the root only. Scatter: not at the root with `in_place`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE` at this rank; it may be so at the root only.
+    pub in_place: bool,
+}
+
+/// Arguments of [`gatherv`](super::gatherv).
+#[derive(Clone, Copy, Debug)]
+pub struct Gatherv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that gathers.
+    pub root: u32,
+    /// `sendcount` and `sendtype`; not significant at the root with `in_place`.
+    pub send: Items,
+    /// Where the blocks go; significant at the root only.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE` at the root.
+    pub in_place: bool,
+}
+
+/// Arguments of [`scatterv`](super::scatterv).
+#[derive(Clone, Copy, Debug)]
+pub struct Scatterv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Rank that scatters.
+    pub root: u32,
+    /// Where the blocks are; significant at the root only.
+    pub send: Blocks<'a>,
+    /// `recvcount` and `recvtype`; not significant at the root with `in_place`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE` at the root.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allgather`](super::allgather) and [`alltoall`](super::alltoall). Counts are of one block; block `i` is based at `i × count × extent`.
+#[derive(Clone, Copy, Debug)]
+pub struct Allgather {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `sendcount` and `sendtype`; not significant with `in_place`.
+    pub send: Items,
+    /// `recvcount` and `recvtype`.
+    pub receive: Items,
+    /// `MPI_IN_PLACE`. Allgather: ranks may differ in this. Alltoall: all ranks alike.
+    pub in_place: bool,
+}
+
+/// Arguments of [`allgatherv`](super::allgatherv).
+#[derive(Clone, Copy, Debug)]
+pub struct Allgatherv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `sendcount` and `sendtype`; not significant with `in_place`.
+    pub send: Items,
+    /// Where the blocks go.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE`: this rank's block is in its place already.
+    pub in_place: bool,
+}
+
+/// Arguments of [`alltoallv`](super::alltoallv).
+#[derive(Clone, Copy, Debug)]
+pub struct Alltoallv<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Where the blocks to send are; not significant with `in_place`.
+    pub send: Blocks<'a>,
+    /// Where the blocks go.
+    pub receive: Blocks<'a>,
+    /// `MPI_IN_PLACE` at all ranks.
+    pub in_place: bool,
+}
+
+/// Arguments of [`alltoallw`](super::alltoallw). Slices have the kinds [`Kind::SendOf`](super::Kind::SendOf) and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) the peer's rank.
+#[derive(Clone, Copy, Debug)]
+pub struct Alltoallw<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// Where the blocks to send are; not significant with `in_place`.
+    pub send: TypedBlocks<'a>,
+    /// Where the blocks go.
+    pub receive: TypedBlocks<'a>,
+    /// `MPI_IN_PLACE` at all ranks.
+    pub in_place: bool,
+}
+
+/// Arguments of [`reduce_scatter_block`](super::reduce_scatter_block).
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatterBlock {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `recvcount` (of one block) and the datatype; the contribution is `size` such blocks.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer, the result goes to its start.
+    pub in_place: bool,
+}
+
+/// Arguments of [`reduce_scatter`](super::reduce_scatter).
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatter<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// Processes in the group.
+    pub size: u32,
+    /// `recvcounts`, the same at every rank.
+    pub counts: &'a [u64],
+    /// The datatype.
+    pub shape: ElementShape,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+    /// `MPI_IN_PLACE`: the contribution is in the receive buffer, the result goes to its start.
+    pub in_place: bool,
+}
