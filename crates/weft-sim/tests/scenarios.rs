@@ -1,7 +1,11 @@
 //! Every scenario over a fixed selection of seeds.
 
+use weft_core::time::Duration;
+use weft_sim::plan::{Faults, Plan};
+use weft_sim::random::Random;
 use weft_sim::report::Report;
 use weft_sim::scenario::{find, play, replay_line};
+use weft_sim::world;
 
 fn check(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
     let scenario = find(name).expect("a scenario of that name");
@@ -67,17 +71,33 @@ fn narrow() {
     check("narrow", 0..8);
 }
 
+/// How much later all had arrived because of the packets a scenario loses, and the round trip of the empty link.
+fn delay_by_loss(name: &str, seed: u64) -> (Duration, Duration) {
+    let plan = find(name).expect("a scenario of that name")(&mut Random::new(seed));
+    let without = Plan { faults: Faults::default(), ..plan.clone() };
+    let [lossy, clean] = [&plan, &without].map(|plan| world::run(plan, seed).expect("both runs succeed"));
+    assert_eq!((lossy.counters.resent(), clean.counters.resent()), (1, 0), "{}", replay_line(name, seed));
+    let packet = Duration(plan.settings.packet_size as u64 * 8000 / plan.links.rate);
+    let round_trip = Duration(2 * plan.links.latency.0 + 2 * packet.0 + 4 * plan.links.packet_cost.0);
+    (Duration(lossy.delivered_at.0.saturating_sub(clean.delivered_at.0)), round_trip)
+}
+
 #[test]
-fn one_loss() {
-    for report in check("one_loss", 0..16) {
-        assert_eq!(report.counters.resent(), 1);
+fn one_loss_costs_less_than_two_round_trips() {
+    check("one_loss", 0..4);
+    for seed in 0..32 {
+        let (delay, round_trip) = delay_by_loss("one_loss", seed);
+        assert!(delay.0 < 2 * round_trip.0, "{} ns, round trip {} ns: seed {seed}", delay.0, round_trip.0);
     }
 }
 
 #[test]
-fn tail_loss() {
-    for report in check("tail_loss", 0..8) {
-        assert_eq!(report.counters.resent(), 1);
+fn a_lost_tail_costs_less_than_three_round_trips_and_the_probes_floor() {
+    check("tail_loss", 0..4);
+    for seed in 0..32 {
+        let (delay, round_trip) = delay_by_loss("tail_loss", seed);
+        let most = 3 * round_trip.0 + 200_000;
+        assert!(delay.0 < most, "{} ns, at most {most} ns: seed {seed}", delay.0);
     }
 }
 

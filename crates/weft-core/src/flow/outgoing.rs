@@ -67,8 +67,8 @@ pub(super) struct Outgoing {
     since_request: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     loss_at: Option<Instant>,
-    /// The last time anything left that wants an answer, or an answer brought something new.
-    active_at: Instant,
+    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
+    asked_at: Instant,
     /// Something was sent again since the flow was last idle.
     resent: bool,
     resends_left: u32,
@@ -94,7 +94,7 @@ impl Outgoing {
             proved: Number::FIRST,
             since_request: 0,
             loss_at: None,
-            active_at: Instant(0),
+            asked_at: Instant(0),
             resent: false,
             resends_left: RESENDS_PER_PASS,
             pass_at: Instant(0),
@@ -141,7 +141,7 @@ impl Outgoing {
             let (transmission, content) = (record.transmission, record.content);
             self.in_flight += 1;
             self.order = self.order.plus(1);
-            self.active_at = now;
+            self.asked_at = now;
             self.resends_left -= 1;
             self.resent = true;
             self.reordering.resent();
@@ -176,7 +176,7 @@ impl Outgoing {
         });
         self.in_flight += 1;
         self.order = self.order.plus(1);
-        self.active_at = now;
+        self.asked_at = now;
         let request = self.wants_request(settings);
         Some(Departure { number, transmission: 1, content, request })
     }
@@ -226,7 +226,6 @@ impl Outgoing {
         let newly = self.settle(now, advance as usize, map, echo.filter(|_| echoed.is_some()), echoed, acknowledged);
         let probed = self.probe_answered(now, echo);
         if newly > 0 || probed.is_some() {
-            self.active_at = now;
             self.probes.progress();
         }
         if before >= self.window.packets() {
@@ -362,7 +361,7 @@ impl Outgoing {
         if self.in_flight == 0 {
             return None;
         }
-        Some(self.active_at + self.probe_interval(settings))
+        Some(self.asked_at + self.probe_interval(settings))
     }
 
     fn probe_interval(&self, settings: &Settings) -> Duration {
@@ -383,7 +382,7 @@ impl Outgoing {
         if !self.probe_is_due(now, settings) {
             return None;
         }
-        self.active_at = now;
+        self.asked_at = now;
         Some(self.probes.sent(now, self.order))
     }
 

@@ -3,7 +3,7 @@
 use crate::time::Duration;
 
 /// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
-const INITIAL: Duration = Duration::from_millis(1);
+const INITIAL: Duration = Duration::from_micros(200);
 /// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer way.
 const SURPRISE_MAX: Duration = Duration::from_millis(1);
 /// Added to the time threshold: clocks are read per batch, not per packet.
