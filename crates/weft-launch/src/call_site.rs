@@ -84,6 +84,13 @@ impl Board {
         Ok(Self { words: sys::map_words(file, Self::word_count(slots))?, slots })
     }
 
+    /// Says of every rank that it is in no call.
+    pub(crate) fn clear(&self) {
+        for slot in 0..self.slots {
+            self.slot(slot)[0].store(CallSite::OUTSIDE, Ordering::Relaxed);
+        }
+    }
+
     fn slot(&self, slot: usize) -> &'static [AtomicU32] {
         assert!(slot < self.slots, "slot {slot} of {}", self.slots);
         let start = HEAD_WORDS + slot * SLOT_WORDS;

@@ -8,11 +8,14 @@
 
 #![deny(unsafe_code)]
 
+mod agent;
 mod call_site;
 mod client;
+mod control;
 mod detect;
 mod error;
 mod link;
+pub mod mpiexec;
 #[allow(unsafe_code)]
 mod sys;
 pub mod wire;

@@ -46,7 +46,7 @@ impl Link {
             rank = line.number("rank").or(rank);
             size = line.number("size").or(size);
             // Hydra ends its greeting with the word on debugging.
-            if line.get("debug").is_some() {
+            if line.command() == "set" && line.get("debug").is_some() {
                 break;
             }
         }

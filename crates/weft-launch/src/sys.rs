@@ -1,5 +1,14 @@
 //! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not offer.
 
+mod poll;
+mod process;
+mod signals;
+
+pub(crate) use poll::{Poll, READ, WRITE};
+pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, reap};
+pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
+pub(crate) use signals::{Mask, Signals};
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -88,8 +97,65 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Raises this process's limit of open descriptors to `wanted`, or as far as it may.
+pub(crate) fn raise_descriptor_limit(wanted: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the pointer is to a local.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } == 0;
+    if known && limit.rlim_cur < wanted {
+        limit.rlim_cur = wanted.min(limit.rlim_max);
+        // SAFETY: the pointer is to a local. A refusal shows later, as a descriptor that cannot be opened.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
+    }
+}
+
 /// Ends the process as C programs expect it: exit handlers run and standard output is flushed.
 pub(crate) fn exit_as_c(code: i32) -> ! {
     // SAFETY: `exit` may be called from any thread; it does not return.
     unsafe { libc::exit(code) }
+}
+
+/// Makes reads and writes on a descriptor return at once; affects everybody who shares its open file.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open as long as `file` lives; F_GETFL takes no argument.
+    let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: as above; F_SETFL takes the flags.
+    check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// A file of `length` zero bytes that lives in memory and has no name.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn memory_file(length: usize) -> io::Result<File> {
+    // SAFETY: the name is a constant C string.
+    let fd = check(unsafe { libc::memfd_create(c"weft-calls".as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    file.set_len(length as u64)?;
+    Ok(file)
+}
+
+/// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec.
+///
+/// # Errors
+/// The stream is closed.
+pub(crate) fn duplicate_standard(stream: RawFd) -> io::Result<File> {
+    // SAFETY: F_DUPFD_CLOEXEC only looks at the number; the copy is at least 3, so that it never becomes a stream.
+    let fd = check(unsafe { libc::fcntl(stream, libc::F_DUPFD_CLOEXEC, 3) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(fd) }))
+}
+
+/// Lets a standard stream (0, 1 or 2) of this process refer to `file`.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn replace_standard(stream: RawFd, file: &File) -> io::Result<()> {
+    assert!((0..=2).contains(&stream), "{stream} is no standard stream");
+    // SAFETY: both descriptors are open; nothing in this program owns descriptors 0 to 2.
+    check(unsafe { libc::dup2(file.as_raw_fd(), stream) }).map(drop)
 }

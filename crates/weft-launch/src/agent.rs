@@ -1,0 +1,519 @@
+//! The agent: the one process per host that starts the host's ranks, serves them PMI-1.1, passes their output on and
+//! leaves none of them behind.
+//!
+//! It speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When `mpiexec` is
+//! gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
+
+mod input;
+mod lines;
+mod rank;
+mod search;
+mod server;
+
+use crate::call_site::Board;
+use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Position, Report, State, VERSION};
+use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
+use input::InputQueue;
+use rank::{Rank, Starter};
+use server::{Action, Server};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// How long output is awaited from what a rank left behind when it ended.
+const LINGER: Duration = Duration::from_millis(300);
+/// How long the last words may take to leave, and leftovers to die.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// Pause between two rounds of killing leftovers.
+const LEFTOVER_PAUSE: Duration = Duration::from_millis(1);
+/// Bytes read from a rank at once.
+const CHUNK: usize = 64 * 1024;
+/// Descriptors an agent needs beside four for each rank.
+const DESCRIPTORS_SPARE: u64 = 64;
+
+/// Serves as the agent of a remote host: `mpiexec` is at the other end of standard input and output.
+pub(crate) fn serve_remote() -> i32 {
+    sys::clear_death_signal();
+    sys::new_group();
+    let serve = || -> io::Result<()> {
+        let (input, output) = (sys::duplicate_standard(0)?, sys::duplicate_standard(1)?);
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        sys::replace_standard(0, &null)?;
+        sys::replace_standard(1, &null)?;
+        let (signals, mask) = Signals::block(&SIGNALS)?;
+        serve(Channel::new(input, output)?, signals, mask, null)
+    };
+    match serve() {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("mpiexec: the agent cannot work: {error}");
+            1
+        }
+    }
+}
+
+/// Serves as the agent of this host in a process that `mpiexec` forked.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn serve_local(input: File, output: File, mask: Mask) -> io::Result<()> {
+    sys::new_group();
+    let (signals, _) = Signals::block(&SIGNALS)?;
+    let null = File::options().read(true).write(true).open("/dev/null")?;
+    sys::replace_standard(0, &null)?;
+    sys::replace_standard(1, &null)?;
+    serve(Channel::new(input, output)?, signals, mask, null)
+}
+
+/// A child's end, and what people send to end an agent.
+const SIGNALS: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT];
+
+/// Greets, waits for the plan, starts the ranks and stays until they have ended.
+fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::Result<()> {
+    sys::become_subreaper();
+    channel.queue_text(&format!("{GREETING}{VERSION}\n"));
+    channel.flush();
+    let Some(plan) = await_plan(&mut channel)? else { return Ok(()) };
+    sys::raise_descriptor_limit(plan.ranks.len() as u64 * 4 + DESCRIPTORS_SPARE);
+    let status = sys::memory_file(Board::bytes(plan.ranks.len()))?;
+    let board = Board::map(&status, plan.ranks.len())?;
+    board.clear();
+    let mut agent = Agent {
+        server: Server::new(&plan, status.as_raw_fd()),
+        channel,
+        signals,
+        board,
+        ranks: Vec::with_capacity(plan.ranks.len()),
+        input: InputQueue::default(),
+        credit: OUTPUT_WINDOW as i64,
+        ending: None,
+        silent_since: Instant::now(),
+        buffer: vec![0; CHUNK],
+        poll: Poll::default(),
+        gone: false,
+    };
+    agent.launch(&plan, &mask, &null, status.as_raw_fd());
+    drop(null);
+    agent.run()
+}
+
+/// Waits for the first order. `None`: `mpiexec` is gone.
+fn await_plan(channel: &mut Channel) -> io::Result<Option<Plan>> {
+    let mut poll = Poll::default();
+    while channel.state() == State::Open {
+        poll.clear();
+        let entries = channel.wait_in(&mut poll);
+        poll.wait(None)?;
+        channel.handle(&poll, entries);
+        match channel.next_frame() {
+            Ok(None) => {}
+            Ok(Some(frame)) => match Order::decode(frame) {
+                Some(Order::Launch(plan)) => return Ok(Some(plan)),
+                // The job has been called off before it began.
+                Some(_) => return Ok(None),
+                None => return Err(io::Error::other("the first order is not to start ranks")),
+            },
+            Err(()) => return Err(io::Error::other("what came from mpiexec is no order")),
+        }
+    }
+    Ok(None)
+}
+
+/// The end of the job, ordered by `mpiexec`.
+struct Ending {
+    force_at: Instant,
+    forced: bool,
+}
+
+struct Agent {
+    channel: Channel,
+    signals: Signals,
+    board: Board,
+    server: Server,
+    ranks: Vec<Rank>,
+    input: InputQueue,
+    /// Output that may be sent, in bytes; may be exceeded by labels and the rest of a line.
+    credit: i64,
+    ending: Option<Ending>,
+    /// When something was last heard from ranks or their leftovers.
+    silent_since: Instant,
+    buffer: Vec<u8>,
+    poll: Poll,
+    /// `mpiexec` is gone: nothing is worth saying any more.
+    gone: bool,
+}
+
+/// What a poll entry belongs to.
+enum Source {
+    Conversation(usize),
+    Output(usize, usize),
+    Input(usize),
+}
+
+impl Agent {
+    fn launch(&mut self, plan: &Plan, mask: &Mask, null: &File, status_fd: i32) {
+        let mut starter: Option<Starter<'_>> = None;
+        for (slot, &(number, program)) in plan.ranks.iter().enumerate() {
+            let program = &plan.programs[program as usize];
+            if starter.as_ref().is_none_or(|starter| !starter.is_for(program)) {
+                match Starter::new(plan, program, mask, null, status_fd) {
+                    Ok((prepared, note)) => {
+                        if let Some(note) = note {
+                            self.report(&Report::Note(note));
+                        }
+                        starter = Some(prepared);
+                    }
+                    Err(why) => return self.report_not_started(number, why),
+                }
+            }
+            match starter.as_mut().expect("prepared above").start(number, slot) {
+                Ok(rank) => self.ranks.push(rank),
+                Err(why) => return self.report_not_started(number, why),
+            }
+        }
+    }
+
+    fn report_not_started(&mut self, rank: u32, why: search::Unusable) {
+        self.report(&Report::NotStarted { rank, status: why.status, reason: why.reason });
+    }
+
+    fn report(&mut self, report: &Report) {
+        if !self.channel.queue(|out| report.encode(out)) {
+            let text = "what it has to say is too long".to_string();
+            let short = Report::Violation { rank: self.ranks.first().map_or(0, |rank| rank.number), text };
+            let fits = self.channel.queue(|out| short.encode(out));
+            assert!(fits, "a short report fits into a frame");
+        }
+        self.channel.flush();
+    }
+
+    /// Turns until all ranks have ended and everything was said.
+    fn run(&mut self) -> io::Result<()> {
+        while !self.is_finished() {
+            self.turn()?;
+        }
+        self.close_outputs();
+        self.kill_leftovers();
+        self.report(&Report::Done);
+        let deadline = Instant::now() + FAREWELL;
+        while self.channel.has_unsent() && !self.gone && Instant::now() < deadline {
+            self.poll.clear();
+            let (_, output) = self.channel.wait_in(&mut self.poll);
+            self.poll.wait(Some(FAREWELL))?;
+            self.channel.handle(&self.poll, (None, output));
+        }
+        Ok(())
+    }
+
+    /// Whether all ranks have ended, and their output too, or nobody has written for a while.
+    fn is_finished(&self) -> bool {
+        let ended = self.ranks.iter().all(|rank| rank.pid.is_none());
+        let outputs_open = self.ranks.iter().any(|rank| rank.outputs.iter().any(Option::is_some));
+        ended && (!outputs_open || self.gone || (self.credit > 0 && self.silent_since.elapsed() >= LINGER))
+    }
+
+    /// Waits for something to happen and handles it.
+    fn turn(&mut self) -> io::Result<()> {
+        self.poll.clear();
+        let signal_entry = self.poll.add(&self.signals, READ);
+        let channel_entries = self.channel.wait_in(&mut self.poll);
+        let sources = self.wait_for_ranks();
+        let limit = self.next_timeout();
+        self.poll.wait(limit)?;
+        self.channel.handle(&self.poll, channel_entries);
+        self.handle_orders();
+        for (entry, source) in sources {
+            if self.poll.ready(entry) {
+                self.handle_source(&source);
+            }
+        }
+        if let Some(taken) = self.input.trim(&self.ranks) {
+            self.report(&Report::InputTaken(taken));
+        }
+        if self.poll.ready(signal_entry) {
+            self.handle_signals();
+        }
+        if self.ending.as_ref().is_some_and(|ending| !ending.forced && Instant::now() >= ending.force_at) {
+            self.force();
+        }
+        if self.channel.state() == State::Closed && !self.gone {
+            self.abandon();
+        }
+        Ok(())
+    }
+
+    fn wait_for_ranks(&mut self) -> Vec<(usize, Source)> {
+        let mut sources = Vec::with_capacity(self.ranks.len() * 3);
+        for (slot, rank) in self.ranks.iter().enumerate() {
+            if let Some(conversation) = &rank.conversation {
+                let events = if conversation.has_unsent() { READ | WRITE } else { READ };
+                sources.push((self.poll.add(&conversation.file, events), Source::Conversation(slot)));
+            }
+            for (which, output) in rank.outputs.iter().enumerate() {
+                if let Some(output) = output.as_ref().filter(|_| self.credit > 0) {
+                    sources.push((self.poll.add(&output.file, READ), Source::Output(slot, which)));
+                }
+            }
+            if let Some(input) = rank.input.as_ref().filter(|input| self.input.has_news(input.taken)) {
+                sources.push((self.poll.add(&input.file, WRITE), Source::Input(slot)));
+            }
+        }
+        sources
+    }
+
+    fn next_timeout(&self) -> Option<Duration> {
+        let now = Instant::now();
+        let force = self
+            .ending
+            .as_ref()
+            .filter(|ending| !ending.forced)
+            .map(|ending| ending.force_at - now.min(ending.force_at));
+        let linger = self.ranks.iter().all(|rank| rank.pid.is_none()).then(|| {
+            let end = self.silent_since + LINGER;
+            end - now.min(end)
+        });
+        force.into_iter().chain(linger).min()
+    }
+
+    fn handle_source(&mut self, source: &Source) {
+        match *source {
+            Source::Conversation(slot) => {
+                self.converse(slot);
+            }
+            Source::Output(slot, which) => {
+                self.read_output(slot, which);
+            }
+            Source::Input(slot) => self.input.feed(&mut self.ranks[slot]),
+        }
+    }
+
+    /// Hears what a rank says to the process manager, and answers. True: there may be more.
+    fn converse(&mut self, slot: usize) -> bool {
+        let Some(conversation) = &mut self.ranks[slot].conversation else { return false };
+        conversation.flush();
+        match conversation.read(&mut self.buffer) {
+            None => false,
+            Some([]) => {
+                self.ranks[slot].conversation = None;
+                false
+            }
+            Some(bytes) => {
+                self.server.handle_bytes(slot, bytes);
+                self.act();
+                true
+            }
+        }
+    }
+
+    /// Does what the server wants done.
+    fn act(&mut self) {
+        while let Some(action) = self.server.poll_action() {
+            let number = |slot: usize| self.ranks[slot].number;
+            match action {
+                Action::Reply { slot, bytes } => {
+                    if let Some(conversation) = &mut self.ranks[slot].conversation {
+                        conversation.reply(bytes);
+                    }
+                }
+                Action::Gathered { exchange, gathered } => self.report(&Report::Gathered { exchange, gathered }),
+                Action::Name { slot, request } => {
+                    let rank = number(slot);
+                    self.report(&Report::Name { rank, request });
+                }
+                Action::Abort { slot, code, message } => {
+                    let rank = number(slot);
+                    self.report(&Report::Abort { rank, code, message });
+                }
+                Action::Stats { text } => self.report(&Report::Stats { text }),
+                Action::Violation { slot, text } => {
+                    let rank = number(slot);
+                    self.report(&Report::Violation { rank, text });
+                }
+            }
+        }
+    }
+
+    /// Reads from a rank's output once. True: there may be more.
+    fn read_output(&mut self, slot: usize, which: usize) -> bool {
+        let Some(output) = &mut self.ranks[slot].outputs[which] else { return false };
+        let stream = output.stream;
+        let mut bytes = Vec::new();
+        let heard = output.read(&mut self.buffer, &mut bytes);
+        if heard == Some(false)
+            && let Some(output) = self.ranks[slot].outputs[which].take()
+        {
+            output.finish(&mut bytes);
+        }
+        if heard == Some(true) {
+            self.silent_since = Instant::now();
+        }
+        if !bytes.is_empty() {
+            self.credit -= i64::try_from(bytes.len()).expect("a buffer's length");
+            self.report(&Report::Output { stream, bytes });
+        }
+        heard == Some(true)
+    }
+
+    fn close_outputs(&mut self) {
+        for slot in 0..self.ranks.len() {
+            for which in 0..2 {
+                if let Some(output) = self.ranks[slot].outputs[which].take() {
+                    let stream = output.stream;
+                    let mut bytes = Vec::new();
+                    output.finish(&mut bytes);
+                    if !bytes.is_empty() {
+                        self.report(&Report::Output { stream, bytes });
+                    }
+                }
+            }
+        }
+    }
+
+    fn handle_orders(&mut self) {
+        loop {
+            let order = match self.channel.next_frame() {
+                Ok(None) => return,
+                Ok(Some(frame)) => Order::decode(frame),
+                Err(()) => None,
+            };
+            match order {
+                Some(order) => self.handle_order(order),
+                // Whoever speaks nonsense is not our mpiexec.
+                None => return self.abandon(),
+            }
+        }
+    }
+
+    fn handle_order(&mut self, order: Order) {
+        match order {
+            Order::Launch(_) => self.abandon(),
+            Order::Input(bytes) => self.input.push(&bytes),
+            Order::InputEnd => self.input.end(),
+            Order::Credit(bytes) => self.credit += i64::from(bytes),
+            Order::Gathered(gathered) => {
+                self.server.handle_gathered(gathered);
+                self.act();
+            }
+            Order::Name { rank, command, answer } => {
+                if let Some(slot) = self.ranks.iter().position(|other| other.number == rank) {
+                    self.server.handle_name(slot, &command, &answer);
+                    self.act();
+                }
+            }
+            Order::Signal(signal) => self.signal_all(signal, None),
+            Order::End { signal, grace_ms, spare } => {
+                self.signal_all(signal, spare);
+                self.signal_all(libc::SIGCONT, None);
+                let force_at = Instant::now() + Duration::from_millis(u64::from(grace_ms));
+                let sooner = self.ending.as_ref().map_or(force_at, |ending| ending.force_at.min(force_at));
+                self.ending = Some(Ending { force_at: sooner, forced: false });
+            }
+            Order::Where => {
+                let living = |slot: &usize| self.ranks[*slot].pid.is_some();
+                let positions = (0..self.ranks.len()).filter(living).map(|slot| self.position(slot)).collect();
+                self.report(&Report::Where(positions));
+            }
+        }
+    }
+
+    fn position(&self, slot: usize) -> Position {
+        Position {
+            rank: self.ranks[slot].number,
+            phase: self.server.phase(slot),
+            whereabouts: self.board.whereabouts(slot),
+        }
+    }
+
+    fn signal_all(&self, signal: i32, spare: Option<u32>) {
+        for rank in self.ranks.iter().filter(|rank| Some(rank.number) != spare) {
+            if let Some(pid) = rank.pid {
+                sys::kill_group(pid, signal);
+            }
+        }
+    }
+
+    fn force(&mut self) {
+        self.signal_all(libc::SIGKILL, None);
+        if let Some(ending) = &mut self.ending {
+            ending.forced = true;
+        }
+    }
+
+    /// `mpiexec` is gone, or this agent is told to go: nothing that was started may stay.
+    fn abandon(&mut self) {
+        self.gone = true;
+        self.ending = Some(Ending { force_at: Instant::now(), forced: false });
+        self.force();
+    }
+
+    fn handle_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            if signal != libc::SIGCHLD {
+                self.abandon();
+            }
+        }
+        let mut ended = Vec::new();
+        while let Ok(Some((pid, how))) = sys::reap() {
+            // Other children are what ranks left behind.
+            if let Some(slot) = self.ranks.iter().position(|rank| rank.pid == Some(pid)) {
+                self.ranks[slot].pid = None;
+                ended.push((slot, how));
+            }
+        }
+        // A rank that was killed comes before those that fail because they miss it.
+        ended.sort_by_key(|(_, how)| matches!(how, sys::Ended::Exit(_)));
+        for (slot, how) in ended {
+            self.rank_ended(slot, how);
+        }
+    }
+
+    /// A rank has ended: hears its last words, then reports.
+    fn rank_ended(&mut self, slot: usize, ended: sys::Ended) {
+        self.silent_since = Instant::now();
+        while self.converse(slot) {}
+        for which in 0..2 {
+            while self.credit > 0 && self.read_output(slot, which) {}
+        }
+        self.ranks[slot].input = None;
+        let position = self.position(slot);
+        self.report(&Report::Ended { position, ended });
+    }
+
+    /// Kills what the ranks started and left behind: orphans become children of this process.
+    fn kill_leftovers(&mut self) {
+        let deadline = Instant::now() + FAREWELL;
+        while Instant::now() < deadline {
+            match sys::reap() {
+                Err(()) => return,
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    for child in children() {
+                        sys::kill(child, libc::SIGKILL);
+                    }
+                    std::thread::sleep(LEFTOVER_PAUSE);
+                }
+            }
+        }
+    }
+}
+
+/// The processes whose parent is this one.
+fn children() -> Vec<libc::pid_t> {
+    let own = std::process::id();
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<libc::pid_t>().ok());
+    pids.filter(|pid| parent(*pid) == Some(own)).collect()
+}
+
+fn parent(pid: libc::pid_t) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field is the name in parentheses, which may contain anything.
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// The file that `word` names for a process in `directory` with this `PATH`, or half a sentence why there is none.
+pub(crate) fn find_program(word: &[u8], path: Option<&[u8]>, directory: &Path) -> Result<PathBuf, String> {
+    search::find(word, path, directory).map_err(|why| why.reason)
+}

@@ -1,0 +1,309 @@
+//! One rank as its agent sees it: a process and the descriptors that lead to it.
+
+use super::lines::Lines;
+use super::search::{self, Unusable};
+use crate::control::{InputTo, Label, Plan, Program, Stream};
+use crate::sys::{self, Mask, Spawn, Step};
+use std::collections::VecDeque;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Variables of other launchers that would mislead a rank of this one.
+const STALE_PREFIXES: [&str; 5] = ["PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
+
+/// One of a rank's two output streams.
+pub(crate) struct Output {
+    pub(crate) file: File,
+    pub(crate) stream: Stream,
+    lines: Lines,
+}
+
+/// A rank's standard input.
+pub(crate) struct Input {
+    pub(crate) file: File,
+    /// How much of the host's input it has taken, in bytes since the start.
+    pub(crate) taken: u64,
+}
+
+/// The server's side of a rank's `PMI_FD`.
+pub(crate) struct Conversation {
+    pub(crate) file: File,
+    replies: VecDeque<Rc<[u8]>>,
+    /// Bytes of the first reply that have left.
+    written: usize,
+}
+
+/// A rank and what leads to it. What has ended or closed is `None`.
+pub(crate) struct Rank {
+    pub(crate) number: u32,
+    pub(crate) pid: Option<libc::pid_t>,
+    pub(crate) outputs: [Option<Output>; 2],
+    pub(crate) input: Option<Input>,
+    pub(crate) conversation: Option<Conversation>,
+}
+
+/// What is the same for all ranks of one program.
+pub(crate) struct Starter<'a> {
+    plan: &'a Plan,
+    program: &'a Program,
+    mask: &'a Mask,
+    file: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    directory: CString,
+    null: &'a File,
+    status_fd: i32,
+}
+
+impl<'a> Starter<'a> {
+    /// Finds the program and prepares its arguments and environment. A note comes back when the directory was not
+    /// asked for and does not exist: the agent's own is taken.
+    pub(crate) fn new(
+        plan: &'a Plan,
+        program: &'a Program,
+        mask: &'a Mask,
+        null: &'a File,
+        status_fd: i32,
+    ) -> Result<(Self, Option<String>), Unusable> {
+        let (directory, note) = choose_directory(program)?;
+        let variables = merge_environment(program);
+        let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
+        let own_path = std::env::var_os("PATH");
+        let file = search::find(&program.words[0], path.or(own_path.as_ref().map(|p| p.as_bytes())), &directory)?;
+        let text = |bytes: Vec<u8>| {
+            let unusable =
+                |_| Unusable { status: search::STATUS_UNUSABLE, reason: "a word contains a zero byte".into() };
+            CString::new(bytes).map_err(unusable)
+        };
+        let environment = variables.into_iter().map(|(name, value)| {
+            let mut entry = name.into_vec();
+            entry.push(b'=');
+            entry.extend_from_slice(value.as_bytes());
+            text(entry)
+        });
+        let starter = Self {
+            plan,
+            program,
+            mask,
+            file: text(file.into_os_string().into_vec())?,
+            arguments: program.words.iter().cloned().map(text).collect::<Result<_, _>>()?,
+            environment: environment.collect::<Result<_, _>>()?,
+            directory: text(directory.into_os_string().into_vec())?,
+            null,
+            status_fd,
+        };
+        Ok((starter, note))
+    }
+
+    /// Starts one rank, the `slot`th of this host.
+    pub(crate) fn start(&mut self, number: u32, slot: usize) -> Result<Rank, Unusable> {
+        let failed = |error: std::io::Error| Unusable {
+            status: search::STATUS_UNUSABLE,
+            reason: format!("the system refuses to prepare it ({error})"),
+        };
+        let (output, child_output) = pipe().map_err(failed)?;
+        let (error, child_error) = pipe().map_err(failed)?;
+        let (conversation, child_conversation) = UnixStream::pair().map_err(failed)?;
+        let wants_input = match self.plan.input {
+            InputTo::Nobody => false,
+            InputTo::Rank(rank) => rank == number,
+            InputTo::Everybody => true,
+        };
+        let (child_input, input) =
+            if wants_input { pipe().map(|(r, w)| (Some(r), Some(w))).map_err(failed)? } else { (None, None) };
+        let conversation = File::from(OwnedFd::from(conversation));
+        for file in [&output, &error, &conversation].into_iter().chain(&input) {
+            sys::set_nonblocking(file).map_err(failed)?;
+        }
+        let shared = self.environment.len();
+        for (name, value) in [
+            ("PMI_FD", u64::try_from(child_conversation.as_raw_fd()).unwrap_or(0)),
+            ("PMI_RANK", u64::from(number)),
+            ("PMI_SIZE", u64::from(self.plan.size)),
+            ("MPI_LOCALRANKID", slot as u64),
+            ("MPI_LOCALNRANKS", self.plan.ranks.len() as u64),
+        ] {
+            self.environment.push(CString::new(format!("{name}={value}")).expect("no zero byte"));
+        }
+        let streams = [
+            child_input.as_ref().unwrap_or(self.null).as_raw_fd(),
+            child_output.as_raw_fd(),
+            if self.plan.merge { child_output.as_raw_fd() } else { child_error.as_raw_fd() },
+        ];
+        let keep = [child_conversation.as_raw_fd(), self.status_fd];
+        let result = self.spawn(streams, &keep);
+        self.environment.truncate(shared);
+        let lines = || Lines::new(&label(self.plan, number), self.plan.size == 1);
+        Ok(Rank {
+            number,
+            pid: Some(result?),
+            outputs: [
+                Some(Output { file: output, stream: Stream::Output, lines: lines() }),
+                Some(Output { file: error, stream: Stream::Error, lines: lines() }),
+            ],
+            input: input.map(|file| Input { file, taken: 0 }),
+            conversation: Some(Conversation { file: conversation, replies: VecDeque::new(), written: 0 }),
+        })
+    }
+
+    fn spawn(&self, streams: [i32; 3], keep: &[i32]) -> Result<libc::pid_t, Unusable> {
+        let mut spawn = Spawn {
+            file: &self.file,
+            arguments: &self.arguments,
+            environment: &self.environment,
+            directory: Some(&self.directory),
+            streams,
+            keep,
+            death_signal: libc::SIGKILL,
+            mask: self.mask,
+        };
+        let mut result = sys::spawn(&spawn);
+        // A script without `#!` is for the shell, as execvp and every shell have it.
+        let script: Vec<CString>;
+        if result.as_ref().is_err_and(|failure| failure.error.raw_os_error() == Some(libc::ENOEXEC)) {
+            let rest = self.arguments.iter().skip(1).cloned();
+            script = [c"sh".to_owned(), self.file.clone()].into_iter().chain(rest).collect();
+            (spawn.file, spawn.arguments) = (c"/bin/sh", &script);
+            result = sys::spawn(&spawn);
+        }
+        result.map_err(|failure| self.explain(&failure))
+    }
+
+    fn explain(&self, failure: &sys::SpawnError) -> Unusable {
+        let (file, error) = (self.file.to_string_lossy(), &failure.error);
+        let missing = error.kind() == ErrorKind::NotFound;
+        let status = if missing { search::STATUS_MISSING } else { search::STATUS_UNUSABLE };
+        let reason = match failure.step {
+            Step::Prepare => format!("the system refuses another process ({error})"),
+            Step::Directory => {
+                format!("the directory {} cannot be entered ({error})", self.directory.to_string_lossy())
+            }
+            Step::Execute if missing => format!("the interpreter that {file} names does not exist"),
+            Step::Execute => format!("{file} cannot be executed ({error})"),
+        };
+        Unusable { status, reason }
+    }
+
+    /// Whether this prepares the program with this index.
+    pub(crate) fn is_for(&self, program: &Program) -> bool {
+        std::ptr::eq(self.program, program)
+    }
+}
+
+fn label(plan: &Plan, number: u32) -> String {
+    match plan.label {
+        Label::None => String::new(),
+        Label::Rank => format!("[{number}] "),
+        Label::RankAndHost => format!("[{number} on {}] ", plan.host),
+    }
+}
+
+/// The directory a program starts in, and a note when it is not the one that was hoped for.
+fn choose_directory(program: &Program) -> Result<(PathBuf, Option<String>), Unusable> {
+    let wanted = Path::new(OsStr::from_bytes(&program.directory));
+    let own = || std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    if wanted.as_os_str().is_empty() {
+        return Ok((own(), None));
+    }
+    if own().join(wanted).is_dir() {
+        return Ok((own().join(wanted), None));
+    }
+    if program.directory_required {
+        let reason = format!("there is no directory {}", wanted.display());
+        return Err(Unusable { status: search::STATUS_MISSING, reason });
+    }
+    let note = format!("there is no directory {}; ranks start in {}", wanted.display(), own().display());
+    Ok((own(), Some(note)))
+}
+
+/// The environment of a program's ranks: this process's if it is to be inherited, without other launchers' traces,
+/// then what was asked for.
+fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
+    let stale = |name: &OsString| STALE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
+    let mut merged: Vec<(OsString, OsString)> =
+        if program.inherit { std::env::vars_os().filter(|(name, _)| !stale(name)).collect() } else { Vec::new() };
+    for (name, value) in &program.variables {
+        let (name, value) = (OsString::from_vec(name.clone()), OsString::from_vec(value.clone()));
+        match merged.iter_mut().find(|(other, _)| *other == name) {
+            Some(entry) => entry.1 = value,
+            None => merged.push((name, value)),
+        }
+    }
+    merged
+}
+
+/// A pipe: where to read, where to write. Both are closed on exec.
+fn pipe() -> std::io::Result<(File, File)> {
+    let (reader, writer) = std::io::pipe()?;
+    Ok((File::from(OwnedFd::from(reader)), File::from(OwnedFd::from(writer))))
+}
+
+impl Output {
+    /// Reads what is there, at most a buffer full, and appends what may be printed to `out`. False: the stream has
+    /// ended. `None`: nothing is there now.
+    pub(crate) fn read(&mut self, buffer: &mut [u8], out: &mut Vec<u8>) -> Option<bool> {
+        match self.file.read(buffer) {
+            Ok(0) => Some(false),
+            Ok(count) => {
+                self.lines.push(&buffer[..count], out);
+                Some(true)
+            }
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            Err(_) => Some(false),
+        }
+    }
+
+    /// Appends what was held back to `out`.
+    pub(crate) fn finish(mut self, out: &mut Vec<u8>) {
+        self.lines.finish(out);
+    }
+}
+
+impl Conversation {
+    /// Whether replies wait to leave.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.replies.is_empty()
+    }
+
+    /// Sends a reply, now if it leaves without waiting.
+    pub(crate) fn reply(&mut self, bytes: Rc<[u8]>) {
+        self.replies.push_back(bytes);
+        self.flush();
+    }
+
+    /// Sends what leaves without waiting. A rank that is gone misses nothing.
+    pub(crate) fn flush(&mut self) {
+        while let Some(first) = self.replies.front() {
+            match self.file.write(&first[self.written..]) {
+                Ok(count) => {
+                    self.written += count;
+                    if self.written == first.len() {
+                        self.replies.pop_front();
+                        self.written = 0;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => {
+                    self.replies.clear();
+                    self.written = 0;
+                }
+            }
+        }
+    }
+
+    /// Reads what the rank said: `None` when there is nothing now, nothing at all when it will never say more.
+    pub(crate) fn read<'b>(&mut self, buffer: &'b mut [u8]) -> Option<&'b [u8]> {
+        match self.file.read(buffer) {
+            Ok(count) => Some(&buffer[..count]),
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+            Err(_) => Some(&[]),
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The process manager's side of PMI-1.1 for the ranks of one host: bytes of ranks in, actions out.
+//!
+//! What a rank puts stays here until all ranks of the host have arrived at a barrier or exchange; then it travels with
+//! the news of the arrival, and comes back as what all ranks of the job have put. So `get` never leaves the host.
+
+use crate::control::{Gathered, NameRequest, Phase, Plan};
+use crate::wire::{self, Line};
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+/// Most keys that a job may put.
+const KEYS_MAX: usize = 1 << 20;
+/// Longest message of an abort that is handed on, in bytes.
+const MESSAGE_MAX: usize = 1024;
+
+/// What the agent shall do.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Action {
+    /// Send these bytes to the local rank `slot`.
+    Reply { slot: usize, bytes: Rc<[u8]> },
+    /// All local ranks have arrived.
+    Gathered { exchange: bool, gathered: Gathered },
+    /// Ask the name service.
+    Name { slot: usize, request: NameRequest },
+    /// End the job.
+    Abort { slot: usize, code: i32, message: String },
+    /// Keep these statistics.
+    Stats { text: String },
+    /// End the job: this rank does not speak PMI-1.1.
+    Violation { slot: usize, text: String },
+}
+
+/// One rank's conversation.
+struct Session {
+    phase: Phase,
+    /// What it waits with: an exchange or a barrier.
+    exchange: bool,
+    card: String,
+    inbox: Vec<u8>,
+    /// Bytes of statistics that follow the last line.
+    body: usize,
+    /// Inside a request of several lines.
+    many: bool,
+}
+
+/// The server for the ranks of one host.
+pub(crate) struct Server {
+    job: String,
+    welcome: String,
+    status_fd: i32,
+    ranks: Vec<u32>,
+    appnums: Vec<u32>,
+    universe: u32,
+    sessions: Vec<Session>,
+    values: BTreeMap<String, String>,
+    puts: Vec<(String, String)>,
+    actions: VecDeque<Action>,
+}
+
+impl Server {
+    /// For the ranks of `plan`; they find the board of their calls under descriptor `status_fd`.
+    pub(crate) fn new(plan: &Plan, status_fd: i32) -> Self {
+        let ranks: Vec<u32> = plan.ranks.iter().map(|&(rank, _)| rank).collect();
+        let session = |_: &u32| Session {
+            phase: Phase::Silent,
+            exchange: false,
+            card: String::new(),
+            inbox: Vec::new(),
+            body: 0,
+            many: false,
+        };
+        let mut values = BTreeMap::new();
+        if !plan.mapping.is_empty() {
+            values.insert("PMI_process_mapping".to_string(), plan.mapping.clone());
+        }
+        Self {
+            job: plan.job.clone(),
+            welcome: format!(
+                "cmd=weft_welcome rc=0 kvsname={} universe_size={} secret={} stats={} locals={}",
+                plan.job,
+                plan.universe,
+                wire::to_hex(&plan.secret),
+                u8::from(plan.stats),
+                wire::format_ranks(&ranks)
+            ),
+            status_fd,
+            sessions: ranks.iter().map(session).collect(),
+            ranks,
+            appnums: plan.ranks.iter().map(|&(_, program)| plan.programs[program as usize].number).collect(),
+            universe: plan.universe,
+            values,
+            puts: Vec::new(),
+            actions: VecDeque::new(),
+        }
+    }
+
+    /// How far the rank in `slot` has come.
+    pub(crate) fn phase(&self, slot: usize) -> Phase {
+        self.sessions[slot].phase
+    }
+
+    /// What to do next.
+    pub(crate) fn poll_action(&mut self) -> Option<Action> {
+        self.actions.pop_front()
+    }
+
+    /// The rank in `slot` said this.
+    pub(crate) fn handle_bytes(&mut self, slot: usize, bytes: &[u8]) {
+        self.sessions[slot].inbox.extend_from_slice(bytes);
+        loop {
+            let session = &mut self.sessions[slot];
+            if session.body > 0 {
+                if session.inbox.len() < session.body {
+                    return;
+                }
+                let body: Vec<u8> = session.inbox.drain(..session.body).collect();
+                session.body = 0;
+                self.actions.push_back(Action::Stats { text: String::from_utf8_lossy(&body).into_owned() });
+                self.reply(slot, "cmd=weft_stats_result rc=0");
+                continue;
+            }
+            let Some(end) = session.inbox.iter().position(|&byte| byte == b'\n') else {
+                if session.inbox.len() > wire::LINE_MAX {
+                    session.inbox.clear();
+                    self.violation(slot, format!("a line of more than {} bytes", wire::LINE_MAX));
+                }
+                return;
+            };
+            let line: Vec<u8> = session.inbox.drain(..=end).take(end).collect();
+            match String::from_utf8(line) {
+                Ok(text) => self.handle_line(slot, &text),
+                Err(_) => self.violation(slot, "bytes that are not text".into()),
+            }
+        }
+    }
+
+    fn handle_line(&mut self, slot: usize, text: &str) {
+        let line = Line::parse(text);
+        if line.opens_many() {
+            self.sessions[slot].many = true;
+            return;
+        }
+        if self.sessions[slot].many {
+            if text == "endcmd" {
+                self.sessions[slot].many = false;
+                self.reply(slot, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes");
+            }
+            return;
+        }
+        match line.command() {
+            "init" => self.init(slot, &line),
+            "weft_hello" => self.hello(slot),
+            "get_maxes" => {
+                let (name, key, value) = (wire::NAME_MAX, wire::KEY_MAX, wire::VALUE_MAX);
+                self.reply(slot, &format!("cmd=maxes rc=0 kvsname_max={name} keylen_max={key} vallen_max={value}"));
+            }
+            "get_appnum" => {
+                let appnum = self.appnums[slot];
+                self.reply(slot, &format!("cmd=appnum rc=0 appnum={appnum}"));
+            }
+            "get_universe_size" => {
+                let universe = self.universe;
+                self.reply(slot, &format!("cmd=universe_size rc=0 size={universe}"));
+            }
+            "get_my_kvsname" => {
+                let reply = format!("cmd=my_kvsname rc=0 kvsname={}", self.job);
+                self.reply(slot, &reply);
+            }
+            "put" => self.put(slot, text, &line),
+            "get" => self.get(slot, &line),
+            "getbyidx" => self.get_by_index(slot, &line),
+            "barrier_in" => self.arrive(slot, false, String::new()),
+            "weft_exchange" => self.exchange(slot, &line),
+            "weft_stats" => self.stats(slot, &line),
+            "publish_name" | "lookup_name" | "unpublish_name" => self.name(slot, &line),
+            "abort" => self.abort(slot, text, &line),
+            "finalize" => {
+                self.sessions[slot].phase = Phase::Finalized;
+                self.reply(slot, "cmd=finalize_ack rc=0");
+            }
+            "spawn" => self.reply(slot, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
+            _ => self.violation(slot, text.chars().take(80).collect()),
+        }
+    }
+
+    fn init(&mut self, slot: usize, line: &Line<'_>) {
+        if line.get("pmi_version") == Some("1") {
+            // A program may follow another one in the same rank (a shell script): joining anew is fine.
+            self.sessions[slot].phase = Phase::Joined;
+            self.reply(slot, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1 weft=1");
+        } else {
+            self.reply(slot, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1");
+        }
+    }
+
+    fn hello(&mut self, slot: usize) {
+        let (appnum, slots, fd) = (self.appnums[slot], self.sessions.len(), self.status_fd);
+        let reply = format!("{} appnum={appnum} status_fd={fd} slot={slot} slots={slots}", self.welcome);
+        self.reply(slot, &reply);
+    }
+
+    fn put(&mut self, slot: usize, text: &str, line: &Line<'_>) {
+        let (key, value) = (line.get("key").unwrap_or(""), wire::tail(text, "value").unwrap_or(""));
+        if key.is_empty() || key.len() > wire::KEY_MAX || value.len() > wire::VALUE_MAX {
+            return self.reply(slot, "cmd=put_result rc=-1 msg=key_or_value_too_long");
+        }
+        if self.values.len() >= KEYS_MAX {
+            return self.reply(slot, "cmd=put_result rc=-1 msg=too_many_keys");
+        }
+        self.values.insert(key.to_string(), value.to_string());
+        self.puts.push((key.to_string(), value.to_string()));
+        self.reply(slot, "cmd=put_result rc=0 msg=success");
+    }
+
+    fn get(&mut self, slot: usize, line: &Line<'_>) {
+        let reply = match line.get("key").and_then(|key| self.values.get(key)) {
+            Some(value) => format!("cmd=get_result rc=0 msg=success value={value}"),
+            None => "cmd=get_result rc=-1 msg=key_not_found value=unknown".to_string(),
+        };
+        self.reply(slot, &reply);
+    }
+
+    fn get_by_index(&mut self, slot: usize, line: &Line<'_>) {
+        let found =
+            line.number::<usize>("idx").and_then(|index| self.values.iter().nth(index).map(|pair| (index, pair)));
+        let reply = match found {
+            Some((index, (key, value))) => {
+                format!("cmd=getbyidx_results rc=0 nextidx={} key={key} val={value}", index + 1)
+            }
+            None => "cmd=getbyidx_results rc=-2 reason=no_more_keyvals".to_string(),
+        };
+        self.reply(slot, &reply);
+    }
+
+    fn exchange(&mut self, slot: usize, line: &Line<'_>) {
+        let card = line.get("value").unwrap_or("");
+        if card.len() > wire::CARD_MAX {
+            return self.violation(slot, format!("a card of {} bytes", card.len()));
+        }
+        self.arrive(slot, true, card.to_string());
+    }
+
+    /// A rank waits for the others. When it is the last one of this host, the whole host has arrived.
+    fn arrive(&mut self, slot: usize, exchange: bool, card: String) {
+        let session = &mut self.sessions[slot];
+        session.phase = Phase::Waiting;
+        session.exchange = exchange;
+        session.card = card;
+        if self.sessions.iter().any(|session| session.phase != Phase::Waiting) {
+            return;
+        }
+        if let Some(other) = self.sessions.iter().position(|session| session.exchange != exchange) {
+            return self.violation(other, "some ranks are in a barrier and others in an exchange".into());
+        }
+        let cards = self.sessions.iter_mut().map(|session| std::mem::take(&mut session.card));
+        let cards = if exchange { self.ranks.iter().copied().zip(cards).collect() } else { Vec::new() };
+        let gathered = Gathered { puts: std::mem::take(&mut self.puts), cards };
+        self.actions.push_back(Action::Gathered { exchange, gathered });
+    }
+
+    /// All hosts have arrived, with this.
+    pub(crate) fn handle_gathered(&mut self, mut gathered: Gathered) {
+        self.values.extend(gathered.puts);
+        gathered.cards.sort_unstable_by_key(|&(rank, _)| rank);
+        let exchange = self.sessions.iter().any(|session| session.exchange);
+        let bytes: Rc<[u8]> = if exchange {
+            let body: String = gathered.cards.iter().flat_map(|(_, card)| [card.as_str(), "\n"]).collect();
+            format!("cmd=weft_exchanged rc=0 bytes={}\n{body}", body.len()).into_bytes().into()
+        } else {
+            b"cmd=barrier_out rc=0\n"[..].into()
+        };
+        for (slot, session) in self.sessions.iter_mut().enumerate() {
+            if session.phase == Phase::Waiting {
+                session.phase = Phase::Joined;
+                self.actions.push_back(Action::Reply { slot, bytes: Rc::clone(&bytes) });
+            }
+        }
+    }
+
+    fn stats(&mut self, slot: usize, line: &Line<'_>) {
+        match line.number::<usize>("bytes") {
+            Some(0) => self.reply(slot, "cmd=weft_stats_result rc=0"),
+            Some(bytes) if bytes <= wire::STATS_MAX => self.sessions[slot].body = bytes,
+            _ => self.violation(slot, "statistics without end".into()),
+        }
+    }
+
+    fn name(&mut self, slot: usize, line: &Line<'_>) {
+        let text = |key| line.get(key).map(str::to_string).filter(|text| !text.is_empty());
+        let request = match (line.command(), text("service"), text("port")) {
+            ("publish_name", Some(service), Some(port)) => NameRequest::Publish { service, port },
+            ("lookup_name", Some(service), _) => NameRequest::Lookup { service },
+            ("unpublish_name", Some(service), _) => NameRequest::Unpublish { service },
+            _ => return self.violation(slot, "a name request without a name".into()),
+        };
+        self.actions.push_back(Action::Name { slot, request });
+    }
+
+    /// The name service has answered the rank in `slot`, which asked `command`.
+    pub(crate) fn handle_name(&mut self, slot: usize, command: &str, answer: &Result<String, String>) {
+        let reply = match answer {
+            Ok(port) if port.is_empty() => format!("cmd={command}_result info=ok rc=0 msg=success"),
+            Ok(port) => format!("cmd={command}_result info=ok rc=0 port={port}"),
+            Err(reason) => format!("cmd={command}_result info=fail rc=-1 msg={}", reason.replace(' ', "_")),
+        };
+        self.reply(slot, &reply);
+    }
+
+    fn abort(&mut self, slot: usize, text: &str, line: &Line<'_>) {
+        let code = line.number("exitcode").unwrap_or(1);
+        let message = line.get("escaped").and_then(wire::unescape);
+        let message = message.or_else(|| wire::tail(text, "message").map(str::to_string)).unwrap_or_default();
+        let message = message.chars().take(MESSAGE_MAX).collect();
+        self.actions.push_back(Action::Abort { slot, code, message });
+    }
+
+    fn violation(&mut self, slot: usize, text: String) {
+        self.actions.push_back(Action::Violation { slot, text });
+    }
+
+    fn reply(&mut self, slot: usize, line: &str) {
+        let bytes = format!("{line}\n").into_bytes().into();
+        self.actions.push_back(Action::Reply { slot, bytes });
+    }
+}
+
+#[cfg(test)]
+#[path = "server_tests.rs"]
+mod tests;

@@ -1,0 +1,426 @@
+//! What `mpiexec` and its agents (one per host) say to each other.
+//!
+//! A frame is a length (4 bytes, little-endian), then the message: its kind in one byte and its fields. The agent
+//! speaks first, with one line of text ([`GREETING`]), because a remote shell may print things of its own before it.
+
+mod channel;
+mod codec;
+
+pub(crate) use channel::{Channel, State};
+
+use crate::call_site::Whereabouts;
+use crate::sys::Ended;
+use codec::{Decode, Encode, Reader};
+
+/// Version of the messages; both sides must have the same.
+pub(crate) const VERSION: u32 = 1;
+/// What an agent says first; the version and a newline follow.
+pub(crate) const GREETING: &str = "WEFT-AGENT ";
+/// Longest frame, in bytes: an exchange of thousands of ranks fits.
+pub(crate) const FRAME_MAX: usize = 64 * 1024 * 1024;
+/// Output that an agent may have sent without having been told that it was written, in bytes.
+pub(crate) const OUTPUT_WINDOW: usize = 256 * 1024;
+/// Input that `mpiexec` may have sent without having been told that a rank took it, in bytes.
+pub(crate) const INPUT_WINDOW: usize = 64 * 1024;
+
+/// How the lines of a rank are labelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Label {
+    /// Not at all.
+    None,
+    /// `[rank] `.
+    Rank,
+    /// `[rank on host] `.
+    RankAndHost,
+}
+
+/// Which ranks get what `mpiexec` reads from its standard input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum InputTo {
+    /// None: they all see the end of the file.
+    Nobody,
+    /// This one.
+    Rank(u32),
+    /// Each gets everything.
+    Everybody,
+}
+
+/// One of the stream an output came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Output,
+    Error,
+}
+
+/// One program of the command line, as one host has to start it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Program {
+    /// Its place on the command line, `MPI_APPNUM`.
+    pub(crate) number: u32,
+    /// Words; the first names the program.
+    pub(crate) words: Vec<Vec<u8>>,
+    /// Whether the agent's own environment is the base.
+    pub(crate) inherit: bool,
+    /// Variables that are added to the base.
+    pub(crate) variables: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Working directory; empty: the agent's own.
+    pub(crate) directory: Vec<u8>,
+    /// Whether the user named the directory: then it must exist.
+    pub(crate) directory_required: bool,
+}
+
+/// Everything an agent needs to know to start its ranks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// Name of the job and of its key-value space.
+    pub(crate) job: String,
+    /// Known to the processes of the job only.
+    pub(crate) secret: [u8; 16],
+    /// Ranks of the whole job.
+    pub(crate) size: u32,
+    /// `MPI_UNIVERSE_SIZE`.
+    pub(crate) universe: u32,
+    /// The host's name on the command line.
+    pub(crate) host: String,
+    /// `PMI_process_mapping`, empty when it is too long to be stored.
+    pub(crate) mapping: String,
+    /// Whether ranks shall report statistics.
+    pub(crate) stats: bool,
+    pub(crate) label: Label,
+    pub(crate) input: InputTo,
+    /// Whether standard error goes where standard output goes.
+    pub(crate) merge: bool,
+    pub(crate) programs: Vec<Program>,
+    /// The ranks of this host in order, each with the index of its program.
+    pub(crate) ranks: Vec<(u32, u32)>,
+}
+
+/// What all ranks contribute to a barrier or an exchange.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Gathered {
+    /// Keys and values put since the last one.
+    pub(crate) puts: Vec<(String, String)>,
+    /// Cards by rank, in an exchange.
+    pub(crate) cards: Vec<(u32, String)>,
+}
+
+/// A question to the name service.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum NameRequest {
+    Publish { service: String, port: String },
+    Lookup { service: String },
+    Unpublish { service: String },
+}
+
+/// `mpiexec` to agent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Start these ranks. The first order, once.
+    Launch(Plan),
+    /// Standard input for whoever gets it.
+    Input(Vec<u8>),
+    /// Standard input has ended.
+    InputEnd,
+    /// So much output has been written; as much more may be sent.
+    Credit(u32),
+    /// All ranks of the job have arrived: what they brought.
+    Gathered(Gathered),
+    /// The answer to a name request (`publish`, `lookup`, `unpublish`): the port (empty unless looked up), or why not.
+    Name { rank: u32, command: String, answer: Result<String, String> },
+    /// Send this signal to all ranks.
+    Signal(i32),
+    /// End all ranks: first with a signal, after the grace by force. `spare` ends by itself and is only forced.
+    End { signal: i32, grace_ms: u32, spare: Option<u32> },
+    /// Say where every rank is.
+    Where,
+}
+
+/// How far a rank has come with PMI.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It has not said a word: no MPI program, or before `MPI_Init`.
+    Silent,
+    /// It has joined the job.
+    Joined,
+    /// It waits for the other ranks in a barrier or exchange of the process manager.
+    Waiting,
+    /// It has said goodbye.
+    Finalized,
+}
+
+/// Where one rank is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) rank: u32,
+    pub(crate) phase: Phase,
+    pub(crate) whereabouts: Whereabouts,
+}
+
+/// Agent to `mpiexec`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Report {
+    /// Whole lines (or the rest of a stream).
+    Output { stream: Stream, bytes: Vec<u8> },
+    /// So much of the input has been taken by the slowest rank that gets it, in bytes since the start.
+    InputTaken(u64),
+    /// All ranks of this host have arrived at a barrier or exchange.
+    Gathered { exchange: bool, gathered: Gathered },
+    /// A rank's question to the name service.
+    Name { rank: u32, request: NameRequest },
+    /// A rank called `MPI_Abort`.
+    Abort { rank: u32, code: i32, message: String },
+    /// A rank could not be started.
+    NotStarted { rank: u32, status: i32, reason: String },
+    /// A rank has ended.
+    Ended { position: Position, ended: Ended },
+    /// A rank said something that is not PMI-1.1.
+    Violation { rank: u32, text: String },
+    /// The answer to [`Order::Where`]: the ranks that live.
+    Where(Vec<Position>),
+    /// A rank's statistics.
+    Stats { text: String },
+    /// Something the user may want to know.
+    Note(String),
+    /// All ranks have ended and all their output was sent. The last report.
+    Done,
+}
+
+impl Order {
+    /// The message as a frame's content.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Launch(plan) => (0u8, plan).encode(out),
+            Self::Input(bytes) => (1u8, bytes).encode(out),
+            Self::InputEnd => 2u8.encode(out),
+            Self::Credit(bytes) => (3u8, bytes).encode(out),
+            Self::Gathered(gathered) => (4u8, gathered).encode(out),
+            Self::Name { rank, command, answer } => (5u8, rank, command, answer).encode(out),
+            Self::Signal(signal) => (6u8, signal).encode(out),
+            Self::End { signal, grace_ms, spare } => (7u8, signal, grace_ms, spare).encode(out),
+            Self::Where => 8u8.encode(out),
+        }
+    }
+
+    /// The message in a frame; `None` when it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let order = match u8::decode(&mut reader)? {
+            0 => Self::Launch(Plan::decode(&mut reader)?),
+            1 => Self::Input(Decode::decode(&mut reader)?),
+            2 => Self::InputEnd,
+            3 => Self::Credit(Decode::decode(&mut reader)?),
+            4 => Self::Gathered(Gathered::decode(&mut reader)?),
+            5 => Self::Name {
+                rank: Decode::decode(&mut reader)?,
+                command: Decode::decode(&mut reader)?,
+                answer: Decode::decode(&mut reader)?,
+            },
+            6 => Self::Signal(Decode::decode(&mut reader)?),
+            7 => Self::End {
+                signal: Decode::decode(&mut reader)?,
+                grace_ms: Decode::decode(&mut reader)?,
+                spare: Decode::decode(&mut reader)?,
+            },
+            8 => Self::Where,
+            _ => return None,
+        };
+        reader.is_empty().then_some(order)
+    }
+}
+
+impl Report {
+    /// The message as a frame's content.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Output { stream, bytes } => (0u8, stream, bytes).encode(out),
+            Self::InputTaken(total) => (1u8, total).encode(out),
+            Self::Gathered { exchange, gathered } => (2u8, exchange, gathered).encode(out),
+            Self::Name { rank, request } => (3u8, rank, request).encode(out),
+            Self::Abort { rank, code, message } => (4u8, rank, code, message).encode(out),
+            Self::NotStarted { rank, status, reason } => (5u8, rank, status, reason).encode(out),
+            Self::Ended { position, ended } => (6u8, position, ended).encode(out),
+            Self::Violation { rank, text } => (7u8, rank, text).encode(out),
+            Self::Where(positions) => (8u8, positions).encode(out),
+            Self::Stats { text } => (9u8, text).encode(out),
+            Self::Note(text) => (10u8, text).encode(out),
+            Self::Done => 11u8.encode(out),
+        }
+    }
+
+    /// The message in a frame; `None` when it is none.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let reader = &mut reader;
+        let report = match u8::decode(reader)? {
+            0 => Self::Output { stream: Decode::decode(reader)?, bytes: Decode::decode(reader)? },
+            1 => Self::InputTaken(Decode::decode(reader)?),
+            2 => Self::Gathered { exchange: Decode::decode(reader)?, gathered: Decode::decode(reader)? },
+            3 => Self::Name { rank: Decode::decode(reader)?, request: Decode::decode(reader)? },
+            4 => Self::Abort {
+                rank: Decode::decode(reader)?,
+                code: Decode::decode(reader)?,
+                message: Decode::decode(reader)?,
+            },
+            5 => Self::NotStarted {
+                rank: Decode::decode(reader)?,
+                status: Decode::decode(reader)?,
+                reason: Decode::decode(reader)?,
+            },
+            6 => Self::Ended { position: Decode::decode(reader)?, ended: Decode::decode(reader)? },
+            7 => Self::Violation { rank: Decode::decode(reader)?, text: Decode::decode(reader)? },
+            8 => Self::Where(Decode::decode(reader)?),
+            9 => Self::Stats { text: Decode::decode(reader)? },
+            10 => Self::Note(Decode::decode(reader)?),
+            11 => Self::Done,
+            _ => return None,
+        };
+        reader.is_empty().then_some(report)
+    }
+}
+
+codec::structure!(Program { number, words, inherit, variables, directory, directory_required });
+codec::structure!(Plan { job, secret, size, universe, host, mapping, stats, label, input, merge, programs, ranks });
+codec::structure!(Gathered { puts, cards });
+codec::structure!(Position { rank, phase, whereabouts });
+
+impl Encode for Label {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let code: u8 = match self {
+            Self::None => 0,
+            Self::Rank => 1,
+            Self::RankAndHost => 2,
+        };
+        code.encode(out);
+    }
+}
+
+impl Decode for Label {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match u8::decode(reader)? {
+            0 => Self::None,
+            1 => Self::Rank,
+            2 => Self::RankAndHost,
+            _ => return None,
+        })
+    }
+}
+
+impl Encode for InputTo {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Nobody => (0u8, 0u32).encode(out),
+            Self::Rank(rank) => (1u8, rank).encode(out),
+            Self::Everybody => (2u8, 0u32).encode(out),
+        }
+    }
+}
+
+impl Decode for InputTo {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (kind, rank) = (u8::decode(reader)?, u32::decode(reader)?);
+        Some(match kind {
+            0 => Self::Nobody,
+            1 => Self::Rank(rank),
+            2 => Self::Everybody,
+            _ => return None,
+        })
+    }
+}
+
+impl Encode for Stream {
+    fn encode(&self, out: &mut Vec<u8>) {
+        (*self == Self::Error).encode(out);
+    }
+}
+
+impl Decode for Stream {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(if bool::decode(reader)? { Self::Error } else { Self::Output })
+    }
+}
+
+impl Encode for Phase {
+    fn encode(&self, out: &mut Vec<u8>) {
+        let code: u8 = match self {
+            Self::Silent => 0,
+            Self::Joined => 1,
+            Self::Waiting => 2,
+            Self::Finalized => 3,
+        };
+        code.encode(out);
+    }
+}
+
+impl Decode for Phase {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match u8::decode(reader)? {
+            0 => Self::Silent,
+            1 => Self::Joined,
+            2 => Self::Waiting,
+            3 => Self::Finalized,
+            _ => return None,
+        })
+    }
+}
+
+impl Encode for Whereabouts {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Unknown => 0u8.encode(out),
+            Self::Outside => 1u8.encode(out),
+            Self::Inside(name) => (2u8, name).encode(out),
+        }
+    }
+}
+
+impl Decode for Whereabouts {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Some(match u8::decode(reader)? {
+            0 => Self::Unknown,
+            1 => Self::Outside,
+            2 => Self::Inside(Decode::decode(reader)?),
+            _ => return None,
+        })
+    }
+}
+
+impl Encode for Ended {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Exit(status) => (false, status).encode(out),
+            Self::Signal(signal) => (true, signal).encode(out),
+        }
+    }
+}
+
+impl Decode for Ended {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (signal, number) = (bool::decode(reader)?, i32::decode(reader)?);
+        Some(if signal { Self::Signal(number) } else { Self::Exit(number) })
+    }
+}
+
+impl Encode for NameRequest {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Publish { service, port } => (0u8, service, port).encode(out),
+            Self::Lookup { service } => (1u8, service).encode(out),
+            Self::Unpublish { service } => (2u8, service).encode(out),
+        }
+    }
+}
+
+impl Decode for NameRequest {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        let (kind, service) = (u8::decode(reader)?, String::decode(reader)?);
+        Some(match kind {
+            0 => Self::Publish { service, port: Decode::decode(reader)? },
+            1 => Self::Lookup { service },
+            2 => Self::Unpublish { service },
+            _ => return None,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Frames over a pair of non-blocking descriptors.
+
+use super::FRAME_MAX;
+use crate::sys::{self, Poll, READ, WRITE};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Write};
+
+/// Bytes read at once.
+const CHUNK: usize = 64 * 1024;
+/// Most chunks read in one go, so that one loud side does not starve the others.
+const CHUNKS_MAX: usize = 16;
+const LENGTH_BYTES: usize = 4;
+
+/// Whether the other side may still say something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum State {
+    Open,
+    Closed,
+}
+
+/// One side of a conversation.
+pub(crate) struct Channel {
+    input: File,
+    output: File,
+    inbox: Vec<u8>,
+    /// Start of what was not handed out yet.
+    start: usize,
+    outbox: Vec<u8>,
+    /// Start of what was not written yet.
+    written: usize,
+    state: State,
+}
+
+impl Channel {
+    /// A conversation that is read from `input` and spoken into `output`; both become non-blocking.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn new(input: File, output: File) -> io::Result<Self> {
+        sys::set_nonblocking(&input)?;
+        sys::set_nonblocking(&output)?;
+        let (inbox, outbox) = (Vec::new(), Vec::new());
+        Ok(Self { input, output, inbox, start: 0, outbox, written: 0, state: State::Open })
+    }
+
+    /// Whether the other side may still say something.
+    pub(crate) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Adds what this channel waits for. The entries are for [`handle`](Self::handle).
+    pub(crate) fn wait_in(&self, poll: &mut Poll) -> (Option<usize>, Option<usize>) {
+        let input = (self.state == State::Open).then(|| poll.add(&self.input, READ));
+        let output = self.has_unsent().then(|| poll.add(&self.output, WRITE));
+        (input, output)
+    }
+
+    /// Whether something that was queued has not left yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.written < self.outbox.len()
+    }
+
+    /// Reads and writes what is ready.
+    pub(crate) fn handle(&mut self, poll: &Poll, entries: (Option<usize>, Option<usize>)) {
+        if entries.0.is_some_and(|entry| poll.ready(entry)) {
+            self.fill();
+        }
+        if entries.1.is_some_and(|entry| poll.ready(entry)) {
+            self.flush();
+        }
+    }
+
+    /// Queues text as it is, without a frame.
+    pub(crate) fn queue_text(&mut self, text: &str) {
+        self.outbox.extend_from_slice(text.as_bytes());
+    }
+
+    /// Queues a frame whose content `encode` writes. False: it would be longer than a frame may be.
+    #[must_use]
+    pub(crate) fn queue(&mut self, encode: impl FnOnce(&mut Vec<u8>)) -> bool {
+        let start = self.outbox.len();
+        self.outbox.extend_from_slice(&[0; LENGTH_BYTES]);
+        encode(&mut self.outbox);
+        let length = self.outbox.len() - start - LENGTH_BYTES;
+        if length > FRAME_MAX {
+            self.outbox.truncate(start);
+            return false;
+        }
+        let length = u32::try_from(length).expect("shorter than a frame may be");
+        self.outbox[start..start + LENGTH_BYTES].copy_from_slice(&length.to_le_bytes());
+        true
+    }
+
+    /// Writes as much as leaves without waiting. A side that is gone loses what was meant for it.
+    pub(crate) fn flush(&mut self) {
+        while self.has_unsent() {
+            match self.output.write(&self.outbox[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return,
+                Err(_) => break,
+            }
+        }
+        self.outbox.clear();
+        self.written = 0;
+    }
+
+    /// Reads what has arrived.
+    pub(crate) fn fill(&mut self) {
+        self.inbox.drain(..self.start);
+        self.start = 0;
+        for _ in 0..CHUNKS_MAX {
+            let end = self.inbox.len();
+            self.inbox.resize(end + CHUNK, 0);
+            let result = self.input.read(&mut self.inbox[end..]);
+            self.inbox.truncate(end + *result.as_ref().unwrap_or(&0));
+            match result {
+                Ok(0) => self.state = State::Closed,
+                Ok(count) if count == CHUNK => continue,
+                Ok(_) => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => self.state = State::Closed,
+            }
+            return;
+        }
+    }
+
+    /// The content of the next whole frame. `Err`: what arrived is no frame.
+    pub(crate) fn next_frame(&mut self) -> Result<Option<&[u8]>, ()> {
+        let Some(head) = self.inbox[self.start..].first_chunk::<LENGTH_BYTES>() else { return Ok(None) };
+        let length = u32::from_le_bytes(*head) as usize;
+        if length > FRAME_MAX {
+            return Err(());
+        }
+        let content = self.start + LENGTH_BYTES;
+        if self.inbox.len() < content + length {
+            return Ok(None);
+        }
+        self.start = content + length;
+        Ok(Some(&self.inbox[content..content + length]))
+    }
+
+    /// The text up to the next newline, as long as it is not longer than `limit`.
+    pub(crate) fn next_line(&mut self, limit: usize) -> Result<Option<String>, ()> {
+        let rest = &self.inbox[self.start..];
+        match rest.iter().position(|&byte| byte == b'\n') {
+            Some(length) => {
+                let line = String::from_utf8_lossy(&rest[..length]).into_owned();
+                self.start += length + 1;
+                Ok(Some(line))
+            }
+            None if rest.len() > limit => Err(()),
+            None => Ok(None),
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Every message comes back as it was sent, and nothing else is taken for one.
+
+use super::*;
+
+fn plan() -> Plan {
+    Plan {
+        job: "weft-1".into(),
+        secret: [7; 16],
+        size: 3,
+        universe: 4,
+        host: "h0".into(),
+        mapping: "(vector,(0,1,3))".into(),
+        stats: true,
+        label: Label::RankAndHost,
+        input: InputTo::Rank(2),
+        merge: false,
+        programs: vec![Program {
+            number: 1,
+            words: vec![b"a".to_vec(), vec![0xff]],
+            inherit: true,
+            variables: vec![(b"K".to_vec(), b"v".to_vec())],
+            directory: b"/".to_vec(),
+            directory_required: true,
+        }],
+        ranks: vec![(0, 0), (2, 0)],
+    }
+}
+
+fn orders() -> Vec<Order> {
+    let gathered = Gathered { puts: vec![("k".into(), "v".into())], cards: vec![(1, "card".into())] };
+    vec![
+        Order::Launch(plan()),
+        Order::Input(b"bytes".to_vec()),
+        Order::InputEnd,
+        Order::Credit(5),
+        Order::Gathered(gathered),
+        Order::Name { rank: 1, command: "lookup".into(), answer: Ok("port".into()) },
+        Order::Name { rank: 1, command: "publish".into(), answer: Err("no".into()) },
+        Order::Signal(2),
+        Order::End { signal: 15, grace_ms: 100, spare: Some(1) },
+        Order::End { signal: 15, grace_ms: 100, spare: None },
+        Order::Where,
+    ]
+}
+
+fn reports() -> Vec<Report> {
+    let position = |phase, whereabouts| Position { rank: 1, phase, whereabouts };
+    vec![
+        Report::Output { stream: Stream::Output, bytes: b"a\n".to_vec() },
+        Report::Output { stream: Stream::Error, bytes: vec![] },
+        Report::InputTaken(1 << 40),
+        Report::Gathered { exchange: true, gathered: Gathered::default() },
+        Report::Name { rank: 0, request: NameRequest::Publish { service: "s".into(), port: "p".into() } },
+        Report::Name { rank: 0, request: NameRequest::Lookup { service: "s".into() } },
+        Report::Name { rank: 0, request: NameRequest::Unpublish { service: "s".into() } },
+        Report::Abort { rank: 0, code: -1, message: "m".into() },
+        Report::NotStarted { rank: 0, status: 127, reason: "r".into() },
+        Report::Ended { position: position(Phase::Silent, Whereabouts::Unknown), ended: Ended::Exit(3) },
+        Report::Ended { position: position(Phase::Finalized, Whereabouts::Outside), ended: Ended::Signal(9) },
+        Report::Violation { rank: 0, text: "t".into() },
+        Report::Where(vec![position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into()))]),
+        Report::Stats { text: "0 1 udp 1 2 3\n".into() },
+        Report::Note("n".into()),
+        Report::Done,
+    ]
+}
+
+#[test]
+fn every_message_comes_back() {
+    for order in orders() {
+        let mut bytes = Vec::new();
+        order.encode(&mut bytes);
+        assert_eq!(Order::decode(&bytes), Some(order));
+    }
+    for report in reports() {
+        let mut bytes = Vec::new();
+        report.encode(&mut bytes);
+        assert_eq!(Report::decode(&bytes), Some(report));
+    }
+}
+
+#[test]
+fn a_message_cut_short_or_too_long_is_none() {
+    for order in orders() {
+        let mut bytes = Vec::new();
+        order.encode(&mut bytes);
+        for length in 0..bytes.len() {
+            assert_eq!(Order::decode(&bytes[..length]), None, "{order:?} cut to {length}");
+        }
+        bytes.push(0);
+        assert_eq!(Order::decode(&bytes), None, "{order:?} and more");
+    }
+    // A list that claims to be huge must not be believed: no memory is asked for.
+    assert_eq!(Report::decode(&[9, 255, 255, 255, 255]), None);
+}
+
+#[test]
+fn frames_arrive_whole() {
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::UnixStream;
+    let (one, other) = UnixStream::pair().expect("a socket pair");
+    let channel = |stream: UnixStream| {
+        let output = stream.try_clone().expect("a descriptor");
+        Channel::new(OwnedFd::from(stream).into(), OwnedFd::from(output).into()).expect("non-blocking")
+    };
+    let (mut sender, mut receiver) = (channel(one), channel(other));
+    sender.queue_text("noise\nWEFT-AGENT 1\n");
+    let content = vec![9; 3_000_000];
+    assert!(sender.queue(|out| out.extend_from_slice(&content)));
+    assert!(!sender.queue(|out| out.resize(out.len() + FRAME_MAX + 1, 0)), "too long");
+    assert!(sender.queue(|_| {}));
+    let mut frames: Vec<Vec<u8>> = Vec::new();
+    let mut lines = Vec::new();
+    while sender.has_unsent() || frames.len() < 2 {
+        sender.flush();
+        receiver.fill();
+        while lines.len() < 2 {
+            lines.extend(receiver.next_line(100).expect("lines"));
+        }
+        while let Some(frame) = receiver.next_frame().expect("frames") {
+            frames.push(frame.to_vec());
+        }
+    }
+    assert_eq!(lines, ["noise", "WEFT-AGENT 1"]);
+    assert!(frames[0] == content && frames[1].is_empty());
+    drop(sender);
+    receiver.fill();
+    assert_eq!(receiver.state(), State::Closed);
+}

@@ -1,0 +1,43 @@
+//! The program `mpiexec`: from a command line to a job that has ended.
+
+mod console;
+mod environment;
+mod help;
+mod hosts;
+mod job;
+mod options;
+mod plan;
+mod reach;
+mod stats;
+mod survey;
+mod table;
+mod verdict;
+mod words;
+
+use options::Request;
+use std::ffi::OsString;
+
+/// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status.
+pub fn run(arguments: Vec<OsString>) -> i32 {
+    match options::parse(arguments, &|name| std::env::var_os(name)) {
+        Ok(Request::Help) => {
+            print!("{}", help::TEXT);
+            0
+        }
+        Ok(Request::Version) => {
+            println!("mpiexec (Weft) {}", env!("CARGO_PKG_VERSION"));
+            0
+        }
+        Ok(Request::Agent) => crate::agent::serve_remote(),
+        Ok(Request::Run(settings)) => match plan::make(*settings).and_then(job::run) {
+            Ok(status) => status,
+            Err(text) => complain(&text),
+        },
+        Err(text) => complain(&text),
+    }
+}
+
+fn complain(text: &str) -> i32 {
+    eprintln!("mpiexec: {text}");
+    verdict::STATUS_USAGE
+}

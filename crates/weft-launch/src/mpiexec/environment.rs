@@ -1,0 +1,119 @@
+//! Which variables ranks see.
+//!
+//! Ranks of this host inherit everything. Ranks of other hosts get everything too, because `LD_LIBRARY_PATH`,
+//! `PYTHONPATH` or `OMP_NUM_THREADS` are meant for the whole job and forgetting one is a puzzle; left out are only
+//! variables that describe this host or this login and would be wrong elsewhere: there the agent's own are kept.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+/// Variables that are not sent to other hosts.
+const HOST_BOUND: [&str; 22] = [
+    "_",
+    "DBUS_SESSION_BUS_ADDRESS",
+    "DISPLAY",
+    "HOME",
+    "HOST",
+    "HOSTNAME",
+    "HOSTTYPE",
+    "LOGNAME",
+    "MACHTYPE",
+    "MAIL",
+    "OLDPWD",
+    "PWD",
+    "SHELL",
+    "SHLVL",
+    "TMPDIR",
+    "TTY",
+    "USER",
+    "WAYLAND_DISPLAY",
+    "WEFT_NODE",
+    "WINDOWID",
+    "XAUTHORITY",
+    "XDG_RUNTIME_DIR",
+];
+/// Beginnings of names that are not sent to other hosts: they belong to a login or to another launcher.
+const HOST_BOUND_PREFIXES: [&str; 7] =
+    ["SSH_", "XDG_SESSION_", "PMI_", "PMIX_", "HYDI_", "OMPI_COMM_WORLD_", "MPI_LOCAL"];
+/// Settings of Weft reach every rank whatever else is asked for.
+const SETTINGS_PREFIX: &str = "WEFT_";
+
+/// Names and values.
+pub(crate) type Variables = Vec<(OsString, OsString)>;
+
+/// What ranks see of the environment of `mpiexec`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Base {
+    /// Everything.
+    All,
+    /// Nothing.
+    None,
+    /// Variables with these names.
+    List(Vec<String>),
+}
+
+/// What the user asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Wish {
+    pub(crate) base: Base,
+    /// Variables that are set, the last one counts.
+    pub(crate) set: Variables,
+}
+
+/// Names and values as they are sent.
+pub(crate) type Bytes = Vec<(Vec<u8>, Vec<u8>)>;
+
+/// What a host's agent is told: whether ranks inherit the agent's environment, and what is added.
+pub(crate) fn for_host(wish: &Wish, own: &[(OsString, OsString)], remote: bool) -> (bool, Bytes) {
+    let setting = |name: &OsStr| begins(name, SETTINGS_PREFIX);
+    let passed = own.iter().filter(|(name, _)| match &wish.base {
+        // The local agent is a copy of this process: there is nothing to send.
+        Base::All => remote && !is_host_bound(name),
+        Base::None => setting(name) && !is_host_bound(name),
+        Base::List(names) => {
+            (setting(name) && !is_host_bound(name)) || names.iter().any(|other| name == other.as_str())
+        }
+    });
+    let variables = passed.chain(&wish.set).map(|(name, value)| (name.clone().into_vec(), value.clone().into_vec()));
+    (wish.base == Base::All, variables.collect())
+}
+
+fn begins(name: &OsStr, prefix: &str) -> bool {
+    name.as_bytes().starts_with(prefix.as_bytes())
+}
+
+fn is_host_bound(name: &OsStr) -> bool {
+    HOST_BOUND.iter().any(|bound| name == *bound) || HOST_BOUND_PREFIXES.iter().any(|prefix| begins(name, prefix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn variables(names: &[(&str, &str)]) -> Variables {
+        names.iter().map(|(name, value)| (name.into(), value.into())).collect()
+    }
+
+    fn names(wish: &Wish, remote: bool) -> (bool, Vec<String>) {
+        let own = variables(&[("PATH", "/bin"), ("HOME", "/root"), ("WEFT_LINK", "udp"), ("SSH_TTY", "x"), ("A", "1")]);
+        let (inherit, variables) = for_host(wish, &own, remote);
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
+        (inherit, variables.into_iter().map(|(name, _)| text(name)).collect())
+    }
+
+    #[test]
+    fn another_host_gets_everything_but_what_describes_this_one() {
+        let mut wish = Wish { base: Base::All, set: variables(&[("HOME", "/elsewhere")]) };
+        assert_eq!(names(&wish, false), (true, vec!["HOME".to_string()]));
+        wish.set.clear();
+        assert_eq!(names(&wish, true), (true, ["PATH", "WEFT_LINK", "A"].map(String::from).to_vec()));
+    }
+
+    #[test]
+    fn a_list_or_nothing_still_passes_settings() {
+        let wish = Wish { base: Base::None, set: variables(&[("B", "2")]) };
+        assert_eq!(names(&wish, false), (false, ["WEFT_LINK", "B"].map(String::from).to_vec()));
+        let wish = Wish { base: Base::List(vec!["HOME".into(), "A".into()]), set: vec![] };
+        assert_eq!(names(&wish, true), (false, ["HOME", "WEFT_LINK", "A"].map(String::from).to_vec()));
+    }
+}

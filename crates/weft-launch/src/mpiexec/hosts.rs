@@ -1,0 +1,200 @@
+//! Which hosts there are, how many ranks each shall hold, and which rank goes where.
+
+/// Longest host name that is accepted, in bytes.
+const NAME_BYTES_MAX: usize = 255;
+/// Most slots of one host.
+const SLOTS_MAX: u32 = 1 << 16;
+
+/// A host as the user named it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Its name, used for nothing but the agent's command and messages.
+    pub(crate) name: String,
+    /// How many ranks it shall hold, when the user said so.
+    pub(crate) slots: Option<u32>,
+}
+
+/// In which order ranks are dealt to hosts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// Fill one host, then the next.
+    BySlot,
+    /// One to each host in turn.
+    ByHost,
+}
+
+/// Hosts from the words of `--hosts h0,h1:2`.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn parse_list(text: &str) -> Result<Vec<Host>, String> {
+    let mut hosts = Vec::new();
+    for item in text.split(',').map(str::trim).filter(|item| !item.is_empty()) {
+        add(&mut hosts, parse_host(item)?);
+    }
+    if hosts.is_empty() { Err(format!("`{text}` names no host")) } else { Ok(hosts) }
+}
+
+/// Hosts from the lines of a hostfile: `h0`, `h0:2` or `h0 slots=2`, comments after `#`.
+///
+/// # Errors
+/// One sentence that says the line.
+pub(crate) fn parse_file(text: &str) -> Result<Vec<Host>, String> {
+    let mut hosts = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        let line = line.split('#').next().unwrap_or("").trim();
+        let mut words = line.split_whitespace();
+        let Some(first) = words.next() else { continue };
+        let mut host = parse_host(first).map_err(|why| format!("line {number}: {why}"))?;
+        for word in words {
+            match word.split_once('=') {
+                Some(("slots", value)) => {
+                    host.slots = Some(parse_slots(value).map_err(|why| format!("line {number}: {why}"))?);
+                }
+                // Other launchers' words about a host that change nothing here.
+                Some(("max_slots" | "max-slots" | "user" | "maxprocs" | "binding" | "ifhn", _)) => {}
+                _ => return Err(format!("line {number}: `{word}` is not understood; write `{} slots=2`", host.name)),
+            }
+        }
+        add(&mut hosts, host);
+    }
+    if hosts.is_empty() { Err("it names no host".into()) } else { Ok(hosts) }
+}
+
+/// A host that is named again has so many slots more.
+pub(crate) fn add(hosts: &mut Vec<Host>, host: Host) {
+    match hosts.iter_mut().find(|other| other.name == host.name) {
+        Some(other) => other.slots = Some(other.slots.unwrap_or(1) + host.slots.unwrap_or(1)),
+        None => hosts.push(host),
+    }
+}
+
+fn parse_host(text: &str) -> Result<Host, String> {
+    // An IPv6 address has colons of its own and needs brackets to have slots.
+    let (name, slots) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((address, "")) => (address, None),
+        Some((address, rest)) => (address, rest.strip_prefix(':')),
+        None if text.matches(':').count() > 1 => (text, None),
+        None => text.split_once(':').map_or((text, None), |(name, slots)| (name, Some(slots))),
+    };
+    let plain = |letter: char| letter.is_alphanumeric() || "._-:%@+".contains(letter);
+    // A name that begins with a dash would be an option of the agent's command.
+    if name.is_empty() || name.starts_with('-') || name.len() > NAME_BYTES_MAX || !name.chars().all(plain) {
+        return Err(format!("`{text}` is no host name"));
+    }
+    Ok(Host { name: name.to_string(), slots: slots.map(parse_slots).transpose()? })
+}
+
+fn parse_slots(text: &str) -> Result<u32, String> {
+    match text.parse() {
+        Ok(slots) if (1..=SLOTS_MAX).contains(&slots) => Ok(slots),
+        _ => Err(format!("`{text}` is no number of slots between 1 and {SLOTS_MAX}")),
+    }
+}
+
+/// How many ranks the hosts hold before they are oversubscribed; `None` when no host says.
+pub(crate) fn capacity(hosts: &[Host]) -> Option<u32> {
+    hosts.iter().any(|host| host.slots.is_some()).then(|| hosts.iter().map(|host| host.slots.unwrap_or(1)).sum())
+}
+
+/// The host of each of `count` ranks, as an index into `hosts`.
+///
+/// Where no host says how many slots it has, ranks are spread evenly in blocks. Where slots are said, a host without
+/// has one, and ranks beyond all slots begin again at the first host with the same numbers.
+pub(crate) fn place(hosts: &[Host], count: u32, order: Order) -> Vec<usize> {
+    assert!(!hosts.is_empty(), "ranks need a host");
+    let shares = shares(hosts, count);
+    match order {
+        Order::BySlot => {
+            let all = shares.iter().enumerate();
+            repeat(all.flat_map(|(host, &share)| std::iter::repeat_n(host, share as usize)), count)
+        }
+        Order::ByHost => {
+            let rounds = shares.iter().copied().max().unwrap_or(1);
+            let turns = (0..rounds).flat_map(|round| (0..shares.len()).map(move |host| (round, host)));
+            repeat(turns.filter(|&(round, host)| round < shares[host]).map(|(_, host)| host), count)
+        }
+    }
+}
+
+/// One round of hosts, repeated until every rank has one.
+fn repeat(round: impl Iterator<Item = usize>, count: u32) -> Vec<usize> {
+    round.collect::<Vec<usize>>().iter().copied().cycle().take(count as usize).collect()
+}
+
+/// How many ranks each host takes in one round.
+fn shares(hosts: &[Host], count: u32) -> Vec<u32> {
+    if capacity(hosts).is_some() {
+        return hosts.iter().map(|host| host.slots.unwrap_or(1)).collect();
+    }
+    let number = u32::try_from(hosts.len()).expect("fewer hosts than 2^32");
+    (0..number).map(|host| count / number + u32::from(host < count % number)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hosts(text: &str) -> Vec<Host> {
+        parse_list(text).expect("hosts")
+    }
+
+    fn named(name: &str, slots: Option<u32>) -> Host {
+        Host { name: name.into(), slots }
+    }
+
+    #[test]
+    fn lists_and_files_name_hosts() {
+        assert_eq!(hosts("h0, h1:2"), [named("h0", None), named("h1", Some(2))]);
+        assert_eq!(hosts("fe80::1,[::1]:3,[::2]"), [named("fe80::1", None), named("::1", Some(3)), named("::2", None)]);
+        assert_eq!(hosts("h0,h0,h1"), [named("h0", Some(2)), named("h1", None)]);
+        let file = "# all\nh0 slots=2 max_slots=4\n\nh1:3 # two\nh2\n";
+        assert_eq!(parse_file(file), Ok(vec![named("h0", Some(2)), named("h1", Some(3)), named("h2", None)]));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for text in ["", ",", "-oProxyCommand=x", "h0:0", "h0:x", "a b", "h0;reboot", "$(x)"] {
+            assert!(parse_list(text).is_err(), "{text}");
+        }
+        assert!(parse_file("h0\nh1 speed=3\n").expect_err("unknown word").starts_with("line 2:"));
+        assert!(parse_file("# nothing\n").is_err());
+    }
+
+    #[test]
+    fn blocks_are_even_without_slots() {
+        assert_eq!(place(&hosts("a,b"), 4, Order::BySlot), [0, 0, 1, 1]);
+        assert_eq!(place(&hosts("a,b"), 5, Order::BySlot), [0, 0, 0, 1, 1]);
+        assert_eq!(place(&hosts("a,b,c"), 2, Order::BySlot), [0, 1]);
+        assert_eq!(place(&hosts("a,b"), 5, Order::ByHost), [0, 1, 0, 1, 0]);
+    }
+
+    #[test]
+    fn slots_are_filled_then_filled_again() {
+        assert_eq!(place(&hosts("a:2,b:1"), 3, Order::BySlot), [0, 0, 1]);
+        assert_eq!(place(&hosts("a:2,b:1"), 7, Order::BySlot), [0, 0, 1, 0, 0, 1, 0]);
+        assert_eq!(place(&hosts("a:2,b"), 3, Order::BySlot), [0, 0, 1]);
+        assert_eq!(place(&hosts("a:3,b:1"), 6, Order::ByHost), [0, 1, 0, 0, 0, 1]);
+        assert_eq!(capacity(&hosts("a:3,b")), Some(4));
+        assert_eq!(capacity(&hosts("a,b")), None);
+    }
+
+    #[test]
+    fn every_rank_has_a_host_and_no_slot_stays_empty() {
+        for count in 1..=12 {
+            for text in ["a", "a,b", "a:3,b:2", "a,b,c:4"] {
+                let hosts = hosts(text);
+                for order in [Order::BySlot, Order::ByHost] {
+                    let placed = place(&hosts, count, order);
+                    assert_eq!(placed.len(), count as usize);
+                    if let Some(capacity) = capacity(&hosts).filter(|&capacity| capacity >= count) {
+                        for (index, host) in hosts.iter().enumerate() {
+                            let held = placed.iter().filter(|&&other| other == index).count();
+                            assert!(held as u32 <= host.slots.unwrap_or(1), "{text} {count} {capacity}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

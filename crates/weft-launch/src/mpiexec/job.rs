@@ -1,0 +1,566 @@
+//! A job from its first process to its last word: one loop that waits for agents, streams, signals and the clock.
+
+mod reports;
+
+use super::console::{Console, Fed, Feeder};
+use super::options::Loudness;
+use super::plan::{Job, Share};
+use super::reach::{Agent, Stage};
+use super::stats::Stats;
+use super::survey::{self, Purpose, Survey};
+use super::verdict::{self, Verdict};
+use crate::control::{INPUT_WINDOW, InputTo, Order, Phase};
+use crate::sys::{self, Mask, Poll, READ, Signals};
+use crate::wire;
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How long ranks may take to end after a signal, before they are killed, in milliseconds.
+const END_GRACE_MS: u32 = 2_000;
+/// How long agents may take beyond that before they are given up.
+const END_RESERVE: Duration = Duration::from_secs(8);
+/// How long the exit status of an agent's command is awaited once it says nothing more.
+const STATUS_WAIT: Duration = Duration::from_millis(500);
+/// How long agents may take to say where their ranks are.
+const SURVEY_LIMIT: Duration = Duration::from_secs(2);
+/// How long ranks may go on after one has ended early, before it is asked whether they wait for it.
+const EARLY_END_GRACE: Duration = Duration::from_secs(1);
+/// How often a background process looks whether it may read its terminal.
+const TERMINAL_PAUSE: Duration = Duration::from_millis(500);
+/// How long agents' commands may take to end when the job is over.
+const AGENT_EXIT_LIMIT: Duration = Duration::from_millis(500);
+
+/// Signals that are read: children, what ends a job, and what is passed on to ranks.
+const SIGNALS: [i32; 9] = [
+    libc::SIGCHLD,
+    libc::SIGINT,
+    libc::SIGTERM,
+    libc::SIGHUP,
+    libc::SIGQUIT,
+    libc::SIGUSR1,
+    libc::SIGUSR2,
+    libc::SIGTSTP,
+    libc::SIGCONT,
+];
+
+/// Runs the job and returns the exit status of `mpiexec`.
+///
+/// # Errors
+/// One sentence: it could not even be tried.
+pub(crate) fn run(job: Job) -> Result<i32, String> {
+    let system = |error: std::io::Error| format!("the system refuses to start a job: {error}");
+    let (signals, mask) = Signals::block(&SIGNALS).map_err(system)?;
+    let (agents, unreachable) = start_agents(&job, &mask)?;
+    let mut running = Running::new(job, agents, signals);
+    if let Some(text) = unreachable {
+        running.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+    }
+    running.say_notes();
+    while !running.is_over() {
+        running.turn().map_err(|error| format!("the system refuses to wait: {error}"))?;
+    }
+    running.finish();
+    Ok(running.verdict.unwrap_or(0))
+}
+
+/// Starts one agent for each host, the local one first. The text says which could not be.
+fn start_agents(job: &Job, mask: &Mask) -> Result<(Vec<Agent>, Option<String>), String> {
+    let mut agents: Vec<Option<Agent>> = job.shares.iter().map(|_| None).collect();
+    let mut unreachable = None;
+    let program = match &job.settings.agent_program {
+        Some(program) => program.clone(),
+        None if job.shares.iter().all(|share| !share.remote) => String::new(),
+        None => {
+            let path =
+                std::env::current_exe().map_err(|error| format!("where this program is stays unknown: {error}"))?;
+            path.to_str().ok_or("the path of this program is not text; name it with --agent-program")?.to_string()
+        }
+    };
+    let (local, remote): (Vec<_>, Vec<_>) = (0..job.shares.len()).partition(|&index| !job.shares[index].remote);
+    for index in local.into_iter().chain(remote) {
+        let Share { host, remote, .. } = &job.shares[index];
+        let agent = if *remote {
+            Agent::start_remote(host, &job.template, &program, mask)
+        } else {
+            Agent::start_local(host, mask).map_err(|error| format!("no process can be started: {error}"))
+        };
+        match agent {
+            Ok(agent) => agents[index] = Some(agent),
+            Err(why) => {
+                unreachable = Some(format!("the host {host} cannot be reached: {why}"));
+                break;
+            }
+        }
+    }
+    Ok((agents.into_iter().flatten().collect(), unreachable))
+}
+
+struct Running {
+    job: Job,
+    agents: Vec<Agent>,
+    signals: Signals,
+    console: Console,
+    feeder: Feeder,
+    poll: Poll,
+    started_at: Instant,
+    launched: bool,
+    /// How far each rank had come when it ended; `None`: it has not ended.
+    ended: Vec<Option<Phase>>,
+    /// The exit status, once the job has failed.
+    verdict: Option<i32>,
+    /// When agents are given up.
+    give_up_at: Option<Instant>,
+    time_limit_at: Option<Instant>,
+    survey: Option<Survey>,
+    /// When it is asked whether ranks wait for one that has ended.
+    check_at: Option<Instant>,
+    /// How often the user wanted the end.
+    interrupts: u32,
+    /// Service names and ports (MPI-5.0 §11.9.4).
+    names: BTreeMap<String, String>,
+    stats: Stats,
+    /// Written output that agents were not told of yet, by agent, in bytes.
+    credits: Vec<usize>,
+}
+
+impl Running {
+    fn new(job: Job, agents: Vec<Agent>, signals: Signals) -> Self {
+        let now = Instant::now();
+        let wants_input = job.settings.input != InputTo::Nobody;
+        let size = job.size as usize;
+        Self {
+            time_limit_at: job.settings.time_limit.map(|limit| now + limit),
+            credits: vec![0; agents.len()],
+            job,
+            agents,
+            signals,
+            console: Console::new(),
+            feeder: Feeder::new(wants_input),
+            poll: Poll::default(),
+            started_at: now,
+            launched: false,
+            ended: vec![None; size],
+            verdict: None,
+            give_up_at: None,
+            survey: None,
+            check_at: None,
+            interrupts: 0,
+            names: BTreeMap::new(),
+            stats: Stats::default(),
+        }
+    }
+
+    fn say_notes(&mut self) {
+        let (verbose, quiet) = (self.job.settings.verbose, self.job.settings.quiet);
+        for (loudness, note) in std::mem::take(&mut self.job.settings.notes) {
+            if verbose || (loudness == Loudness::Everybody && !quiet) {
+                self.console.say(&note);
+            }
+        }
+        if verbose {
+            for (share, agent) in self.job.shares.iter().zip(&self.agents) {
+                let ranks: Vec<u32> = share.plan.ranks.iter().map(|&(rank, _)| rank).collect();
+                let (ranks, command) = (wire::format_ranks(&ranks), &agent.command);
+                self.console.say(&format!("ranks {ranks} on {}, agent: {command}", share.host));
+            }
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        if !self.job.settings.quiet {
+            self.console.say(text);
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        let impatient = self.interrupts > 1;
+        self.agents.iter().all(|agent| agent.stage == Stage::Done) && (self.console.is_empty() || impatient)
+    }
+
+    /// Waits for something to happen and handles it.
+    fn turn(&mut self) -> std::io::Result<()> {
+        self.poll.clear();
+        let signals = self.poll.add(&self.signals, READ);
+        let console = self.console.wait_in(&mut self.poll);
+        let input = if self.may_feed() { self.feeder.wait_in(&mut self.poll) } else { None };
+        let mut entries = Vec::with_capacity(self.agents.len());
+        for agent in &self.agents {
+            let channel = match agent.stage {
+                Stage::Done => (None, None),
+                _ => agent.channel.wait_in(&mut self.poll),
+            };
+            entries.push((channel, agent.wait_for_errors(&mut self.poll)));
+        }
+        let limit = self.next_timeout();
+        self.poll.wait(limit)?;
+        if self.poll.ready(signals) {
+            self.handle_signals();
+        }
+        for (index, (channel, errors)) in entries.into_iter().enumerate() {
+            self.agents[index].channel.handle(&self.poll, channel);
+            if errors.is_some_and(|entry| self.poll.ready(entry))
+                && let Some(text) = self.agents[index].read_errors()
+            {
+                let host = self.agents[index].host.clone();
+                self.note(&format!("the agent on {host} says: {text}"));
+            }
+            self.hear(index);
+        }
+        self.write_console(console);
+        if input.is_some_and(|entry| self.poll.ready(entry)) {
+            self.feed();
+        }
+        self.launch_when_ready();
+        self.handle_timers();
+        Ok(())
+    }
+
+    /// The time until the next timer, if there is any.
+    fn next_timeout(&self) -> Option<Duration> {
+        let greeting = self.agents.iter().any(|agent| agent.stage == Stage::Started).then(|| self.greeting_limit());
+        let closing = self.agents.iter().filter(|agent| agent.stage != Stage::Done);
+        let closing = closing.filter_map(|agent| agent.closed_at).map(|at| at + STATUS_WAIT).min();
+        let survey = self.survey.as_ref().map(|survey| survey.deadline);
+        let terminal = (self.may_feed() && self.feeder.must_look_again()).then(|| Instant::now() + TERMINAL_PAUSE);
+        let timers = [greeting, closing, survey, terminal, self.check_at, self.give_up_at, self.time_limit_at];
+        let now = Instant::now();
+        timers.into_iter().flatten().min().map(|at| at.saturating_duration_since(now))
+    }
+
+    fn greeting_limit(&self) -> Instant {
+        self.started_at + self.job.settings.agent_timeout
+    }
+
+    fn handle_timers(&mut self) {
+        let now = Instant::now();
+        let passed = |at: Option<Instant>| at.is_some_and(|at| now >= at);
+        if now >= self.greeting_limit() && self.verdict.is_none() {
+            let seconds = self.job.settings.agent_timeout.as_secs_f64();
+            if let Some(agent) = self.agents.iter_mut().find(|agent| agent.stage == Stage::Started) {
+                let text = agent.explain(Some(seconds));
+                self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+            }
+        }
+        if passed(self.time_limit_at) {
+            self.time_limit_at = None;
+            self.ask_where(Purpose::TimeLimit);
+        }
+        if passed(self.check_at) {
+            self.check_at = None;
+            self.ask_where(Purpose::Waiting);
+        }
+        if self.survey.as_ref().is_some_and(|survey| survey.is_complete() || now >= survey.deadline)
+            && let Some(survey) = self.survey.take()
+        {
+            self.conclude(&survey);
+        }
+        if passed(self.give_up_at) {
+            self.give_up();
+        }
+    }
+
+    /// Starts the ranks as soon as every host has an agent: either all start or none.
+    fn launch_when_ready(&mut self) {
+        let ready = self.agents.iter().all(|agent| agent.stage == Stage::Greeted || !agent.remote);
+        if self.launched || self.verdict.is_some() || !ready {
+            return;
+        }
+        self.launched = true;
+        for (agent, share) in self.agents.iter_mut().zip(&self.job.shares) {
+            let fits = agent.order(&Order::Launch(share.plan.clone()));
+            assert!(fits, "a command line is shorter than a frame");
+            if agent.stage == Stage::Greeted {
+                agent.stage = Stage::Working;
+            }
+        }
+        if self.feeder.is_closed() {
+            self.order_input(&Order::InputEnd);
+        }
+    }
+
+    /// Whether ranks take more input now.
+    fn may_feed(&self) -> bool {
+        let taken = self.input_agents().map(|index| self.agents[index].input_taken).min().unwrap_or(0);
+        self.launched && self.verdict.is_none() && self.feeder.sent - taken < INPUT_WINDOW as u64
+    }
+
+    /// The agents that have ranks with input.
+    fn input_agents(&self) -> impl Iterator<Item = usize> {
+        let target = self.job.settings.input;
+        self.job.shares.iter().enumerate().filter_map(move |(index, share)| {
+            let takes = match target {
+                InputTo::Nobody => false,
+                InputTo::Everybody => true,
+                InputTo::Rank(rank) => share.plan.ranks.iter().any(|&(other, _)| other == rank),
+            };
+            takes.then_some(index)
+        })
+    }
+
+    fn order_input(&mut self, order: &Order) {
+        let agents: Vec<usize> = self.input_agents().collect();
+        for index in agents {
+            let fits = self.agents[index].order(order);
+            assert!(fits, "input is sent in small pieces");
+        }
+    }
+
+    fn feed(&mut self) {
+        match self.feeder.read() {
+            Fed::Bytes(bytes) => self.order_input(&Order::Input(bytes)),
+            Fed::End => self.order_input(&Order::InputEnd),
+            Fed::Nothing => {}
+        }
+    }
+
+    fn write_console(&mut self, entries: [Option<usize>; 2]) {
+        for (agent, bytes) in self.console.handle(&self.poll, entries) {
+            self.credits[agent] += bytes;
+        }
+        for (agent, credit) in self.agents.iter_mut().zip(&mut self.credits) {
+            if *credit > 0 && agent.stage == Stage::Working {
+                let bytes = u32::try_from(std::mem::take(credit)).expect("less than the output window");
+                let fits = agent.order(&Order::Credit(bytes));
+                assert!(fits, "a short order");
+            }
+        }
+        if self.console.is_broken() && self.verdict.is_none() {
+            // As if SIGPIPE had ended this program, which is what people expect of `mpiexec … | head`.
+            self.verdict = Some(verdict::STATUS_SIGNAL + libc::SIGPIPE);
+            self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
+        }
+    }
+
+    fn handle_signals(&mut self) {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                libc::SIGCHLD => self.reap(),
+                libc::SIGUSR1 | libc::SIGUSR2 | libc::SIGCONT => self.pass_on(signal),
+                libc::SIGTSTP => {
+                    self.pass_on(libc::SIGSTOP);
+                    sys::kill(i32::try_from(std::process::id()).expect("a process id"), libc::SIGSTOP);
+                }
+                _ => self.interrupt(signal),
+            }
+        }
+    }
+
+    fn pass_on(&mut self, signal: i32) {
+        for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
+            let fits = agent.order(&Order::Signal(signal));
+            assert!(fits, "a short order");
+        }
+    }
+
+    fn reap(&mut self) {
+        while let Ok(Some((pid, how))) = sys::reap() {
+            if let Some(agent) = self.agents.iter_mut().find(|agent| agent.pid == Some(pid)) {
+                agent.pid = None;
+                agent.ended = Some(how);
+            }
+        }
+    }
+
+    /// The user wants the end: once politely, twice at once.
+    fn interrupt(&mut self, signal: i32) {
+        self.interrupts += 1;
+        if self.interrupts > 1 {
+            self.end_ranks(libc::SIGKILL, 0, None);
+            return;
+        }
+        let name = verdict::describe(signal);
+        let name = name.split(',').next().unwrap_or("a signal");
+        let status = verdict::STATUS_SIGNAL + signal;
+        if self.verdict.is_none() {
+            let ranks =
+                if self.launched { format!("; ending {}", verdict::ranks(self.living())) } else { String::new() };
+            self.console.say(&format!("interrupted by {name}{ranks}"));
+        }
+        self.verdict = self.verdict.or(Some(status));
+        self.end_ranks(signal, END_GRACE_MS, None);
+    }
+
+    fn living(&self) -> usize {
+        self.ended.iter().filter(|ended| ended.is_none()).count()
+    }
+
+    /// The job has failed: says why and ends it.
+    fn fail(&mut self, verdict: Verdict) {
+        self.fail_sparing(verdict, None);
+    }
+
+    /// The job has failed; `spare` is a rank that ends by itself.
+    fn fail_sparing(&mut self, verdict: Verdict, spare: Option<u32>) {
+        if self.verdict.is_some() {
+            return;
+        }
+        let others = self.living() - usize::from(spare.is_some());
+        let others = if self.launched { others } else { 0 };
+        let ending = if others > 0 { format!("; ending the other {}", verdict::ranks(others)) } else { String::new() };
+        self.console.say(&format!("{}{ending}", verdict.clause));
+        self.verdict = Some(verdict.status);
+        self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
+    }
+
+    fn end_ranks(&mut self, signal: i32, grace_ms: u32, spare: Option<u32>) {
+        for agent in &mut self.agents {
+            match (agent.stage, agent.pid) {
+                // Its command may be anything, and has started nothing yet.
+                (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
+                (Stage::Done, _) => {}
+                _ => {
+                    let fits = agent.order(&Order::End { signal, grace_ms, spare });
+                    assert!(fits, "a short order");
+                }
+            }
+        }
+        let give_up_at = Instant::now() + Duration::from_millis(u64::from(grace_ms)) + END_RESERVE;
+        self.give_up_at = Some(self.give_up_at.map_or(give_up_at, |at| at.min(give_up_at)));
+    }
+
+    /// Agents that still have not said their last word are killed; their ranks go with them.
+    fn give_up(&mut self) {
+        self.give_up_at = None;
+        for index in 0..self.agents.len() {
+            if self.agents[index].stage == Stage::Done {
+                continue;
+            }
+            if let Some(pid) = self.agents[index].pid {
+                sys::kill_group(pid, libc::SIGKILL);
+            }
+            self.agents[index].stage = Stage::Done;
+            let host = self.agents[index].host.clone();
+            self.console.say(&format!("the agent on {host} does not answer any more; ranks may be left there"));
+        }
+    }
+
+    fn ask_where(&mut self, purpose: Purpose) {
+        let overruled = self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::TimeLimit);
+        if self.verdict.is_some() || overruled {
+            return;
+        }
+        for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
+            let fits = agent.order(&Order::Where);
+            assert!(fits, "a short order");
+        }
+        let asked = self.agents.iter().map(Agent::is_working);
+        self.survey = Some(Survey::new(purpose, Instant::now() + SURVEY_LIMIT, asked));
+    }
+
+    /// Every agent has said where its ranks are, or had its time.
+    fn conclude(&mut self, survey: &Survey) {
+        match survey.purpose {
+            Purpose::TimeLimit => self.end_at_time_limit(survey),
+            Purpose::Waiting => self.end_if_waited_for(survey),
+        }
+    }
+
+    fn end_at_time_limit(&mut self, survey: &Survey) {
+        let limit = self.job.settings.time_limit.unwrap_or_default().as_secs_f64();
+        let living = if self.launched { self.living() } else { 0 };
+        let host_of = |rank: u32| self.host_of(rank).to_string();
+        let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
+        text.push_str(&survey::describe(&survey.positions(), &host_of));
+        for agent in survey.missing() {
+            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
+        }
+        for agent in self.agents.iter().filter(|agent| agent.stage == Stage::Started) {
+            text.push_str(&format!("  the host {} has not been reached yet\n", agent.host));
+        }
+        if self.verdict.is_none() {
+            self.console.say(text.trim_end());
+            self.verdict = Some(verdict::STATUS_TIME_LIMIT);
+            self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
+        }
+    }
+
+    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
+    fn end_if_waited_for(&mut self, survey: &Survey) {
+        let living = survey.positions();
+        if living.is_empty() {
+            return;
+        }
+        let waiting: Vec<u32> =
+            living.iter().filter(|position| position.phase == Phase::Waiting).map(|position| position.rank).collect();
+        let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
+        let unfinalized = ended().find(|(_, phase)| matches!(phase, Phase::Joined | Phase::Waiting));
+        let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
+        let Some((rank, phase)) = missed else {
+            self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+            return;
+        };
+        let how = match phase {
+            Phase::Silent => "before MPI_Init",
+            Phase::Joined | Phase::Waiting => "without MPI_Finalize",
+            Phase::Finalized => "after MPI_Finalize",
+        };
+        let what = match waiting.len() {
+            0 => String::new(),
+            1 => format!(" while rank {} waits for it", waiting[0]),
+            _ => format!(" while ranks {} wait for it", wire::format_ranks(&waiting)),
+        };
+        let clause = format!("rank {rank} on {} exited with status 0 {how}{what}", self.host_of(rank));
+        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+    }
+
+    fn host_of(&self, rank: u32) -> &str {
+        let share = self.job.share_of_rank.get(rank as usize).copied().unwrap_or(0);
+        &self.job.shares[share].host
+    }
+
+    /// All agents are done: the last words, then the agents' commands are seen off.
+    fn finish(&mut self) {
+        if self.verdict.is_none() {
+            let joined = |phase: &Option<Phase>| matches!(phase, Some(Phase::Joined | Phase::Waiting));
+            let ranks: Vec<u32> =
+                (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect();
+            if !ranks.is_empty() {
+                self.note(&format!("exited without MPI_Finalize: {}", wire::format_ranks(&ranks)));
+            }
+        }
+        if let Some(format) = self.job.settings.stats {
+            let table = self.stats.print(format);
+            self.console.queue_text(&table);
+        }
+        self.see_off();
+        while !self.console.is_empty() && self.interrupts < 2 {
+            self.poll.clear();
+            let signals = self.poll.add(&self.signals, READ);
+            let console = self.console.wait_in(&mut self.poll);
+            if self.poll.wait(None).is_err() {
+                return;
+            }
+            if self.poll.ready(signals) {
+                self.handle_signals();
+            }
+            self.console.handle(&self.poll, console);
+        }
+    }
+
+    /// Closes what leads to the agents and waits a little for their commands to end.
+    fn see_off(&mut self) {
+        let pids: Vec<libc::pid_t> = self.agents.drain(..).filter_map(|agent| agent.pid).collect();
+        let mut left = pids.len();
+        let deadline = Instant::now() + AGENT_EXIT_LIMIT;
+        while left > 0 {
+            match sys::reap() {
+                Err(()) => return,
+                Ok(Some(_)) => left -= 1,
+                Ok(None) if Instant::now() >= deadline => break,
+                Ok(None) => {
+                    self.poll.clear();
+                    self.poll.add(&self.signals, READ);
+                    if self.poll.wait(Some(deadline.saturating_duration_since(Instant::now()))).is_err() {
+                        break;
+                    }
+                    while self.signals.next().is_some() {}
+                }
+            }
+        }
+        if left > 0 {
+            for pid in pids {
+                sys::kill_group(pid, libc::SIGKILL);
+            }
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! What agents report, and what follows from it.
+
+use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
+use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
+use crate::mpiexec::reach::Stage;
+use crate::mpiexec::verdict::{self, Verdict};
+use crate::sys::Ended;
+use std::collections::btree_map::Entry;
+use std::time::Instant;
+
+/// Most service names of one job.
+const NAMES_MAX: usize = 4096;
+
+impl Running {
+    /// Handles everything that has arrived from an agent.
+    pub(super) fn hear(&mut self, index: usize) {
+        if self.agents[index].stage == Stage::Done {
+            return;
+        }
+        if let Err(why) = self.agents[index].hear_greeting() {
+            let text = format!("the host {} cannot be used: {why}", self.agents[index].host);
+            return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+        }
+        if self.launched && self.agents[index].stage == Stage::Greeted {
+            self.agents[index].stage = Stage::Working;
+        }
+        while self.agents[index].stage == Stage::Working {
+            let report = match self.agents[index].channel.next_frame() {
+                Ok(None) => break,
+                Ok(Some(frame)) => Report::decode(frame),
+                Err(()) => None,
+            };
+            let Some(report) = report else {
+                let text = format!("what comes from the host {} is not from an agent", self.agents[index].host);
+                self.agents[index].stage = Stage::Done;
+                return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+            };
+            self.handle_report(index, report);
+        }
+        if self.agents[index].is_silent() {
+            self.handle_silence(index);
+        }
+    }
+
+    /// An agent will say nothing more, though it has not said its last word.
+    fn handle_silence(&mut self, index: usize) {
+        if self.agents[index].stage == Stage::Done {
+            return;
+        }
+        if self.verdict.is_some() {
+            self.agents[index].stage = Stage::Done;
+            return;
+        }
+        // The end of its process tells why; it comes a moment later.
+        let closed_at = *self.agents[index].closed_at.get_or_insert_with(Instant::now);
+        if self.agents[index].ended.is_none() && closed_at.elapsed() < STATUS_WAIT {
+            return;
+        }
+        let agent = &mut self.agents[index];
+        let text = if agent.stage == Stage::Started {
+            agent.explain(None)
+        } else {
+            let fate = match agent.ended {
+                Some(Ended::Exit(status)) => format!("its command ended with status {status}"),
+                Some(Ended::Signal(signal)) => format!("its command died by signal {signal}"),
+                None => "it closed its output".to_string(),
+            };
+            format!("the agent on {} is lost: {fate}", agent.host)
+        };
+        agent.stage = Stage::Done;
+        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
+    }
+
+    fn handle_report(&mut self, index: usize, report: Report) {
+        match report {
+            Report::Output { stream, bytes } => self.console.queue_output(index, stream, bytes),
+            Report::InputTaken(total) => self.agents[index].input_taken = total,
+            Report::Gathered { exchange, gathered } => {
+                self.agents[index].gathered = Some((exchange, gathered));
+                self.spread_when_all_arrived();
+            }
+            Report::Name { rank, request } => self.serve_name(index, rank, request),
+            Report::Abort { rank, code, message } => {
+                let verdict = verdict::of_abort(rank, self.host_of(rank), code, &message);
+                self.fail_sparing(verdict, Some(rank));
+            }
+            Report::NotStarted { rank, status, reason } => {
+                let clause = format!("rank {rank} on {} was not started: {reason}", self.agents[index].host);
+                // What has not been started yet will not be: there is nothing to be ended there.
+                self.mark_unstarted(index, rank);
+                self.fail(Verdict::new(status, clause));
+            }
+            Report::Ended { position, ended } => self.handle_end(&position, ended),
+            Report::Violation { rank, text } => {
+                let clause = format!("rank {rank} on {} does not speak PMI-1.1: {text}", self.agents[index].host);
+                self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+            }
+            Report::Where(positions) => {
+                if let Some(survey) = &mut self.survey {
+                    survey.handle_answer(index, positions);
+                }
+            }
+            Report::Stats { text } => self.stats.add(&text),
+            Report::Note(text) => {
+                let text = format!("on {}: {text}", self.agents[index].host);
+                self.note(&text);
+            }
+            Report::Done => self.agents[index].stage = Stage::Done,
+        }
+    }
+
+    fn mark_unstarted(&mut self, index: usize, first: u32) {
+        let ranks: Vec<u32> = self.job.shares[index].plan.ranks.iter().map(|&(rank, _)| rank).collect();
+        for rank in ranks.into_iter().filter(|&rank| rank >= first) {
+            self.ended[rank as usize] = Some(Phase::Silent);
+        }
+    }
+
+    fn handle_end(&mut self, position: &Position, ended: Ended) {
+        let Some(state) = self.ended.get_mut(position.rank as usize) else { return };
+        *state = Some(position.phase);
+        match verdict::of_rank(position, self.host_of(position.rank), ended) {
+            Some(verdict) => self.fail(verdict),
+            None if self.living() > 0 && self.check_at.is_none() => {
+                self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+            }
+            None => {}
+        }
+    }
+
+    /// When the last host has arrived at a barrier or exchange, all go on with what all have brought.
+    fn spread_when_all_arrived(&mut self) {
+        if self.agents.iter().any(|agent| agent.gathered.is_none()) {
+            return;
+        }
+        let mut kinds = Vec::new();
+        let mut all = Gathered::default();
+        for agent in &mut self.agents {
+            let (exchange, gathered) = agent.gathered.take().expect("all have arrived");
+            kinds.push(exchange);
+            all.puts.extend(gathered.puts);
+            all.cards.extend(gathered.cards);
+        }
+        if kinds.iter().any(|&kind| kind != kinds[0]) {
+            let clause = "some ranks are in a barrier of the process manager and others in an exchange";
+            return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause.into()));
+        }
+        let order = Order::Gathered(all);
+        if !self.agents.iter_mut().all(|agent| agent.order(&order)) {
+            let clause = "the ranks exchange more than a frame holds";
+            self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause.into()));
+        }
+    }
+
+    fn serve_name(&mut self, index: usize, rank: u32, request: NameRequest) {
+        let (command, answer) = match request {
+            NameRequest::Publish { service, port } => {
+                let full = self.names.len() >= NAMES_MAX;
+                let answer = match self.names.entry(service) {
+                    Entry::Occupied(_) => Err("the name is taken".to_string()),
+                    Entry::Vacant(_) if full => Err("too many names".to_string()),
+                    Entry::Vacant(entry) => {
+                        entry.insert(port);
+                        Ok(String::new())
+                    }
+                };
+                ("publish", answer)
+            }
+            NameRequest::Lookup { service } => {
+                ("lookup", self.names.get(&service).cloned().ok_or_else(|| "no such name".to_string()))
+            }
+            NameRequest::Unpublish { service } => {
+                let found = self.names.remove(&service).map(|_| String::new());
+                ("unpublish", found.ok_or_else(|| "no such name".to_string()))
+            }
+        };
+        let order = Order::Name { rank, command: command.to_string(), answer };
+        let fits = self.agents[index].order(&order);
+        assert!(fits, "a name and a port are short");
+    }
+}

@@ -1,0 +1,108 @@
+//! Command lines of both families.
+
+use super::*;
+
+fn read(line: &str) -> Result<Request, String> {
+    let variable = |name: &str| match name {
+        "HERE" => Some(OsString::from("yes")),
+        _ => None,
+    };
+    let words = words::split(line).expect("words");
+    parse(words.into_iter().map(OsString::from).collect(), &variable)
+}
+
+fn settings(line: &str) -> Settings {
+    match read(line) {
+        Ok(Request::Run(settings)) => *settings,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refused(line: &str) -> String {
+    read(line).expect_err(line)
+}
+
+#[test]
+fn the_two_families_say_the_same() {
+    let one = settings("-n 4 -ppn 2 -hosts a,b -l -genv K v ./prog -n x");
+    let other = settings("--np 4 -N 2 --hosts=a,b --tag-output -x K=v ./prog -n x");
+    for settings in [&one, &other] {
+        assert_eq!(settings.blocks.len(), 1);
+        assert_eq!(settings.blocks[0].count, Some(4));
+        assert_eq!(settings.blocks[0].words, ["./prog", "-n", "x"]);
+        assert_eq!(settings.blocks[0].wish.set, [("K".into(), "v".into())]);
+        assert_eq!(settings.ranks_per_host, Some(2));
+        assert_eq!(settings.hosts.len(), 2);
+        assert!(settings.labels);
+    }
+}
+
+#[test]
+fn several_programs_have_options_of_their_own() {
+    let line = "-genv A 1 -n 2 -env B 2 -wdir /tmp a x : -n 1 --host h:3 -envnone b : c";
+    let settings = settings(line);
+    let [a, b, c] = &settings.blocks[..] else { panic!("three programs") };
+    assert_eq!(a.words, ["a", "x"]);
+    assert_eq!(a.directory.as_deref(), Some(OsStr::new("/tmp")));
+    assert_eq!(a.wish.set, [("A".into(), "1".into()), ("B".into(), "2".into())]);
+    assert_eq!((b.count, b.directory.as_ref(), b.hosts.len()), (Some(1), None, 1));
+    assert_eq!((&b.wish.base, &a.wish.base), (&Base::None, &Base::All));
+    assert_eq!((c.count, c.wish.set.len()), (None, 1));
+}
+
+#[test]
+fn the_environment_is_asked_for_in_many_ways() {
+    let one = settings("-x HERE -x NOWHERE -genvlist P,Q -env X=1 a");
+    assert_eq!(one.blocks[0].wish.set, [("HERE".into(), "yes".into()), ("X".into(), "1".into())]);
+    assert_eq!(one.blocks[0].wish.base, Base::List(vec!["P".into(), "Q".into()]));
+    assert!(matches!(&one.notes[..], [(Loudness::Everybody, note)] if note.contains("NOWHERE")));
+    assert_eq!(settings("-iface eth1 a").blocks[0].wish.set, [("WEFT_INTERFACE".into(), "eth1".into())]);
+}
+
+#[test]
+fn options_without_effect_are_noted() {
+    let settings = settings("--mca btl self,tcp --bind-to core --map-by core --allow-run-as-root -n 1 a");
+    let loud: Vec<_> = settings.notes.iter().filter(|(loudness, _)| *loudness == Loudness::Everybody).collect();
+    assert!(matches!(&loud[..], [(_, note)] if note.contains("--mca btl self,tcp")));
+    assert_eq!(settings.notes.len(), 4);
+}
+
+#[test]
+fn where_ranks_go_can_be_said() {
+    assert_eq!(settings("--map-by node a").order, Order::ByHost);
+    assert_eq!(settings("--map-by ppr:3:node a").ranks_per_host, Some(3));
+    assert!(!settings("--map-by slot:nooversubscribe a").oversubscribe);
+    assert_eq!(settings("-rr a").order, Order::ByHost);
+    assert_eq!(settings("--stdin all a").input, InputTo::Everybody);
+    assert_eq!(settings("--timeout 1.5 a").time_limit, Some(Duration::from_millis(1500)));
+    assert_eq!(settings("--stats a").stats, Some(stats::Format::Text));
+    assert_eq!(settings("--stats=json a").stats, Some(stats::Format::Json));
+    assert_eq!(settings("--agent 'ip netns exec {host}' a").agent.as_deref(), Some("ip netns exec {host}"));
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_sentence() {
+    for (line, part) in [
+        ("", "no program"),
+        ("-n 2", "no program"),
+        ("-n 0 a", "between 1 and"),
+        ("-n x a", "`x`"),
+        ("-n", "needs a value"),
+        ("a : : b", "before `:`"),
+        ("a : -n 2", "after the last `:`"),
+        ("--timeout soon a", "`soon`"),
+        ("--hosts a,-b c", "`-b` is no host name"),
+        ("--hostfile /no/such/file a", "/no/such/file"),
+        ("--agent '\"x' a", "quote"),
+        ("--stats=xml a", "xml"),
+        ("--labels=1 a", "not known"),
+        ("-l=1 a", "takes no value"),
+        ("--stdin some a", "`some`"),
+    ] {
+        let text = refused(line);
+        assert!(text.contains(part), "{line}: {text}");
+    }
+    assert!(matches!(read("--help"), Ok(Request::Help)));
+    assert!(matches!(read("-n 2 --version a"), Ok(Request::Version)));
+    assert!(matches!(read("--weft-agent"), Ok(Request::Agent)));
+}

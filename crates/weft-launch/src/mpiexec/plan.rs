@@ -1,0 +1,214 @@
+//! From settings to a plan: which ranks each host's agent starts, and with what.
+
+use super::environment;
+use super::hosts::{self, Host};
+use super::options::{AGENT_DEFAULT, Block, RANKS_MAX, Settings};
+use crate::control::{InputTo, Label, Plan, Program};
+use crate::{sys, wire};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+
+/// Names that mean the host `mpiexec` runs on.
+const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// A job that is ready to be started.
+pub(crate) struct Job {
+    pub(crate) settings: Settings,
+    /// The command template for hosts that are not this one.
+    pub(crate) template: String,
+    /// What each host starts; only hosts that have ranks.
+    pub(crate) shares: Vec<Share>,
+    /// The index into `shares` of every rank.
+    pub(crate) share_of_rank: Vec<usize>,
+    pub(crate) size: u32,
+}
+
+/// One host's part of the job.
+pub(crate) struct Share {
+    pub(crate) host: String,
+    pub(crate) remote: bool,
+    pub(crate) plan: Plan,
+}
+
+/// Places all ranks.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn make(settings: Settings) -> Result<Job, String> {
+    let own_name = own_name();
+    let mut all = Vec::new();
+    for host in &settings.hosts {
+        hosts::add(&mut all, host.clone());
+    }
+    if all.is_empty() {
+        // Without a list for all, programs without hosts of their own use those of the others.
+        for host in settings.blocks.iter().flat_map(|block| &block.hosts) {
+            hosts::add(&mut all, host.clone());
+        }
+    }
+    if all.is_empty() {
+        all.push(Host { name: own_name.clone(), slots: None });
+    }
+    let counts = counts(&settings, &all)?;
+    let size: u32 = counts.iter().sum();
+    if let InputTo::Rank(rank) = settings.input
+        && rank >= size
+    {
+        return Err(format!("standard input cannot go to rank {rank}: there are ranks 0 to {}", size - 1));
+    }
+    let placed = place(&settings, &all, &counts)?;
+    let explicit_agent = settings.agent.is_some();
+    let template = settings.agent.clone().unwrap_or_else(|| AGENT_DEFAULT.to_string());
+    let named = settings.blocks.iter().any(|block| !block.hosts.is_empty()) || !settings.hosts.is_empty();
+    let is_remote = |host: &str| named && (explicit_agent || !is_local(host, &own_name));
+    let mut shares: Vec<Share> = Vec::new();
+    let mut share_of_rank = Vec::new();
+    for (rank, (name, block)) in (0..).zip(&placed) {
+        let remote = is_remote(name);
+        // All names of this host mean one agent.
+        let known = shares.iter().position(|share| if remote { share.host == *name } else { !share.remote });
+        let share = known.unwrap_or_else(|| {
+            let plan = empty_plan(&settings, name, size);
+            shares.push(Share { host: name.clone(), remote, plan });
+            shares.len() - 1
+        });
+        shares[share].plan.ranks.push((rank, *block));
+        share_of_rank.push(share);
+    }
+    let job = Job { settings, template, shares, share_of_rank, size };
+    complete(job)
+}
+
+/// How many ranks each program has.
+fn counts(settings: &Settings, all: &[Host]) -> Result<Vec<u32>, String> {
+    let only = settings.blocks.len() == 1;
+    let default = match settings.ranks_per_host {
+        Some(each) if only => each * u32::try_from(all.len()).unwrap_or(RANKS_MAX),
+        _ => 1,
+    };
+    let counts: Vec<u32> = settings.blocks.iter().map(|block| block.count.unwrap_or(default)).collect();
+    let total: u64 = counts.iter().map(|&count| u64::from(count)).sum();
+    if total > u64::from(RANKS_MAX) {
+        return Err(format!("{total} ranks are more than {RANKS_MAX}"));
+    }
+    Ok(counts)
+}
+
+/// The host's name and the program's index of every rank.
+fn place(settings: &Settings, all: &[Host], counts: &[u32]) -> Result<Vec<(String, u32)>, String> {
+    let each = |host: &Host| Host { slots: settings.ranks_per_host.or(host.slots), ..host.clone() };
+    let shared: Vec<Host> = all.iter().map(each).collect();
+    let own = |block: &Block| -> Vec<Host> { block.hosts.iter().map(each).collect() };
+    let shared_count = settings.blocks.iter().zip(counts).filter(|(block, _)| block.hosts.is_empty());
+    let shared_count: u32 = shared_count.map(|(_, &count)| count).sum();
+    check_capacity(settings, &shared, shared_count)?;
+    // Programs without hosts of their own go on where the one before has stopped.
+    let mut next_shared = hosts::place(&shared, shared_count, settings.order).into_iter();
+    let mut placed = Vec::new();
+    for (index, (block, &count)) in (0..).zip(settings.blocks.iter().zip(counts)) {
+        if block.hosts.is_empty() {
+            let taken = next_shared.by_ref().take(count as usize);
+            placed.extend(taken.map(|host| (shared[host].name.clone(), index)));
+        } else {
+            let list = own(block);
+            check_capacity(settings, &list, count)?;
+            let taken = hosts::place(&list, count, settings.order).into_iter();
+            placed.extend(taken.map(|host| (list[host].name.clone(), index)));
+        }
+    }
+    Ok(placed)
+}
+
+/// Without `--no-oversubscribe` more ranks than slots are fine, as with MPICH.
+fn check_capacity(settings: &Settings, list: &[Host], count: u32) -> Result<(), String> {
+    if settings.oversubscribe {
+        return Ok(());
+    }
+    let processors = || std::thread::available_parallelism().map_or(1, |number| number.get() as u32);
+    let alone = settings.hosts.is_empty() && list.len() == 1;
+    let capacity = hosts::capacity(list).unwrap_or_else(|| if alone { processors() } else { list.len() as u32 });
+    if count > capacity {
+        return Err(format!(
+            "{count} ranks are more than the {capacity} slots there are, and --no-oversubscribe is given"
+        ));
+    }
+    Ok(())
+}
+
+fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
+    Plan {
+        job: String::new(),
+        secret: [0; 16],
+        size,
+        universe: settings.universe.unwrap_or(size),
+        host: host.to_string(),
+        mapping: String::new(),
+        stats: settings.stats.is_some(),
+        label: Label::None,
+        input: settings.input,
+        merge: settings.merge,
+        programs: Vec::new(),
+        ranks: Vec::new(),
+    }
+}
+
+/// Fills in what is the same for all hosts, and the programs.
+fn complete(mut job: Job) -> Result<Job, String> {
+    let mut random = [0; 24];
+    sys::random(&mut random).map_err(|error| format!("the system gives no random numbers: {error}"))?;
+    let (name, secret) = random.split_at(8);
+    let name = format!("weft-{}-{}", std::process::id(), wire::to_hex(name));
+    let nodes: Vec<u32> = job.share_of_rank.iter().map(|&share| share as u32).collect();
+    let mapping = wire::format_mapping(&nodes);
+    let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+    let directory = std::env::current_dir().map(|path| path.into_os_string().into_vec()).unwrap_or_default();
+    let label = match (job.settings.labels, job.shares.len()) {
+        (false, _) => Label::None,
+        (true, 1) => Label::Rank,
+        (true, _) => Label::RankAndHost,
+    };
+    for share in &mut job.shares {
+        let plan = &mut share.plan;
+        plan.job.clone_from(&name);
+        plan.secret.copy_from_slice(secret);
+        plan.label = label;
+        if mapping.len() <= wire::VALUE_MAX {
+            plan.mapping.clone_from(&mapping);
+        }
+        for (number, block) in (0..).zip(&job.settings.blocks) {
+            let (inherit, variables) = environment::for_host(&block.wish, &own, share.remote);
+            let words = block.words.iter().map(|word| word.clone().into_vec()).collect();
+            let asked = block.directory.clone().map(OsString::into_vec);
+            let directory_required = asked.is_some();
+            let directory = absolute(&directory, asked);
+            plan.programs.push(Program { number, words, inherit, variables, directory, directory_required });
+        }
+    }
+    Ok(job)
+}
+
+/// A directory as ranks of any host understand it: relative to where `mpiexec` was started.
+fn absolute(own: &[u8], asked: Option<Vec<u8>>) -> Vec<u8> {
+    match asked {
+        None => own.to_vec(),
+        Some(path) if path.starts_with(b"/") => path,
+        Some(path) => [own, b"/", &path].concat(),
+    }
+}
+
+/// The name of this host, as the kernel has it.
+fn own_name() -> String {
+    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = text.trim();
+    if name.is_empty() { "localhost".to_string() } else { name.to_string() }
+}
+
+/// Whether a name means this host; no name service is asked.
+fn is_local(name: &str, own: &str) -> bool {
+    let short = |name: &str| name.split('.').next().unwrap_or("").to_string();
+    LOCAL_NAMES.contains(&name) || name == own || (short(own) == name)
+}
+
+#[cfg(test)]
+#[path = "plan_tests.rs"]
+mod tests;

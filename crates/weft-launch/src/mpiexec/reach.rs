@@ -1,0 +1,249 @@
+//! Starting agents on hosts and hearing their greeting.
+
+use super::words;
+use crate::agent;
+use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION};
+use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Instant;
+
+/// What a remote shell may print before the agent greets, in bytes.
+const NOISE_MAX: usize = 64 * 1024;
+/// How much of an agent's standard error is kept to explain a failure, in bytes.
+const ERRORS_KEPT: usize = 2048;
+/// How many of its last lines are shown.
+const ERROR_LINES_SHOWN: usize = 3;
+
+/// How far an agent is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// It was started and has not greeted.
+    Started,
+    /// It waits for the plan.
+    Greeted,
+    /// It has the plan.
+    Working,
+    /// It has said its last word, or is gone.
+    Done,
+}
+
+/// One agent.
+pub(crate) struct Agent {
+    pub(crate) host: String,
+    pub(crate) remote: bool,
+    /// The command that started it, to be shown.
+    pub(crate) command: String,
+    pub(crate) channel: Channel,
+    pub(crate) stage: Stage,
+    /// Its process; `None`: ended.
+    pub(crate) pid: Option<libc::pid_t>,
+    pub(crate) ended: Option<Ended>,
+    /// When its channel was found closed before its time.
+    pub(crate) closed_at: Option<Instant>,
+    pub(crate) gathered: Option<(bool, Gathered)>,
+    pub(crate) input_taken: u64,
+    errors: Option<File>,
+    kept: Vec<u8>,
+}
+
+impl Agent {
+    fn new(host: &str, remote: bool, command: String, channel: Channel, pid: i32, errors: Option<File>) -> Self {
+        Self {
+            host: host.to_string(),
+            remote,
+            command,
+            channel,
+            stage: Stage::Started,
+            pid: Some(pid),
+            ended: None,
+            closed_at: None,
+            gathered: None,
+            input_taken: 0,
+            errors,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Starts the agent of this host: a copy of this process. Must come before the others, whose pipes it must not
+    /// hold open.
+    pub(crate) fn start_local(host: &str, mask: &Mask) -> io::Result<Self> {
+        let (own, other) = UnixStream::pair()?;
+        let files = |stream: UnixStream| -> io::Result<(File, File)> {
+            Ok((File::from(OwnedFd::from(stream.try_clone()?)), File::from(OwnedFd::from(stream))))
+        };
+        let ((input, output), (agent_input, agent_output)) = (files(own)?, files(other)?);
+        let channel = Channel::new(input, output)?;
+        match sys::fork()? {
+            Fork::Parent(pid) => Ok(Self::new(host, false, "(a copy of mpiexec)".into(), channel, pid, None)),
+            Fork::Child => {
+                // The child would keep its own other side open and never see that mpiexec is gone.
+                drop(channel);
+                let status = match agent::serve_local(agent_input, agent_output, *mask) {
+                    Ok(()) => 0,
+                    Err(error) => {
+                        eprintln!("mpiexec: the agent of this host cannot work: {error}");
+                        1
+                    }
+                };
+                sys::exit_now(status)
+            }
+        }
+    }
+
+    /// Starts the agent of another host by the command template.
+    ///
+    /// # Errors
+    /// Half a sentence.
+    pub(crate) fn start_remote(host: &str, template: &str, program: &str, mask: &Mask) -> Result<Self, String> {
+        let words = command(host, template, program)?;
+        let shown = words.iter().map(|word| words::quote(word)).collect::<Vec<_>>().join(" ");
+        let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {error}");
+        let directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").into());
+        let path = std::env::var_os("PATH");
+        let file = agent::find_program(words[0].as_bytes(), path.as_deref().map(OsStrExt::as_bytes), &directory)
+            .map_err(|why| format!("the command `{shown}` cannot be started: {why}"))?;
+        let (child_input, input) = io::pipe().map_err(failed)?;
+        let (output, child_output) = io::pipe().map_err(failed)?;
+        let (errors, child_errors) = io::pipe().map_err(failed)?;
+        let errors = File::from(OwnedFd::from(errors));
+        sys::set_nonblocking(&errors).map_err(failed)?;
+        let no_zero = |bytes: Vec<u8>| CString::new(bytes).map_err(|error| failed(error.into()));
+        let arguments = words.iter().map(|word| no_zero(word.clone().into_bytes())).collect::<Result<Vec<_>, _>>()?;
+        let environment = std::env::vars_os().map(|(name, value)| no_zero(join(&name, &value)));
+        let spawn = Spawn {
+            file: &no_zero(file.into_os_string().into_vec())?,
+            arguments: &arguments,
+            environment: &environment.collect::<Result<Vec<_>, _>>()?,
+            directory: None,
+            streams: [child_input.as_raw_fd(), child_output.as_raw_fd(), child_errors.as_raw_fd()],
+            keep: &[],
+            // An agent that works ends by itself when mpiexec is gone; a command that hangs before must not stay.
+            death_signal: libc::SIGTERM,
+            mask,
+        };
+        let pid = sys::spawn(&spawn).map_err(|failure| failed(failure.error))?;
+        let (input, output) = (File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
+        let channel = Channel::new(input, output).map_err(failed)?;
+        Ok(Self::new(host, true, shown, channel, pid, Some(errors)))
+    }
+
+    /// Whether the agent was ever sent a plan and has not said its last word.
+    pub(crate) fn is_working(&self) -> bool {
+        self.stage == Stage::Working
+    }
+
+    /// Sends an order, at once if it leaves without waiting. False: it is too long.
+    #[must_use]
+    pub(crate) fn order(&mut self, order: &Order) -> bool {
+        let fits = self.channel.queue(|out| order.encode(out));
+        self.channel.flush();
+        fits
+    }
+
+    /// Adds the agent's standard error to what is waited for.
+    pub(crate) fn wait_for_errors(&self, poll: &mut Poll) -> Option<usize> {
+        self.errors.as_ref().map(|errors| poll.add(errors, READ))
+    }
+
+    /// Reads what the agent's command says on standard error. While it works it comes back, to be shown.
+    pub(crate) fn read_errors(&mut self) -> Option<String> {
+        let mut buffer = [0; 4096];
+        while let Some(errors) = &mut self.errors {
+            match errors.read(&mut buffer) {
+                Ok(0) => self.errors = None,
+                Ok(count) => self.kept.extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(_) => self.errors = None,
+            }
+            let surplus = self.kept.len().saturating_sub(ERRORS_KEPT);
+            self.kept.drain(..surplus);
+        }
+        if !self.is_working() || self.kept.is_empty() {
+            return None;
+        }
+        let end = self.kept.iter().rposition(|&byte| byte == b'\n')? + 1;
+        let text = String::from_utf8_lossy(&self.kept[..end]).trim_end().to_string();
+        self.kept.drain(..end);
+        Some(text)
+    }
+
+    /// Hears the greeting, past whatever a remote shell says before it.
+    ///
+    /// # Errors
+    /// Half a sentence: it will never come, or it is of another version.
+    pub(crate) fn hear_greeting(&mut self) -> Result<(), String> {
+        while self.stage == Stage::Started {
+            match self.channel.next_line(NOISE_MAX) {
+                Ok(None) => return Ok(()),
+                Ok(Some(line)) => {
+                    // The noise may lack a newline of its own.
+                    if let Some(at) = line.rfind(GREETING) {
+                        let version = &line[at + GREETING.len()..];
+                        if version.trim_end() != VERSION.to_string() {
+                            return Err(format!("its mpiexec speaks version {version}, this one {VERSION}"));
+                        }
+                        self.stage = Stage::Greeted;
+                        self.kept.clear();
+                    }
+                }
+                Err(()) => return Err("something else than mpiexec answers there".into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Why an agent that never greeted did not: its command, how that ended, and what it said last.
+    pub(crate) fn explain(&mut self, timed_out: Option<f64>) -> String {
+        self.read_errors();
+        let fate = match (timed_out, self.ended) {
+            (Some(seconds), _) => format!("did not answer within {seconds} s"),
+            (None, Some(Ended::Exit(status))) => format!("ended with status {status}"),
+            (None, Some(Ended::Signal(signal))) => format!("died by signal {signal}"),
+            (None, None) => "closed its output".to_string(),
+        };
+        let said = String::from_utf8_lossy(&self.kept);
+        let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(ERROR_LINES_SHOWN)..].join(" / ");
+        let words = if last.is_empty() { String::new() } else { format!(", saying: {last}") };
+        format!("the host {} cannot be reached: `{}` {fate}{words}", self.host, self.command)
+    }
+
+    /// Whether nothing more can come.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.channel.state() == State::Closed
+    }
+}
+
+/// The words of the command that starts an agent on `host`.
+fn command(host: &str, template: &str, program: &str) -> Result<Vec<String>, String> {
+    let mut words: Vec<String> = words::split(template)?.iter().map(|word| word.replace("{host}", host)).collect();
+    let name = words.first().map(|word| Path::new(OsStr::new(word)).file_name().unwrap_or_default().to_os_string());
+    // These hand their words to a shell on the other side.
+    let through_shell = name.is_some_and(|name| name == "ssh" || name == "rsh" || name == "remsh");
+    words.push(if through_shell { words::quote(program) } else { program.to_string() });
+    words.push(super::table::AGENT_OPTION.to_string());
+    Ok(words)
+}
+
+fn join(name: &OsStr, value: &OsStr) -> Vec<u8> {
+    [name.as_bytes(), b"=", value.as_bytes()].concat()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_follows_the_template() {
+        let words = |template, program| command("h1", template, program).expect("a template").join("|");
+        assert_eq!(words("ip netns exec {host}", "/a b/mpiexec"), "ip|netns|exec|h1|/a b/mpiexec|--weft-agent");
+        assert_eq!(words("ssh -p 22 me@{host}", "/a b/mpiexec"), "ssh|-p|22|me@h1|'/a b/mpiexec'|--weft-agent");
+        assert_eq!(words("env WEFT_NODE={host}", "m"), "env|WEFT_NODE=h1|m|--weft-agent");
+    }
+}

@@ -1,0 +1,118 @@
+//! What the ranks report at the end, as one table.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// How the table is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Counts {
+    messages: u64,
+    bytes: u64,
+    resends: u64,
+}
+
+/// Counts of every pair and link.
+#[derive(Debug, Default)]
+pub(crate) struct Stats {
+    pairs: BTreeMap<(u32, u32, String), Counts>,
+    /// Lines that are not `from to link messages bytes resends`.
+    unreadable: u64,
+}
+
+impl Stats {
+    /// Adds lines `from to link messages bytes resends`; lines of the same pair and link add up.
+    pub(crate) fn add(&mut self, text: &str) {
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            match parse(line) {
+                Some((pair, more)) => {
+                    let counts = self.pairs.entry(pair).or_default();
+                    counts.messages = counts.messages.saturating_add(more.messages);
+                    counts.bytes = counts.bytes.saturating_add(more.bytes);
+                    counts.resends = counts.resends.saturating_add(more.resends);
+                }
+                None => self.unreadable += 1,
+            }
+        }
+    }
+
+    /// The table, its lines sorted by pair.
+    pub(crate) fn print(&self, format: Format) -> String {
+        match format {
+            Format::Text => self.print_text(),
+            Format::Json => self.print_json(),
+        }
+    }
+
+    fn print_text(&self) -> String {
+        let head = ["from", "to", "link", "messages", "bytes", "resends"].map(String::from);
+        let row = |((from, to, link), counts): (&(u32, u32, String), &Counts)| {
+            let numbers = [counts.messages, counts.bytes, counts.resends].map(|number| number.to_string());
+            let [messages, bytes, resends] = numbers;
+            [from.to_string(), to.to_string(), link.clone(), messages, bytes, resends]
+        };
+        let rows: Vec<[String; 6]> = [head].into_iter().chain(self.pairs.iter().map(row)).collect();
+        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..6).map(width).collect();
+        let mut text = String::new();
+        for row in &rows {
+            let cell = |(column, cell): (usize, &String)| format!("{cell:>width$}", width = widths[column]);
+            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
+            let _ = writeln!(text, "{}", cells.join("  "));
+        }
+        if self.unreadable > 0 {
+            let _ = writeln!(text, "({} unreadable lines of statistics)", self.unreadable);
+        }
+        text
+    }
+
+    fn print_json(&self) -> String {
+        let mut text = String::from("[");
+        for (number, ((from, to, link), counts)) in self.pairs.iter().enumerate() {
+            let Counts { messages, bytes, resends } = counts;
+            let comma = if number == 0 { "" } else { "," };
+            let _ = write!(
+                text,
+                "{comma}\n  {{\"from\": {from}, \"to\": {to}, \"link\": \"{link}\", \"messages\": {messages}, \
+                 \"bytes\": {bytes}, \"resends\": {resends}}}"
+            );
+        }
+        text.push_str("\n]\n");
+        text
+    }
+}
+
+fn parse(line: &str) -> Option<((u32, u32, String), Counts)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [from, to, link, messages, bytes, resends] = words[..] else { return None };
+    // The name goes into JSON unescaped.
+    if !link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/".contains(&byte)) {
+        return None;
+    }
+    let counts =
+        Counts { messages: messages.parse().ok()?, bytes: bytes.parse().ok()?, resends: resends.parse().ok()? };
+    Some(((from.parse().ok()?, to.parse().ok()?, link.to_string()), counts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_of_a_pair_add_up_and_are_sorted() {
+        let mut stats = Stats::default();
+        stats.add("1 0 udp 10 1000 2\n0 1 shared 5 50 0\n");
+        stats.add("1 0 udp 1 1 1\n\nnonsense\n0 1 \"x\" 1 1 1\n");
+        let expected = "from  to    link  messages  bytes  resends\n   0   1  shared         5     50        0\n   1   0     udp        11   1001        3\n(2 unreadable lines of statistics)\n";
+        assert_eq!(stats.print(Format::Text), expected);
+        let json = stats.print(Format::Json);
+        assert!(json.contains(r#"{"from": 1, "to": 0, "link": "udp", "messages": 11, "bytes": 1001, "resends": 3}"#));
+        assert_eq!(json.matches("\"from\"").count(), 2);
+        assert_eq!(Stats::default().print(Format::Json), "[\n]\n");
+    }
+}

@@ -1,0 +1,229 @@
+//! Starting, ending and reaping processes.
+
+use super::{Mask, check};
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Stack of a child between its creation and its `execve`; it calls a handful of system calls.
+const CHILD_STACK_BYTES: usize = 64 * 1024;
+const STACK_ALIGNMENT: usize = 16;
+
+/// A program to be started.
+pub(crate) struct Spawn<'a> {
+    /// File to execute; a relative path is taken from `directory`.
+    pub(crate) file: &'a CStr,
+    /// Arguments, the program's name first.
+    pub(crate) arguments: &'a [CString],
+    /// Environment, `NAME=value` each.
+    pub(crate) environment: &'a [CString],
+    /// Working directory; `None`: this process's.
+    pub(crate) directory: Option<&'a CStr>,
+    /// Standard input, output and error.
+    pub(crate) streams: [RawFd; 3],
+    /// Descriptors that stay open under their own numbers; all others are expected to be close-on-exec.
+    pub(crate) keep: &'a [RawFd],
+    /// Signal that the child gets when this process dies.
+    pub(crate) death_signal: i32,
+    /// Signals that the child has blocked.
+    pub(crate) mask: &'a Mask,
+}
+
+/// Which step of starting a program failed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Step {
+    Prepare,
+    Directory,
+    Execute,
+}
+
+/// Why a program could not be started.
+#[derive(Debug)]
+pub(crate) struct SpawnError {
+    pub(crate) step: Step,
+    pub(crate) error: io::Error,
+}
+
+/// What the child needs, made before it exists, so that it allocates nothing.
+struct Child<'a> {
+    spawn: &'a Spawn<'a>,
+    arguments: Vec<*const libc::c_char>,
+    environment: Vec<*const libc::c_char>,
+    parent: libc::pid_t,
+    failure: Option<(Step, i32)>,
+}
+
+/// Starts a program in a process group of its own. The child shares this process's memory until it executes, so the
+/// cost does not depend on how much memory this process has, and a failure to execute is known on return.
+///
+/// # Errors
+/// Which step failed, and the system's reason.
+pub(crate) fn spawn(spawn: &Spawn<'_>) -> Result<libc::pid_t, SpawnError> {
+    let pointers = |texts: &[CString]| texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect();
+    let mut child = Child {
+        spawn,
+        arguments: pointers(spawn.arguments),
+        environment: pointers(spawn.environment),
+        parent: i32::try_from(std::process::id()).expect("a process id"),
+        failure: None,
+    };
+    let mut stack = vec![0u8; CHILD_STACK_BYTES];
+    let used = stack.as_ptr_range().end.addr() % STACK_ALIGNMENT;
+    let top = stack.as_mut_ptr().wrapping_add(CHILD_STACK_BYTES - used);
+    let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+    // SAFETY: the stack is private and outlives the child's use of it, because CLONE_VFORK suspends this process
+    // until the child has executed or exited; `run_child` only makes async-signal-safe calls and writes `failure`.
+    let pid = unsafe { libc::clone(run_child, top.cast(), flags, (&raw mut child).cast()) };
+    if pid < 0 {
+        return Err(SpawnError { step: Step::Prepare, error: io::Error::last_os_error() });
+    }
+    // SAFETY: a volatile read of a live local; the child may have written it behind the compiler's back.
+    match unsafe { (&raw const child.failure).read_volatile() } {
+        None => Ok(pid),
+        Some((step, number)) => {
+            let mut status = 0;
+            // SAFETY: the pointer is to a local; the child has exited, so this does not block.
+            unsafe { libc::waitpid(pid, &mut status, 0) };
+            Err(SpawnError { step, error: io::Error::from_raw_os_error(number) })
+        }
+    }
+}
+
+/// The child's whole life before `execve`.
+extern "C" fn run_child(argument: *mut libc::c_void) -> libc::c_int {
+    let child = argument.cast::<Child<'_>>();
+    // SAFETY: `spawn` passes a pointer to its local, which nobody else looks at while the child runs.
+    let child = unsafe { &mut *child };
+    let step = become_program(child);
+    let number = io::Error::last_os_error().raw_os_error().unwrap_or(libc::EINVAL);
+    child.failure = Some((step, number));
+    // SAFETY: ends the child at once, without running the parent's exit handlers.
+    unsafe { libc::_exit(127) }
+}
+
+/// Does not return unless a step failed; `errno` then says why.
+fn become_program(child: &Child<'_>) -> Step {
+    let spawn = child.spawn;
+    // SAFETY: these calls take numbers or constant, valid pointers and are async-signal-safe.
+    unsafe {
+        if libc::setpgid(0, 0) < 0 || libc::prctl(libc::PR_SET_PDEATHSIG, spawn.death_signal) < 0 {
+            return Step::Prepare;
+        }
+        if libc::getppid() != child.parent {
+            *libc::__errno_location() = libc::ESRCH;
+            return Step::Prepare;
+        }
+        for (stream, &fd) in (0..).zip(&spawn.streams) {
+            if libc::dup2(fd, stream) < 0 {
+                return Step::Prepare;
+            }
+        }
+        for &fd in spawn.keep {
+            if libc::fcntl(fd, libc::F_SETFD, 0) < 0 {
+                return Step::Prepare;
+            }
+        }
+        // Rust ignores SIGPIPE; programs expect the default. Handlers of this process do not survive execve anyway.
+        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        libc::sigprocmask(libc::SIG_SETMASK, &spawn.mask.0, std::ptr::null_mut());
+        if let Some(directory) = spawn.directory
+            && libc::chdir(directory.as_ptr()) < 0
+        {
+            return Step::Directory;
+        }
+        libc::execve(spawn.file.as_ptr(), child.arguments.as_ptr(), child.environment.as_ptr());
+    }
+    Step::Execute
+}
+
+/// Which side of a [`fork`] this is.
+pub(crate) enum Fork {
+    /// The process that called, with the child's id.
+    Parent(libc::pid_t),
+    /// The new process.
+    Child,
+}
+
+/// Doubles this process, which must have one thread only: the launcher never starts any.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn fork() -> io::Result<Fork> {
+    // SAFETY: with one thread there is no lock that another thread could hold in the child.
+    match check(unsafe { libc::fork() })? {
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Ends this process at once: no exit handlers, nothing flushed.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: does not return.
+    unsafe { libc::_exit(status) }
+}
+
+/// Puts this process into a process group of its own, out of reach of the terminal's signals.
+pub(crate) fn new_group() {
+    // SAFETY: numbers only. A failure (already a leader) changes nothing.
+    unsafe { libc::setpgid(0, 0) };
+}
+
+/// Makes orphans among this process's descendants its own children.
+pub(crate) fn become_subreaper() {
+    // SAFETY: numbers only. A failure (Linux before 3.4) means that orphans are not found.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1) };
+}
+
+/// From now on the death of this process's parent is not a signal.
+pub(crate) fn clear_death_signal() {
+    // SAFETY: numbers only.
+    unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, 0) };
+}
+
+/// Sends a signal to one process. One that is gone already is fine.
+pub(crate) fn kill(pid: libc::pid_t, signal: i32) {
+    assert!(pid > 1, "{pid} would mean more than one process");
+    // SAFETY: numbers only.
+    unsafe { libc::kill(pid, signal) };
+}
+
+/// Sends a signal to the process group that `leader` leads. One that is gone already is fine.
+pub(crate) fn kill_group(leader: libc::pid_t, signal: i32) {
+    assert!(leader > 1, "{leader} would mean more than one process group");
+    // SAFETY: numbers only.
+    unsafe { libc::killpg(leader, signal) };
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With this status.
+    Exit(i32),
+    /// By this signal.
+    Signal(i32),
+}
+
+/// The next child of this process that has ended: `Ok(None)` when all children live, `Err(())` when there is none.
+pub(crate) fn reap() -> Result<Option<(libc::pid_t, Ended)>, ()> {
+    let mut status = 0;
+    // SAFETY: the pointer is to a local.
+    match unsafe { libc::waitpid(-1, &mut status, libc::WNOHANG) } {
+        0 => Ok(None),
+        pid if pid > 0 => {
+            let ended = if libc::WIFSIGNALED(status) {
+                Ended::Signal(libc::WTERMSIG(status))
+            } else {
+                Ended::Exit(libc::WEXITSTATUS(status))
+            };
+            Ok(Some((pid, ended)))
+        }
+        _ => Err(()),
+    }
+}
+
+/// Whether this process may read from the terminal `fd`: a background process would be stopped.
+pub(crate) fn is_foreground(fd: &impl AsRawFd) -> bool {
+    // SAFETY: numbers only; -1 for what is not a terminal.
+    let (owner, own) = unsafe { (libc::tcgetpgrp(fd.as_raw_fd()), libc::getpgrp()) };
+    owner < 0 || owner == own
+}

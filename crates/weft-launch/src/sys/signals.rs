@@ -1,0 +1,60 @@
+//! Signals as something to read, not something that interrupts.
+
+use super::check;
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+/// The signals a process has blocked.
+#[derive(Clone, Copy)]
+pub(crate) struct Mask(pub(super) libc::sigset_t);
+
+/// Signals that are blocked and read instead.
+pub(crate) struct Signals {
+    file: File,
+}
+
+impl Signals {
+    /// Blocks `numbers` for this process and makes them readable. The mask from before comes back, for the programs
+    /// that this process starts.
+    ///
+    /// # Errors
+    /// The system's.
+    pub(crate) fn block(numbers: &[i32]) -> io::Result<(Self, Mask)> {
+        // SAFETY: an all-zero sigset_t is a valid value to be initialised.
+        let mut wanted: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: the pointer is to a local.
+        check(unsafe { libc::sigemptyset(&mut wanted) })?;
+        for &number in numbers {
+            // SAFETY: the pointer is to an initialised local; a bad number is reported.
+            check(unsafe { libc::sigaddset(&mut wanted, number) })?;
+        }
+        // SAFETY: as above.
+        let mut before: libc::sigset_t = unsafe { std::mem::zeroed() };
+        // SAFETY: both pointers are to locals.
+        check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &wanted, &mut before) })?;
+        // SAFETY: -1 asks for a new descriptor; the set is initialised.
+        let fd = check(unsafe { libc::signalfd(-1, &wanted, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK) })?;
+        // SAFETY: the descriptor is new and nobody else's.
+        let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+        Ok((Self { file }, Mask(before)))
+    }
+
+    /// The next signal that has arrived.
+    pub(crate) fn next(&mut self) -> Option<i32> {
+        let mut record = [0; size_of::<libc::signalfd_siginfo>()];
+        match self.file.read(&mut record) {
+            // The number is the record's first word (signalfd(2)).
+            Ok(length) if length == record.len() => {
+                Some(i32::from_ne_bytes([record[0], record[1], record[2], record[3]]))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl AsRawFd for Signals {
+    fn as_raw_fd(&self) -> RawFd {
+        self.file.as_raw_fd()
+    }
+}
