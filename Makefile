@@ -1,0 +1,55 @@
+# make          what there is
+# make demo     programs that nobody here wrote, over Weft, between two hosts
+# make test     everything is checked
+.POSIX:
+SHELL = /bin/sh
+
+# Where `make install` puts the library; demo, tests and benchmarks use one of their own, in build/prefix.
+PREFIX = /usr/local
+OWN = build/prefix
+CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
+
+help:
+	@echo 'make demo                  install what is missing, build, and show it on two hosts'
+	@echo 'make test                  the same, and check everything (about 10 minutes on two processors)'
+	@echo 'make bench                 start-up and latency, beside MPICH in the same run'
+	@echo 'make build                 only build (target/release)'
+	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
+	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
+	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
+	@echo 'make clean                 remove build/ and target/'
+
+setup:
+	@tools/setup.sh
+
+build: setup
+	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli
+
+install: build
+	tools/install.sh "$(PREFIX)"
+
+own: build
+	@tools/install.sh $(OWN)
+
+demo: own
+	@demo/demo.sh
+
+check: setup
+	$(CARGO) fmt --all --check
+	$(CARGO) xtask generate --check
+	$(CARGO) xtask tidy
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) test --workspace
+
+suite: own
+	$(CARGO) xtask suite $(SUITE)
+
+test: check suite
+
+bench: own
+	@bench/run.sh
+
+clean:
+	rm -rf build target
+
+.PHONY: help setup build install own demo check suite test bench clean

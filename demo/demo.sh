@@ -1,0 +1,143 @@
+#!/bin/bash
+# make demo: programs that nobody here wrote run over Weft, between two hosts.
+#
+# Where the user is root, the two hosts are network namespaces joined by a bridge (`weft hosts`); otherwise they are two
+# sets of ranks that treat each other as remote, over loopback. Everything made is gone afterwards, also after Ctrl-C.
+set -eu -o pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+prefix=$root/build/prefix
+
+# Inside `weft hosts run` this script runs a second time, with the hosts' names in WEFT_HOSTS.
+if [ -z "${WEFT_DEMO_HOSTS:-}" ]; then
+    if [ "$(id -u)" = 0 ] && "$prefix/bin/weft" hosts run --count 2 -- true 2>/dev/null; then
+        export WEFT_DEMO_HOSTS=namespaces
+        exec "$prefix/bin/weft" hosts run --count 2 -- "$root/demo/demo.sh"
+    fi
+    export WEFT_DEMO_HOSTS=loopback WEFT_HOSTS=h0,h1 WEFT_AGENT='env WEFT_NODE={host}'
+fi
+
+work=$root/build/demo
+rm -rf "$work"
+mkdir -p "$work"
+lines=$work/steps
+: >"$lines"
+ended=0
+
+# Ends a background job with everything it started: it has a process group of its own, see `start`.
+stop() {
+    [ -n "$1" ] || return 0
+    kill -TERM -- "-$1" 2>/dev/null || true
+    wait "$1" 2>/dev/null || true
+}
+
+start() {
+    set -m
+    "$@" &
+    set +m
+}
+
+finish() {
+    code=$?
+    stop "${spinner:-}"
+    stop "${job:-}"
+    [ "$ended" = 1 ] || printf '\nThe demo ended early (%s).\n' "$code"
+    exit "$code"
+}
+trap finish EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+if [ -t 1 ]; then bold=$(printf '\033[1m') plain=$(printf '\033[0m') terminal=1; else bold= plain= terminal=; fi
+
+now() { date +%s.%N; }
+since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
+
+# A dot every second where nobody can move a cursor; a running clock where one can.
+spin() {
+    seconds=0
+    while sleep 1; do
+        seconds=$((seconds + 1))
+        if [ -n "$terminal" ]; then printf '\r   … %d s ' "$seconds"; else printf '.'; fi
+    done
+}
+
+step() { number=$1 title=$2; printf '\n%s%s. %s%s\n' "$bold" "$number" "$title" "$plain"; step_began=$(now); }
+
+# run NAME COMMAND…: runs it with a sign of life, shows what it says, stops the demo when it fails.
+run() {
+    name=$1
+    shift
+    log=$work/$name.log
+    start spin
+    spinner=$!
+    began=$(now)
+    start "$@" >"$log" 2>&1
+    job=$!
+    code=0
+    wait "$job" || code=$?
+    job=
+    stop "$spinner"
+    spinner=
+    if [ -n "$terminal" ]; then printf '\r\033[K'; else printf '\n'; fi
+    if [ "$code" != 0 ]; then
+        sed 's/^/   | /' "$log" | tail -n 40
+        printf '   %s failed with exit code %s\n' "$name" "$code"
+        exit 1
+    fi
+    # The statistics of --stats go to the table at the end.
+    sed -n '/^weft statistics/,$p' "$log" >"$work/$name.stats"
+    sed '/^weft statistics/,$d' "$log" | sed 's/^/   /' | tail -n "${show:-12}"
+    printf '%s\t%s\t%s\n' "$number" "$name" "$(since "$began")" >>"$lines"
+}
+
+on_hosts() { # on_hosts RANKS PROGRAM…: half of the ranks on each host
+    ranks=$1
+    shift
+    echo "   \$ mpiexec -n $ranks -ppn $((ranks / 2)) --hosts $WEFT_HOSTS $(echo "$*" | sed "s|$root/||g")" >&3
+    "$prefix/bin/mpiexec" -n "$ranks" -ppn $((ranks / 2)) --hosts "$WEFT_HOSTS" --agent "$WEFT_AGENT" --stats "$@"
+}
+exec 3>&1
+
+demo_began=$(now)
+printf '%sWeft: two hosts, %s%s\n' "$bold" "$WEFT_HOSTS" "$plain"
+if [ "$WEFT_DEMO_HOSTS" = namespaces ]; then
+    echo '(network namespaces joined by a bridge; ranks of different hosts meet over UDP)'
+else
+    echo '(no root: two sets of ranks on this machine that treat each other as remote, over UDP on loopback)'
+fi
+
+step 1 "mpi4py, from PyPI's source distribution, built with Weft's mpicc, unmodified"
+run build-mpi4py tools/mpi4py.sh "$prefix"
+export PYTHONPATH="$root/build/mpi4py/site"
+run helloworld on_hosts 4 "$root/build/venv/bin/python" -m mpi4py.bench helloworld
+run ringtest on_hosts 4 "$root/build/venv/bin/python" -m mpi4py.bench ringtest -l 100 -n 4096
+
+step 2 'heat: two-dimensional, from an image to an image'
+"$prefix/bin/mpicc" -O2 -o "$work/heat" examples/heat.c
+heat() { on_hosts 4 "$work/heat" --input examples/heat.pgm --output "$1" --steps 500; }
+run heat heat "$work/heat.png"
+
+step 3 "a program compiled by MPICH's mpicc_abi (PyPI mpich), not rebuilt"
+build/venv/bin/mpicc_abi -O2 -o "$work/ring" examples/ring.c
+readelf -d "$work/ring" | sed -n 's/.*\(NEEDED\|RUNPATH\|RPATH\).*\[\(.*\)\]/   ring: \1 \2/p' | grep -v libc.so | sed "s|$root/||"
+on_weft() { export LD_LIBRARY_PATH=$prefix/lib; on_hosts "$@"; }
+run ring-on-mpich build/venv/bin/mpiexec -n 4 "$work/ring"
+run ring on_weft 4 "$work/ring"
+
+step 4 'heat again: 5 % of the packets dropped, 1 % repeated, 1 % reordered'
+bad_day() { export WEFT_FAULTS='drop=5%,duplicate=1%,reorder=1%,seed=2026'; heat "$1"; }
+run heat-with-faults bad_day "$work/heat-with-faults.png"
+cmp "$work/heat.png" "$work/heat-with-faults.png" && echo '   the two images are the same, byte for byte'
+
+step 5 'What went where'
+for name in helloworld ringtest heat ring heat-with-faults; do
+    [ -s "$work/$name.stats" ] || { echo "   $name has no statistics"; exit 1; }
+    printf '\n   %s%s%s\n' "$bold" "$name" "$plain"
+    sed '1d; s/^/   /' "$work/$name.stats"
+done
+printf '\n   %-4s %-18s %8s\n' step what seconds
+awk -F '\t' '{ printf "   %-4s %-18s %8s\n", $1, $2, $3 }' "$lines"
+printf '   %-4s %-18s %8s\n' '' 'the whole demo' "$(since "$demo_began")"
+printf '\nThe image is in build/demo/heat.png.\n'
+ended=1
