@@ -7,7 +7,7 @@
 use std::ops::Range;
 
 use weft_core::collective::SCRATCH_ALIGNMENT;
-use weft_core::layout::{Element, Layout};
+use weft_core::layout::{Batch, Element, Layout};
 use weft_core::reduce::{self, Op};
 use weft_net::single_copy;
 
@@ -87,13 +87,13 @@ impl UserData {
             Shape::Run => unsafe {
                 std::ptr::copy_nonoverlapping(self.base.add(offset as usize), out.as_mut_ptr(), out.len());
             },
-            Shape::Strided { .. } => {
-                let mut done = 0;
-                self.runs(offset..offset + out.len() as u64, &mut |address, length| {
-                    let piece = &mut out[done..done + length];
-                    // SAFETY: `runs` yields memory that `new` was promised; `piece` is exactly `length` long.
-                    unsafe { std::ptr::copy_nonoverlapping(address, piece.as_mut_ptr(), length) };
-                    done += length;
+            Shape::Strided { count, layout } => {
+                let mut packed = out.as_mut_ptr();
+                layout.batches(*count, offset..offset + out.len() as u64, &mut |batch| {
+                    let start = self.base.wrapping_offset(batch.offset as isize);
+                    // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
+                    unsafe { gather(start, &batch, packed) };
+                    packed = packed.wrapping_add(batch.length * batch.count as usize);
                 });
             }
         }
@@ -112,12 +112,13 @@ impl UserData {
             Shape::Run => unsafe {
                 std::ptr::copy(bytes.as_ptr(), self.base.add(offset as usize), bytes.len());
             },
-            Shape::Strided { .. } => {
-                let mut done = 0;
-                self.runs(offset..offset + bytes.len() as u64, &mut |address, length| {
+            Shape::Strided { count, layout } => {
+                let mut packed = bytes.as_ptr();
+                layout.batches(*count, offset..offset + bytes.len() as u64, &mut |batch| {
+                    let start = self.base.wrapping_offset(batch.offset as isize);
                     // SAFETY: as in `read`, for writing.
-                    unsafe { std::ptr::copy(bytes[done..done + length].as_ptr(), address, length) };
-                    done += length;
+                    unsafe { scatter(packed, start, &batch) };
+                    packed = packed.wrapping_add(batch.length * batch.count as usize);
                 });
             }
         }
@@ -132,6 +133,59 @@ impl UserData {
             }),
         }
     }
+}
+
+/// Calls `$body` with a constant length for the lengths that matter, so that the copy becomes one move.
+macro_rules! by_length {
+    ($length:expr, $name:ident => $body:expr) => {
+        match $length {
+            4 => {
+                const $name: usize = 4;
+                $body
+            }
+            8 => {
+                const $name: usize = 8;
+                $body
+            }
+            16 => {
+                const $name: usize = 16;
+                $body
+            }
+            _ => {
+                #[allow(non_snake_case)]
+                let $name = $length;
+                $body
+            }
+        }
+    };
+}
+
+/// Copies the runs of a batch, the first of which is at `from`, one after the other to `to`.
+///
+/// # Safety
+/// Every run can be read; `to` has room for all of them; they do not overlap.
+unsafe fn gather(from: *const u8, batch: &Batch, to: *mut u8) {
+    let (mut from, mut to) = (from, to);
+    by_length!(batch.length, LENGTH => for _ in 0..batch.count {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy_nonoverlapping(from, to, LENGTH) };
+        from = from.wrapping_offset(batch.step as isize);
+        to = to.wrapping_add(LENGTH);
+    });
+}
+
+/// Copies from `from`, one after the other, to the runs of a batch, the first of which is at `to`.
+///
+/// # Safety
+/// As for [`gather`], the other way round. Runs may overlap the source: a program may send to itself.
+unsafe fn scatter(from: *const u8, to: *mut u8, batch: &Batch) {
+    let (mut from, mut to) = (from, to);
+    by_length!(batch.length, LENGTH => for _ in 0..batch.count {
+        // SAFETY: the caller's promise.
+        unsafe { std::ptr::copy(from, to, LENGTH) };
+        from = from.wrapping_add(LENGTH);
+        to = to.wrapping_offset(batch.step as isize);
+    });
 }
 
 /// Bytes that one step of a copy between two user buffers holds in between.
