@@ -52,3 +52,28 @@ pub trait Datagrams {
     /// The largest packet this end can send and receive, in bytes (the UDP payload). A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
 }
+
+impl<D: Datagrams + ?Sized> Datagrams for &mut D {
+    #[inline]
+    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        (**self).send(to, packet)
+    }
+
+    #[inline]
+    fn send_train(&mut self, to: &SocketAddr, train: &[u8], segment: usize) -> io::Result<usize> {
+        (**self).send_train(to, train, segment)
+    }
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        (**self).receive(on_packet, limit)
+    }
+
+    fn fd(&self) -> RawFd {
+        (**self).fd()
+    }
+
+    fn packet_size(&self) -> usize {
+        (**self).packet_size()
+    }
+}
