@@ -140,7 +140,8 @@ impl Udp {
             // Queue or memory full, a firewall, a route or an interface that has gone: it may come back, and a flow resends.
             libc::ENOBUFS | libc::ENOMEM | libc::EPERM | libc::EACCES => Outcome::Dropped,
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EHOSTDOWN => Outcome::Dropped,
-            libc::EADDRNOTAVAIL | libc::ECONNREFUSED => Outcome::Dropped,
+            // EINVAL is what a "blackhole" route answers.
+            libc::EADDRNOTAVAIL | libc::ECONNREFUSED | libc::EINVAL => Outcome::Dropped,
             _ => return None,
         };
         match outcome {

@@ -30,6 +30,8 @@ pub enum Interest {
     Read,
     /// Something to read, or room to write.
     ReadWrite,
+    /// Room to write.
+    Write,
 }
 
 /// Sleeps until one of `fds` is ready or `timeout` has passed (None: no limit). A signal ends the sleep with nothing ready.
@@ -46,6 +48,7 @@ pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<
         slot.events = match interest {
             Interest::Read => libc::POLLIN,
             Interest::ReadWrite => libc::POLLIN | libc::POLLOUT,
+            Interest::Write => libc::POLLOUT,
         };
     }
     match crate::sys::ppoll(&mut polled[..fds.len()], timeout.map(Duration::as_nanos)) {

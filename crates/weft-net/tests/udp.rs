@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::net::SocketAddr;
 use std::time::Instant;
 use support::{LIMIT, Role, can_unshare, say};
 use weft_core::time::Duration;
@@ -89,12 +90,13 @@ fn role_sends_too_much() {
     say(&format!("{size} {fits:?} {} {larger:?}", size + 1));
 }
 
+/// No route, and routes that refuse as a firewall does: answers about this packet and this moment.
 #[test]
 fn what_the_machine_refuses_is_loss_not_an_error() {
-    // No route: as a firewall's EPERM, it is an answer about this packet and this moment.
-    let preparation = "ip link set lo up";
+    let preparation = "ip link set lo up && ip route add prohibit 10.1.2.4/32 && ip route add blackhole 10.1.2.5/32 \
+                       && ip route add unreachable 10.1.2.6/32";
     let Some(mut role) = in_namespace(preparation, "role_is_refused") else { return };
-    assert_eq!(role.hear(), "Dropped 1");
+    assert_eq!(role.hear(), "4 dropped, then Sent");
     role.finish();
 }
 
@@ -102,7 +104,12 @@ fn what_the_machine_refuses_is_loss_not_an_error() {
 #[ignore = "a role"]
 fn role_is_refused() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
-    let outcome = link.send(&"10.1.2.3:9".parse().unwrap(), &[1]).unwrap();
-    assert!(link.last_refusal().is_some());
-    say(&format!("{outcome:?} {}", link.counters().dropped));
+    for host in 3..=6 {
+        let to = SocketAddr::from(([10, 1, 2, host], 9));
+        assert_eq!(link.send(&to, &[1]).unwrap(), Outcome::Dropped, "{to}");
+        assert!(link.last_refusal().is_some());
+    }
+    let to = choose_peer_address(link.candidates(), link.candidates()).unwrap().to;
+    let outcome = link.send(&to, &[1]).unwrap();
+    say(&format!("{} dropped, then {outcome:?}", link.counters().dropped));
 }
