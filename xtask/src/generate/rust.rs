@@ -76,6 +76,12 @@ use std::ffi::{{c_char, c_int, c_void}};
     Ok(out)
 }
 
+/// Rust cannot define variadic functions; here it need not.
+const VARIADIC_NOTE: &str = "\
+// Variadic in C, with arguments that mean nothing to us. In the calling conventions of x86-64 and AArch64 (System V) a
+// variadic caller passes the named arguments where any caller does, and clears the rest away itself.
+";
+
 /// One symbol: what it is called, which binding it has, what implements it.
 struct Entry<'a> {
     spec: &'a Spec,
@@ -136,7 +142,9 @@ impl Entry<'_> {
         } else {
             format!("entry! {{ {symbol} P{symbol}(\n    {},\n) -> {result} {{", signature.join(",\n    "))
         };
-        Ok(format!("{head}\n{body}}} }}\n"))
+        let variadic = self.parameters.iter().any(|parameter| parameter.kind == "VARARGS");
+        let note = if variadic { VARIADIC_NOTE } else { "" };
+        Ok(format!("{note}{head}\n{body}}} }}\n"))
     }
 
     /// The parameters of this form in C.
