@@ -7,6 +7,7 @@
 //! | [`engine`] | the links and what moves over them |
 //! | [`messages`] | frames to requests and back |
 //! | [`point_to_point`], [`collective`] | operations |
+//! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`object`], [`predefined`], [`handle`], [`request`] | objects and how they are found |
 //! | [`memory`] | the program's memory: the only unsafe module |
 #![deny(unsafe_code)]
@@ -17,9 +18,11 @@ pub mod communicator;
 #[allow(missing_docs)]
 pub mod constants;
 pub mod context;
+pub mod datatypes;
 pub mod engine;
 pub mod error;
 pub mod error_codes;
+pub mod external;
 pub mod handle;
 #[allow(unsafe_code)]
 pub mod memory;

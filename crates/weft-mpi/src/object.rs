@@ -165,6 +165,8 @@ pub struct Recipe {
     pub large: bool,
     /// Constituents.
     pub types: Vec<Constituent>,
+    /// How deep constituents are nested in it; 0 for predefined types.
+    pub nesting: u32,
 }
 
 /// A datatype that another is made of.
@@ -250,6 +252,8 @@ pub struct Objects {
     /// Datatypes made by the program.
     pub datatypes: Slab<Datatype>,
     predefined: Vec<Option<Datatype>>,
+    /// Predefined datatypes without names (MPI-5.0 §19.1.9): by combiner and arguments.
+    pub(crate) unnamed: BTreeMap<(i32, i32, i32), usize>,
     /// Reduction operations made by the program.
     pub operations: Slab<UserOperation>,
     /// Error handlers made by the program.
@@ -275,6 +279,7 @@ impl Objects {
             groups: Slab::new(Kind::Group),
             datatypes: Slab::new(Kind::Datatype),
             predefined: Vec::new(),
+            unnamed: BTreeMap::new(),
             operations: Slab::new(Kind::Operation),
             error_handlers: Slab::new(Kind::ErrorHandler),
             infos: Slab::new(Kind::Info),

@@ -106,6 +106,11 @@ pub fn datatype(handle: usize) -> Option<Datatype> {
     })
 }
 
+/// The element of a predefined datatype.
+pub fn element(handle: usize) -> Option<Element> {
+    TYPES.iter().find(|(known, ..)| *known == handle).map(|(_, element, _)| *element)
+}
+
 /// Handle of the predefined datatype that stands for `element` in the program's reduction functions.
 pub fn handle_of(element: Element) -> usize {
     TYPES.iter().find(|(_, known, _)| *known == element).map_or(MPI_DATATYPE_NULL, |(handle, ..)| *handle)

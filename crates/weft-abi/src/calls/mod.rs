@@ -14,3 +14,6 @@ pub(crate) mod point_to_point;
 pub(crate) mod requests;
 pub(crate) mod groups;
 pub(crate) mod info;
+pub(crate) mod datatypes;
+pub(crate) mod datatype_contents;
+pub(crate) mod packing;

@@ -436,7 +436,11 @@ entry! { MPI_Type_get_name PMPI_Type_get_name(
     type_name: *mut c_char,
     resultlen: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TypeGetName, Scope::None)
+    call(Function::TypeGetName, Scope::None, || {
+        check::pointer("type_name", type_name)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::datatypes::type_get_name(datatype, type_name, resultlen) }
+    })
 } }
 
 entry! { MPI_Type_set_attr PMPI_Type_set_attr(
@@ -450,7 +454,10 @@ entry! { MPI_Type_set_attr PMPI_Type_set_attr(
 } }
 
 entry! { MPI_Type_set_name PMPI_Type_set_name(datatype: MPI_Datatype, type_name: *const c_char) -> c_int {
-    unsupported(Function::TypeSetName, Scope::None)
+    call(Function::TypeSetName, Scope::None, || {
+        check::pointer("type_name", type_name)?;
+        unsafe { crate::calls::datatypes::type_set_name(datatype, type_name) }
+    })
 } }
 
 entry! { MPI_Win_create_keyval PMPI_Win_create_keyval(

@@ -12,15 +12,18 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Aint_add PMPI_Aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
-    unsupported_value(Function::AintAdd)
+    value(Function::AintAdd, || unsafe { crate::calls::packing::aint_add(base, disp) })
 } }
 
 entry! { MPI_Aint_diff PMPI_Aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
-    unsupported_value(Function::AintDiff)
+    value(Function::AintDiff, || unsafe { crate::calls::packing::aint_diff(addr1, addr2) })
 } }
 
 entry! { MPI_Get_address PMPI_Get_address(location: *const c_void, address: *mut MPI_Aint) -> c_int {
-    unsupported(Function::GetAddress, Scope::None)
+    call(Function::GetAddress, Scope::None, || {
+        check::pointer("address", address)?;
+        unsafe { crate::calls::packing::get_address(location, address) }
+    })
 } }
 
 entry! { MPI_Get_elements PMPI_Get_elements(
@@ -28,7 +31,14 @@ entry! { MPI_Get_elements PMPI_Get_elements(
     datatype: MPI_Datatype,
     count: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GetElements, Scope::None)
+    call(Function::GetElements, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("count", count)?;
+        let mut count_wide = 0_i64;
+        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { *count = narrow(count_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Get_elements_c PMPI_Get_elements_c(
@@ -36,7 +46,14 @@ entry! { MPI_Get_elements_c PMPI_Get_elements_c(
     datatype: MPI_Datatype,
     count: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::GetElementsC, Scope::None)
+    call(Function::GetElementsC, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("count", count)?;
+        let mut count_wide = 0_i64;
+        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { *count = count_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack PMPI_Pack(
@@ -48,7 +65,19 @@ entry! { MPI_Pack PMPI_Pack(
     position: *mut c_int,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Pack, Scope::Comm(comm))
+    call(Function::Pack, Scope::Comm(comm), || {
+        check::count("incount", i64::from(incount))?;
+        check::natural("outsize", i64::from(outsize))?;
+        check::pointer("position", position)?;
+        let mut position_wide = i64::from(unsafe { *position });
+        unsafe {
+            crate::calls::packing::pack(
+                inbuf, i64::from(incount), datatype, outbuf, i64::from(outsize), &mut position_wide, comm
+            )
+        }?;
+        unsafe { *position = narrow(position_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_c PMPI_Pack_c(
@@ -60,7 +89,15 @@ entry! { MPI_Pack_c PMPI_Pack_c(
     position: *mut MPI_Count,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::PackC, Scope::Comm(comm))
+    call(Function::PackC, Scope::Comm(comm), || {
+        check::count("incount", incount)?;
+        check::natural("outsize", outsize)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position };
+        unsafe { crate::calls::packing::pack(inbuf, incount, datatype, outbuf, outsize, &mut position_wide, comm) }?;
+        unsafe { *position = position_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_external PMPI_Pack_external(
@@ -72,7 +109,19 @@ entry! { MPI_Pack_external PMPI_Pack_external(
     outsize: MPI_Aint,
     position: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Function::PackExternal, Scope::None)
+    call(Function::PackExternal, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::natural("outsize", outsize as i64)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position } as i64;
+        unsafe {
+            crate::calls::packing::pack_external(
+                datarep, inbuf, i64::from(incount), datatype, outbuf, outsize as i64, &mut position_wide
+            )
+        }?;
+        unsafe { *position = position_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_external_c PMPI_Pack_external_c(
@@ -84,7 +133,19 @@ entry! { MPI_Pack_external_c PMPI_Pack_external_c(
     outsize: MPI_Count,
     position: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::PackExternalC, Scope::None)
+    call(Function::PackExternalC, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::natural("outsize", outsize)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position };
+        unsafe {
+            crate::calls::packing::pack_external(
+                datarep, inbuf, incount, datatype, outbuf, outsize, &mut position_wide
+            )
+        }?;
+        unsafe { *position = position_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_external_size PMPI_Pack_external_size(
@@ -93,7 +154,14 @@ entry! { MPI_Pack_external_size PMPI_Pack_external_size(
     datatype: MPI_Datatype,
     size: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Function::PackExternalSize, Scope::None)
+    call(Function::PackExternalSize, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::packing::pack_external_size(datarep, i64::from(incount), datatype, &mut size_wide) }?;
+        unsafe { *size = size_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_external_size_c PMPI_Pack_external_size_c(
@@ -102,7 +170,14 @@ entry! { MPI_Pack_external_size_c PMPI_Pack_external_size_c(
     datatype: MPI_Datatype,
     size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::PackExternalSizeC, Scope::None)
+    call(Function::PackExternalSizeC, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::packing::pack_external_size(datarep, incount, datatype, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_size PMPI_Pack_size(
@@ -111,7 +186,14 @@ entry! { MPI_Pack_size PMPI_Pack_size(
     comm: MPI_Comm,
     size: *mut c_int,
 ) -> c_int {
-    unsupported(Function::PackSize, Scope::Comm(comm))
+    call(Function::PackSize, Scope::Comm(comm), || {
+        check::count("incount", i64::from(incount))?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::packing::pack_size(i64::from(incount), datatype, comm, &mut size_wide) }?;
+        unsafe { *size = narrow(size_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Pack_size_c PMPI_Pack_size_c(
@@ -120,11 +202,21 @@ entry! { MPI_Pack_size_c PMPI_Pack_size_c(
     comm: MPI_Comm,
     size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::PackSizeC, Scope::Comm(comm))
+    call(Function::PackSizeC, Scope::Comm(comm), || {
+        check::count("incount", incount)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::packing::pack_size(incount, datatype, comm, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_commit PMPI_Type_commit(datatype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeCommit, Scope::None)
+    call(Function::TypeCommit, Scope::None, || {
+        check::pointer("datatype", datatype)?;
+        unsafe { crate::calls::datatypes::type_commit(datatype) }
+    })
 } }
 
 entry! { MPI_Type_contiguous PMPI_Type_contiguous(
@@ -132,7 +224,11 @@ entry! { MPI_Type_contiguous PMPI_Type_contiguous(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeContiguous, Scope::None)
+    call(Function::TypeContiguous, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_contiguous(i64::from(count), oldtype, newtype) }
+    })
 } }
 
 entry! { MPI_Type_contiguous_c PMPI_Type_contiguous_c(
@@ -140,7 +236,11 @@ entry! { MPI_Type_contiguous_c PMPI_Type_contiguous_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeContiguousC, Scope::None)
+    call(Function::TypeContiguousC, Scope::None, || {
+        check::count("count", count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_contiguous_c(count, oldtype, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_darray PMPI_Type_create_darray(
@@ -155,7 +255,29 @@ entry! { MPI_Type_create_darray PMPI_Type_create_darray(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateDarray, Scope::None)
+    call(Function::TypeCreateDarray, Scope::None, || {
+        check::positive("size", i64::from(size))?;
+        check::positive("ndims", i64::from(ndims))?;
+        check::array("array_of_gsizes", array_of_gsizes, i64::from(ndims))?;
+        check::array("array_of_distribs", array_of_distribs, i64::from(ndims))?;
+        check::array("array_of_dargs", array_of_dargs, i64::from(ndims))?;
+        check::array("array_of_psizes", array_of_psizes, i64::from(ndims))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_darray(
+                size,
+                rank,
+                ndims,
+                Counts::Narrow(array_of_gsizes),
+                array_of_distribs,
+                array_of_dargs,
+                array_of_psizes,
+                order,
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_darray_c PMPI_Type_create_darray_c(
@@ -170,7 +292,29 @@ entry! { MPI_Type_create_darray_c PMPI_Type_create_darray_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateDarrayC, Scope::None)
+    call(Function::TypeCreateDarrayC, Scope::None, || {
+        check::positive("size", i64::from(size))?;
+        check::positive("ndims", i64::from(ndims))?;
+        check::array("array_of_gsizes", array_of_gsizes, i64::from(ndims))?;
+        check::array("array_of_distribs", array_of_distribs, i64::from(ndims))?;
+        check::array("array_of_dargs", array_of_dargs, i64::from(ndims))?;
+        check::array("array_of_psizes", array_of_psizes, i64::from(ndims))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_darray(
+                size,
+                rank,
+                ndims,
+                Counts::Wide(array_of_gsizes.cast()),
+                array_of_distribs,
+                array_of_dargs,
+                array_of_psizes,
+                order,
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hindexed PMPI_Type_create_hindexed(
@@ -180,7 +324,21 @@ entry! { MPI_Type_create_hindexed PMPI_Type_create_hindexed(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHindexed, Scope::None)
+    call(Function::TypeCreateHindexed, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::array("array_of_blocklengths", array_of_blocklengths, i64::from(count))?;
+        check::array("array_of_displacements", array_of_displacements, i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_hindexed(
+                i64::from(count),
+                Counts::Narrow(array_of_blocklengths),
+                Counts::Wide(array_of_displacements.cast()),
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hindexed_c PMPI_Type_create_hindexed_c(
@@ -190,7 +348,21 @@ entry! { MPI_Type_create_hindexed_c PMPI_Type_create_hindexed_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHindexedC, Scope::None)
+    call(Function::TypeCreateHindexedC, Scope::None, || {
+        check::count("count", count)?;
+        check::array("array_of_blocklengths", array_of_blocklengths, count)?;
+        check::array("array_of_displacements", array_of_displacements, count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_hindexed(
+                count,
+                Counts::Wide(array_of_blocklengths.cast()),
+                Counts::Wide(array_of_displacements.cast()),
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hindexed_block PMPI_Type_create_hindexed_block(
@@ -200,7 +372,21 @@ entry! { MPI_Type_create_hindexed_block PMPI_Type_create_hindexed_block(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHindexedBlock, Scope::None)
+    call(Function::TypeCreateHindexedBlock, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::count("blocklength", i64::from(blocklength))?;
+        check::array("array_of_displacements", array_of_displacements, i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_hindexed_block(
+                i64::from(count),
+                i64::from(blocklength),
+                Counts::Wide(array_of_displacements.cast()),
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hindexed_block_c PMPI_Type_create_hindexed_block_c(
@@ -210,7 +396,17 @@ entry! { MPI_Type_create_hindexed_block_c PMPI_Type_create_hindexed_block_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHindexedBlockC, Scope::None)
+    call(Function::TypeCreateHindexedBlockC, Scope::None, || {
+        check::count("count", count)?;
+        check::count("blocklength", blocklength)?;
+        check::array("array_of_displacements", array_of_displacements, count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_hindexed_block_c(
+                count, blocklength, Counts::Wide(array_of_displacements.cast()), oldtype, newtype
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hvector PMPI_Type_create_hvector(
@@ -220,7 +416,16 @@ entry! { MPI_Type_create_hvector PMPI_Type_create_hvector(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHvector, Scope::None)
+    call(Function::TypeCreateHvector, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::count("blocklength", i64::from(blocklength))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_hvector(
+                i64::from(count), i64::from(blocklength), stride as i64, oldtype, newtype
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_hvector_c PMPI_Type_create_hvector_c(
@@ -230,7 +435,12 @@ entry! { MPI_Type_create_hvector_c PMPI_Type_create_hvector_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateHvectorC, Scope::None)
+    call(Function::TypeCreateHvectorC, Scope::None, || {
+        check::count("count", count)?;
+        check::count("blocklength", blocklength)?;
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_create_hvector_c(count, blocklength, stride, oldtype, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_indexed_block PMPI_Type_create_indexed_block(
@@ -240,7 +450,17 @@ entry! { MPI_Type_create_indexed_block PMPI_Type_create_indexed_block(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateIndexedBlock, Scope::None)
+    call(Function::TypeCreateIndexedBlock, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::count("blocklength", i64::from(blocklength))?;
+        check::array("array_of_displacements", array_of_displacements, i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_indexed_block(
+                i64::from(count), i64::from(blocklength), Counts::Narrow(array_of_displacements), oldtype, newtype
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_indexed_block_c PMPI_Type_create_indexed_block_c(
@@ -250,7 +470,17 @@ entry! { MPI_Type_create_indexed_block_c PMPI_Type_create_indexed_block_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateIndexedBlockC, Scope::None)
+    call(Function::TypeCreateIndexedBlockC, Scope::None, || {
+        check::count("count", count)?;
+        check::count("blocklength", blocklength)?;
+        check::array("array_of_displacements", array_of_displacements, count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_indexed_block(
+                count, blocklength, Counts::Wide(array_of_displacements.cast()), oldtype, newtype
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_resized PMPI_Type_create_resized(
@@ -259,7 +489,10 @@ entry! { MPI_Type_create_resized PMPI_Type_create_resized(
     extent: MPI_Aint,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateResized, Scope::None)
+    call(Function::TypeCreateResized, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_create_resized(oldtype, lb as i64, extent as i64, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_resized_c PMPI_Type_create_resized_c(
@@ -268,7 +501,10 @@ entry! { MPI_Type_create_resized_c PMPI_Type_create_resized_c(
     extent: MPI_Count,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateResizedC, Scope::None)
+    call(Function::TypeCreateResizedC, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_create_resized_c(oldtype, lb, extent, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_struct PMPI_Type_create_struct(
@@ -278,7 +514,22 @@ entry! { MPI_Type_create_struct PMPI_Type_create_struct(
     array_of_types: *const MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateStruct, Scope::None)
+    call(Function::TypeCreateStruct, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::array("array_of_blocklengths", array_of_blocklengths, i64::from(count))?;
+        check::array("array_of_displacements", array_of_displacements, i64::from(count))?;
+        check::array("array_of_types", array_of_types, i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_struct(
+                i64::from(count),
+                Counts::Narrow(array_of_blocklengths),
+                Counts::Wide(array_of_displacements.cast()),
+                array_of_types,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_struct_c PMPI_Type_create_struct_c(
@@ -288,7 +539,22 @@ entry! { MPI_Type_create_struct_c PMPI_Type_create_struct_c(
     array_of_types: *const MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateStructC, Scope::None)
+    call(Function::TypeCreateStructC, Scope::None, || {
+        check::count("count", count)?;
+        check::array("array_of_blocklengths", array_of_blocklengths, count)?;
+        check::array("array_of_displacements", array_of_displacements, count)?;
+        check::array("array_of_types", array_of_types, count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_struct(
+                count,
+                Counts::Wide(array_of_blocklengths.cast()),
+                Counts::Wide(array_of_displacements.cast()),
+                array_of_types,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_subarray PMPI_Type_create_subarray(
@@ -300,7 +566,24 @@ entry! { MPI_Type_create_subarray PMPI_Type_create_subarray(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateSubarray, Scope::None)
+    call(Function::TypeCreateSubarray, Scope::None, || {
+        check::positive("ndims", i64::from(ndims))?;
+        check::array("array_of_sizes", array_of_sizes, i64::from(ndims))?;
+        check::array("array_of_subsizes", array_of_subsizes, i64::from(ndims))?;
+        check::array("array_of_starts", array_of_starts, i64::from(ndims))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_subarray(
+                ndims,
+                Counts::Narrow(array_of_sizes),
+                Counts::Narrow(array_of_subsizes),
+                Counts::Narrow(array_of_starts),
+                order,
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_create_subarray_c PMPI_Type_create_subarray_c(
@@ -312,15 +595,38 @@ entry! { MPI_Type_create_subarray_c PMPI_Type_create_subarray_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateSubarrayC, Scope::None)
+    call(Function::TypeCreateSubarrayC, Scope::None, || {
+        check::positive("ndims", i64::from(ndims))?;
+        check::array("array_of_sizes", array_of_sizes, i64::from(ndims))?;
+        check::array("array_of_subsizes", array_of_subsizes, i64::from(ndims))?;
+        check::array("array_of_starts", array_of_starts, i64::from(ndims))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_create_subarray(
+                ndims,
+                Counts::Wide(array_of_sizes.cast()),
+                Counts::Wide(array_of_subsizes.cast()),
+                Counts::Wide(array_of_starts.cast()),
+                order,
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_dup PMPI_Type_dup(oldtype: MPI_Datatype, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeDup, Scope::None)
+    call(Function::TypeDup, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_dup(oldtype, newtype) }
+    })
 } }
 
 entry! { MPI_Type_free PMPI_Type_free(datatype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeFree, Scope::None)
+    call(Function::TypeFree, Scope::None, || {
+        check::pointer("datatype", datatype)?;
+        unsafe { crate::calls::datatypes::type_free(datatype) }
+    })
 } }
 
 entry! { MPI_Type_get_contents PMPI_Type_get_contents(
@@ -332,7 +638,27 @@ entry! { MPI_Type_get_contents PMPI_Type_get_contents(
     array_of_addresses: *mut MPI_Aint,
     array_of_datatypes: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeGetContents, Scope::None)
+    call(Function::TypeGetContents, Scope::None, || {
+        check::natural("max_integers", i64::from(max_integers))?;
+        check::natural("max_addresses", i64::from(max_addresses))?;
+        check::natural("max_datatypes", i64::from(max_datatypes))?;
+        check::array("array_of_integers", array_of_integers, i64::from(max_integers))?;
+        check::array("array_of_addresses", array_of_addresses, i64::from(max_addresses))?;
+        check::array("array_of_datatypes", array_of_datatypes, i64::from(max_datatypes))?;
+        unsafe {
+            crate::calls::datatype_contents::type_get_contents(
+                datatype,
+                i64::from(max_integers),
+                i64::from(max_addresses),
+                0,
+                i64::from(max_datatypes),
+                array_of_integers,
+                array_of_addresses,
+                std::ptr::null_mut::<MPI_Count>(),
+                array_of_datatypes,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_get_contents_c PMPI_Type_get_contents_c(
@@ -346,7 +672,29 @@ entry! { MPI_Type_get_contents_c PMPI_Type_get_contents_c(
     array_of_large_counts: *mut MPI_Count,
     array_of_datatypes: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeGetContentsC, Scope::None)
+    call(Function::TypeGetContentsC, Scope::None, || {
+        check::natural("max_integers", max_integers)?;
+        check::natural("max_addresses", max_addresses)?;
+        check::natural("max_large_counts", max_large_counts)?;
+        check::natural("max_datatypes", max_datatypes)?;
+        check::array("array_of_integers", array_of_integers, max_integers)?;
+        check::array("array_of_addresses", array_of_addresses, max_addresses)?;
+        check::array("array_of_large_counts", array_of_large_counts, max_large_counts)?;
+        check::array("array_of_datatypes", array_of_datatypes, max_datatypes)?;
+        unsafe {
+            crate::calls::datatype_contents::type_get_contents_c(
+                datatype,
+                max_integers,
+                max_addresses,
+                max_large_counts,
+                max_datatypes,
+                array_of_integers,
+                array_of_addresses,
+                array_of_large_counts,
+                array_of_datatypes,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_get_envelope PMPI_Type_get_envelope(
@@ -356,7 +704,30 @@ entry! { MPI_Type_get_envelope PMPI_Type_get_envelope(
     num_datatypes: *mut c_int,
     combiner: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TypeGetEnvelope, Scope::None)
+    call(Function::TypeGetEnvelope, Scope::None, || {
+        check::pointer("num_integers", num_integers)?;
+        check::pointer("num_addresses", num_addresses)?;
+        check::pointer("num_datatypes", num_datatypes)?;
+        check::pointer("combiner", combiner)?;
+        let mut num_integers_wide = 0_i64;
+        let mut num_addresses_wide = 0_i64;
+        let mut num_large_counts_wide = 0_i64;
+        let mut num_datatypes_wide = 0_i64;
+        unsafe {
+            crate::calls::datatype_contents::type_get_envelope(
+                datatype,
+                &mut num_integers_wide,
+                &mut num_addresses_wide,
+                &mut num_large_counts_wide,
+                &mut num_datatypes_wide,
+                combiner,
+            )
+        }?;
+        unsafe { *num_integers = narrow(num_integers_wide) };
+        unsafe { *num_addresses = narrow(num_addresses_wide) };
+        unsafe { *num_datatypes = narrow(num_datatypes_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_envelope_c PMPI_Type_get_envelope_c(
@@ -367,7 +738,32 @@ entry! { MPI_Type_get_envelope_c PMPI_Type_get_envelope_c(
     num_datatypes: *mut MPI_Count,
     combiner: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TypeGetEnvelopeC, Scope::None)
+    call(Function::TypeGetEnvelopeC, Scope::None, || {
+        check::pointer("num_integers", num_integers)?;
+        check::pointer("num_addresses", num_addresses)?;
+        check::pointer("num_large_counts", num_large_counts)?;
+        check::pointer("num_datatypes", num_datatypes)?;
+        check::pointer("combiner", combiner)?;
+        let mut num_integers_wide = 0_i64;
+        let mut num_addresses_wide = 0_i64;
+        let mut num_large_counts_wide = 0_i64;
+        let mut num_datatypes_wide = 0_i64;
+        unsafe {
+            crate::calls::datatype_contents::type_get_envelope_c(
+                datatype,
+                &mut num_integers_wide,
+                &mut num_addresses_wide,
+                &mut num_large_counts_wide,
+                &mut num_datatypes_wide,
+                combiner,
+            )
+        }?;
+        unsafe { *num_integers = num_integers_wide };
+        unsafe { *num_addresses = num_addresses_wide };
+        unsafe { *num_large_counts = num_large_counts_wide };
+        unsafe { *num_datatypes = num_datatypes_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_extent PMPI_Type_get_extent(
@@ -375,7 +771,16 @@ entry! { MPI_Type_get_extent PMPI_Type_get_extent(
     lb: *mut MPI_Aint,
     extent: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Function::TypeGetExtent, Scope::None)
+    call(Function::TypeGetExtent, Scope::None, || {
+        check::pointer("lb", lb)?;
+        check::pointer("extent", extent)?;
+        let mut lb_wide = 0_i64;
+        let mut extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe { *lb = lb_wide as MPI_Aint };
+        unsafe { *extent = extent_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_extent_c PMPI_Type_get_extent_c(
@@ -383,7 +788,16 @@ entry! { MPI_Type_get_extent_c PMPI_Type_get_extent_c(
     lb: *mut MPI_Count,
     extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TypeGetExtentC, Scope::None)
+    call(Function::TypeGetExtentC, Scope::None, || {
+        check::pointer("lb", lb)?;
+        check::pointer("extent", extent)?;
+        let mut lb_wide = 0_i64;
+        let mut extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe { *lb = lb_wide };
+        unsafe { *extent = extent_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_true_extent PMPI_Type_get_true_extent(
@@ -391,7 +805,16 @@ entry! { MPI_Type_get_true_extent PMPI_Type_get_true_extent(
     true_lb: *mut MPI_Aint,
     true_extent: *mut MPI_Aint,
 ) -> c_int {
-    unsupported(Function::TypeGetTrueExtent, Scope::None)
+    call(Function::TypeGetTrueExtent, Scope::None, || {
+        check::pointer("true_lb", true_lb)?;
+        check::pointer("true_extent", true_extent)?;
+        let mut true_lb_wide = 0_i64;
+        let mut true_extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe { *true_lb = true_lb_wide as MPI_Aint };
+        unsafe { *true_extent = true_extent_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_true_extent_c PMPI_Type_get_true_extent_c(
@@ -399,7 +822,16 @@ entry! { MPI_Type_get_true_extent_c PMPI_Type_get_true_extent_c(
     true_lb: *mut MPI_Count,
     true_extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TypeGetTrueExtentC, Scope::None)
+    call(Function::TypeGetTrueExtentC, Scope::None, || {
+        check::pointer("true_lb", true_lb)?;
+        check::pointer("true_extent", true_extent)?;
+        let mut true_lb_wide = 0_i64;
+        let mut true_extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe { *true_lb = true_lb_wide };
+        unsafe { *true_extent = true_extent_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_value_index PMPI_Type_get_value_index(
@@ -407,7 +839,10 @@ entry! { MPI_Type_get_value_index PMPI_Type_get_value_index(
     index_type: MPI_Datatype,
     pair_type: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeGetValueIndex, Scope::None)
+    call(Function::TypeGetValueIndex, Scope::None, || {
+        check::pointer("pair_type", pair_type)?;
+        unsafe { crate::calls::datatype_contents::type_get_value_index(value_type, index_type, pair_type) }
+    })
 } }
 
 entry! { MPI_Type_indexed PMPI_Type_indexed(
@@ -417,7 +852,21 @@ entry! { MPI_Type_indexed PMPI_Type_indexed(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeIndexed, Scope::None)
+    call(Function::TypeIndexed, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::array("array_of_blocklengths", array_of_blocklengths, i64::from(count))?;
+        check::array("array_of_displacements", array_of_displacements, i64::from(count))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_indexed(
+                i64::from(count),
+                Counts::Narrow(array_of_blocklengths),
+                Counts::Narrow(array_of_displacements),
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_indexed_c PMPI_Type_indexed_c(
@@ -427,15 +876,41 @@ entry! { MPI_Type_indexed_c PMPI_Type_indexed_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeIndexedC, Scope::None)
+    call(Function::TypeIndexedC, Scope::None, || {
+        check::count("count", count)?;
+        check::array("array_of_blocklengths", array_of_blocklengths, count)?;
+        check::array("array_of_displacements", array_of_displacements, count)?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_indexed(
+                count,
+                Counts::Wide(array_of_blocklengths.cast()),
+                Counts::Wide(array_of_displacements.cast()),
+                oldtype,
+                newtype,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_size PMPI_Type_size(datatype: MPI_Datatype, size: *mut c_int) -> c_int {
-    unsupported(Function::TypeSize, Scope::None)
+    call(Function::TypeSize, Scope::None, || {
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { *size = narrow(size_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_size_c PMPI_Type_size_c(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
-    unsupported(Function::TypeSizeC, Scope::None)
+    call(Function::TypeSizeC, Scope::None, || {
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_vector PMPI_Type_vector(
@@ -445,7 +920,16 @@ entry! { MPI_Type_vector PMPI_Type_vector(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeVector, Scope::None)
+    call(Function::TypeVector, Scope::None, || {
+        check::count("count", i64::from(count))?;
+        check::count("blocklength", i64::from(blocklength))?;
+        check::pointer("newtype", newtype)?;
+        unsafe {
+            crate::calls::datatypes::type_vector(
+                i64::from(count), i64::from(blocklength), i64::from(stride), oldtype, newtype
+            )
+        }
+    })
 } }
 
 entry! { MPI_Type_vector_c PMPI_Type_vector_c(
@@ -455,7 +939,12 @@ entry! { MPI_Type_vector_c PMPI_Type_vector_c(
     oldtype: MPI_Datatype,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeVectorC, Scope::None)
+    call(Function::TypeVectorC, Scope::None, || {
+        check::count("count", count)?;
+        check::count("blocklength", blocklength)?;
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatypes::type_vector_c(count, blocklength, stride, oldtype, newtype) }
+    })
 } }
 
 entry! { MPI_Unpack PMPI_Unpack(
@@ -467,7 +956,18 @@ entry! { MPI_Unpack PMPI_Unpack(
     datatype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::Unpack, Scope::Comm(comm))
+    call(Function::Unpack, Scope::Comm(comm), || {
+        check::natural("insize", i64::from(insize))?;
+        check::pointer("position", position)?;
+        let mut position_wide = i64::from(unsafe { *position });
+        unsafe {
+            crate::calls::packing::unpack(
+                inbuf, i64::from(insize), &mut position_wide, outbuf, i64::from(outcount), datatype, comm
+            )
+        }?;
+        unsafe { *position = narrow(position_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Unpack_c PMPI_Unpack_c(
@@ -479,7 +979,18 @@ entry! { MPI_Unpack_c PMPI_Unpack_c(
     datatype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::UnpackC, Scope::Comm(comm))
+    call(Function::UnpackC, Scope::Comm(comm), || {
+        check::natural("insize", insize)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position };
+        unsafe {
+            crate::calls::packing::unpack(
+                inbuf, insize, &mut position_wide, outbuf, outcount, datatype, comm
+            )
+        }?;
+        unsafe { *position = position_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Unpack_external PMPI_Unpack_external(
@@ -491,7 +1002,19 @@ entry! { MPI_Unpack_external PMPI_Unpack_external(
     outcount: c_int,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::UnpackExternal, Scope::None)
+    call(Function::UnpackExternal, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::natural("insize", insize as i64)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position } as i64;
+        unsafe {
+            crate::calls::packing::unpack_external(
+                datarep, inbuf, insize as i64, &mut position_wide, outbuf, i64::from(outcount), datatype
+            )
+        }?;
+        unsafe { *position = position_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Unpack_external_c PMPI_Unpack_external_c(
@@ -503,5 +1026,17 @@ entry! { MPI_Unpack_external_c PMPI_Unpack_external_c(
     outcount: MPI_Count,
     datatype: MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::UnpackExternalC, Scope::None)
+    call(Function::UnpackExternalC, Scope::None, || {
+        check::pointer("datarep", datarep)?;
+        check::natural("insize", insize)?;
+        check::pointer("position", position)?;
+        let mut position_wide = unsafe { *position };
+        unsafe {
+            crate::calls::packing::unpack_external(
+                datarep, inbuf, insize, &mut position_wide, outbuf, outcount, datatype
+            )
+        }?;
+        unsafe { *position = position_wide };
+        Ok(())
+    })
 } }

@@ -39,7 +39,14 @@ entry! { MPI_Get_elements_x PMPI_Get_elements_x(
     datatype: MPI_Datatype,
     count: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::GetElementsX, Scope::None)
+    call(Function::GetElementsX, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("count", count)?;
+        let mut count_wide = 0_i64;
+        unsafe { crate::calls::packing::get_elements(status, datatype, &mut count_wide) }?;
+        unsafe { *count = count_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Info_get PMPI_Info_get(
@@ -95,7 +102,11 @@ entry! { MPI_Status_set_elements_x PMPI_Status_set_elements_x(
     datatype: MPI_Datatype,
     count: MPI_Count,
 ) -> c_int {
-    unsupported(Function::StatusSetElementsX, Scope::None)
+    call(Function::StatusSetElementsX, Scope::None, || {
+        check::pointer("status", status)?;
+        check::count("count", count)?;
+        unsafe { crate::calls::packing::status_set_elements(status, datatype, count) }
+    })
 } }
 
 entry! { MPI_Type_get_extent_x PMPI_Type_get_extent_x(
@@ -103,7 +114,16 @@ entry! { MPI_Type_get_extent_x PMPI_Type_get_extent_x(
     lb: *mut MPI_Count,
     extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TypeGetExtentX, Scope::None)
+    call(Function::TypeGetExtentX, Scope::None, || {
+        check::pointer("lb", lb)?;
+        check::pointer("extent", extent)?;
+        let mut lb_wide = 0_i64;
+        let mut extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_extent(datatype, &mut lb_wide, &mut extent_wide) }?;
+        unsafe { *lb = lb_wide };
+        unsafe { *extent = extent_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_get_true_extent_x PMPI_Type_get_true_extent_x(
@@ -111,9 +131,24 @@ entry! { MPI_Type_get_true_extent_x PMPI_Type_get_true_extent_x(
     true_lb: *mut MPI_Count,
     true_extent: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TypeGetTrueExtentX, Scope::None)
+    call(Function::TypeGetTrueExtentX, Scope::None, || {
+        check::pointer("true_lb", true_lb)?;
+        check::pointer("true_extent", true_extent)?;
+        let mut true_lb_wide = 0_i64;
+        let mut true_extent_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_get_true_extent(datatype, &mut true_lb_wide, &mut true_extent_wide) }?;
+        unsafe { *true_lb = true_lb_wide };
+        unsafe { *true_extent = true_extent_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Type_size_x PMPI_Type_size_x(datatype: MPI_Datatype, size: *mut MPI_Count) -> c_int {
-    unsupported(Function::TypeSizeX, Scope::None)
+    call(Function::TypeSizeX, Scope::None, || {
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::datatypes::type_size(datatype, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }

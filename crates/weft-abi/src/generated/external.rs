@@ -40,7 +40,11 @@ entry! { MPI_Status_set_elements PMPI_Status_set_elements(
     datatype: MPI_Datatype,
     count: c_int,
 ) -> c_int {
-    unsupported(Function::StatusSetElements, Scope::None)
+    call(Function::StatusSetElements, Scope::None, || {
+        check::pointer("status", status)?;
+        check::count("count", i64::from(count))?;
+        unsafe { crate::calls::packing::status_set_elements(status, datatype, i64::from(count)) }
+    })
 } }
 
 entry! { MPI_Status_set_elements_c PMPI_Status_set_elements_c(
@@ -48,7 +52,11 @@ entry! { MPI_Status_set_elements_c PMPI_Status_set_elements_c(
     datatype: MPI_Datatype,
     count: MPI_Count,
 ) -> c_int {
-    unsupported(Function::StatusSetElementsC, Scope::None)
+    call(Function::StatusSetElementsC, Scope::None, || {
+        check::pointer("status", status)?;
+        check::count("count", count)?;
+        unsafe { crate::calls::packing::status_set_elements(status, datatype, count) }
+    })
 } }
 
 entry! { MPI_Status_set_error PMPI_Status_set_error(status: *mut MPI_Status, err: c_int) -> c_int {

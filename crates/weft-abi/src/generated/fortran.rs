@@ -16,17 +16,29 @@ entry! { MPI_Type_create_f90_complex PMPI_Type_create_f90_complex(
     r: c_int,
     newtype: *mut MPI_Datatype,
 ) -> c_int {
-    unsupported(Function::TypeCreateF90Complex, Scope::None)
+    call(Function::TypeCreateF90Complex, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatype_contents::type_create_f90_complex(p, r, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_f90_integer PMPI_Type_create_f90_integer(r: c_int, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeCreateF90Integer, Scope::None)
+    call(Function::TypeCreateF90Integer, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatype_contents::type_create_f90_integer(r, newtype) }
+    })
 } }
 
 entry! { MPI_Type_create_f90_real PMPI_Type_create_f90_real(p: c_int, r: c_int, newtype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeCreateF90Real, Scope::None)
+    call(Function::TypeCreateF90Real, Scope::None, || {
+        check::pointer("newtype", newtype)?;
+        unsafe { crate::calls::datatype_contents::type_create_f90_real(p, r, newtype) }
+    })
 } }
 
 entry! { MPI_Type_match_size PMPI_Type_match_size(typeclass: c_int, size: c_int, datatype: *mut MPI_Datatype) -> c_int {
-    unsupported(Function::TypeMatchSize, Scope::None)
+    call(Function::TypeMatchSize, Scope::None, || {
+        check::pointer("datatype", datatype)?;
+        unsafe { crate::calls::datatype_contents::type_match_size(typeclass, size, datatype) }
+    })
 } }

@@ -185,7 +185,14 @@ entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer(comm: MPI_Comm, request:
 } }
 
 entry! { MPI_Get_count PMPI_Get_count(status: *const MPI_Status, datatype: MPI_Datatype, count: *mut c_int) -> c_int {
-    unsupported(Function::GetCount, Scope::None)
+    call(Function::GetCount, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("count", count)?;
+        let mut count_wide = 0_i64;
+        unsafe { crate::calls::packing::get_count(status, datatype, &mut count_wide) }?;
+        unsafe { *count = narrow(count_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Get_count_c PMPI_Get_count_c(
@@ -193,7 +200,14 @@ entry! { MPI_Get_count_c PMPI_Get_count_c(
     datatype: MPI_Datatype,
     count: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::GetCountC, Scope::None)
+    call(Function::GetCountC, Scope::None, || {
+        check::pointer("status", status)?;
+        check::pointer("count", count)?;
+        let mut count_wide = 0_i64;
+        unsafe { crate::calls::packing::get_count(status, datatype, &mut count_wide) }?;
+        unsafe { *count = count_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Ibsend PMPI_Ibsend(

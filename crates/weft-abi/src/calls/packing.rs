@@ -1,0 +1,248 @@
+//! Counting what was received (MPI-5.0 §3.2.5, §5.1.11, §13.3), packing (§5.2, §5.3), addresses (§5.1.5).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written, buffers hold the items or bytes that the arguments beside them tell.
+
+use super::status;
+use crate::types::*;
+use std::ffi::{CStr, c_char, c_void};
+use weft_mpi::constants::*;
+use weft_mpi::datatypes::{self, Old};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::external;
+use weft_mpi::memory::UserData;
+use weft_mpi::process::with;
+
+fn old_type(datatype: MPI_Datatype) -> Result<Old> {
+    with(|process| process.objects.old_type(datatype.0))
+}
+
+fn or_undefined(count: Option<u64>) -> i64 {
+    count.and_then(|count| i64::try_from(count).ok()).unwrap_or(i64::from(MPI_UNDEFINED))
+}
+
+/// MPI_Get_count (MPI-5.0 §3.2.5).
+pub(crate) unsafe fn get_count(status: *const MPI_Status, datatype: MPI_Datatype, count: &mut i64) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let bytes = status::bytes(unsafe { &*status });
+    let items = with(|process| Ok(process.objects.datatype(datatype.0)?.description.layout.items_in(bytes)))?;
+    *count = or_undefined(items);
+    Ok(())
+}
+
+/// MPI_Get_elements, MPI_Get_elements_x (MPI-5.0 §5.1.11).
+pub(crate) unsafe fn get_elements(status: *const MPI_Status, datatype: MPI_Datatype, count: &mut i64) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let bytes = status::bytes(unsafe { &*status });
+    *count = or_undefined(old_type(datatype)?.layout.elements_in(bytes));
+    Ok(())
+}
+
+/// MPI_Status_set_elements, MPI_Status_set_elements_x (MPI-5.0 §13.3).
+pub(crate) unsafe fn status_set_elements(status: *mut MPI_Status, datatype: MPI_Datatype, count: i64) -> Result<()> {
+    let bytes = datatypes::bytes_of_elements(&old_type(datatype)?.layout, natural("count", count)?)?;
+    // SAFETY: the caller's pointer.
+    status::set_bytes(unsafe { &mut *status }, bytes);
+    Ok(())
+}
+
+fn natural(name: &str, value: i64) -> Result<u64> {
+    let wrong = || Error::new(MPI_ERR_COUNT, format!("{name} is {value}; it must not be negative"));
+    u64::try_from(value).map_err(|_| wrong())
+}
+
+/// Packed bytes of `count` items, in memory's representation.
+fn packed_size(old: &Old, count: u64) -> Result<u64> {
+    old.layout.packed_size(count).map_err(|why| Error::new(MPI_ERR_ARG, why.to_string()))
+}
+
+/// The `needed` bytes from `position` on of a buffer of `size` bytes, as a range of it.
+fn window(position: i64, size: i64, needed: u64, class: i32) -> Result<std::ops::Range<usize>> {
+    let Some(left) = size.checked_sub(position).filter(|left| position >= 0 && *left >= 0) else {
+        return Err(Error::new(
+            MPI_ERR_ARG,
+            format!("position is {position}, outside of the {size} bytes of the buffer"),
+        ));
+    };
+    if needed > left as u64 {
+        let message =
+            format!("{needed} bytes are needed from position {position} on, but the buffer ends after {left}");
+        return Err(Error::new(class, message));
+    }
+    let start = position as usize;
+    Ok(start..start + needed as usize)
+}
+
+/// # Safety
+/// The buffer has the bytes of `range`; nobody else uses them while the result is in use.
+unsafe fn bytes_mut<'a>(buffer: *mut c_void, range: &std::ops::Range<usize>) -> &'a mut [u8] {
+    if range.is_empty() {
+        return &mut [];
+    }
+    // SAFETY: the caller's buffer.
+    unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>().add(range.start), range.len()) }
+}
+
+/// # Safety
+/// The buffer has the bytes of `range`, which do not change while the result is in use.
+unsafe fn bytes<'a>(buffer: *const c_void, range: &std::ops::Range<usize>) -> &'a [u8] {
+    if range.is_empty() {
+        return &[];
+    }
+    // SAFETY: the caller's buffer.
+    unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().add(range.start), range.len()) }
+}
+
+/// The datatype for packing, and the check of the communicator that comes with it.
+fn committed(datatype: MPI_Datatype, comm: Option<MPI_Comm>) -> Result<Old> {
+    with(|process| {
+        if let Some(comm) = comm {
+            process.objects.communicator(comm.0)?;
+        }
+        process.objects.committed(datatype.0)?;
+        process.objects.old_type(datatype.0)
+    })
+}
+
+/// MPI_Pack (MPI-5.0 §5.2).
+pub(crate) unsafe fn pack(
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: &mut i64,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let old = committed(datatype, Some(comm))?;
+    let count = natural("incount", incount)?;
+    let range = window(*position, outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
+    // SAFETY: the caller's items.
+    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout) };
+    // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
+    data.read(0, unsafe { bytes_mut(outbuf, &range) });
+    *position = range.end as i64;
+    Ok(())
+}
+
+/// MPI_Unpack (MPI-5.0 §5.2).
+pub(crate) unsafe fn unpack(
+    inbuf: *const c_void,
+    insize: i64,
+    position: &mut i64,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let old = committed(datatype, Some(comm))?;
+    let count = natural("outcount", outcount)?;
+    let range = window(*position, insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
+    // SAFETY: the caller's items.
+    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout) };
+    // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
+    data.write(0, unsafe { bytes(inbuf, &range) });
+    *position = range.end as i64;
+    Ok(())
+}
+
+/// MPI_Pack_size (MPI-5.0 §5.2): exactly what MPI_Pack needs.
+pub(crate) unsafe fn pack_size(incount: i64, datatype: MPI_Datatype, comm: MPI_Comm, size: &mut i64) -> Result<()> {
+    *size = packed_size(&committed(datatype, Some(comm))?, natural("incount", incount)?)? as i64;
+    Ok(())
+}
+
+/// The only representation that may be asked for (MPI-5.0 §5.3).
+///
+/// # Safety
+/// `datarep` is a string.
+unsafe fn check_representation(datarep: *const c_char) -> Result<()> {
+    // SAFETY: the caller's string.
+    let name = unsafe { CStr::from_ptr(datarep) };
+    if name != c"external32" {
+        let message = format!("datarep is {}; the only one there is is external32", name.to_string_lossy());
+        return Err(Error::new(MPI_ERR_ARG, message));
+    }
+    Ok(())
+}
+
+/// MPI_Pack_external (MPI-5.0 §5.3).
+pub(crate) unsafe fn pack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    incount: i64,
+    datatype: MPI_Datatype,
+    outbuf: *mut c_void,
+    outsize: i64,
+    position: &mut i64,
+) -> Result<()> {
+    // SAFETY: the caller's string.
+    unsafe { check_representation(datarep) }?;
+    let old = committed(datatype, None)?;
+    let count = natural("incount", incount)?;
+    let range = window(*position, outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
+    let mut native = vec![0; packed_size(&old, count)? as usize];
+    // SAFETY: the caller's items.
+    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout) };
+    data.read(0, &mut native);
+    let portable = external::encode(&old, count, &native)?;
+    // SAFETY: the caller's buffer.
+    unsafe { bytes_mut(outbuf, &range) }.copy_from_slice(&portable);
+    *position = range.end as i64;
+    Ok(())
+}
+
+/// MPI_Unpack_external (MPI-5.0 §5.3).
+pub(crate) unsafe fn unpack_external(
+    datarep: *const c_char,
+    inbuf: *const c_void,
+    insize: i64,
+    position: &mut i64,
+    outbuf: *mut c_void,
+    outcount: i64,
+    datatype: MPI_Datatype,
+) -> Result<()> {
+    // SAFETY: the caller's string.
+    unsafe { check_representation(datarep) }?;
+    let old = committed(datatype, None)?;
+    let count = natural("outcount", outcount)?;
+    let range = window(*position, insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
+    // SAFETY: the caller's buffer.
+    let native = external::decode(&old, count, unsafe { bytes(inbuf, &range) })?;
+    // SAFETY: the caller's items.
+    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout) };
+    data.write(0, &native);
+    *position = range.end as i64;
+    Ok(())
+}
+
+/// MPI_Pack_external_size (MPI-5.0 §5.3).
+pub(crate) unsafe fn pack_external_size(
+    datarep: *const c_char,
+    incount: i64,
+    datatype: MPI_Datatype,
+    size: &mut i64,
+) -> Result<()> {
+    // SAFETY: the caller's string.
+    unsafe { check_representation(datarep) }?;
+    *size = external::packed_size(&committed(datatype, None)?, natural("incount", incount)?)? as i64;
+    Ok(())
+}
+
+/// MPI_Get_address (MPI-5.0 §5.1.5).
+pub(crate) unsafe fn get_address(location: *const c_void, address: *mut MPI_Aint) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { *address = location as MPI_Aint };
+    Ok(())
+}
+
+/// MPI_Aint_add (MPI-5.0 §5.1.5).
+pub(crate) unsafe fn aint_add(base: MPI_Aint, disp: MPI_Aint) -> MPI_Aint {
+    base.wrapping_add(disp)
+}
+
+/// MPI_Aint_diff (MPI-5.0 §5.1.5).
+pub(crate) unsafe fn aint_diff(addr1: MPI_Aint, addr2: MPI_Aint) -> MPI_Aint {
+    addr1.wrapping_sub(addr2)
+}
