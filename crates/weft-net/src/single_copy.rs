@@ -6,8 +6,8 @@
 
 use std::io;
 
-/// Runs of memory handed to the kernel in one call at most (Linux's UIO_MAXIOV).
-const RUNS_MAX: usize = 1024;
+/// Runs of memory handed to the kernel in one call at most. It would take 1024; so many fit on the stack, and amortize the call.
+const RUNS_MAX: usize = 64;
 /// Bytes the kernel moves in one call at most (MAX_RW_COUNT is 2 GiB less a page).
 const CALL_BYTES_MAX: usize = 1 << 30;
 /// Lies in the first page, which no process can map (`vm.mmap_min_addr`).
@@ -117,14 +117,14 @@ unsafe fn copy(direction: Direction, pid: i32, local: &[Local], remote: &[Remote
     let mut here = Cursor { run: 0, offset: 0 };
     let mut there = Cursor { run: 0, offset: 0 };
     let mut done = 0;
-    let (mut near, mut far) = (Vec::new(), Vec::new());
+    let (mut near, mut far) = ([NO_RUN; RUNS_MAX], [NO_RUN; RUNS_MAX]);
     while done < total {
-        here.fill(local.iter().map(|run| (run.start as u64, run.len)), &mut near);
-        there.fill(remote.iter().map(|run| (run.address, run.len)), &mut far);
+        let near_len = here.fill(local.iter().map(|run| (run.start as u64, run.len)), &mut near);
+        let far_len = there.fill(remote.iter().map(|run| (run.address, run.len)), &mut far);
         // SAFETY: `near` holds parts of the caller's local runs, whose access it promised; remote addresses are checked by the kernel.
         let moved = unsafe {
-            let (l, ln) = (near.as_ptr(), near.len() as libc::c_ulong);
-            let (r, rn) = (far.as_ptr(), far.len() as libc::c_ulong);
+            let (l, ln) = (near.as_ptr(), near_len as libc::c_ulong);
+            let (r, rn) = (far.as_ptr(), far_len as libc::c_ulong);
             match direction {
                 Direction::Read => libc::process_vm_readv(pid, l, ln, r, rn, 0),
                 Direction::Write => libc::process_vm_writev(pid, l, ln, r, rn, 0),
@@ -155,19 +155,25 @@ struct Cursor {
     offset: usize,
 }
 
+const NO_RUN: libc::iovec = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+
 impl Cursor {
-    fn fill(&self, runs: impl Iterator<Item = (u64, usize)>, out: &mut Vec<libc::iovec>) {
-        out.clear();
-        let mut room = CALL_BYTES_MAX;
-        for (i, (start, len)) in runs.enumerate().skip(self.run).take(RUNS_MAX) {
+    /// Writes the runs from here on, as many as go into one call; returns how many.
+    fn fill(&self, runs: impl Iterator<Item = (u64, usize)>, out: &mut [libc::iovec; RUNS_MAX]) -> usize {
+        let (mut room, mut used) = (CALL_BYTES_MAX, 0);
+        // Empty runs are left out: a call that moves nothing would look like a fault.
+        let ahead = runs.enumerate().skip(self.run).filter(|(_, (_, len))| *len > 0);
+        for ((i, (start, len)), slot) in ahead.zip(out) {
             let skip = if i == self.run { self.offset } else { 0 };
             let len = (len - skip).min(room);
-            out.push(libc::iovec { iov_base: (start + skip as u64) as *mut libc::c_void, iov_len: len });
+            *slot = libc::iovec { iov_base: (start + skip as u64) as *mut libc::c_void, iov_len: len };
+            used += 1;
             room -= len;
             if room == 0 {
                 break;
             }
         }
+        used
     }
 
     fn advance(&mut self, mut bytes: usize, len_of: impl Fn(usize) -> usize) {
@@ -181,5 +187,73 @@ impl Cursor {
             self.run += 1;
             self.offset = 0;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Cuts `bytes` into runs of 0, 1, 2, … `most` bytes and again from 0.
+    fn cut(bytes: &mut [u8], most: usize) -> Vec<Local> {
+        let (mut rest, mut runs) = (bytes, Vec::new());
+        while !rest.is_empty() {
+            let (run, tail) = rest.split_at_mut((runs.len() % (most + 1)).min(rest.len()));
+            runs.push(Local { start: run.as_mut_ptr(), len: run.len() });
+            rest = tail;
+        }
+        runs
+    }
+
+    fn remote(runs: &[Local]) -> Vec<Remote> {
+        runs.iter().map(|run| Remote { address: run.start as u64, len: run.len }).collect()
+    }
+
+    #[test]
+    fn runs_of_different_shapes_are_copied_in_order() {
+        let own = std::process::id() as i32;
+        if !available(own) {
+            eprintln!("skipped: this machine does not let processes copy from each other");
+            return;
+        }
+        for (near_most, far_most) in [(1, 900), (900, 1), (7, 13), (20_000, 3)] {
+            let mut far: Vec<u8> = (0..10_000).map(|i| (i * 7 + i / 256) as u8).collect();
+            let (original, mut near) = (far.clone(), vec![0; far.len()]);
+            let far_runs = remote(&cut(&mut far, far_most));
+            // SAFETY: the local runs are parts of `near`.
+            unsafe { read_vectored(own, &cut(&mut near, near_most), &far_runs) }.unwrap();
+            assert_eq!(near, original);
+            near.iter_mut().for_each(|byte| *byte ^= 0xff);
+            // SAFETY: the local runs are parts of `near`; the "other process" is this one, and `far` is ours.
+            unsafe { write_vectored(own, &cut(&mut near, near_most), &far_runs) }.unwrap();
+            assert_eq!(std::hint::black_box(&far), &near);
+        }
+    }
+
+    #[test]
+    fn many_empty_runs_do_not_stop_the_copy() {
+        let own = std::process::id() as i32;
+        let (mut near, mut far) = ([0_u8; 2], [1_u8, 2]);
+        let run = |byte: *mut u8, len| Local { start: byte, len };
+        let mut runs = vec![run(&mut near[0], 1)];
+        runs.extend((0..3 * RUNS_MAX).map(|_| run(&mut near[1], 0)));
+        runs.push(run(&mut near[1], 1));
+        let far_runs = remote(&[run(far.as_mut_ptr(), 2)]);
+        if available(own) {
+            // SAFETY: the local runs are the two bytes of `near`.
+            unsafe { read_vectored(own, &runs, &far_runs) }.unwrap();
+            assert_eq!(std::hint::black_box(near), [1, 2]);
+        }
+    }
+
+    #[test]
+    fn sums_that_differ_are_refused_and_nothing_is_nothing() {
+        let mut byte = 0;
+        let local = [Local { start: &mut byte, len: 1 }];
+        // SAFETY: nothing is copied when the sums differ.
+        let error = unsafe { read_vectored(1, &local, &[]) }.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+        // SAFETY: no bytes.
+        unsafe { read(std::process::id() as i32, 0, &mut byte, 0) }.unwrap();
     }
 }
