@@ -86,8 +86,8 @@ run() {
         exit 1
     fi
     # The statistics of --stats go to the table at the end.
-    sed -n '/^weft statistics/,$p' "$log" >"$work/$name.stats"
-    sed '/^weft statistics/,$d' "$log" | sed 's/^/   /' | tail -n "${show:-12}"
+    sed -n '/^from  *to  *link/,$p' "$log" >"$work/$name.stats"
+    sed '/^from  *to  *link/,$d' "$log" | sed 's/^/   /' | tail -n "${show:-12}"
     printf '%s\t%s\t%s\n' "$number" "$name" "$(since "$began")" >>"$lines"
 }
 
@@ -134,7 +134,7 @@ step 5 'What went where'
 for name in helloworld ringtest heat ring heat-with-faults; do
     [ -s "$work/$name.stats" ] || { echo "   $name has no statistics"; exit 1; }
     printf '\n   %s%s%s\n' "$bold" "$name" "$plain"
-    sed '1d; s/^/   /' "$work/$name.stats"
+    sed 's/^/   /' "$work/$name.stats"
 done
 printf '\n   %-4s %-18s %8s\n' step what seconds
 awk -F '\t' '{ printf "   %-4s %-18s %8s\n", $1, $2, $3 }' "$lines"
