@@ -22,6 +22,8 @@ use crate::request::{Mode, Send, State};
 const FRAMES_PER_PASS: usize = 64;
 /// With peers on this node, the network is looked at once in so many idle passes: a look is a system call.
 const NETWORK_EVERY: u32 = 16;
+/// Peers of the node are asked for faults once in so many passes, and after every sleep.
+const NODE_CHECK_EVERY: u32 = 1024;
 /// Bytes that may wait in a flow before further messages queue with their requests instead.
 const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// Packets that one pass sends to one peer before others get their turn.
@@ -299,12 +301,22 @@ impl Engine {
     /// One pass: takes in what has arrived and sends what is due.
     pub fn progress(&mut self) {
         self.passes = self.passes.wrapping_add(1);
+        if self.passes % NODE_CHECK_EVERY == 0 {
+            self.check_node();
+        }
         let arrived = self.poll_node() + self.poll_myself();
         let look = self.node.is_none() || (arrived == 0 && self.passes % NETWORK_EVERY == 0) || !self.active.is_empty();
         if self.datagrams.is_some() && look {
             self.poll_network();
         }
         self.flush();
+    }
+
+    /// Peers of the node that have died or broken their ring.
+    fn check_node(&mut self) {
+        while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
+            self.peer_failed(self.locals[fault.peer], &fault.reason);
+        }
     }
 
     fn poll_node(&mut self) -> usize {
@@ -592,17 +604,17 @@ impl Engine {
     }
 
     fn peer_failed(&mut self, peer: u32, reason: &str) {
-        let address = match &self.links[peer as usize].path {
-            Path::Remote(remote) => remote.address.to_string(),
-            _ => String::new(),
+        let reason = match &self.links[peer as usize].path {
+            Path::Remote(remote) => format!("{reason} (at {})", remote.address),
+            _ => reason.to_owned(),
         };
         let link = &mut self.links[peer as usize];
         link.pending.clear();
-        link.path = Path::None(format!("{reason} ({address})"));
+        link.path = Path::None(reason.clone());
         self.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
         link.waiting = false;
-        self.messages.peer_failed(peer, &format!("{reason} (at {address})"));
+        self.messages.peer_failed(peer, &reason);
     }
 
     /// Whether nothing of ours is still on its way.
@@ -663,6 +675,7 @@ impl Engine {
             node.disarm();
             node.drain_doorbell();
         }
+        self.check_node();
         // The network is looked at in the very next pass.
         self.passes = NETWORK_EVERY - 1;
     }

@@ -11,6 +11,8 @@ use crate::generated::functions::Function;
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
+// Variadic in C, with arguments that mean nothing to us. In the calling conventions of x86-64 and AArch64 (System V) a
+// variadic caller passes the named arguments where any caller does, and clears the rest away itself.
 entry! { MPI_Pcontrol PMPI_Pcontrol(level: c_int) -> c_int {
     call_anytime(Function::Pcontrol, Scope::None, || unsafe { crate::calls::environment::pcontrol(level) })
 } }
