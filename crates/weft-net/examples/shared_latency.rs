@@ -19,6 +19,8 @@ const HEAD: [u8; 24] = [7; 24];
 fn main() {
     let role = std::env::args().nth(1).unwrap_or_default();
     if role == "peer" {
+        // SAFETY: no memory is involved. The peer spins, so it must not outlive a leader that was killed.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         let key = std::env::args().nth(2).expect("the job's key");
         return run(&mut Node::create(&key, 1, 2, &Settings::default()).expect("attach"), &key, false);
     }

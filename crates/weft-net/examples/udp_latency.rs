@@ -23,6 +23,8 @@ fn main() {
     let mut link = Udp::bind(&Settings { interfaces, ..Settings::default() }).expect("bind");
     let is_peer = std::env::args().nth(1).as_deref() == Some("peer");
     if is_peer {
+        // SAFETY: no memory is involved. The peer spins, so it must not outlive a leader that was killed.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         println!("{}", link.card().encode());
         let to = choose(&link, &read_line(&mut std::io::stdin().lock()));
         return run(&mut link, to, false);
