@@ -19,6 +19,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("lossy", "20 % of packets lost, each for itself", lossy),
     ("bursts", "packets lost in bursts, and outages of milliseconds", bursts),
     ("reordering", "packets that overtake each other", reordering),
+    ("swaps", "neighbours that change places: no resend", swaps),
     ("hostile", "damaged, forged, repeated and replayed packets", hostile),
     ("stalled", "a receiver that computes and does not look", stalled),
     ("narrow", "a switch whose queue is much too short", narrow),
@@ -142,6 +143,17 @@ fn reordering(random: &mut Random) -> Plan {
     plan.faults.reorder = random.between(1_000, 500_000) as u32;
     plan.faults.reorder_max = Duration(random.between(1_000, 200_000));
     plan.traffic = both_ways(random, 2_000, 2_000_000);
+    plan
+}
+
+/// A delay below two packets' time lets at most two overtake.
+fn swaps(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.links.latency = Duration(random.between(5_000, 20_000));
+    plan.faults.reorder = random.between(1_000, 500_000) as u32;
+    plan.faults.reorder_max = Duration(2 * plan.settings.packet_size as u64 * 8000 / plan.links.rate);
+    plan.traffic = vec![Traffic { bulk: vec![3_000_000], ..Traffic::between(0, 1) }];
+    plan.demands = Demands { no_resend: true, no_duplicate: true, ..Demands::default() };
     plan
 }
 

@@ -165,3 +165,72 @@ impl Probes {
         settings.peer_timeout.0 != 0 && self.silent >= settings.peer_timeout
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_is_cut_once_a_round_trip_and_grows_slowly() {
+        let settings = Settings { window_packets: 128, ..Settings::default() };
+        let mut window = Window::new(128);
+        let start = Number::FIRST;
+        assert!(window.lost(start.plus(3), start.plus(100)));
+        for order in 4..100 {
+            assert!(!window.lost(start.plus(order), start.plus(120)));
+        }
+        assert_eq!(window.packets(), 96);
+        // A whole window acknowledged is a round trip.
+        window.grow(96, &settings);
+        assert!((96 + WINDOW_GROWTH - 1..=96 + WINDOW_GROWTH).contains(&window.packets()));
+        for _ in 0..1000 {
+            window.grow(1000, &settings);
+        }
+        assert_eq!(window.packets(), 128);
+        for order in 200..10_000 {
+            window.lost(start.plus(order), start.plus(order + 1));
+        }
+        assert_eq!(window.packets(), WINDOW_MIN);
+    }
+
+    #[test]
+    fn a_window_smaller_than_the_least_stays_as_it_is() {
+        let mut window = Window::new(2);
+        window.lost(Number::FIRST, Number::FIRST.plus(1));
+        assert_eq!(window.packets(), 2);
+    }
+
+    #[test]
+    fn a_proof_of_reordering_widens_and_time_narrows() {
+        let delay = Duration::from_micros(100);
+        let mut reordering = Reordering::new();
+        assert_eq!((reordering.packets(), reordering.patience(delay)), (REORDER_PACKETS, delay));
+        for _ in 0..10 {
+            reordering.proved();
+        }
+        assert_eq!(reordering.packets(), REORDER_PACKETS_MAX);
+        assert!((250..=300).contains(&reordering.patience(delay).as_micros()));
+        for _ in 0..10 * REORDER_MEMORY {
+            reordering.resent();
+        }
+        assert_eq!((reordering.packets(), reordering.patience(delay)), (REORDER_PACKETS, delay));
+    }
+
+    #[test]
+    fn a_probe_proves_once_and_only_for_what_left_before_it() {
+        let mut probes = Probes::new();
+        let order = Number::FIRST.plus(10);
+        let first = probes.sent(Instant(1), order);
+        let second = probes.sent(Instant(2), order);
+        assert_eq!(probes.answered(second.plus(1)), None, "a probe that was never sent");
+        // The echo of the older one says nothing about the newer one's round trip.
+        assert_eq!(probes.answered(first), Some((order, None)));
+        assert_eq!(probes.answered(first), None);
+        assert_eq!(probes.answered(second), Some((order, Some(Instant(2)))));
+        // A packet leaves, then a probe.   Expect: old echoes prove nothing about the packet.
+        let old = probes.sent(Instant(3), order);
+        let new = probes.sent(Instant(4), order.plus(1));
+        assert_eq!(probes.answered(old), None);
+        assert_eq!(probes.answered(new), Some((order.plus(1), Some(Instant(4)))));
+    }
+}

@@ -262,6 +262,43 @@ fn a_gap_is_repaired_on_evidence_within_one_more_round_trip() {
 }
 
 #[test]
+fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..2_000);
+    let mut packets = pair.a.packets(pair.now);
+    let original = packets.remove(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let answer = pair.b.packets(now);
+    let now = pair.later(us(10));
+    pair.a.receive(now, &answer);
+    let resend = pair.a.packets(now);
+    assert_eq!(resend.len(), 1);
+    // Receive the original while the resend is still on its way.   Expect: no round trip of a few microseconds.
+    let now = pair.later(us(1));
+    pair.b.receive(now, &[original]);
+    let answer = pair.b.packets(now);
+    let now = pair.later(us(1));
+    pair.a.receive(now, &answer);
+    assert!(pair.a.flow.smoothed_round_trip() >= us(19), "{:?}", pair.a.flow.smoothed_round_trip());
+    pair.b.receive(now, &resend);
+    pair.settle();
+    assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (2_000, 1));
+
+    // And the same again.   Expect: the way is known to change places, so three later packets are no proof any more.
+    pair.a.flow.submit_data(0, 0, 0..2_000);
+    let mut packets = pair.a.packets(pair.now);
+    packets.truncate(5);
+    let late = packets.remove(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let answer = pair.b.packets(now);
+    pair.a.receive(now, &answer);
+    assert!(pair.a.packets(now).is_empty());
+    pair.b.receive(now, &[late]);
+}
+
+#[test]
 fn two_packets_that_change_places_cause_no_resend() {
     let mut pair = Pair::new(&small());
     pair.a.flow.submit_data(0, 0, 0..5_000);
