@@ -268,20 +268,19 @@ pub fn bytes_of_elements(layout: &Layout, elements: u64) -> Result<u64> {
     }
     let whole = layout.packed_size(elements / per_item).map_err(overflow)?;
     let rest = elements % per_item;
-    // The elements that end at or before a byte are more the further the byte. Search the end of element `rest`.
+    // The further an element's end, the more elements have ended. Search `low..high` for the end of element `rest`.
     let (mut low, mut high) = (0, layout.size());
     while low < high {
         let middle = low + (high - low) / 2;
         // Between two ends of elements there is no answer: look at the next end.
-        let end = (middle..=high).find_map(|end| Some((end, layout.elements_in(end)?)));
+        let end = (middle..high).find_map(|end| Some((end, layout.elements_in(end)?)));
         match end {
             Some((end, found)) if found == rest => return Ok(whole + end),
-            Some((_, found)) if found > rest => high = middle,
-            Some((end, _)) => low = end + 1,
-            None => break,
+            Some((end, found)) if found < rest => low = end + 1,
+            _ => high = middle,
         }
     }
-    Ok(whole)
+    unreachable!("every element ends somewhere")
 }
 
 #[cfg(test)]
@@ -328,6 +327,11 @@ mod tests {
         for (elements, bytes) in [(0, 0), (1, 1), (3, 3), (4, 11), (5, 19), (6, 27), (7, 31), (8, 32), (21, 93)] {
             assert_eq!(bytes_of_elements(&layout, elements).unwrap(), bytes, "{elements}");
             assert_eq!(layout.elements_in(bytes), Some(elements));
+        }
+        let large_first = [old(Element::LongDouble), old(Element::Int8), old(Element::ComplexLongDouble)];
+        let layout = structure(&[2, 1, 1], &[0, 32, 48], &large_first, false).unwrap().layout;
+        for (elements, bytes) in [(1, 16), (2, 32), (3, 33), (4, 65), (5, 81), (7, 98)] {
+            assert_eq!(bytes_of_elements(&layout, elements).unwrap(), bytes, "{elements}");
         }
         let nothing = contiguous(0, old(Element::Int8), false).unwrap().layout;
         assert_eq!(bytes_of_elements(&nothing, 0).unwrap(), 0);
