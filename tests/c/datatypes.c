@@ -266,7 +266,7 @@ static void several_in_one_pack(void)
 static void addresses(void)
 {
     STORY("addresses");
-    int array[10];
+    int array[10] = {0};
     MPI_Aint first, fifth;
     MPI_Get_address(&array[0], &first);
     MPI_Get_address(&array[5], &fifth);
