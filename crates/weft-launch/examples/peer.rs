@@ -92,11 +92,14 @@ fn current_directory() -> String {
     std::env::current_dir().map_or_else(|error| error.to_string(), |path| path.display().to_string())
 }
 
-/// Dies by a signal, with nothing but what a shell offers.
+/// Dies by a signal, with nothing but what a shell offers. Repeated, because Rust takes the first SIGSEGV for a
+/// stack overflow, looks into it, and only then restores the default.
 fn signal_self(number: i32) {
     let pid = std::process::id().to_string();
-    let _ = std::process::Command::new("kill").args([format!("-{number}"), pid]).status();
-    std::thread::sleep(Duration::from_secs(30));
+    for _ in 0..10 {
+        let _ = std::process::Command::new("kill").args([format!("-{number}"), pid.clone()]).status();
+        std::thread::sleep(Duration::from_millis(100));
+    }
     fail("the signal did nothing");
 }
 

@@ -191,6 +191,8 @@ impl Agent {
 
     /// Turns until all ranks have ended and everything was said.
     fn run(&mut self) -> io::Result<()> {
+        // Orders may have arrived together with the plan.
+        self.handle_orders();
         while !self.is_finished() {
             self.turn()?;
         }

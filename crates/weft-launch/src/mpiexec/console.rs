@@ -31,8 +31,8 @@ pub(crate) struct Console {
     /// Both outputs are the same file: their lines share the first queue and leave in order.
     same: bool,
     queues: [VecDeque<Chunk>; 2],
-    /// Standard output was closed by its reader.
-    broken: bool,
+    /// Why standard output takes nothing any more.
+    broken: Option<ErrorKind>,
 }
 
 impl Console {
@@ -41,7 +41,7 @@ impl Console {
         let identity = |file: &Option<File>| file.as_ref()?.metadata().ok().map(|data| (data.dev(), data.ino()));
         let limits = [0, 1].map(|stream| write_limit(files[stream].as_ref()));
         let same = identity(&files[0]).is_some() && identity(&files[0]) == identity(&files[1]);
-        Self { files, limits, same, queues: [VecDeque::new(), VecDeque::new()], broken: false }
+        Self { files, limits, same, queues: [VecDeque::new(), VecDeque::new()], broken: None }
     }
 
     /// Queues what an agent sent.
@@ -69,8 +69,18 @@ impl Console {
         self.queues.iter().all(VecDeque::is_empty)
     }
 
-    /// Whether whoever read standard output has closed it.
-    pub(crate) fn is_broken(&self) -> bool {
+    /// Whether what comes next in a queue is for a stream that is closed.
+    fn is_for_nobody(&self, queue: usize) -> bool {
+        self.queues[queue].front().is_some_and(|chunk| self.files[chunk.stream].is_none())
+    }
+
+    /// Whether something is to be done without waiting.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.is_for_nobody(0) || self.is_for_nobody(1)
+    }
+
+    /// Why standard output takes nothing any more; a broken pipe: whoever read it has closed it.
+    pub(crate) fn broken(&self) -> Option<ErrorKind> {
         self.broken
     }
 
@@ -86,8 +96,10 @@ impl Console {
     pub(crate) fn handle(&mut self, poll: &Poll, entries: [Option<usize>; 2]) -> Vec<(usize, usize)> {
         let mut credits = Vec::new();
         for (queue, entry) in entries.into_iter().enumerate() {
-            let closed = self.queues[queue].front().is_some_and(|chunk| self.files[chunk.stream].is_none());
-            if closed || entry.is_some_and(|entry| poll.ready(entry)) {
+            if entry.is_some_and(|entry| poll.ready(entry)) {
+                self.write(queue, &mut credits);
+            }
+            while self.is_for_nobody(queue) {
                 self.write(queue, &mut credits);
             }
         }
@@ -101,8 +113,10 @@ impl Console {
         let written = match self.files[chunk.stream].as_mut().map(|file| file.write(rest)) {
             Some(Ok(count)) => count,
             Some(Err(error)) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
-            Some(Err(_)) => {
-                self.broken |= chunk.stream == 0;
+            Some(Err(error)) => {
+                if chunk.stream == 0 {
+                    self.broken = Some(error.kind());
+                }
                 self.files[chunk.stream] = None;
                 rest.len()
             }

@@ -13,6 +13,7 @@ use crate::control::{INPUT_WINDOW, InputTo, Order, Phase};
 use crate::sys::{self, Mask, Poll, READ, Signals};
 use crate::wire;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 /// How long ranks may take to end after a signal, before they are killed, in milliseconds.
@@ -161,7 +162,7 @@ impl Running {
             for (share, agent) in self.job.shares.iter().zip(&self.agents) {
                 let ranks: Vec<u32> = share.plan.ranks.iter().map(|&(rank, _)| rank).collect();
                 let (ranks, command) = (wire::format_ranks(&ranks), &agent.command);
-                self.console.say(&format!("ranks {ranks} on {}, agent: {command}", share.host));
+                self.console.say(&format!("on {}: ranks {ranks}, agent: {command}", share.host));
             }
         }
     }
@@ -223,6 +224,9 @@ impl Running {
         let survey = self.survey.as_ref().map(|survey| survey.deadline);
         let terminal = (self.may_feed() && self.feeder.must_look_again()).then(|| Instant::now() + TERMINAL_PAUSE);
         let timers = [greeting, closing, survey, terminal, self.check_at, self.give_up_at, self.time_limit_at];
+        if self.console.is_urgent() {
+            return Some(Duration::ZERO);
+        }
         let now = Instant::now();
         timers.into_iter().flatten().min().map(|at| at.saturating_duration_since(now))
     }
@@ -324,10 +328,18 @@ impl Running {
                 assert!(fits, "a short order");
             }
         }
-        if self.console.is_broken() && self.verdict.is_none() {
-            // As if SIGPIPE had ended this program, which is what people expect of `mpiexec … | head`.
-            self.verdict = Some(verdict::STATUS_SIGNAL + libc::SIGPIPE);
-            self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
+        match self.console.broken() {
+            None => {}
+            Some(_) if self.verdict.is_some() => {}
+            Some(ErrorKind::BrokenPipe) => {
+                // As if SIGPIPE had ended this program, which is what people expect of `mpiexec … | head`.
+                self.verdict = Some(verdict::STATUS_SIGNAL + libc::SIGPIPE);
+                self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
+            }
+            Some(kind) => {
+                let clause = format!("standard output cannot be written ({kind})");
+                self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+            }
         }
     }
 
@@ -396,7 +408,11 @@ impl Running {
         }
         let others = self.living() - usize::from(spare.is_some());
         let others = if self.launched { others } else { 0 };
-        let ending = if others > 0 { format!("; ending the other {}", verdict::ranks(others)) } else { String::new() };
+        let ending = match others {
+            0 => String::new(),
+            1 => "; ending the other rank".to_string(),
+            _ => format!("; ending the other {others} ranks"),
+        };
         self.console.say(&format!("{}{ending}", verdict.clause));
         self.verdict = Some(verdict.status);
         self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
@@ -527,7 +543,7 @@ impl Running {
             self.poll.clear();
             let signals = self.poll.add(&self.signals, READ);
             let console = self.console.wait_in(&mut self.poll);
-            if self.poll.wait(None).is_err() {
+            if self.poll.wait(self.console.is_urgent().then_some(Duration::ZERO)).is_err() {
                 return;
             }
             if self.poll.ready(signals) {
