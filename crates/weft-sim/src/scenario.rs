@@ -98,7 +98,7 @@ fn bidirectional(random: &mut Random) -> Plan {
 fn small_messages(random: &mut Random) -> Plan {
     let mut plan = quiet();
     let sizes = (8, 8 + random.below(100));
-    plan.traffic = vec![Traffic { messages: 50_000, sizes, per_turn: 64, ..Traffic::between(0, 1) }];
+    plan.traffic = vec![Traffic { messages: 50_000, sizes, per_turn: 512, ..Traffic::between(0, 1) }];
     plan.demands = CLEAN;
     plan.demands.wire_percent_max = Some(200);
     plan

@@ -14,6 +14,8 @@ const KEPT_RECORDS: usize = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     InFlight,
+    /// In flight, and since then a later transmission is known to have arrived.
+    Overtaken(Instant),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
     Acknowledged,
@@ -57,7 +59,7 @@ pub(super) struct Outgoing {
     /// Number of the first record: the oldest packet that is not acknowledged.
     base: Number,
     lost: VecDeque<(Number, Evidence)>,
-    /// Records in state `InFlight`.
+    /// Records in state `InFlight` or `Overtaken`.
     in_flight: u32,
     /// The next transmission's place.
     order: Number,
@@ -286,7 +288,7 @@ impl Outgoing {
         let record = &mut self.records[index];
         match record.state {
             State::Acknowledged => return 0,
-            State::InFlight => self.in_flight -= 1,
+            State::InFlight | State::Overtaken(_) => self.in_flight -= 1,
             State::Lost => {}
         }
         record.state = State::Acknowledged;
@@ -323,12 +325,16 @@ impl Outgoing {
         let threshold = self.reordering.packets() as i32;
         self.loss_at = None;
         for (index, record) in self.records.iter_mut().take(MAP_PACKETS).enumerate() {
-            if record.state != State::InFlight {
-                continue;
-            }
             let overtaken = self.proved.since(record.order.plus(1));
-            let late_at = record.sent_at + patience;
-            let evidence = if overtaken >= threshold || overtaken > 0 && now >= late_at {
+            let since = match record.state {
+                State::InFlight if overtaken > 0 => now,
+                State::InFlight => Instant(u64::MAX),
+                State::Overtaken(since) => since,
+                State::Lost | State::Acknowledged => continue,
+            };
+            // It may have waited below us while a later one did not: it gets a moment to follow.
+            let late_at = (record.sent_at + patience).max(since + Duration(patience.0 / 8));
+            let evidence = if overtaken >= threshold || late_at <= now {
                 progress.lost_by_gap += 1;
                 Evidence::Gap
             } else if probed.is_some_and(|order| order.is_after(record.order)) {
@@ -336,6 +342,7 @@ impl Outgoing {
                 Evidence::Probe
             } else {
                 if overtaken > 0 {
+                    record.state = State::Overtaken(since);
                     self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
                 }
                 continue;
