@@ -195,11 +195,13 @@ fn connect(
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let datagrams = udp.filter(|_| any_remote).map(|udp| -> Box<dyn Datagrams + Send> {
-        if settings.faults.is_clean() { Box::new(udp) } else { Box::new(Faults::new(udp, settings.faults)) }
+        // Every rank loses packets of its own choice.
+        let mut plan = settings.faults;
+        plan.seed = plan.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        if plan.is_clean() { Box::new(udp) } else { Box::new(Faults::new(udp, plan)) }
     });
     let count = locals.len();
-    let parts =
-        Parts { rank, paths, node, locals, pids, datagrams, secret, eager_limit: settings.eager_limit };
+    let parts = Parts { rank, paths, node, locals, pids, datagrams, secret, eager_limit: settings.eager_limit };
     Ok(Joined { engine: Engine::new(parts), locals: count })
 }
 
@@ -254,8 +256,8 @@ fn processor_name(node: Option<&str>) -> String {
 /// from the same source when it has.
 fn random_secret() -> [u8; 16] {
     let mut secret = [0; 16];
-    let read = std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| std::io::Read::read_exact(&mut source, &mut secret));
+    let read =
+        std::fs::File::open("/dev/urandom").and_then(|mut source| std::io::Read::read_exact(&mut source, &mut secret));
     if read.is_err() {
         for half in secret.chunks_mut(8) {
             half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
@@ -292,7 +294,9 @@ fn leave() -> Result<()> {
     let mut process = process::lock();
     let Some(mut job) = process.job.take() else { return Ok(()) };
     let networked = process.engine().is_ok_and(|engine| engine.has_network());
-    if job.client.wants_stats() && let Ok(engine) = process.engine() {
+    if job.client.wants_stats()
+        && let Ok(engine) = process.engine()
+    {
         let report = stats(job.rank, engine);
         job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
     }
