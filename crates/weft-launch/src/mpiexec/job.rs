@@ -284,8 +284,11 @@ impl Running {
 
     /// Whether ranks take more input now.
     fn may_feed(&self) -> bool {
+        if !self.launched || self.verdict.is_some() {
+            return false;
+        }
         let taken = self.input_agents().map(|index| self.agents[index].input_taken).min().unwrap_or(0);
-        self.launched && self.verdict.is_none() && self.feeder.sent - taken < INPUT_WINDOW as u64
+        self.feeder.sent - taken < INPUT_WINDOW as u64
     }
 
     /// The agents that have ranks with input.

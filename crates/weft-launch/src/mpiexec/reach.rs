@@ -50,6 +50,8 @@ pub(crate) struct Agent {
     pub(crate) input_taken: u64,
     errors: Option<File>,
     kept: Vec<u8>,
+    /// What came instead of a greeting so far, in bytes.
+    noise: usize,
 }
 
 impl Agent {
@@ -67,6 +69,7 @@ impl Agent {
             input_taken: 0,
             errors,
             kept: Vec::new(),
+            noise: 0,
         }
     }
 
@@ -190,6 +193,11 @@ impl Agent {
                         }
                         self.stage = Stage::Greeted;
                         self.kept.clear();
+                        return Ok(());
+                    }
+                    self.noise += line.len() + 1;
+                    if self.noise > NOISE_MAX {
+                        return Err("something else than mpiexec answers there".into());
                     }
                 }
                 Err(()) => return Err("something else than mpiexec answers there".into()),

@@ -1,0 +1,78 @@
+//! Nothing that was started stays, however the job ends.
+
+mod common;
+
+use common::{Run, TWO_HOSTS, await_processes, command, mark, processes, run, signal};
+use std::time::Duration;
+
+/// Ranks that start a process of their own, and one that leaves their process group.
+fn with_grandchildren(mark: &str) -> String {
+    format!("sh -c sleep|{mark}|&|setsid|sleep|{mark}|&|exec|sleep|{mark}")
+}
+
+#[test]
+fn killing_mpiexec_leaves_nobody() {
+    for (number, hosts) in [(11, ""), (12, TWO_HOSTS)] {
+        let mark = mark(number);
+        let job = Run::start(command(&format!("{hosts} -n 2 {}", with_grandchildren(&mark))), b"");
+        let launchers = if hosts.is_empty() { 2 } else { 1 };
+        await_processes(&mark, 2 * 3 + launchers);
+        job.signal("KILL");
+        assert_eq!(job.wait().status, -9);
+        await_processes(&mark, 0);
+    }
+}
+
+#[test]
+fn killing_mpiexec_leaves_no_agent() {
+    let mark = mark(13);
+    let job = Run::start(command(&format!("--agent env|WEFT_NODE={mark} --hosts h0 -n 1 sleep 600")), b"");
+    std::thread::sleep(Duration::from_millis(300));
+    job.signal("KILL");
+    job.wait();
+    await_processes(&mark, 0);
+    // A command that has not become an agent yet does not stay either.
+    let job = Run::start(command(&format!("--agent sh|-c|'exec|sleep|{mark}' --hosts h0 -n 1 true")), b"");
+    await_processes(&mark, 2);
+    job.signal("KILL");
+    job.wait();
+    await_processes(&mark, 0);
+}
+
+#[test]
+fn a_lost_agent_ends_the_job() {
+    let mark = mark(14);
+    let job = Run::start(command(&format!("{TWO_HOSTS} -n 2 sleep {mark}")), b"");
+    await_processes(&mark, 3);
+    let ranks = processes(&format!("sleep\0{mark}"));
+    let rank = *ranks.iter().find(|&&pid| pid != job.child.id()).expect("a rank");
+    let stat = std::fs::read_to_string(format!("/proc/{rank}/stat")).expect("it lives");
+    let agent: u32 =
+        stat.rsplit_once(") ").expect("a name").1.split(' ').nth(1).expect("a parent").parse().expect("a pid");
+    signal(agent, "KILL");
+    job.wait().expect(1).says("is lost: its command died by signal 9");
+    await_processes(&mark, 0);
+}
+
+#[test]
+fn what_ranks_leave_behind_is_killed() {
+    let mark = mark(15);
+    run(&format!("-n 2 sh -c sleep|{mark}|&|setsid|sleep|{mark}|&|exit|0")).expect(0);
+    assert_eq!(processes(&mark), []);
+    run(&format!("-n 2 sh -c sleep|{mark}|&|setsid|sleep|{mark}|&|exit|1")).expect(1);
+    assert_eq!(processes(&mark), []);
+}
+
+#[test]
+fn a_job_that_fails_takes_everybody_along() {
+    let mark = mark(16);
+    let script = format!("if|test|$PMI_RANK|=|3;|then|exit|4;|fi;|setsid|sleep|{mark}|&|exec|sleep|{mark}");
+    run(&format!("{TWO_HOSTS} -n 4 sh -c {script}")).expect(4).says("rank 3 on h1 exited with status 4");
+    assert_eq!(processes(&mark), []);
+}
+
+#[test]
+fn many_ranks_on_few_processors_work() {
+    let outcome = run("-n 32 PEER meet done").expect(0);
+    assert_eq!(outcome.out.matches("of 32 met all").count(), 32);
+}
