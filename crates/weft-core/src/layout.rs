@@ -133,7 +133,7 @@ impl Layout {
             depth = depth.max(of.0.depth);
         }
         let census = Census::sequence(blocks)?;
-        Layout::build(sequence.finish(), bounds.finished()?, census, depth)
+        Layout::build(sequence.finish(), bounds.padded()?.finished()?, census, depth)
     }
 
     /// The same data with other bounds (`MPI_Type_create_resized`, MPI-5.0 §5.1.7). The bounds stick: a type made of
@@ -165,7 +165,8 @@ impl Layout {
         self.0.bounds.lb
     }
 
-    /// Upper bound in bytes, with the ε that rounds the extent up to the alignment of the strictest element.
+    /// Upper bound in bytes. Structures have the ε that rounds their extent up to the alignment of the strictest
+    /// element; whatever is made of them keeps it (docs/decisions/0024-extent-padding.md).
     pub fn ub(&self) -> i64 {
         self.0.bounds.ub
     }

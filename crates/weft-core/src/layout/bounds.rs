@@ -11,7 +11,7 @@ pub(super) struct Bounds {
     pub(super) true_lb: i64,
     pub(super) true_ub: i64,
     pub(super) alignment: u32,
-    /// `lb` and `ub` come from `MPI_Type_create_resized` somewhere inside: they prevail over those of the data.
+    /// `lb` and `ub` come from `MPI_Type_create_resized` somewhere inside: they prevail over others.
     marked: bool,
     /// There is at least one byte of data: the true bounds mean something.
     filled: bool,
@@ -33,9 +33,13 @@ impl Bounds {
         }
     }
 
+    fn is_empty(&self) -> bool {
+        !(self.marked || self.filled)
+    }
+
     pub(super) fn shifted(&self, by: i64) -> Result<Bounds, Overflow> {
         let mut bounds = *self;
-        if self.marked {
+        if !self.is_empty() {
             bounds.lb = self.lb.checked_add(by).ok_or(Overflow::Bytes)?;
             bounds.ub = self.ub.checked_add(by).ok_or(Overflow::Bytes)?;
         }
@@ -46,13 +50,15 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// Both follow one another in one type map. Markers win over data without markers (definition of lb in §5.1.6).
+    /// Both follow one another in one type map. Markers win over bounds without markers (definition of lb in §5.1.6);
+    /// among equals the outermost do.
     pub(super) fn join(&mut self, other: &Bounds) {
-        if other.marked {
-            self.lb = if self.marked { self.lb.min(other.lb) } else { other.lb };
-            self.ub = if self.marked { self.ub.max(other.ub) } else { other.ub };
-            self.marked = true;
+        if self.is_empty() || (other.marked && !self.marked) {
+            (self.lb, self.ub) = (other.lb, other.ub);
+        } else if !other.is_empty() && self.marked == other.marked {
+            (self.lb, self.ub) = (self.lb.min(other.lb), self.ub.max(other.ub));
         }
+        self.marked |= other.marked;
         if other.filled {
             self.true_lb = if self.filled { self.true_lb.min(other.true_lb) } else { other.true_lb };
             self.true_ub = if self.filled { self.true_ub.max(other.true_ub) } else { other.true_ub };
@@ -63,7 +69,7 @@ impl Bounds {
 
     /// `times` copies, `step` apart. The extremes are at the two ends.
     pub(super) fn repeated(&self, times: u64, step: i64) -> Result<Bounds, Overflow> {
-        if times == 0 || !(self.marked || self.filled) {
+        if times == 0 || self.is_empty() {
             return Ok(Bounds::empty());
         }
         let mut bounds = *self;
@@ -71,15 +77,18 @@ impl Bounds {
         Ok(bounds)
     }
 
-    /// The bounds of the finished type: without markers those of the data, its extent rounded up to the alignment.
-    pub(super) fn finished(mut self) -> Result<Bounds, Overflow> {
+    /// The bounds of a structure: unless they are marked, the extent is rounded up to the alignment (the ε of §5.1.6).
+    pub(super) fn padded(mut self) -> Result<Bounds, Overflow> {
         if !self.marked {
-            let extent = self.true_ub.checked_sub(self.true_lb).ok_or(Overflow::Bytes)?;
-            let epsilon = -extent & i64::from(self.alignment - 1);
-            let padded = extent.checked_add(epsilon).ok_or(Overflow::Bytes)?;
-            self.lb = self.true_lb;
-            self.ub = self.lb.checked_add(padded).ok_or(Overflow::Bytes)?;
+            let extent = self.ub.checked_sub(self.lb).ok_or(Overflow::Bytes)?;
+            let epsilon = extent.wrapping_neg() & i64::from(self.alignment - 1);
+            self.ub = self.ub.checked_add(epsilon).ok_or(Overflow::Bytes)?;
         }
+        Ok(self)
+    }
+
+    /// The bounds of the finished type, once its extents are known to be numbers.
+    pub(super) fn finished(self) -> Result<Bounds, Overflow> {
         self.ub.checked_sub(self.lb).ok_or(Overflow::Bytes)?;
         self.true_ub.checked_sub(self.true_lb).ok_or(Overflow::Bytes)?;
         Ok(self)

@@ -24,8 +24,11 @@ enum Recipe {
 enum Entry {
     /// (offset, size, alignment)
     Data(i64, i64, i64),
+    /// Markers, from `MPI_Type_create_resized`.
     Lower(i64),
     Upper(i64),
+    /// Bounds of something inside that has no markers.
+    Span(i64, i64),
 }
 
 impl Entry {
@@ -34,11 +37,12 @@ impl Entry {
             Entry::Data(at, size, alignment) => Entry::Data(at + by, size, alignment),
             Entry::Lower(at) => Entry::Lower(at + by),
             Entry::Upper(at) => Entry::Upper(at + by),
+            Entry::Span(from, to) => Entry::Span(from + by, to + by),
         }
     }
 }
 
-/// The naive model: the type map itself, and the definitions of §5.1.6 word by word.
+/// The naive model: the type map itself, and the definitions of §5.1.6 word by word, where ε is that of structures only.
 fn type_map(recipe: &Recipe) -> Vec<Entry> {
     let copies = |of: &[Entry], count: u64, step: i64, out: &mut Vec<Entry>, at: i64| {
         for index in 0..count as i64 {
@@ -47,14 +51,17 @@ fn type_map(recipe: &Recipe) -> Vec<Entry> {
     };
     let mut map = Vec::new();
     match recipe {
-        Recipe::Basic(element) => match element.pair() {
-            None => map.push(Entry::Data(0, element.size() as i64, element.alignment() as i64)),
-            Some(pair) => {
-                let alignment = element.alignment() as i64;
-                map.push(Entry::Data(0, pair.value_size as i64, alignment));
-                map.push(Entry::Data(pair.index_offset as i64, pair.index_size as i64, alignment));
+        Recipe::Basic(element) => {
+            match element.pair() {
+                None => map.push(Entry::Data(0, element.size() as i64, element.alignment() as i64)),
+                Some(pair) => {
+                    let alignment = element.alignment() as i64;
+                    map.push(Entry::Data(0, pair.value_size as i64, alignment));
+                    map.push(Entry::Data(pair.index_offset as i64, pair.index_size as i64, alignment));
+                }
             }
-        },
+            map.push(Entry::Span(0, element.extent() as i64));
+        }
         Recipe::Vector(count, length, stride, of) => {
             let of = type_map(of);
             for block in 0..*count as i64 {
@@ -72,6 +79,14 @@ fn type_map(recipe: &Recipe) -> Vec<Entry> {
                 let of = type_map(of);
                 copies(&of, *length, extent(&of), &mut map, *at);
             }
+            let (low, mut high) = bounds_of(&map);
+            let alignment =
+                map.iter().filter_map(|entry| if let Entry::Data(_, _, by) = entry { Some(*by) } else { None });
+            let alignment = alignment.max().unwrap_or(1);
+            while (high - low) % alignment != 0 {
+                high += 1;
+            }
+            map.push(Entry::Span(low, high));
         }
         Recipe::Resized(lb, extent, of) => {
             map = type_map(of);
@@ -79,6 +94,9 @@ fn type_map(recipe: &Recipe) -> Vec<Entry> {
             map.push(Entry::Lower(*lb));
             map.push(Entry::Upper(lb + extent));
         }
+    }
+    if data(&map).next().is_none() {
+        map.retain(|entry| !matches!(entry, Entry::Span(..)));
     }
     map
 }
@@ -98,14 +116,9 @@ fn bounds_of(map: &[Entry]) -> (i64, i64) {
     if let (Some(lowest), Some(highest)) = (lowest, highest) {
         return (lowest, highest);
     }
-    let (low, high) = true_bounds(map);
-    let alignments = map.iter().filter_map(|entry| if let Entry::Data(_, _, by) = entry { Some(*by) } else { None });
-    let alignment = alignments.max().unwrap_or(1);
-    let mut extent = high - low;
-    while extent % alignment != 0 {
-        extent += 1;
-    }
-    (low, low + extent)
+    let spans =
+        || map.iter().filter_map(|entry| if let Entry::Span(from, to) = entry { Some((*from, *to)) } else { None });
+    (spans().map(|span| span.0).min().unwrap_or(0), spans().map(|span| span.1).max().unwrap_or(0))
 }
 
 fn extent(map: &[Entry]) -> i64 {
@@ -315,6 +328,20 @@ fn extent_is_rounded_up_to_the_alignment() {
     assert_eq!((layout.size(), layout.extent(), layout.true_extent()), (9, 16, 9));
     assert_eq!(layout.homogeneous(), None);
     assert_eq!(layout.alignment(), 8);
+}
+
+/// Only structures are rounded: other types have the bounds of what is inside, with the padding that it has.
+#[test]
+fn only_structures_are_padded() {
+    let double = Layout::element(Float64);
+    let crooked = Layout::vector(3, 4, 6 * 8 + 1, &double).unwrap();
+    assert_eq!((crooked.lb(), crooked.extent(), crooked.true_extent()), (0, 130, 130));
+    assert_eq!(Layout::structure(&[(0, 1, crooked)]).unwrap().extent(), 136);
+    let padded = Layout::structure(&[(0, 1, double.clone()), (8, 1, Layout::element(Char))]).unwrap();
+    let two = Layout::vector(2, 1, 20, &padded).unwrap();
+    assert_eq!((two.extent(), two.true_extent()), (36, 29));
+    let long = Layout::indexed(&[(40, 1), (-16, 2)], &padded).unwrap();
+    assert_eq!((long.lb(), long.ub(), long.true_lb(), long.true_extent()), (-16, 56, -16, 65));
 }
 
 /// MPI-5.0 §5.1.11, example 5.13: Type2 = 2 × REAL, Type3 of them; 2 and then 3 elements.
