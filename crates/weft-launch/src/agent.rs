@@ -5,6 +5,7 @@
 //! gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
 
 mod input;
+mod leftovers;
 mod lines;
 mod rank;
 mod search;
@@ -26,8 +27,6 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_millis(300);
 /// How long the last words may take to leave, and leftovers to die.
 const FAREWELL: Duration = Duration::from_secs(5);
-/// Pause between two rounds of killing leftovers.
-const LEFTOVER_PAUSE: Duration = Duration::from_millis(1);
 /// Bytes read from a rank at once.
 const CHUNK: usize = 64 * 1024;
 /// Descriptors an agent needs beside four for each rank.
@@ -197,7 +196,7 @@ impl Agent {
             self.turn()?;
         }
         self.close_outputs();
-        self.kill_leftovers();
+        leftovers::kill(FAREWELL);
         self.report(&Report::Done);
         let deadline = Instant::now() + FAREWELL;
         while self.channel.has_unsent() && !self.gone && Instant::now() < deadline {
@@ -482,37 +481,6 @@ impl Agent {
         let position = self.position(slot);
         self.report(&Report::Ended { position, ended });
     }
-
-    /// Kills what the ranks started and left behind: orphans become children of this process.
-    fn kill_leftovers(&mut self) {
-        let deadline = Instant::now() + FAREWELL;
-        while Instant::now() < deadline {
-            match sys::reap() {
-                Err(()) => return,
-                Ok(Some(_)) => {}
-                Ok(None) => {
-                    for child in children() {
-                        sys::kill(child, libc::SIGKILL);
-                    }
-                    std::thread::sleep(LEFTOVER_PAUSE);
-                }
-            }
-        }
-    }
-}
-
-/// The processes whose parent is this one.
-fn children() -> Vec<libc::pid_t> {
-    let own = std::process::id();
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<libc::pid_t>().ok());
-    pids.filter(|pid| parent(*pid) == Some(own)).collect()
-}
-
-fn parent(pid: libc::pid_t) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The second field is the name in parentheses, which may contain anything.
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 /// The file that `word` names for a process in `directory` with this `PATH`, or half a sentence why there is none.

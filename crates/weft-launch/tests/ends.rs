@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Run, TWO_HOSTS, await_processes, command, mark, processes, run};
+use common::{Ready, Run, TWO_HOSTS, await_processes, command, mark, processes, run};
 use std::time::Duration;
 
 #[test]
@@ -79,7 +79,7 @@ fn a_missing_program_is_named_with_its_host() {
         run(&format!("{hosts} -n 2 no-such-program")).expect(127).says("there is no program no-such-program in PATH");
         run(&format!("{hosts} -n 2 /etc/passwd")).expect(126).says("/etc/passwd is not executable");
     }
-    run("--agent env --hosts h7,h8 -n 2 /no/such").expect(127).says("rank 0 on h7 was not started");
+    run("--agent env --hosts h7 -n 2 /no/such").expect(127).says("rank 0 on h7 was not started");
     run("-n 2 true : -n 1 /no/such").expect(127).says("rank 2 on");
     run("-wdir /no/such -n 1 true").expect(127).says("there is no directory /no/such");
 }
@@ -108,12 +108,37 @@ fn control_c_ends_everything() {
 }
 
 #[test]
+fn nohup_and_background_jobs_are_respected() {
+    let ready = Ready::new(4);
+    let wait = |before: &str, rank: &str, signal: &str| {
+        let rank = rank.replace("READY", &ready.say().replace('|', " "));
+        let there = ready.say().replace('|', " ").replace("echo > ", "").replace("$PMI_RANK", "0");
+        let mpiexec = common::MPIEXEC;
+        let script = format!(
+            "{before} {mpiexec} -n 1 bash -c '{rank}' & while ! test -e {there}; do sleep 0.02; done; \
+             kill -{signal} $!; wait $!; echo $?; rm {there}"
+        );
+        let mut shell = std::process::Command::new("bash");
+        shell.args(["-c", &script]);
+        Run::start(shell, b"").wait().expect(0).out
+    };
+    // A terminal that is gone ends a job, but not under nohup, which starts it with SIGHUP ignored.
+    assert_eq!(wait("", "READY; sleep 600", "HUP"), "129\n");
+    assert_eq!(wait("nohup", "READY; sleep 1; echo stayed", "HUP"), "stayed\n0\n");
+    // A shell script starts its background jobs with SIGINT ignored; ranks must hear it.
+    assert_eq!(
+        wait("", r#"trap "echo heard; exit 0" INT; READY; while true; do sleep 0.02; done"#, "INT"),
+        "heard\n130\n"
+    );
+}
+
+#[test]
 fn ranks_that_ignore_signals_are_killed() {
     let mark = mark(2);
-    let script = format!("trap|''|INT|TERM;|while|true;|do|sleep|0.1;|done;|:|{mark}");
+    let ready = Ready::new(2);
+    let script = format!("trap|''|INT|TERM;|{};|while|true;|do|sleep|0.1;|done;|:|{mark}", ready.say());
     let job = Run::start(command(&format!("-n 2 sh -c {script}")), b"");
-    await_processes(&mark, 4);
-    std::thread::sleep(Duration::from_millis(300));
+    ready.wait(2);
     job.signal("INT");
     job.wait().expect(130);
     assert_eq!(processes(&mark), []);
@@ -121,11 +146,10 @@ fn ranks_that_ignore_signals_are_killed() {
 
 #[test]
 fn signals_for_programs_reach_all_ranks() {
-    let mark = mark(3);
-    let script = format!("trap|'echo|got|it;|exit|0'|USR1;|echo|ready;|while|true;|do|sleep|0.05;|done;|:|{mark}");
+    let ready = Ready::new(3);
+    let script = format!("trap|'echo|got|it;|exit|0'|USR1;|{};|while|true;|do|sleep|0.05;|done", ready.say());
     let job = Run::start(command(&format!("{TWO_HOSTS} -n 2 sh -c {script}")), b"");
-    await_processes(&mark, 3);
-    std::thread::sleep(Duration::from_millis(500));
+    ready.wait(2);
     job.signal("USR1");
     let outcome = job.wait().expect(0);
     assert_eq!(outcome.out.matches("got it\n").count(), 2);

@@ -1,5 +1,6 @@
 //! A job from its first process to its last word: one loop that waits for agents, streams, signals and the clock.
 
+mod endings;
 mod reports;
 
 use super::console::{Console, Fed, Feeder};
@@ -7,7 +8,7 @@ use super::options::Loudness;
 use super::plan::{Job, Share};
 use super::reach::{Agent, Stage};
 use super::stats::Stats;
-use super::survey::{self, Purpose, Survey};
+use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};
 use crate::control::{INPUT_WINDOW, InputTo, Order, Phase};
 use crate::sys::{self, Mask, Poll, READ, Signals};
@@ -50,7 +51,10 @@ const SIGNALS: [i32; 9] = [
 /// One sentence: it could not even be tried.
 pub(crate) fn run(job: Job) -> Result<i32, String> {
     let system = |error: std::io::Error| format!("the system refuses to start a job: {error}");
-    let (signals, mask) = Signals::block(&SIGNALS).map_err(system)?;
+    // Started by nohup: a terminal that is gone is no reason to end.
+    let wanted: Vec<i32> =
+        SIGNALS.into_iter().filter(|&signal| signal != libc::SIGHUP || !sys::is_ignored(signal)).collect();
+    let (signals, mask) = Signals::block(&wanted).map_err(system)?;
     let (agents, unreachable) = start_agents(&job, &mask)?;
     let mut running = Running::new(job, agents, signals);
     if let Some(text) = unreachable {
@@ -374,152 +378,6 @@ impl Running {
                 agent.ended = Some(how);
             }
         }
-    }
-
-    /// The user wants the end: once politely, twice at once.
-    fn interrupt(&mut self, signal: i32) {
-        self.interrupts += 1;
-        if self.interrupts > 1 {
-            self.end_ranks(libc::SIGKILL, 0, None);
-            return;
-        }
-        let name = verdict::describe(signal);
-        let name = name.split(',').next().unwrap_or("a signal");
-        let status = verdict::STATUS_SIGNAL + signal;
-        if self.verdict.is_none() {
-            let ranks =
-                if self.launched { format!("; ending {}", verdict::ranks(self.living())) } else { String::new() };
-            self.console.say(&format!("interrupted by {name}{ranks}"));
-        }
-        self.verdict = self.verdict.or(Some(status));
-        self.end_ranks(signal, END_GRACE_MS, None);
-    }
-
-    fn living(&self) -> usize {
-        self.ended.iter().filter(|ended| ended.is_none()).count()
-    }
-
-    /// The job has failed: says why and ends it.
-    fn fail(&mut self, verdict: Verdict) {
-        self.fail_sparing(verdict, None);
-    }
-
-    /// The job has failed; `spare` is a rank that ends by itself.
-    fn fail_sparing(&mut self, verdict: Verdict, spare: Option<u32>) {
-        if self.verdict.is_some() {
-            return;
-        }
-        let others = self.living() - usize::from(spare.is_some());
-        let others = if self.launched { others } else { 0 };
-        let ending = match others {
-            0 => String::new(),
-            1 => "; ending the other rank".to_string(),
-            _ => format!("; ending the other {others} ranks"),
-        };
-        self.console.say(&format!("{}{ending}", verdict.clause));
-        self.verdict = Some(verdict.status);
-        self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
-    }
-
-    fn end_ranks(&mut self, signal: i32, grace_ms: u32, spare: Option<u32>) {
-        for agent in &mut self.agents {
-            match (agent.stage, agent.pid) {
-                // Its command may be anything, and has started nothing yet.
-                (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
-                (Stage::Done, _) => {}
-                _ => {
-                    let fits = agent.order(&Order::End { signal, grace_ms, spare });
-                    assert!(fits, "a short order");
-                }
-            }
-        }
-        let give_up_at = Instant::now() + Duration::from_millis(u64::from(grace_ms)) + END_RESERVE;
-        self.give_up_at = Some(self.give_up_at.map_or(give_up_at, |at| at.min(give_up_at)));
-    }
-
-    /// Agents that still have not said their last word are killed; their ranks go with them.
-    fn give_up(&mut self) {
-        self.give_up_at = None;
-        for index in 0..self.agents.len() {
-            if self.agents[index].stage == Stage::Done {
-                continue;
-            }
-            if let Some(pid) = self.agents[index].pid {
-                sys::kill_group(pid, libc::SIGKILL);
-            }
-            self.agents[index].stage = Stage::Done;
-            let host = self.agents[index].host.clone();
-            self.console.say(&format!("the agent on {host} does not answer any more; ranks may be left there"));
-        }
-    }
-
-    fn ask_where(&mut self, purpose: Purpose) {
-        let overruled = self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::TimeLimit);
-        if self.verdict.is_some() || overruled {
-            return;
-        }
-        for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
-            let fits = agent.order(&Order::Where);
-            assert!(fits, "a short order");
-        }
-        let asked = self.agents.iter().map(Agent::is_working);
-        self.survey = Some(Survey::new(purpose, Instant::now() + SURVEY_LIMIT, asked));
-    }
-
-    /// Every agent has said where its ranks are, or had its time.
-    fn conclude(&mut self, survey: &Survey) {
-        match survey.purpose {
-            Purpose::TimeLimit => self.end_at_time_limit(survey),
-            Purpose::Waiting => self.end_if_waited_for(survey),
-        }
-    }
-
-    fn end_at_time_limit(&mut self, survey: &Survey) {
-        let limit = self.job.settings.time_limit.unwrap_or_default().as_secs_f64();
-        let living = if self.launched { self.living() } else { 0 };
-        let host_of = |rank: u32| self.host_of(rank).to_string();
-        let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
-        text.push_str(&survey::describe(&survey.positions(), &host_of));
-        for agent in survey.missing() {
-            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
-        }
-        for agent in self.agents.iter().filter(|agent| agent.stage == Stage::Started) {
-            text.push_str(&format!("  the host {} has not been reached yet\n", agent.host));
-        }
-        if self.verdict.is_none() {
-            self.console.say(text.trim_end());
-            self.verdict = Some(verdict::STATUS_TIME_LIMIT);
-            self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
-        }
-    }
-
-    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
-    fn end_if_waited_for(&mut self, survey: &Survey) {
-        let living = survey.positions();
-        if living.is_empty() {
-            return;
-        }
-        let waiting: Vec<u32> =
-            living.iter().filter(|position| position.phase == Phase::Waiting).map(|position| position.rank).collect();
-        let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
-        let unfinalized = ended().find(|(_, phase)| matches!(phase, Phase::Joined | Phase::Waiting));
-        let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
-        let Some((rank, phase)) = missed else {
-            self.check_at = Some(Instant::now() + EARLY_END_GRACE);
-            return;
-        };
-        let how = match phase {
-            Phase::Silent => "before MPI_Init",
-            Phase::Joined | Phase::Waiting => "without MPI_Finalize",
-            Phase::Finalized => "after MPI_Finalize",
-        };
-        let what = match waiting.len() {
-            0 => String::new(),
-            1 => format!(" while rank {} waits for it", waiting[0]),
-            _ => format!(" while ranks {} wait for it", wire::format_ranks(&waiting)),
-        };
-        let clause = format!("rank {rank} on {} exited with status 0 {how}{what}", self.host_of(rank));
-        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
     }
 
     fn host_of(&self, rank: u32) -> &str {

@@ -222,6 +222,14 @@ impl Agent {
         format!("the host {} cannot be reached: `{}` {fate}{words}", self.host, self.command)
     }
 
+    /// Ends the agent's command at once: what it says is of no use any more.
+    pub(crate) fn kill(&mut self) {
+        if let Some(pid) = self.pid {
+            sys::kill_group(pid, libc::SIGKILL);
+        }
+        self.stage = Stage::Done;
+    }
+
     /// Whether nothing more can come.
     pub(crate) fn is_silent(&self) -> bool {
         self.channel.state() == State::Closed

@@ -123,8 +123,11 @@ fn become_program(child: &Child<'_>) -> Step {
                 return Step::Prepare;
             }
         }
-        // Rust ignores SIGPIPE; programs expect the default. Handlers of this process do not survive execve anyway.
-        libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        // Rust ignores SIGPIPE, and a shell lets its background jobs ignore SIGINT and SIGQUIT; what mpiexec sends to
+        // a rank is meant for it. Handlers of this process do not survive execve anyway.
+        for signal in [libc::SIGPIPE, libc::SIGINT, libc::SIGQUIT] {
+            libc::signal(signal, libc::SIG_DFL);
+        }
         libc::sigprocmask(libc::SIG_SETMASK, &spawn.mask.0, std::ptr::null_mut());
         if let Some(directory) = spawn.directory
             && libc::chdir(directory.as_ptr()) < 0

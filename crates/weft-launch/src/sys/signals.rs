@@ -53,6 +53,15 @@ impl Signals {
     }
 }
 
+/// Whether this process was started with this signal ignored.
+pub(crate) fn is_ignored(signal: i32) -> bool {
+    // SAFETY: an all-zero sigaction is a valid value to be overwritten.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: a null pointer asks for the present action only; the other pointer is to a local.
+    let known = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) } == 0;
+    known && action.sa_sigaction == libc::SIG_IGN
+}
+
 impl AsRawFd for Signals {
     fn as_raw_fd(&self) -> RawFd {
         self.file.as_raw_fd()

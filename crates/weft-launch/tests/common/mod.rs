@@ -175,3 +175,35 @@ pub(crate) fn await_processes(mark: &str, count: usize) {
 pub(crate) fn mark(story: u32) -> String {
     format!("9{:07}{story:02}", std::process::id())
 }
+
+/// Files that ranks make to say that they are ready; gone when dropped.
+pub(crate) struct Ready(PathBuf);
+
+impl Ready {
+    /// For the ranks of one story.
+    pub(crate) fn new(story: u32) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-ready-{}", mark(story)));
+        std::fs::create_dir(&path).expect("a new directory");
+        Self(path)
+    }
+
+    /// What a shell in a rank says, with `|` for blanks.
+    pub(crate) fn say(&self) -> String {
+        format!("echo|>|{}/$PMI_RANK", self.0.display())
+    }
+
+    /// Waits for so many ranks.
+    pub(crate) fn wait(&self, count: usize) {
+        let began = Instant::now();
+        while std::fs::read_dir(&self.0).expect("it is there").count() < count {
+            assert!(began.elapsed() < LIMIT, "{count} ranks are not ready");
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Drop for Ready {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}

@@ -18,7 +18,9 @@ impl Running {
             return;
         }
         if let Err(why) = self.agents[index].hear_greeting() {
-            let text = format!("the host {} cannot be used: {why}", self.agents[index].host);
+            let agent = &mut self.agents[index];
+            let text = format!("the host {} cannot be used: {why}", agent.host);
+            agent.kill();
             return self.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
         }
         if self.launched && self.agents[index].stage == Stage::Greeted {

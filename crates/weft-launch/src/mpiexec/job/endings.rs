@@ -1,0 +1,154 @@
+//! How a job ends before its time: by a failure, by the user, by the clock, or because nobody would ever come.
+
+use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, Running, SURVEY_LIMIT};
+use crate::control::{Order, Phase};
+use crate::mpiexec::reach::{Agent, Stage};
+use crate::mpiexec::survey::{self, Purpose, Survey};
+use crate::mpiexec::verdict::{self, Verdict};
+use crate::sys;
+use crate::wire;
+use std::time::{Duration, Instant};
+
+impl Running {
+    /// The user wants the end: once politely, twice at once.
+    pub(super) fn interrupt(&mut self, signal: i32) {
+        self.interrupts += 1;
+        if self.interrupts > 1 {
+            self.end_ranks(libc::SIGKILL, 0, None);
+            return;
+        }
+        let name = verdict::describe(signal);
+        let name = name.split(',').next().unwrap_or("a signal");
+        let status = verdict::STATUS_SIGNAL + signal;
+        if self.verdict.is_none() {
+            let ranks =
+                if self.launched { format!("; ending {}", verdict::ranks(self.living())) } else { String::new() };
+            self.console.say(&format!("interrupted by {name}{ranks}"));
+        }
+        self.verdict = self.verdict.or(Some(status));
+        self.end_ranks(signal, END_GRACE_MS, None);
+    }
+
+    pub(super) fn living(&self) -> usize {
+        self.ended.iter().filter(|ended| ended.is_none()).count()
+    }
+
+    /// The job has failed: says why and ends it.
+    pub(super) fn fail(&mut self, verdict: Verdict) {
+        self.fail_sparing(verdict, None);
+    }
+
+    /// The job has failed; `spare` is a rank that ends by itself.
+    pub(super) fn fail_sparing(&mut self, verdict: Verdict, spare: Option<u32>) {
+        if self.verdict.is_some() {
+            return;
+        }
+        let others = self.living() - usize::from(spare.is_some());
+        let others = if self.launched { others } else { 0 };
+        let ending = match others {
+            0 => String::new(),
+            1 => "; ending the other rank".to_string(),
+            _ => format!("; ending the other {others} ranks"),
+        };
+        self.console.say(&format!("{}{ending}", verdict.clause));
+        self.verdict = Some(verdict.status);
+        self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
+    }
+
+    pub(super) fn end_ranks(&mut self, signal: i32, grace_ms: u32, spare: Option<u32>) {
+        for agent in &mut self.agents {
+            match (agent.stage, agent.pid) {
+                // Its command may be anything, and has started nothing yet.
+                (Stage::Started, Some(pid)) if agent.remote => sys::kill_group(pid, libc::SIGTERM),
+                (Stage::Done, _) => {}
+                _ => {
+                    let fits = agent.order(&Order::End { signal, grace_ms, spare });
+                    assert!(fits, "a short order");
+                }
+            }
+        }
+        let give_up_at = Instant::now() + Duration::from_millis(u64::from(grace_ms)) + END_RESERVE;
+        self.give_up_at = Some(self.give_up_at.map_or(give_up_at, |at| at.min(give_up_at)));
+    }
+
+    /// Agents that still have not said their last word are killed; their ranks go with them.
+    pub(super) fn give_up(&mut self) {
+        self.give_up_at = None;
+        for agent in self.agents.iter_mut().filter(|agent| agent.stage != Stage::Done) {
+            if agent.is_working() {
+                let host = &agent.host;
+                self.console.say(&format!("the agent on {host} does not answer any more; ranks may be left there"));
+            }
+            agent.kill();
+        }
+    }
+
+    pub(super) fn ask_where(&mut self, purpose: Purpose) {
+        let overruled = self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::TimeLimit);
+        if self.verdict.is_some() || overruled {
+            return;
+        }
+        for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
+            let fits = agent.order(&Order::Where);
+            assert!(fits, "a short order");
+        }
+        let asked = self.agents.iter().map(Agent::is_working);
+        self.survey = Some(Survey::new(purpose, Instant::now() + SURVEY_LIMIT, asked));
+    }
+
+    /// Every agent has said where its ranks are, or had its time.
+    pub(super) fn conclude(&mut self, survey: &Survey) {
+        match survey.purpose {
+            Purpose::TimeLimit => self.end_at_time_limit(survey),
+            Purpose::Waiting => self.end_if_waited_for(survey),
+        }
+    }
+
+    pub(super) fn end_at_time_limit(&mut self, survey: &Survey) {
+        let limit = self.job.settings.time_limit.unwrap_or_default().as_secs_f64();
+        let living = if self.launched { self.living() } else { 0 };
+        let host_of = |rank: u32| self.host_of(rank).to_string();
+        let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
+        text.push_str(&survey::describe(&survey.positions(), &host_of));
+        for agent in survey.missing() {
+            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
+        }
+        for agent in self.agents.iter().filter(|agent| agent.stage == Stage::Started) {
+            text.push_str(&format!("  the host {} has not been reached yet\n", agent.host));
+        }
+        if self.verdict.is_none() {
+            self.console.say(text.trim_end());
+            self.verdict = Some(verdict::STATUS_TIME_LIMIT);
+            self.end_ranks(libc::SIGTERM, END_GRACE_MS, None);
+        }
+    }
+
+    /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
+    pub(super) fn end_if_waited_for(&mut self, survey: &Survey) {
+        let living = survey.positions();
+        if living.is_empty() {
+            return;
+        }
+        let waiting: Vec<u32> =
+            living.iter().filter(|position| position.phase == Phase::Waiting).map(|position| position.rank).collect();
+        let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
+        let unfinalized = ended().find(|(_, phase)| matches!(phase, Phase::Joined | Phase::Waiting));
+        let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
+        let Some((rank, phase)) = missed else {
+            self.check_at = Some(Instant::now() + EARLY_END_GRACE);
+            return;
+        };
+        let how = match phase {
+            Phase::Silent => "before MPI_Init",
+            Phase::Joined | Phase::Waiting => "without MPI_Finalize",
+            Phase::Finalized => "after MPI_Finalize",
+        };
+        let what = match waiting.len() {
+            0 => String::new(),
+            1 => format!(" while rank {} waits for it", waiting[0]),
+            _ => format!(" while ranks {} wait for it", wire::format_ranks(&waiting)),
+        };
+        let clause = format!("rank {rank} on {} exited with status 0 {how}{what}", self.host_of(rank));
+        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+    }
+}
