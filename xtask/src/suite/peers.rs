@@ -9,7 +9,8 @@ use super::{Case, Outcome};
 /// mpi4py's tests with one rank take half a minute here; with four ranks on two processors longer.
 const MPI4PY_LIMIT_SECONDS: u64 = 240;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
-/// What is left out of mpi4py's tests: `module reason` or `pattern reason`, one a line.
+/// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it, only where
+/// more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
 
 pub(crate) fn hydra(_: &Context) -> Vec<Case> {
@@ -74,19 +75,24 @@ fn mpi4py_tests(context: &Context, ranks: u32) -> Outcome {
         let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
         let tests = home.join("source/test");
         let run = context.mpiexec(ranks).arg(context.python("python")).arg(tests.join("main.py"));
-        let run = run.args(["--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list)?);
+        let run = run.args(["--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list, ranks)?);
         run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
     };
     Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())
 }
 
 /// The runner's options for what is left out.
-fn left_out(list: &str) -> anyhow::Result<Vec<String>> {
+fn left_out(list: &str, ranks: u32) -> anyhow::Result<Vec<String>> {
     let mut options = Vec::new();
     for line in list.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
-        let (name, reason) = line.split_once(' ').unwrap_or((line, ""));
+        let (limit, rest) = match line.strip_prefix('>').and_then(|rest| rest.split_once(' ')) {
+            Some((limit, rest)) => (limit.parse()?, rest),
+            None => (0, line),
+        };
+        let (name, reason) = rest.split_once(' ').unwrap_or((rest, ""));
         anyhow::ensure!(!reason.trim().is_empty(), "{LEFT_OUT}: {name} has no reason");
         match name.contains(['.', '*']) {
+            _ if ranks <= limit => {}
             true => options.extend(["-x".to_owned(), name.to_owned()]),
             false => options.extend(["-e".to_owned(), format!("^{name}\\.py$")]),
         }
@@ -100,8 +106,9 @@ mod tests {
 
     #[test]
     fn what_is_left_out_has_a_reason() {
-        let options = left_out("# comment\n\ntest_win windows come later\ntest_op.TestOp.testX because\n").unwrap();
-        assert_eq!(options, ["-e", "^test_win\\.py$", "-x", "test_op.TestOp.testX"]);
-        assert!(left_out("test_win\n").is_err());
+        let list = "# comment\n\ntest_win windows come later\n>2 test_op.TestOp.testX because\n";
+        assert_eq!(left_out(list, 3).unwrap(), ["-e", "^test_win\\.py$", "-x", "test_op.TestOp.testX"]);
+        assert_eq!(left_out(list, 2).unwrap(), ["-e", "^test_win\\.py$"]);
+        assert!(left_out("test_win\n", 1).is_err());
     }
 }
