@@ -307,9 +307,14 @@ impl Engine {
         let arrived = self.poll_node() + self.poll_myself();
         let look = self.node.is_none() || (arrived == 0 && self.passes % NETWORK_EVERY == 0) || !self.active.is_empty();
         if self.datagrams.is_some() && look {
-            self.poll_network();
+            // One look at the clock serves the whole pass.
+            let now = clock::now();
+            self.poll_network(now);
+            self.settle();
+            self.transmit(now);
+        } else {
+            self.settle();
         }
-        self.flush();
     }
 
     /// Peers of the node that have died or broken their ring.
@@ -334,10 +339,9 @@ impl Engine {
         frames
     }
 
-    fn poll_network(&mut self) {
+    fn poll_network(&mut self, now: Instant) {
         let Self { datagrams, messages, memory, links, active, secret, rank, foreign, .. } = self;
         let Some(datagrams) = datagrams else { return };
-        let now = clock::now();
         let mut on_packet = |bytes: &[u8]| {
             let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
             let Some(peer) = sender else {
@@ -361,15 +365,22 @@ impl Engine {
 
     /// Sends what can be sent now.
     pub fn flush(&mut self) {
-        loop {
+        self.settle();
+        if !self.active.is_empty() {
+            self.transmit(clock::now());
+        }
+    }
+
+    /// Hands everything that waits to its path.
+    #[inline]
+    fn settle(&mut self) {
+        while !self.messages.outbox.is_empty() || !self.backlog.is_empty() {
             self.route_outbox();
             self.push_backlog();
+            // What is left then waits for room.
             if self.messages.outbox.is_empty() {
                 break;
             }
-        }
-        if !self.active.is_empty() {
-            self.transmit(clock::now());
         }
     }
 
