@@ -61,6 +61,8 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
         running.fail(Verdict::new(verdict::STATUS_LAUNCHER, text));
     }
     running.say_notes();
+    // A job on this host alone waits for no greeting.
+    running.launch_when_ready();
     while !running.is_over() {
         running.turn().map_err(|error| format!("the system refuses to wait: {error}"))?;
     }
