@@ -8,6 +8,7 @@ use std::sync::Arc;
 use weft_core::collective::{Buffer, Kind, Local, Schedule, Slice, Transfer};
 use weft_core::matching::Envelope;
 
+use crate::communicator::Agreement;
 use crate::constants::MPI_ERR_NO_MEM;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -91,6 +92,8 @@ pub struct Running {
     scratch: Scratch,
     place: Place,
     due: Option<UserReduction>,
+    /// The agreement that it is a step of.
+    agreement: Option<Box<Agreement>>,
 }
 
 impl Running {
@@ -104,13 +107,13 @@ impl Running {
         }
     }
 
-    fn base(&mut self, slice: &Slice) -> *mut u8 {
+    fn base(&mut self, slice: &Slice) -> Address {
         let base = match slice.buffer {
-            Buffer::Send => self.arguments.send.0,
-            Buffer::Receive => self.arguments.receive.0,
+            Buffer::Send => self.arguments.send,
+            Buffer::Receive => self.arguments.receive,
             Buffer::Scratch => self.scratch.address(),
         };
-        base.wrapping_offset(slice.offset as isize)
+        base.offset(slice.offset)
     }
 
     fn data(&mut self, slice: &Slice) -> UserData {
@@ -128,7 +131,11 @@ impl Running {
                 Transfer::Send { to, slice } => {
                     let send = Send {
                         peer: Some(self.place.group.members[to as usize]),
-                        envelope: Envelope { context: self.place.context, source: self.place.rank, tag: self.place.tag },
+                        envelope: Envelope {
+                            context: self.place.context,
+                            source: self.place.rank,
+                            tag: self.place.tag,
+                        },
                         data: self.data(&slice),
                         mode: Mode::Standard,
                     };
@@ -161,10 +168,9 @@ impl Running {
     fn collect(&mut self, engine: &mut Engine, error: &mut Option<Error>) -> bool {
         self.transfers.retain(|handle| {
             let settled = engine.messages.requests.get(*handle).is_none_or(Request::is_settled);
-            if settled && let Some(request) = engine.messages.requests.remove(*handle) {
-                if error.is_none() {
-                    *error = request.error;
-                }
+            if settled && let Some(failed) = engine.messages.requests.remove(*handle).and_then(|request| request.error)
+            {
+                error.get_or_insert(failed);
             }
             !settled
         });
@@ -188,7 +194,8 @@ impl Running {
         let description = self.describe(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
         match self.arguments.operation {
             Some(Operation::Predefined(op)) => {
-                let element = description.element.ok_or_else(|| internal("a predefined operation on a derived type"))?;
+                let element =
+                    description.element.ok_or_else(|| internal("a predefined operation on a derived type"))?;
                 memory::reduce_promised(op, element, from, to, input.count as usize);
                 Ok(true)
             }
@@ -305,7 +312,21 @@ impl Process {
             let bytes = schedule.scratch;
             return Err(Error::new(MPI_ERR_NO_MEM, format!("the collective needs {bytes} bytes of working memory")));
         }
-        let engine = self.engine()?;
+        self.engine()?;
+        self.start_schedule_then(request, place, schedule, arguments, None);
+        Ok(())
+    }
+
+    /// The same for a step of `agreement`, which goes on when the schedule is complete.
+    pub(crate) fn start_schedule_then(
+        &mut self,
+        request: usize,
+        place: Place,
+        schedule: Schedule,
+        arguments: Arguments,
+        agreement: Option<Box<Agreement>>,
+    ) {
+        let Ok(engine) = self.engine() else { return };
         let mut running = Running {
             request,
             scratch: Scratch::new(schedule.scratch as usize),
@@ -316,6 +337,7 @@ impl Process {
             arguments,
             place,
             due: None,
+            agreement,
         };
         match running.advance(engine) {
             Some(error) => self.finish_collective(running, error),
@@ -323,7 +345,6 @@ impl Process {
                 self.collectives.insert(running);
             }
         }
-        Ok(())
     }
 
     fn finish_collective(&mut self, running: Running, error: Option<Error>) {
@@ -338,6 +359,10 @@ impl Process {
                 Some(request) => request.freed = true,
                 None => {}
             }
+        }
+        if let Some(agreement) = running.agreement {
+            self.continue_agreement(running.request, *agreement, error);
+            return;
         }
         if let Some(request) = messages.requests.get_mut(running.request) {
             request.error = error;
@@ -407,12 +432,12 @@ pub fn reduce_now(
     match operation {
         Operation::Predefined(op) => {
             let element = description.element.ok_or_else(|| internal("a predefined operation on a derived type"))?;
-            memory::reduce_promised(op, element, input.0, inout.0, count as usize);
+            memory::reduce_promised(op, element, input, inout, count as usize);
         }
         Operation::User(user) => UserReduction {
             function: user.function,
-            input: input.0,
-            inout: inout.0,
+            input,
+            inout,
             count,
             extent: description.layout.extent() as isize,
             datatype: description.handle.load(std::sync::atomic::Ordering::Relaxed),

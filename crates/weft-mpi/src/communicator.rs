@@ -7,15 +7,17 @@ use weft_core::reduce::Op;
 
 use crate::collective::{Arguments, Place};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
+use crate::context::CONTEXT_NONE;
 use crate::error::{Error, Result};
 use crate::memory::Address;
 use crate::object::{Communicator, Group, Operation, full};
 use crate::point_to_point::wait;
-use crate::process::{self, Process, lock, with};
+use crate::process::{Process, lock, with};
 use crate::request::{Request, State};
 
-/// Rounds of agreement on a context before the call gives up: each means that other threads were faster.
-const AGREEMENTS_MAX: u32 = 1_000_000;
+/// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
+/// spreads their offers over twice as many numbers.
+const ATTEMPTS_MAX: u32 = 200;
 
 /// Runs `schedule` among the processes of `place` and waits for it.
 fn run(place: Place, schedule: collective::Schedule, arguments: Arguments) -> Result<()> {
@@ -29,12 +31,8 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
     Ok(process.objects.datatype(MPI_INT64_T)?.description.clone())
 }
 
-/// The highest of each of the `values` of all processes of `place`.
-///
-/// # Errors
-/// A process is gone.
-pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
-    let description = with(|process| int64(process))?;
+/// The reduction of each of the `values` of all processes of `place`, into `values`, which must stay where they are.
+fn reduction(place: &Place, values: &mut [i64], op: Op, process: &Process) -> Result<(collective::Schedule, Arguments)> {
     let shape = collective::Allreduce {
         rank: place.rank,
         size: place.group.size(),
@@ -44,11 +42,20 @@ pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
     };
     let arguments = Arguments {
         receive: Address(values.as_mut_ptr().cast()),
-        receive_type: Some(description),
-        operation: Some(Operation::Predefined(Op::Max)),
+        receive_type: Some(int64(process)?),
+        operation: Some(Operation::Predefined(op)),
         ..Arguments::none()
     };
-    run(place, collective::allreduce(&shape), arguments)
+    Ok((collective::allreduce(&shape), arguments))
+}
+
+/// The highest of each of the `values` of all processes of `place`.
+///
+/// # Errors
+/// A process is gone.
+pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
+    let (schedule, arguments) = with(|process| reduction(&place, values, Op::Max, process))?;
+    run(place, schedule, arguments)
 }
 
 /// The `values` of all processes of `place`, by rank.
@@ -73,57 +80,43 @@ pub fn gather_all(place: Place, values: &[i64]) -> Result<Vec<i64>> {
     Ok(all)
 }
 
-/// Agrees with all processes of `place` on the context of a new communicator. `place` is asked for the messages of
-/// each round.
-///
-/// # Errors
-/// A process is gone.
-pub fn agree_on_context(parent: u32, mut place: impl FnMut(&mut Process) -> Result<Place>) -> Result<u32> {
-    with(|process| process.contexts.enter(parent));
-    for _ in 0..AGREEMENTS_MAX {
-        let (offer, place) = with(|process| {
-            let place = place(process)?;
-            Ok::<_, Error>((process.contexts.offer(parent), place))
-        })?;
-        let mut values = [i64::from(offer.unwrap_or(0)), i64::from(offer.is_none())];
-        let result = highest(place, &mut values);
-        let agreed = process::with(|process| match result {
-            Ok(()) if values[1] == 0 => {
-                process.contexts.commit(parent, values[0] as u32);
-                Ok(true)
-            }
-            Ok(()) => {
-                process.contexts.retry(offer.is_some());
-                Ok(false)
-            }
-            Err(error) => {
-                process.contexts.retry(offer.is_some());
-                process.contexts.leave(parent);
-                Err(error)
-            }
-        })?;
-        if agreed {
-            return u32::try_from(values[0])
-                .ok()
-                .filter(|context| *context < u32::MAX - 2 * crate::context::CONTEXTS_EACH)
-                .ok_or_else(|| Error::new(MPI_ERR_NO_MEM, "this job has created as many communicators as it can"));
-        }
-        std::thread::yield_now();
+/// The step that an agreement is in.
+enum Step {
+    /// The highest offer is being found.
+    Offer,
+    /// Whether all could reserve it is being found; whether this process could.
+    Confirm { reserved: bool },
+}
+
+/// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
+pub struct Agreement {
+    place: Place,
+    /// Handle of the communicator that gets the context, if this process is a member.
+    communicator: Option<usize>,
+    /// What the running reduction reads and writes.
+    value: Box<i64>,
+    step: Step,
+    attempt: u32,
+    offer: u32,
+    context: u32,
+}
+
+impl Agreement {
+    fn key(&self) -> u64 {
+        u64::from(self.place.context) << 32 | u64::from(self.place.tag as u32)
     }
-    with(|process| process.contexts.leave(parent));
-    Err(Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator"))
 }
 
 impl Process {
-    /// Adds a communicator of `group` with `context`; its handle. It inherits the error handler of `parent`.
+    /// Adds a communicator of `group` that has no context yet; its handle. It inherits the error handler of `parent`.
     ///
     /// # Errors
     /// Too many communicators.
-    pub fn add_communicator(&mut self, context: u32, group: Arc<Group>, parent: usize) -> Result<usize> {
+    pub fn add_communicator(&mut self, group: Arc<Group>, parent: usize) -> Result<usize> {
         let error_handler = self.objects.communicator(parent)?.error_handler;
         self.objects.retain_error_handler(error_handler, None)?;
         let communicator = Communicator {
-            context,
+            context: CONTEXT_NONE,
             rank: group.rank.unwrap_or(0),
             group,
             error_handler,
@@ -135,4 +128,114 @@ impl Process {
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }
+
+    /// Starts to agree with all processes of `place` on a context; the communicator of handle `communicator` has it
+    /// when the request is complete. After an error that communicator is gone.
+    ///
+    /// # Errors
+    /// Too many requests or communicators: nothing has been started then.
+    pub fn start_agreement(&mut self, place: Place, communicator: Option<usize>) -> Result<usize> {
+        let request = self.messages()?.add(Request::new(State::Collective, place.communicator))?;
+        let agreement =
+            Agreement { place, communicator, value: Box::new(0), step: Step::Offer, attempt: 0, offer: 0, context: 0 };
+        self.offer_context(request, agreement);
+        Ok(request)
+    }
+
+    /// Begins an attempt.
+    fn offer_context(&mut self, request: usize, mut agreement: Agreement) {
+        let offer = self.contexts.offer(agreement.key(), agreement.attempt);
+        agreement.offer = offer.unwrap_or(0);
+        // Who has no number left still takes part, and all hear of it.
+        *agreement.value = offer.map_or(i64::MAX, i64::from);
+        agreement.step = Step::Offer;
+        self.reduce_agreement(request, agreement, Op::Max);
+    }
+
+    fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+        let place = agreement.place.clone();
+        let prepared = reduction(&place, std::slice::from_mut(&mut *agreement.value), op, self);
+        match prepared {
+            Ok((schedule, arguments)) => {
+                self.start_schedule_then(request, place, schedule, arguments, Some(Box::new(agreement)));
+            }
+            Err(error) => self.end_agreement(request, &agreement, Some(error)),
+        }
+    }
+
+    /// The reduction of `agreement` is complete: what comes next.
+    pub(crate) fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
+        let value = *agreement.value;
+        let failed = error.is_some();
+        match agreement.step {
+            _ if failed => self.end_agreement(request, &agreement, error),
+            Step::Offer => match u32::try_from(value) {
+                Ok(context) => {
+                    agreement.context = context;
+                    let reserved = self.contexts.reserve(context);
+                    agreement.step = Step::Confirm { reserved };
+                    *agreement.value = i64::from(reserved);
+                    self.reduce_agreement(request, agreement, Op::Min);
+                }
+                Err(_) => {
+                    let error = Error::new(MPI_ERR_NO_MEM, "this job has created as many communicators as it can");
+                    self.end_agreement(request, &agreement, Some(error));
+                }
+            },
+            Step::Confirm { .. } if value != 0 => {
+                if let Some(handle) = agreement.communicator
+                    && let Ok(communicator) = self.objects.communicator_mut(handle)
+                {
+                    communicator.context = agreement.context;
+                }
+                self.end_agreement(request, &agreement, None);
+            }
+            Step::Confirm { .. } if agreement.attempt + 1 == ATTEMPTS_MAX => {
+                let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
+                self.end_agreement(request, &agreement, Some(error));
+            }
+            Step::Confirm { reserved } => {
+                if reserved {
+                    self.contexts.release(agreement.context);
+                }
+                self.contexts.withdraw(agreement.offer);
+                agreement.attempt += 1;
+                self.offer_context(request, agreement);
+            }
+        }
+    }
+
+    fn end_agreement(&mut self, request: usize, agreement: &Agreement, error: Option<Error>) {
+        if error.is_some() {
+            if let Step::Confirm { reserved: true } = agreement.step {
+                self.contexts.release(agreement.context);
+            }
+            if let Some(handle) = agreement.communicator {
+                self.remove_communicator(handle);
+            }
+        }
+        self.contexts.withdraw(agreement.offer);
+        let Ok(messages) = self.messages() else { return };
+        if let Some(request) = messages.requests.get_mut(request) {
+            request.error = error;
+        }
+        messages.complete(request);
+    }
+
+    /// The communicator of `handle` is gone.
+    pub fn remove_communicator(&mut self, handle: usize) {
+        if let Some(object) = self.objects.communicators.remove(handle) {
+            self.objects.release_error_handler(object.error_handler);
+        }
+    }
+}
+
+/// Agrees with all processes of `place` on a context for the communicator of handle `communicator`.
+///
+/// # Errors
+/// A process is gone: so is the communicator then.
+pub fn agree_on_context(place: Place, communicator: Option<usize>) -> Result<()> {
+    let mut process = lock();
+    let request = process.start_agreement(place, communicator)?;
+    wait(process, request)?.error.map_or(Ok(()), Err)
 }

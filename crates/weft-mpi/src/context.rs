@@ -1,65 +1,74 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
 //!
-//! All processes of a new communicator must agree on a number that none of them uses. Each offers the lowest one it has
-//! never used, and the highest offer wins. With threads, two agreements of a process could run at the same time and
-//! end with the same number; so only one thread of a process may offer at a time, the one with the lowest parent
-//! context among those that wait, and an agreement in which anybody could not offer is repeated.
+//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that it has never
+//! used, and the highest offer wins. A process may take part in several agreements at once, with threads or with
+//! `MPI_Comm_idup`, and two of them may end with the same number; so everybody says in a second step whether the number
+//! is still free, and if it is not for somebody, the agreement is repeated. Nobody ever waits for another agreement, so
+//! agreements cannot block each other, in whatever order processes come to them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Contexts that each communicator takes: point-to-point, collectives, groups, and one in reserve.
 pub const CONTEXTS_EACH: u32 = 4;
 
+/// Context of a communicator that has none yet.
+pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
+
+/// The highest context that a communicator may get: offers stay below [`CONTEXT_NONE`].
+const CONTEXT_MAX: u32 = 1 << 31;
+
+/// Offers of a repeated agreement spread over at most so many bits of numbers.
+const SPREAD_BITS_MAX: u32 = 12;
+
 /// The contexts of this process.
 pub struct Contexts {
     next: u32,
-    owner: Option<u32>,
-    /// How many threads wait to offer, by the context of the parent.
-    waiting: BTreeMap<u32, u32>,
+    /// Numbers reserved by agreements, as long as one is under way that could end with them.
+    taken: BTreeSet<u32>,
+    /// Offers of agreements that are under way, and how many have made them.
+    offers: BTreeMap<u32, u32>,
 }
 
 impl Contexts {
     /// Those of `MPI_COMM_WORLD` and `MPI_COMM_SELF` are taken.
     pub const fn new() -> Self {
-        Self { next: 2 * CONTEXTS_EACH, owner: None, waiting: BTreeMap::new() }
+        Self { next: 2 * CONTEXTS_EACH, taken: BTreeSet::new(), offers: BTreeMap::new() }
     }
 
-    /// A thread wants to create a communicator from one with context `parent`.
-    pub fn enter(&mut self, parent: u32) {
-        *self.waiting.entry(parent).or_insert(0) += 1;
+    /// What this process offers in an agreement, for the time `attempt`. `key` is the same in all processes of the
+    /// agreement and differs from those of others: repeated offers differ by it, so that two agreements that met once
+    /// do not meet for ever. `None` when there are no more numbers.
+    pub fn offer(&mut self, key: u64, attempt: u32) -> Option<u32> {
+        let bits = attempt.min(SPREAD_BITS_MAX);
+        let spread = (scramble(key, attempt) & ((1 << bits) - 1)) as u32;
+        let offer = self.next.checked_add(spread * CONTEXTS_EACH).filter(|offer| *offer <= CONTEXT_MAX)?;
+        *self.offers.entry(offer).or_insert(0) += 1;
+        Some(offer)
     }
 
-    /// What this process offers for `parent`; `None` when another agreement goes first.
-    pub fn offer(&mut self, parent: u32) -> Option<u32> {
-        let first = self.waiting.first_key_value().map(|(parent, _)| *parent);
-        if self.owner.is_some() || first != Some(parent) {
-            return None;
-        }
-        self.owner = Some(parent);
-        Some(self.next)
-    }
-
-    /// The agreement for `parent` failed since somebody could not offer; it will be repeated.
-    pub fn retry(&mut self, offered: bool) {
-        if offered {
-            self.owner = None;
-        }
-    }
-
-    /// All agreed on `context`.
-    pub fn commit(&mut self, parent: u32, context: u32) {
-        self.owner = None;
+    /// The highest offer of an agreement was `context`: takes it, unless another agreement has taken it here.
+    pub fn reserve(&mut self, context: u32) -> bool {
         self.next = self.next.max(context.saturating_add(CONTEXTS_EACH));
-        self.leave(parent);
+        self.taken.insert(context)
     }
 
-    /// The thread gives up.
-    pub fn leave(&mut self, parent: u32) {
-        if let Some(count) = self.waiting.get_mut(&parent) {
+    /// Somebody could not reserve `context`, which this process could.
+    pub fn release(&mut self, context: u32) {
+        self.taken.remove(&context);
+    }
+
+    /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with, since its
+    /// own offer is higher, are forgotten: they lie below all that will be offered.
+    pub fn withdraw(&mut self, offer: u32) {
+        if let Some(count) = self.offers.get_mut(&offer) {
             *count -= 1;
             if *count == 0 {
-                self.waiting.remove(&parent);
+                self.offers.remove(&offer);
             }
+        }
+        match self.offers.first_key_value() {
+            Some((lowest, _)) => self.taken = self.taken.split_off(lowest),
+            None => self.taken.clear(),
         }
     }
 }
@@ -70,22 +79,91 @@ impl Default for Contexts {
     }
 }
 
+/// Bits that look random (the finalizer of splitmix64).
+fn scramble(key: u64, attempt: u32) -> u64 {
+    let mut bits = key.wrapping_add(u64::from(attempt).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    bits = (bits ^ bits >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ bits >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ bits >> 31
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn only_one_agreement_at_a_time_may_take_a_number() {
+    fn a_number_is_given_once() {
         let mut contexts = Contexts::new();
-        contexts.enter(4);
-        contexts.enter(0);
-        // The higher parent goes second, whoever comes first.
-        assert_eq!(contexts.offer(4), None);
-        assert_eq!(contexts.offer(0), Some(8));
-        assert_eq!(contexts.offer(4), None);
-        contexts.commit(0, 20);
-        assert_eq!(contexts.offer(4), Some(24));
-        contexts.retry(true);
-        assert_eq!(contexts.offer(4), Some(24));
+        let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
+        assert_eq!((one, other), (8, 8));
+        assert!(contexts.reserve(8));
+        assert!(!contexts.reserve(8));
+        // The first ends well; the other could still end with the same number, had it been slower.
+        contexts.withdraw(one);
+        assert!(!contexts.reserve(8));
+        contexts.withdraw(other);
+        assert_eq!(contexts.offer(3, 0), Some(12));
+    }
+
+    #[test]
+    fn what_others_could_not_reserve_is_free_again() {
+        let mut contexts = Contexts::new();
+        let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
+        assert!(contexts.reserve(20));
+        contexts.release(20);
+        contexts.withdraw(one);
+        assert!(contexts.reserve(20));
+        contexts.withdraw(other);
+        assert!(contexts.taken.is_empty() && contexts.offers.is_empty());
+    }
+
+    #[test]
+    fn numbers_run_out_at_a_limit() {
+        let mut contexts = Contexts::new();
+        assert!(contexts.reserve(CONTEXT_MAX));
+        assert_eq!(contexts.offer(1, 0), None);
+    }
+
+    /// Two processes, two agreements, each process going through the steps in its own order: both end, with numbers
+    /// that differ. All interleavings of the first attempt are tried, later ones too as far as they come.
+    #[test]
+    fn concurrent_agreements_end_with_different_numbers() {
+        // In which order each process reserves for the agreements 0 and 1, for every attempt anew.
+        for orders in 0..256_u32 {
+            let mut processes = [Contexts::new(), Contexts::new()];
+            processes[1].next = 16;
+            let mut agreed = [None, None];
+            for attempt in 0..8 {
+                let open: Vec<usize> = (0..2).filter(|index| agreed[*index].is_none()).collect();
+                let offers: Vec<[u32; 2]> = open
+                    .iter()
+                    .map(|index| [0, 1].map(|p: usize| processes[p].offer(100 + *index as u64, attempt).unwrap()))
+                    .collect();
+                let mut reserved = vec![[false; 2]; open.len()];
+                for (p, process) in processes.iter_mut().enumerate() {
+                    let mut sequence: Vec<usize> = (0..open.len()).collect();
+                    if orders >> (attempt % 4 * 2 + p as u32) & 1 == 1 {
+                        sequence.reverse();
+                    }
+                    for at in sequence {
+                        reserved[at][p] = process.reserve(offers[at][0].max(offers[at][1]));
+                    }
+                }
+                for (at, index) in open.iter().enumerate() {
+                    let context = offers[at][0].max(offers[at][1]);
+                    let all = reserved[at] == [true; 2];
+                    for (p, process) in processes.iter_mut().enumerate() {
+                        if reserved[at][p] && !all {
+                            process.release(context);
+                        }
+                        process.withdraw(offers[at][p]);
+                    }
+                    agreed[*index] = all.then_some(context);
+                }
+            }
+            let [Some(one), Some(other)] = agreed else { panic!("no agreement with {orders:b}: {agreed:?}") };
+            assert_ne!(one, other);
+            assert!(processes.iter().all(|process| process.taken.is_empty() && process.next > one.max(other)));
+        }
     }
 }

@@ -301,11 +301,13 @@ impl Engine {
     /// One pass: takes in what has arrived and sends what is due.
     pub fn progress(&mut self) {
         self.passes = self.passes.wrapping_add(1);
-        if self.passes % NODE_CHECK_EVERY == 0 {
+        if self.passes.is_multiple_of(NODE_CHECK_EVERY) {
             self.check_node();
         }
         let arrived = self.poll_node() + self.poll_myself();
-        let look = self.node.is_none() || (arrived == 0 && self.passes % NETWORK_EVERY == 0) || !self.active.is_empty();
+        let look = self.node.is_none()
+            || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
+            || !self.active.is_empty();
         if self.datagrams.is_some() && look {
             // One look at the clock serves the whole pass.
             let now = clock::now();
@@ -352,9 +354,7 @@ impl Engine {
                 *foreign += 1;
                 return;
             };
-            let flow = remote
-                .flow
-                .get_or_insert_with(|| Box::new(Flow::new(&remote.settings, *secret, *rank, peer)));
+            let flow = remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, *secret, *rank, peer)));
             flow.handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
             if !std::mem::replace(&mut remote.active, true) {
                 active.push(peer);
@@ -419,7 +419,9 @@ impl Engine {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
             Outgoing::Send { request } => self.push_send(peer, *request),
-            Outgoing::Stream { request, sink, offset, limit } => self.push_stream(peer, *request, *sink, offset, *limit),
+            Outgoing::Stream { request, sink, offset, limit } => {
+                self.push_stream(peer, *request, *sink, offset, *limit)
+            }
         }
     }
 

@@ -15,7 +15,6 @@
 pub mod buffered;
 pub mod collective;
 pub mod communicator;
-#[allow(missing_docs)]
 pub mod constants;
 pub mod context;
 pub mod datatypes;

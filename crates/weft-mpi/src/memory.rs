@@ -23,7 +23,10 @@ pub struct UserData {
 enum Shape {
     /// The packed bytes are one run of memory at `base`.
     Run,
-    Strided { count: u64, layout: Layout },
+    Strided {
+        count: u64,
+        layout: Layout,
+    },
 }
 
 // SAFETY: the addresses belong to the program, which promised to leave them alone until the operation is complete
@@ -44,10 +47,10 @@ impl UserData {
     #[inline]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Self {
         match layout.single_run(count) {
-            Some((offset, bytes)) => {
-                Self { base: base.wrapping_offset(offset as isize), bytes, shape: Shape::Run }
+            Some((offset, bytes)) => Self { base: base.wrapping_offset(offset as isize), bytes, shape: Shape::Run },
+            None => {
+                Self { base, bytes: layout.size() * count, shape: Shape::Strided { count, layout: layout.clone() } }
             }
-            None => Self { base, bytes: layout.size() * count, shape: Shape::Strided { count, layout: layout.clone() } },
         }
     }
 
@@ -196,23 +199,23 @@ pub fn own_bytes(address: u64, bytes: u64) -> UserData {
     UserData { base: address as *mut u8, bytes, shape: Shape::Run }
 }
 
-/// `count` items of `layout` at an address that the boundary vouched for when the collective was started.
-pub fn promised(base: *mut u8, count: u64, layout: &Layout) -> UserData {
+/// `count` items of `layout` at `base`.
+pub fn promised(base: Address, count: u64, layout: &Layout) -> UserData {
     // SAFETY: schedules address only the buffers that the boundary got with the call, within the counts given there;
     // MPI keeps them valid until the collective is complete (MPI-5.0 §6.1).
-    unsafe { UserData::new(base, count, layout) }
+    unsafe { UserData::new(base.0, count, layout) }
 }
 
 /// The same for plain bytes.
-pub fn promised_bytes(base: *mut u8, bytes: u64) -> UserData {
+pub fn promised_bytes(base: Address, bytes: u64) -> UserData {
     // SAFETY: as in `promised`.
-    unsafe { UserData::from_bytes(base, bytes) }
+    unsafe { UserData::from_bytes(base.0, bytes) }
 }
 
 /// The same for a reduction of elements.
-pub fn reduce_promised(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
+pub fn reduce_promised(op: Op, element: Element, input: Address, inout: Address, count: usize) {
     // SAFETY: as in `promised`; schedules never reduce overlapping slices.
-    unsafe { reduce_elements(op, element, input, inout, count) }
+    unsafe { reduce_elements(op, element, input.0, inout.0, count) }
 }
 
 /// Copies the first `limit` bytes at `address` of process `pid` to where `data` wants them, without that process.
@@ -230,9 +233,9 @@ pub fn fetch(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Re
     unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
 }
 
-/// An address of the program, kept for an operation that the boundary vouched for.
+/// An address in the program's memory, kept for an operation: whoever makes one vouches for it.
 #[derive(Clone, Copy)]
-pub struct Address(pub *mut u8);
+pub struct Address(*mut u8);
 
 // SAFETY: as for `UserData`.
 unsafe impl Send for Address {}
@@ -240,6 +243,30 @@ unsafe impl Send for Address {}
 impl Address {
     /// No address.
     pub const NULL: Self = Self(std::ptr::null_mut());
+
+    /// The buffer at `base`, as a call of MPI was given it.
+    ///
+    /// # Safety
+    /// What the operation that gets it touches, by its counts and datatypes, stays valid until it is complete
+    /// (MPI-5.0 §2.4, §6.1), or `base` is one of the addresses that stand for something else.
+    pub const unsafe fn new(base: *mut u8) -> Self {
+        Self(base)
+    }
+
+    /// Memory of ours, for an operation that is complete before `values` goes away.
+    pub fn of_values(values: &mut [i64]) -> Self {
+        Self(values.as_mut_ptr().cast())
+    }
+
+    /// Memory of ours, for an operation that is complete before `bytes` goes away.
+    pub fn of_bytes(bytes: &mut [u8]) -> Self {
+        Self(bytes.as_mut_ptr())
+    }
+
+    /// The address `bytes` bytes further on.
+    pub fn offset(self, bytes: i64) -> Self {
+        Self(self.0.wrapping_offset(bytes as isize))
+    }
 }
 
 /// Copies the packed bytes of `from` to `to`, as many as both have.
@@ -291,9 +318,9 @@ pub struct UserReduction {
     /// The function.
     pub function: UserFunction,
     /// Left operands.
-    pub input: *mut u8,
+    pub input: Address,
     /// Right operands and results.
-    pub inout: *mut u8,
+    pub inout: Address,
     /// Items in each.
     pub count: u64,
     /// Bytes from one item to the next.
@@ -311,7 +338,7 @@ impl UserReduction {
             // SAFETY: an `MPI_User_function_c` has this signature; a handle is pointer-sized (MPI-5.0 §20.3).
             let function: extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize) =
                 unsafe { std::mem::transmute(self.function.address) };
-            function(self.input, self.inout, &raw mut count, &raw mut datatype);
+            function(self.input.0, self.inout.0, &raw mut count, &raw mut datatype);
             return;
         }
         // SAFETY: an `MPI_User_function` has this signature.
@@ -321,7 +348,7 @@ impl UserReduction {
         while done < self.count {
             let mut count = (self.count - done).min(i32::MAX as u64) as i32;
             let offset = self.extent * done as isize;
-            let (input, inout) = (self.input.wrapping_offset(offset), self.inout.wrapping_offset(offset));
+            let (input, inout) = (self.input.0.wrapping_offset(offset), self.inout.0.wrapping_offset(offset));
             function(input, inout, &raw mut count, &raw mut datatype);
             done += i32::MAX as u64;
         }
@@ -342,10 +369,6 @@ struct Line {
 
 const _: () = assert!(align_of::<Line>() as u64 == SCRATCH_ALIGNMENT);
 
-// SAFETY: the addresses belong to the program and to the collective's own scratch memory; both are used by one thread
-// at a time, under the process lock or for the one call of the program's function that is due.
-unsafe impl Send for UserReduction {}
-
 impl Scratch {
     /// `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {
@@ -353,8 +376,8 @@ impl Scratch {
     }
 
     /// Its address; valid while the value lives.
-    pub fn address(&mut self) -> *mut u8 {
-        self.lines.as_mut_ptr().cast()
+    pub fn address(&mut self) -> Address {
+        Address(self.lines.as_mut_ptr().cast())
     }
 
     /// Its length in bytes.

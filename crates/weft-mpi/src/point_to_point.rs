@@ -2,12 +2,12 @@
 
 use weft_core::matching::Envelope;
 
+use crate::buffered::Buffer;
 use crate::constants::{
     MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL, MPI_REQUEST_NULL,
 };
-use crate::buffered::Buffer;
 use crate::error::{Error, Result};
-use crate::memory::UserData;
+use crate::memory::{Address, UserData};
 use crate::object::{Communicator, Extracted, full};
 use crate::process::{self, Guard, Process};
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
@@ -71,7 +71,14 @@ impl Process {
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
     #[inline]
-    pub fn make_send(&self, communicator: usize, destination: i32, tag: i32, data: UserData, mode: Mode) -> Result<Send> {
+    pub fn make_send(
+        &self,
+        communicator: usize,
+        destination: i32,
+        tag: i32,
+        data: UserData,
+        mode: Mode,
+    ) -> Result<Send> {
         let object = self.objects.communicator(communicator)?;
         if tag < 0 {
             return Err(wrong_tag(tag));
@@ -195,10 +202,10 @@ impl Process {
         buffer.check(send.data.len())?;
         let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
         send.data.read(0, &mut bytes);
-        let data = crate::memory::promised_bytes(bytes.as_mut_ptr(), bytes.len() as u64);
+        let length = bytes.len() as u64;
+        let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
         let request = self.start_send(Send { data, mode: Mode::Standard, ..send }, communicator)?;
-        let buffer =
-            if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
+        let buffer = if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
         buffer.keep(request, bytes);
         self.reclaim_buffers();
         Ok(())
@@ -230,7 +237,8 @@ impl Process {
         self.reclaim_buffers();
         let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
         send.data.read(0, &mut bytes);
-        let data = crate::memory::promised_bytes(bytes.as_mut_ptr(), bytes.len() as u64);
+        let length = bytes.len() as u64;
+        let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
         let request = self.start_send(Send { data, ..send }, communicator)?;
         self.temporaries.keep(request, bytes);
         Ok(request)

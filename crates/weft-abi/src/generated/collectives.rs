@@ -79,7 +79,7 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allgather_init(
+            crate::calls::collectives::persistent::allgather_init(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
             )
         }
@@ -106,7 +106,7 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allgather_init(
+            crate::calls::collectives::persistent::allgather_init(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
             )
         }
@@ -189,7 +189,7 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allgatherv_init(
+            crate::calls::collectives::persistent::allgatherv_init(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -223,7 +223,7 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allgatherv_init(
+            crate::calls::collectives::persistent::allgatherv_init(
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -281,7 +281,7 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allreduce_init(
+            crate::calls::collectives::persistent::allreduce_init(
                 sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
             )
         }
@@ -302,7 +302,7 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::allreduce_init(
+            crate::calls::collectives::persistent::allreduce_init(
                 sendbuf, recvbuf, count, datatype, op, comm, info, request
             )
         }
@@ -377,7 +377,7 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoall_init(
+            crate::calls::collectives::persistent::alltoall_init(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
             )
         }
@@ -404,7 +404,7 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoall_init(
+            crate::calls::collectives::persistent::alltoall_init(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
             )
         }
@@ -483,7 +483,7 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
     call(Function::AlltoallvInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoallv_init(
+            crate::calls::collectives::persistent::alltoallv_init(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -516,7 +516,7 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
     call(Function::AlltoallvInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoallv_init(
+            crate::calls::collectives::persistent::alltoallv_init(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -605,7 +605,7 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
     call(Function::AlltoallwInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoallw_init(
+            crate::calls::collectives::persistent::alltoallw_init(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -638,7 +638,7 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
     call(Function::AlltoallwInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::alltoallw_init(
+            crate::calls::collectives::persistent::alltoallw_init(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -662,7 +662,7 @@ entry! { MPI_Barrier PMPI_Barrier(comm: MPI_Comm) -> c_int {
 entry! { MPI_Barrier_init PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     call(Function::BarrierInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::barrier_init(comm, info, request) }
+        unsafe { crate::calls::collectives::persistent::barrier_init(comm, info, request) }
     })
 } }
 
@@ -711,7 +711,7 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::bcast_init(
+            crate::calls::collectives::persistent::bcast_init(
                 buffer, i64::from(count), datatype, root, comm, info, request
             )
         }
@@ -732,7 +732,11 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::bcast_init(buffer, count, datatype, root, comm, info, request) }
+        unsafe {
+            crate::calls::collectives::persistent::bcast_init(
+                buffer, count, datatype, root, comm, info, request
+            )
+        }
     })
 } }
 
@@ -778,7 +782,7 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::exscan_init(
+            crate::calls::collectives::persistent::exscan_init(
                 sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
             )
         }
@@ -799,7 +803,7 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::exscan_init(
+            crate::calls::collectives::persistent::exscan_init(
                 sendbuf, recvbuf, count, datatype, op, comm, info, request
             )
         }
@@ -868,7 +872,7 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::gather_init(
+            crate::calls::collectives::persistent::gather_init(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -902,7 +906,7 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::gather_init(
+            crate::calls::collectives::persistent::gather_init(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
             )
         }
@@ -990,7 +994,7 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::gatherv_init(
+            crate::calls::collectives::persistent::gatherv_init(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1026,7 +1030,7 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::gatherv_init(
+            crate::calls::collectives::persistent::gatherv_init(
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1062,7 +1066,7 @@ entry! { MPI_Iallgather PMPI_Iallgather(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iallgather(
+            crate::calls::collectives::nonblocking::iallgather(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
             )
         }
@@ -1088,7 +1092,7 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iallgather(
+            crate::calls::collectives::nonblocking::iallgather(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
             )
         }
@@ -1112,7 +1116,7 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iallgatherv(
+            crate::calls::collectives::nonblocking::iallgatherv(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1144,7 +1148,7 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iallgatherv(
+            crate::calls::collectives::nonblocking::iallgatherv(
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1172,7 +1176,7 @@ entry! { MPI_Iallreduce PMPI_Iallreduce(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iallreduce(
+            crate::calls::collectives::nonblocking::iallreduce(
                 sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
             )
         }
@@ -1191,7 +1195,11 @@ entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
     call(Function::IallreduceC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::iallreduce(sendbuf, recvbuf, count, datatype, op, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::iallreduce(
+                sendbuf, recvbuf, count, datatype, op, comm, request
+            )
+        }
     })
 } }
 
@@ -1214,7 +1222,7 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoall(
+            crate::calls::collectives::nonblocking::ialltoall(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
             )
         }
@@ -1240,7 +1248,7 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoall(
+            crate::calls::collectives::nonblocking::ialltoall(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
             )
         }
@@ -1262,7 +1270,7 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
     call(Function::Ialltoallv, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoallv(
+            crate::calls::collectives::nonblocking::ialltoallv(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -1293,7 +1301,7 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
     call(Function::IalltoallvC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoallv(
+            crate::calls::collectives::nonblocking::ialltoallv(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -1324,7 +1332,7 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
     call(Function::Ialltoallw, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoallw(
+            crate::calls::collectives::nonblocking::ialltoallw(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -1355,7 +1363,7 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
     call(Function::IalltoallwC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ialltoallw(
+            crate::calls::collectives::nonblocking::ialltoallw(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -1374,7 +1382,7 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
 entry! { MPI_Ibarrier PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::Ibarrier, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::ibarrier(comm, request) }
+        unsafe { crate::calls::collectives::nonblocking::ibarrier(comm, request) }
     })
 } }
 
@@ -1391,7 +1399,11 @@ entry! { MPI_Ibcast PMPI_Ibcast(
             check::count("count", i64::from(count))?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::ibcast(buffer, i64::from(count), datatype, root, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::ibcast(
+                buffer, i64::from(count), datatype, root, comm, request
+            )
+        }
     })
 } }
 
@@ -1408,7 +1420,7 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::ibcast(buffer, count, datatype, root, comm, request) }
+        unsafe { crate::calls::collectives::nonblocking::ibcast(buffer, count, datatype, root, comm, request) }
     })
 } }
 
@@ -1425,7 +1437,7 @@ entry! { MPI_Iexscan PMPI_Iexscan(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iexscan(
+            crate::calls::collectives::nonblocking::iexscan(
                 sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
             )
         }
@@ -1444,7 +1456,11 @@ entry! { MPI_Iexscan_c PMPI_Iexscan_c(
     call(Function::IexscanC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::iexscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::iexscan(
+                sendbuf, recvbuf, count, datatype, op, comm, request
+            )
+        }
     })
 } }
 
@@ -1465,7 +1481,7 @@ entry! { MPI_Igather PMPI_Igather(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::igather(
+            crate::calls::collectives::nonblocking::igather(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
             )
         }
@@ -1489,7 +1505,7 @@ entry! { MPI_Igather_c PMPI_Igather_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::igather(
+            crate::calls::collectives::nonblocking::igather(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
             )
         }
@@ -1514,7 +1530,7 @@ entry! { MPI_Igatherv PMPI_Igatherv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::igatherv(
+            crate::calls::collectives::nonblocking::igatherv(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1548,7 +1564,7 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::igatherv(
+            crate::calls::collectives::nonblocking::igatherv(
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1580,7 +1596,7 @@ entry! { MPI_Ireduce PMPI_Ireduce(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ireduce(
+            crate::calls::collectives::nonblocking::ireduce(
                 sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, request
             )
         }
@@ -1602,7 +1618,11 @@ entry! { MPI_Ireduce_c PMPI_Ireduce_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::ireduce(sendbuf, recvbuf, count, datatype, op, root, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::ireduce(
+                sendbuf, recvbuf, count, datatype, op, root, comm, request
+            )
+        }
     })
 } }
 
@@ -1618,7 +1638,7 @@ entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
     call(Function::IreduceScatter, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ireduce_scatter(
+            crate::calls::collectives::nonblocking::ireduce_scatter(
                 sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, request
             )
         }
@@ -1637,7 +1657,7 @@ entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
     call(Function::IreduceScatterC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ireduce_scatter(
+            crate::calls::collectives::nonblocking::ireduce_scatter(
                 sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, request
             )
         }
@@ -1659,7 +1679,7 @@ entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ireduce_scatter_block(
+            crate::calls::collectives::nonblocking::ireduce_scatter_block(
                 sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, request
             )
         }
@@ -1681,7 +1701,7 @@ entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::ireduce_scatter_block(
+            crate::calls::collectives::nonblocking::ireduce_scatter_block(
                 sendbuf, recvbuf, recvcount, datatype, op, comm, request
             )
         }
@@ -1700,7 +1720,11 @@ entry! { MPI_Iscan PMPI_Iscan(
     call(Function::Iscan, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::iscan(sendbuf, recvbuf, i64::from(count), datatype, op, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::iscan(
+                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            )
+        }
     })
 } }
 
@@ -1716,7 +1740,11 @@ entry! { MPI_Iscan_c PMPI_Iscan_c(
     call(Function::IscanC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::iscan(sendbuf, recvbuf, count, datatype, op, comm, request) }
+        unsafe {
+            crate::calls::collectives::nonblocking::iscan(
+                sendbuf, recvbuf, count, datatype, op, comm, request
+            )
+        }
     })
 } }
 
@@ -1737,7 +1765,7 @@ entry! { MPI_Iscatter PMPI_Iscatter(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iscatter(
+            crate::calls::collectives::nonblocking::iscatter(
                 sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
             )
         }
@@ -1761,7 +1789,7 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iscatter(
+            crate::calls::collectives::nonblocking::iscatter(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
             )
         }
@@ -1786,7 +1814,7 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iscatterv(
+            crate::calls::collectives::nonblocking::iscatterv(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(displs),
@@ -1820,7 +1848,7 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::iscatterv(
+            crate::calls::collectives::nonblocking::iscatterv(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(displs.cast()),
@@ -1915,7 +1943,7 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_init(
+            crate::calls::collectives::persistent::reduce_init(
                 sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, info, request
             )
         }
@@ -1939,7 +1967,7 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_init(
+            crate::calls::collectives::persistent::reduce_init(
                 sendbuf, recvbuf, count, datatype, op, root, comm, info, request
             )
         }
@@ -2058,7 +2086,7 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_scatter_block_init(
+            crate::calls::collectives::persistent::reduce_scatter_block_init(
                 sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, info, request
             )
         }
@@ -2081,7 +2109,7 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_scatter_block_init(
+            crate::calls::collectives::persistent::reduce_scatter_block_init(
                 sendbuf, recvbuf, recvcount, datatype, op, comm, info, request
             )
         }
@@ -2101,7 +2129,7 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
     call(Function::ReduceScatterInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_scatter_init(
+            crate::calls::collectives::persistent::reduce_scatter_init(
                 sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, info, request
             )
         }
@@ -2121,7 +2149,7 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
     call(Function::ReduceScatterInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::reduce_scatter_init(
+            crate::calls::collectives::persistent::reduce_scatter_init(
                 sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, info, request
             )
         }
@@ -2170,7 +2198,7 @@ entry! { MPI_Scan_init PMPI_Scan_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::scan_init(
+            crate::calls::collectives::persistent::scan_init(
                 sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
             )
         }
@@ -2190,7 +2218,11 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
     call(Function::ScanInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::scan_init(sendbuf, recvbuf, count, datatype, op, comm, info, request) }
+        unsafe {
+            crate::calls::collectives::persistent::scan_init(
+                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            )
+        }
     })
 } }
 
@@ -2256,7 +2288,7 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::scatter_init(
+            crate::calls::collectives::persistent::scatter_init(
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -2290,7 +2322,7 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::scatter_init(
+            crate::calls::collectives::persistent::scatter_init(
                 sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
             )
         }
@@ -2378,7 +2410,7 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::scatterv_init(
+            crate::calls::collectives::persistent::scatterv_init(
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(displs),
@@ -2414,7 +2446,7 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::scatterv_init(
+            crate::calls::collectives::persistent::scatterv_init(
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(displs.cast()),
