@@ -71,7 +71,7 @@ run() {
     log=$work/$name.log
     start spin
     spinner=$!
-    began=$(now)
+    began=$(now) second=$SECONDS
     start "$@" >"$log" 2>&1
     job=$!
     code=0
@@ -79,7 +79,7 @@ run() {
     job=
     stop "$spinner"
     spinner=
-    if [ -n "$terminal" ]; then printf '\r\033[K'; else printf '\n'; fi
+    if [ -n "$terminal" ]; then printf '\r\033[K'; elif [ "$SECONDS" -gt "$second" ]; then printf '\n'; fi
     if [ "$code" != 0 ]; then
         sed 's/^/   | /' "$log" | tail -n 40
         printf '   %s failed with exit code %s\n' "$name" "$code"
@@ -116,7 +116,7 @@ run ringtest on_hosts 4 "$root/build/venv/bin/python" -m mpi4py.bench ringtest -
 step 2 'heat: two-dimensional, from an image to an image'
 "$prefix/bin/mpicc" -O2 -o "$work/heat" examples/heat.c
 heat() { on_hosts 4 "$work/heat" --input examples/heat.pgm --output "$1" --steps 500; }
-run heat heat "$work/heat.png"
+run heat heat build/demo/heat.png
 
 step 3 "a program compiled by MPICH's mpicc_abi (PyPI mpich), not rebuilt"
 build/venv/bin/mpicc_abi -O2 -o "$work/ring" examples/ring.c
@@ -127,17 +127,24 @@ run ring on_weft 4 "$work/ring"
 
 step 4 'heat again: 5 % of the packets dropped, 1 % repeated, 1 % reordered'
 bad_day() { export WEFT_FAULTS='drop=5%,duplicate=1%,reorder=1%,seed=2026'; heat "$1"; }
-run heat-with-faults bad_day "$work/heat-with-faults.png"
+run heat-with-faults bad_day build/demo/heat-with-faults.png
 cmp "$work/heat.png" "$work/heat-with-faults.png" && echo '   the two images are the same, byte for byte'
 
 step 5 'What went where'
-for name in helloworld ringtest heat ring heat-with-faults; do
-    [ -s "$work/$name.stats" ] || { echo "   $name has no statistics"; exit 1; }
-    printf '\n   %s%s%s\n' "$bold" "$name" "$plain"
-    sed 's/^/   /' "$work/$name.stats"
-done
-printf '\n   %-4s %-18s %8s\n' step what seconds
-awk -F '\t' '{ printf "   %-4s %-18s %8s\n", $1, $2, $3 }' "$lines"
-printf '   %-4s %-18s %8s\n' '' 'the whole demo' "$(since "$demo_began")"
-printf '\nThe image is in build/demo/heat.png.\n'
+printf '   %-18s %-7s %6s %9s %9s %8s %8s\n' program link pairs messages bytes resends seconds
+while IFS=$'\t' read -r number name seconds; do
+    if [ -s "$work/$name.stats" ]; then
+        awk -v name="$name" -v seconds="$seconds" '
+            NR == 1 { next }
+            { pairs[$3]++; messages[$3] += $4; bytes[$3] += $5; resends[$3] += $6 }
+            END { for (link in pairs) {
+                printf "   %-18s %-7s %6d %9d %9d %8d %8s\n", name, link, pairs[link], messages[link], bytes[link], resends[link], seconds
+                name = seconds = "" } }' "$work/$name.stats"
+    else
+        printf '   %-18s %-7s %6s %9s %9s %8s %8s\n' "$name" '' '' '' '' '' "$seconds"
+    fi
+done <"$lines"
+printf '   %-18s %52s\n' 'the whole demo' "$(since "$demo_began")"
+grep -q ' udp ' "$work/heat.stats" || { echo '   nothing went over UDP: these were not two hosts'; exit 1; }
+printf '\nEach pair of ranks is in build/demo/*.stats, the image in build/demo/heat.png.\n'
 ended=1

@@ -4,7 +4,8 @@
 //! of its own, so the machine's own network is never touched. The command is told where its hosts are:
 //!
 //! - `WEFT_HOSTS` is the list of their names, `weft-4711-0,weft-4711-1`;
-//! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `ip netns exec {host}`.
+//! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there the host has
+//!   its own name as well.
 //!
 //! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be answered: what
 //! it leaves is swept by the next start, since the creator's process id is part of every name.
@@ -25,6 +26,7 @@ const EXIT_USAGE: u8 = 2;
 const HOSTS_MAX: usize = 64;
 
 const USAGE: &str = "usage: weft hosts run [--count N] [--rate 10gbit] -- COMMAND …
+       weft hosts enter HOST COMMAND …
        weft hosts sweep";
 
 /// Runs `weft hosts ARGUMENTS`; the exit code is the command's, or 128 + signal, or one of the codes above.
@@ -34,6 +36,16 @@ pub(crate) fn main(arguments: &[String]) -> ExitCode {
             Ok((plan, command)) => run(plan, &command),
             Err(why) => {
                 eprintln!("weft hosts: {why}\n{USAGE}");
+                ExitCode::from(EXIT_USAGE)
+            }
+        },
+        Some("enter") => match arguments.get(1..) {
+            Some([host, command @ ..]) if !command.is_empty() => {
+                eprintln!("weft hosts: {}", fabric::enter(host, command));
+                ExitCode::from(EXIT_NOT_STARTED)
+            }
+            _ => {
+                eprintln!("{USAGE}");
                 ExitCode::from(EXIT_USAGE)
             }
         },

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: weft <command>
   hosts run [--count N] [--rate RATE] -- COMMAND …   run COMMAND beside N virtual hosts joined by a switch
+  hosts enter HOST COMMAND …                         become COMMAND inside a virtual host
   hosts sweep                                        remove virtual hosts whose creator is gone
   version                                            print the version";
 

@@ -89,7 +89,9 @@ impl Fabric {
 
     /// The variables by which the command finds its hosts.
     pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
-        [("WEFT_HOSTS", self.hosts.join(",")), ("WEFT_AGENT", "ip netns exec {host}".to_owned())]
+        let weft = std::env::current_exe().unwrap_or_else(|_| "weft".into());
+        let agent = format!("'{}' hosts enter {{host}}", weft.display());
+        [("WEFT_HOSTS", self.hosts.join(",")), ("WEFT_AGENT", agent)]
     }
 }
 
@@ -102,6 +104,16 @@ impl Drop for Fabric {
             }
         }
     }
+}
+
+/// Becomes `command` inside `host`, where the system's name is the host's; returns why not.
+pub(crate) fn enter(host: &str, command: &[String]) -> String {
+    const NAME_AND_RUN: &str = "echo \"$0\" >/proc/sys/kernel/hostname && exec \"$@\"";
+    let error = Command::new("ip")
+        .args(["netns", "exec", host, "unshare", "--uts", "sh", "-c", NAME_AND_RUN, host])
+        .args(command)
+        .exec();
+    format!("ip: {error} (Debian has it in the package iproute2)")
 }
 
 /// Removes the hosts of creators that no longer live; returns the names of what was removed.
