@@ -10,6 +10,11 @@ use std::os::fd::OwnedFd;
 /// Most lines that a launcher may say before it has told rank and size (Hydra says three or four).
 const GREETING_LINES_MAX: usize = 16;
 
+/// Bytes read at once when a line is awaited.
+const CHUNK_LINE: usize = 4 * 1024;
+/// Most bytes read at once.
+const CHUNK_MAX: usize = 256 * 1024;
+
 /// The connection. Reads are buffered, writes are one system call a request.
 #[derive(Debug)]
 pub(crate) struct Link {
@@ -88,7 +93,7 @@ impl Link {
                 return Err(LaunchError::Protocol("the launcher's reply has no end".into()));
             }
             let unread = self.buffer.len() - self.start;
-            self.fill()?;
+            self.fill(CHUNK_LINE)?;
             searched = self.start + unread;
         }
     }
@@ -96,27 +101,31 @@ impl Link {
     /// The next `length` bytes.
     pub(crate) fn receive_bytes(&mut self, length: usize) -> Result<Vec<u8>, LaunchError> {
         while self.buffer.len() - self.start < length {
-            self.fill()?;
+            let missing = length - (self.buffer.len() - self.start);
+            self.fill(missing.clamp(CHUNK_LINE, CHUNK_MAX))?;
         }
         let bytes = self.buffer[self.start..self.start + length].to_vec();
         self.start += length;
         Ok(bytes)
     }
 
-    fn fill(&mut self) -> Result<(), LaunchError> {
+    /// Waits for more and reads at most `chunk` bytes of it.
+    fn fill(&mut self, chunk: usize) -> Result<(), LaunchError> {
         self.buffer.drain(..self.start);
         self.start = 0;
-        let mut chunk = [0; 4096];
-        loop {
-            match self.stream.read(&mut chunk) {
-                Ok(0) => return Err(LaunchError::Gone),
-                Ok(count) => {
-                    self.buffer.extend_from_slice(&chunk[..count]);
-                    return Ok(());
-                }
+        let end = self.buffer.len();
+        self.buffer.resize(end + chunk, 0);
+        let result = loop {
+            match self.stream.read(&mut self.buffer[end..]) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(broken(&error)),
+                other => break other,
             }
+        };
+        self.buffer.truncate(end + *result.as_ref().unwrap_or(&0));
+        match result {
+            Ok(0) => Err(LaunchError::Gone),
+            Ok(_) => Ok(()),
+            Err(error) => Err(broken(&error)),
         }
     }
 }
