@@ -41,7 +41,7 @@ fn reduction(place: &Place, values: &mut [i64], op: Op, process: &Process) -> Re
         in_place: true,
     };
     let arguments = Arguments {
-        receive: Address(values.as_mut_ptr().cast()),
+        receive: Address::of_values(values),
         receive_type: Some(int64(process)?),
         operation: Some(Operation::Predefined(op)),
         ..Arguments::none()
@@ -71,7 +71,7 @@ pub fn gather_all(place: Place, values: &[i64]) -> Result<Vec<i64>> {
     let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
     let shape = collective::Allgather { rank: place.rank, size, send: items, receive: items, in_place: true };
     let arguments = Arguments {
-        receive: Address(all.as_mut_ptr().cast()),
+        receive: Address::of_values(&mut all),
         receive_type: Some(description.clone()),
         send_type: Some(description),
         ..Arguments::none()

@@ -3,20 +3,21 @@
 //! For every peer there is one path: this process itself, a shared-memory ring, or a reliable flow of datagrams.
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
+mod network;
+mod outgoing;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 
-use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Settings as FlowSettings};
+use weft_core::flow::{Flow, Settings as FlowSettings};
 use weft_core::message::{HEAD_MAX, Head};
-use weft_core::time::Instant;
-use weft_core::wire;
 use weft_net::clock;
-use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::datagrams::Datagrams;
 use weft_net::shared;
 
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Fetch, Messages, Outgoing};
-use crate::request::{Mode, Send, State};
+use crate::request::{Send, State};
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -144,35 +145,6 @@ impl Fetch for PeerMemory {
     }
 }
 
-struct Adapter<'a> {
-    peer: u32,
-    messages: &'a mut Messages,
-    memory: &'a mut PeerMemory,
-}
-
-impl Deliver for Adapter<'_> {
-    fn message(&mut self, body: &[u8]) {
-        self.messages.handle_frame(self.peer, body, self.memory);
-    }
-
-    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        self.messages.handle_data(self.peer, sink, offset, bytes);
-    }
-}
-
-struct Sources<'a>(&'a Messages);
-
-impl Regions for Sources<'_> {
-    fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
-        let request = self.0.requests.from_wire(region).and_then(|handle| self.0.requests.get(handle));
-        match request.map(|request| &request.state) {
-            Some(State::Sending { send, .. }) => send.data.read(offset, out),
-            // The receiver has everything already, or the send has failed: what it gets is never looked at.
-            _ => out.fill(0),
-        }
-    }
-}
-
 impl Engine {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
@@ -290,14 +262,6 @@ impl Engine {
         }
     }
 
-    fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
-        let link = &mut self.links[peer as usize];
-        link.pending.push_back(outgoing);
-        if !std::mem::replace(&mut link.waiting, true) {
-            self.backlog.push(peer);
-        }
-    }
-
     /// One pass: takes in what has arrived and sends what is due.
     pub fn progress(&mut self) {
         self.passes = self.passes.wrapping_add(1);
@@ -341,278 +305,11 @@ impl Engine {
         frames
     }
 
-    fn poll_network(&mut self, now: Instant) {
-        let Self { datagrams, messages, memory, links, active, secret, rank, foreign, .. } = self;
-        let Some(datagrams) = datagrams else { return };
-        let mut on_packet = |bytes: &[u8]| {
-            let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
-            let Some(peer) = sender else {
-                *foreign += 1;
-                return;
-            };
-            let Path::Remote(remote) = &mut links[peer as usize].path else {
-                *foreign += 1;
-                return;
-            };
-            let flow = remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, *secret, *rank, peer)));
-            flow.handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
-            if !std::mem::replace(&mut remote.active, true) {
-                active.push(peer);
-            }
-        };
-        datagrams.receive(&mut on_packet, FRAMES_PER_PASS);
-    }
-
     /// Sends what can be sent now.
     pub fn flush(&mut self) {
         self.settle();
         if !self.active.is_empty() {
             self.transmit(clock::now());
-        }
-    }
-
-    /// Hands everything that waits to its path.
-    #[inline]
-    fn settle(&mut self) {
-        while !self.messages.outbox.is_empty() || !self.backlog.is_empty() {
-            self.route_outbox();
-            self.push_backlog();
-            // What is left then waits for room.
-            if self.messages.outbox.is_empty() {
-                break;
-            }
-        }
-    }
-
-    fn route_outbox(&mut self) {
-        if self.messages.outbox.is_empty() {
-            return;
-        }
-        let mut outbox = std::mem::take(&mut self.messages.outbox);
-        for (peer, outgoing) in outbox.drain(..) {
-            self.enqueue(peer, outgoing);
-        }
-        self.messages.outbox = outbox;
-    }
-
-    fn push_backlog(&mut self) {
-        let mut at = 0;
-        while at < self.backlog.len() {
-            let peer = self.backlog[at];
-            while let Some(mut outgoing) = self.links[peer as usize].pending.pop_front() {
-                if !self.push(peer, &mut outgoing) {
-                    self.links[peer as usize].pending.push_front(outgoing);
-                    break;
-                }
-            }
-            if self.links[peer as usize].pending.is_empty() {
-                self.links[peer as usize].waiting = false;
-                self.backlog.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    /// Hands `outgoing` to the path of `peer`; `false` when the path is full and it (or its rest) must wait.
-    fn push(&mut self, peer: u32, outgoing: &mut Outgoing) -> bool {
-        match outgoing {
-            Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
-            Outgoing::Send { request } => self.push_send(peer, *request),
-            Outgoing::Stream { request, sink, offset, limit } => {
-                self.push_stream(peer, *request, *sink, offset, *limit)
-            }
-        }
-    }
-
-    fn push_send(&mut self, peer: u32, handle: usize) -> bool {
-        let wire = self.messages.requests.wire(handle);
-        let Some(entry) = self.messages.requests.get(handle) else { return true };
-        let State::Queued(send) = &entry.state else { return true };
-        let send = send.clone();
-        let bytes = send.data.len();
-        let synchronous = send.mode == Mode::Synchronous;
-        let cost = bytes + CREDIT_PER_MESSAGE;
-        let eager = bytes <= self.eager_bytes(peer) && cost <= self.messages.peers[peer as usize].credit;
-        if eager {
-            let acknowledge = synchronous.then_some(wire);
-            if !self.push_eager(peer, &send, acknowledge) {
-                return false;
-            }
-            self.messages.peers[peer as usize].credit -= cost;
-        } else {
-            let address = match self.links[peer as usize].path {
-                Path::Myself | Path::Shared(_) => send.data.address(),
-                _ => None,
-            };
-            let head = Head::rendezvous(send.envelope, wire, bytes, address);
-            if !self.carry(peer, &head, &UserData::empty(), 0, 0) {
-                return false;
-            }
-        }
-        let link = &mut self.links[peer as usize];
-        link.messages += 1;
-        link.bytes += bytes;
-        if eager && !synchronous {
-            self.messages.complete(handle);
-        } else if let Some(entry) = self.messages.requests.get_mut(handle) {
-            entry.state = if eager { State::AwaitingMatch { peer } } else { State::Announced(send) };
-        }
-        true
-    }
-
-    /// Largest message that goes to `peer` without asking.
-    fn eager_bytes(&self, peer: u32) -> u64 {
-        match self.links[peer as usize].path {
-            Path::Shared(_) => self.frame_max.min(self.eager_limit),
-            _ => self.eager_limit,
-        }
-    }
-
-    fn push_eager(&mut self, peer: u32, send: &Send, acknowledge: Option<u32>) -> bool {
-        let total = send.data.len();
-        let piece_max = self.piece_max(peer);
-        if total <= piece_max {
-            let head = Head::eager(send.envelope, acknowledge);
-            return self.carry(peer, &head, &send.data, 0, total);
-        }
-        // Pieces go to a flow only, whose queue takes them all once it takes the first.
-        let first = Head::eager_first(send.envelope, acknowledge, total);
-        if !self.carry(peer, &first, &send.data, 0, piece_max) {
-            return false;
-        }
-        let mut offset = piece_max;
-        while offset < total {
-            let length = piece_max.min(total - offset);
-            self.submit(peer, &Head::eager_more(), &send.data, offset, length);
-            offset += length;
-        }
-        true
-    }
-
-    fn piece_max(&mut self, peer: u32) -> u64 {
-        match &self.links[peer as usize].path {
-            Path::Myself => u64::MAX,
-            Path::Shared(_) => self.frame_max,
-            Path::Remote(_) => (self.flow(peer).frame_max() - HEAD_MAX) as u64,
-            Path::None(_) => 0,
-        }
-    }
-
-    fn push_stream(&mut self, peer: u32, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
-        let wire = self.messages.requests.wire(handle);
-        let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
-            return true;
-        };
-        if let Path::Remote(_) = self.links[peer as usize].path {
-            self.flow(peer).submit_data(sink, wire, 0..limit);
-            return true;
-        }
-        let data = send.data.clone();
-        let piece_max = self.piece_max(peer).min(1 << 20);
-        while *offset < limit {
-            let length = piece_max.min(limit - *offset);
-            if !self.carry(peer, &Head::data(sink, *offset), &data, *offset, length) {
-                return false;
-            }
-            *offset += length;
-        }
-        // A ring holds a copy: the program's buffer is free again.
-        self.messages.complete(handle);
-        true
-    }
-
-    /// Puts one frame on the path of `peer`; `false` when it is full.
-    fn carry(&mut self, peer: u32, head: &Head, data: &UserData, offset: u64, length: u64) -> bool {
-        match &self.links[peer as usize].path {
-            Path::Myself => {
-                let mut frame = head.as_bytes().to_vec();
-                frame.resize(frame.len() + length as usize, 0);
-                data_into(data, offset, &mut frame[head.as_bytes().len()..]);
-                self.myself.push_back(frame);
-                true
-            }
-            Path::Shared(local) => {
-                let local = *local;
-                let Some(node) = &mut self.node else { return false };
-                node.try_send_with(local, head.as_bytes(), length as usize, |out| data_into(data, offset, out))
-            }
-            Path::Remote(remote) => {
-                if remote.flow.as_ref().is_some_and(|flow| flow.queued_bytes() > FLOW_QUEUE_BYTES) {
-                    return false;
-                }
-                self.submit(peer, head, data, offset, length);
-                true
-            }
-            // Nothing can be on its way to a peer that was never reached.
-            Path::None(_) => true,
-        }
-    }
-
-    fn submit(&mut self, peer: u32, head: &Head, data: &UserData, offset: u64, length: u64) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(length as usize, 0);
-        data_into(data, offset, &mut scratch);
-        self.flow(peer).submit_message(head.as_bytes(), &scratch);
-        self.scratch = scratch;
-    }
-
-    /// The flow to `peer`, made on first use, and due to be looked at.
-    fn flow(&mut self, peer: u32) -> &mut Flow {
-        let Path::Remote(remote) = &mut self.links[peer as usize].path else {
-            unreachable!("only remote peers have flows")
-        };
-        if !std::mem::replace(&mut remote.active, true) {
-            self.active.push(peer);
-        }
-        remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, self.secret, self.rank, peer)))
-    }
-
-    fn transmit(&mut self, now: Instant) {
-        let mut at = 0;
-        while at < self.active.len() {
-            let peer = self.active[at];
-            self.transmit_to(peer, now);
-            self.collect_events(peer);
-            let Path::Remote(remote) = &mut self.links[peer as usize].path else { unreachable!() };
-            if remote.flow.as_ref().is_none_or(|flow| flow.is_idle()) {
-                remote.active = false;
-                self.active.swap_remove(at);
-            } else {
-                at += 1;
-            }
-        }
-    }
-
-    fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { links, messages, datagrams, packet, stalled, .. } = self;
-        let Some(datagrams) = datagrams else { return };
-        if let Some((address, bytes)) = stalled {
-            if matches!(datagrams.send(address, bytes), Ok(Outcome::WouldBlock)) {
-                return;
-            }
-            *stalled = None;
-        }
-        let Path::Remote(remote) = &mut links[peer as usize].path else { return };
-        let Some(flow) = &mut remote.flow else { return };
-        for _ in 0..PACKETS_PER_PASS {
-            let Some(length) = flow.poll_transmit(now, &mut Sources(messages), packet) else { break };
-            // An error of the kernel counts as a lost packet: the flow repairs it or reports the peer.
-            if matches!(datagrams.send(&remote.address, &packet[..length]), Ok(Outcome::WouldBlock)) {
-                *stalled = Some((remote.address, packet[..length].to_vec()));
-                break;
-            }
-        }
-    }
-
-    fn collect_events(&mut self, peer: u32) {
-        loop {
-            let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
-            match remote.flow.as_mut().and_then(|flow| flow.poll_event()) {
-                Some(Event::Acknowledged { region, bytes }) => self.messages.handle_acknowledged(region, bytes),
-                Some(Event::PeerFailed { reason }) => self.peer_failed(peer, describe(reason)),
-                None => return,
-            }
         }
     }
 
@@ -717,18 +414,6 @@ impl Engine {
             }
         }
         rows
-    }
-}
-
-fn describe(reason: Failure) -> &'static str {
-    match reason {
-        Failure::Silent => "it has not answered for longer than WEFT_PEER_TIMEOUT",
-    }
-}
-
-fn data_into(data: &UserData, offset: u64, out: &mut [u8]) {
-    if !out.is_empty() {
-        data.read(offset, out);
     }
 }
 
