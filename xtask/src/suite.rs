@@ -79,6 +79,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         wanted = SUITES.iter().map(|suite| (suite, "")).collect();
     }
     let context = Context::new(&prefix)?;
+    process::catch_interrupts()?;
     let began = Instant::now();
     let mut tally = Tally::default();
     for (suite, filter) in wanted {

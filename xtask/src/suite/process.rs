@@ -6,7 +6,8 @@ use std::fs::File;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -21,7 +22,26 @@ const MARK: &str = "WEFT_SUITE_RUN";
 /// Lines shown of a run that failed.
 const SHOWN_LINES: usize = 40;
 
+/// The exit code shells give to what SIGINT ended.
+const EXIT_INTERRUPTED: i32 = 130;
+
 static RUNS: AtomicU32 = AtomicU32::new(0);
+
+/// Set by SIGINT and SIGTERM: commands run in process groups of their own, so Ctrl-C does not reach them.
+static INTERRUPTED: std::sync::OnceLock<Arc<AtomicBool>> = std::sync::OnceLock::new();
+
+/// From now on SIGINT and SIGTERM first end the command that runs.
+pub(crate) fn catch_interrupts() -> std::io::Result<()> {
+    let flag = INTERRUPTED.get_or_init(Default::default);
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        signal_hook::flag::register(signal, flag.clone())?;
+    }
+    Ok(())
+}
+
+fn is_interrupted() -> bool {
+    INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
 
 /// What to run.
 #[derive(Clone)]
@@ -140,7 +160,7 @@ impl Running {
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
         while !self.output().contains(text) {
-            if Instant::now() > deadline {
+            if Instant::now() > deadline || is_interrupted() {
                 return false;
             }
             std::thread::sleep(POLL);
@@ -175,7 +195,7 @@ impl Running {
     pub(crate) fn finish(mut self, limit: Duration) -> anyhow::Result<Finished> {
         let deadline = self.began + limit;
         let mut code = None;
-        while Instant::now() < deadline {
+        while Instant::now() < deadline && !is_interrupted() {
             if let Some(status) = self.child.try_wait()? {
                 code = status.code().or(status.signal().map(|signal| 128 + signal));
                 break;
@@ -187,6 +207,11 @@ impl Running {
             self.end()?;
         }
         let leftovers = self.sweep();
+        if is_interrupted() {
+            let _ = std::fs::remove_file(&self.log);
+            eprintln!("\nsuite: interrupted");
+            std::process::exit(EXIT_INTERRUPTED);
+        }
         let output = self.output();
         let _ = std::fs::remove_file(&self.log);
         Ok(Finished { code, output, elapsed, leftovers })
