@@ -78,12 +78,14 @@ impl Engine {
             let peer = self.active[at];
             self.transmit_to(peer, now);
             self.collect_events(peer);
-            let Path::Remote(remote) = &mut self.links[peer as usize].path else { unreachable!() };
-            if remote.flow.as_ref().is_none_or(|flow| flow.is_idle()) {
-                remote.active = false;
-                self.active.swap_remove(at);
-            } else {
-                at += 1;
+            match &mut self.links[peer as usize].path {
+                Path::Remote(remote) if remote.flow.as_ref().is_some_and(|flow| !flow.is_idle()) => at += 1,
+                Path::Remote(remote) => {
+                    remote.active = false;
+                    self.active.swap_remove(at);
+                }
+                // It has failed just now, and is no longer among the active ones.
+                _ => {}
             }
         }
     }

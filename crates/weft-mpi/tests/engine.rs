@@ -1,0 +1,327 @@
+//! Whole engines, several in one thread, over a network that loses, repeats and reorders: random programs of sends and
+//! receives, and what MPI promises about them (MPI-5.0 §3.5: every message arrives once, and messages that could match
+//! the same receive arrive in the order in which they were sent).
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use proptest::prelude::*;
+use weft_core::flow::Settings;
+use weft_core::matching::Envelope;
+use weft_mpi::engine::{Engine, Parts, Path, Remote};
+use weft_mpi::memory::UserData;
+use weft_mpi::request::{Mode, Receive, Request, Send, State};
+use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::faults::{Faults, Plan};
+
+const CONTEXT: u32 = 8;
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+const PACKET_SIZE: usize = 600;
+
+type Wire = Arc<Mutex<Vec<VecDeque<Vec<u8>>>>>;
+
+/// A network of queues, one per process; an address is a port.
+struct Queue {
+    own: usize,
+    wire: Wire,
+}
+
+impl Datagrams for Queue {
+    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> std::io::Result<Outcome> {
+        self.wire.lock().unwrap()[usize::from(to.port())].push_back(packet.to_vec());
+        Ok(Outcome::Sent)
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        for count in 0..limit {
+            let Some(packet) = self.wire.lock().unwrap()[self.own].pop_front() else { return count };
+            on_packet(&packet);
+        }
+        limit
+    }
+
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn packet_size(&self) -> usize {
+        PACKET_SIZE
+    }
+}
+
+fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
+    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); count]));
+    (0..count)
+        .map(|own| {
+            let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
+            let path = |peer: usize| {
+                let address = SocketAddr::from(([127, 0, 0, 1], peer as u16));
+                if peer == own { Path::Myself } else { Path::Remote(Remote::new(address, settings.clone())) }
+            };
+            let mut plan = Plan::parse(faults).unwrap();
+            plan.seed += own as u64;
+            let queue = Faults::new(Queue { own, wire: wire.clone() }, plan);
+            Engine::new(Parts {
+                rank: own as u32,
+                paths: (0..count).map(path).collect(),
+                node: None,
+                locals: vec![own as u32],
+                pids: vec![0; count],
+                datagrams: Some(Box::new(queue)),
+                secret: [7; 16],
+                eager_limit,
+            })
+        })
+        .collect()
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    from: usize,
+    to: usize,
+    tag: i32,
+    bytes: usize,
+    mode: Mode,
+    /// The receive is posted before everything of the sender starts, or after.
+    early: bool,
+    any_source: bool,
+    any_tag: bool,
+}
+
+fn message(count: usize) -> impl Strategy<Value = Message> {
+    let mode = prop_oneof![3 => Just(Mode::Standard), 1 => Just(Mode::Synchronous)];
+    let bytes = prop_oneof![0_usize..100, 400_usize..5_000, 20_000_usize..80_000];
+    (0..count, 0..count, 0..3_i32, bytes, mode, any::<bool>(), any::<bool>(), any::<bool>()).prop_map(
+        |(from, to, tag, bytes, mode, early, any_source, any_tag)| Message {
+            from,
+            to,
+            tag,
+            bytes,
+            mode,
+            early,
+            any_source,
+            any_tag,
+        },
+    )
+}
+
+/// The bytes of message `number`: its number, then a pattern.
+fn content(number: usize, bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|at| if at < 4 { (number >> (8 * at)) as u8 } else { (number * 31 + at * 7) as u8 }).collect()
+}
+
+struct Posted {
+    process: usize,
+    handle: usize,
+    memory: RefCell<Vec<u8>>,
+}
+
+/// Every receive has room for the largest message, so that wildcards may take any.
+const ROOM: usize = 80_000;
+
+fn post(engines: &mut [Engine], message: &Message) -> Posted {
+    let mut memory = vec![0; ROOM];
+    // SAFETY: the vector's memory stays where it is and lives as long as the test.
+    let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), ROOM as u64) };
+    let receive = Receive {
+        context: Some(CONTEXT),
+        source: (!message.any_source).then_some(message.from as u32),
+        peer: (!message.any_source).then_some(message.from as u32),
+        tag: (!message.any_tag).then_some(message.tag),
+        data,
+    };
+    let engine = &mut engines[message.to];
+    let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    engine.start_receive(handle);
+    Posted { process: message.to, handle, memory: RefCell::new(memory) }
+}
+
+fn settled(engine: &Engine, handle: usize) -> bool {
+    engine.messages.requests.get(handle).is_none_or(Request::is_settled)
+}
+
+fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
+    let mut engines = engines(count, faults, eager_limit);
+    let mut posted: Vec<Posted> = messages.iter().filter(|m| m.early).map(|m| post(&mut engines, m)).collect();
+    let contents: Vec<Vec<u8>> = messages.iter().enumerate().map(|(number, m)| content(number, m.bytes)).collect();
+    let mut sends = Vec::new();
+    for (number, message) in messages.iter().enumerate() {
+        let start = contents[number].as_ptr().cast_mut();
+        // SAFETY: the content outlives the test's engines, and sends only read it.
+        let data = unsafe { UserData::from_bytes(start, message.bytes as u64) };
+        let envelope = Envelope { context: CONTEXT, source: message.from as u32, tag: message.tag };
+        let send = Send { peer: Some(message.to as u32), envelope, data, mode: message.mode };
+        let engine = &mut engines[message.from];
+        let handle = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+        engine.start_send(handle);
+        sends.push((message.from, handle));
+    }
+    engines.iter_mut().for_each(Engine::progress);
+    posted.extend(messages.iter().filter(|m| !m.early).map(|m| post(&mut engines, m)));
+    // Receives with wildcards may leave one with an exact envelope without its message: what must hold is that as many
+    // complete as a maximum matching would, so programs whose receives are all exact complete entirely.
+    let exact = messages.iter().all(|m| !m.any_source && !m.any_tag);
+    let limit = Instant::now() + TIME_LIMIT;
+    loop {
+        engines.iter_mut().for_each(Engine::progress);
+        let done = posted.iter().filter(|p| settled(&engines[p.process], p.handle)).count();
+        let quiet = engines.iter().all(Engine::is_quiet);
+        if quiet && (done == posted.len() || (!exact && engines.iter().all(nothing_can_match))) {
+            break;
+        }
+        assert!(Instant::now() < limit, "{done} of {} receives are complete after {TIME_LIMIT:?}", posted.len());
+    }
+    check_contents(&engines, &contents, &posted);
+    if exact {
+        assert!(sends.iter().all(|(process, handle)| settled(&engines[*process], *handle)));
+    }
+}
+
+/// All messages that are left at this process match no receive that is left there.
+fn nothing_can_match(engine: &Engine) -> bool {
+    // The matcher itself never holds a receive and a message that match, so quiet means that nothing more will happen,
+    // unless data is still on its way to a receive that has matched.
+    engine.messages.requests.iter().all(|(_, request)| !matches!(request.state, State::Receiving { .. }))
+}
+
+/// What arrived is, byte for byte, a message that was sent, and none arrived twice.
+fn check_contents(engines: &[Engine], contents: &[Vec<u8>], posted: &[Posted]) {
+    let mut taken = vec![false; contents.len()];
+    for receive in posted {
+        let request = engines[receive.process].messages.requests.get(receive.handle).expect("the request is kept");
+        if !request.is_settled() {
+            continue;
+        }
+        assert!(request.error.is_none(), "{:?}", request.error);
+        let memory = receive.memory.borrow();
+        let bytes = &memory[..request.status.bytes as usize];
+        let number = (0..contents.len()).find(|number| !taken[*number] && contents[*number] == bytes);
+        taken[number.expect("what arrived was never sent, or arrived twice")] = true;
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_message_arrives_once_on_a_clean_network(messages in prop::collection::vec(message(3), 1..40)) {
+        run(3, &messages, "seed=1", 8_000);
+    }
+
+    #[test]
+    fn every_message_arrives_once_on_a_bad_network(
+        messages in prop::collection::vec(message(2), 1..20), seed in 0_u64..1_000_000,
+    ) {
+        run(2, &messages, &format!("drop=10%,duplicate=5%,reorder=5%,seed={seed}"), 8_000);
+    }
+
+    #[test]
+    fn messages_that_match_one_receive_come_in_the_order_of_sending(
+        sizes in prop::collection::vec(prop_oneof![4_usize..60, 500_usize..3_000, 9_000_usize..20_000], 2..30),
+        early in any::<bool>(), wild in any::<bool>(), seed in 0_u64..1_000_000,
+    ) {
+        let messages: Vec<Message> = sizes.iter().map(|bytes| Message {
+            from: 0, to: 1, tag: 5, bytes: *bytes, mode: Mode::Standard, early, any_source: wild, any_tag: wild,
+        }).collect();
+        let mut all = engines(2, &format!("drop=5%,reorder=10%,seed={seed}"), 4_000);
+        let contents: Vec<Vec<u8>> = sizes.iter().enumerate().map(|(n, bytes)| content(n, *bytes)).collect();
+        let mut posted = Vec::new();
+        if early {
+            posted.extend(messages.iter().map(|m| post(&mut all, m)));
+        }
+        for (number, bytes) in sizes.iter().enumerate() {
+            // SAFETY: the content outlives the engines, and sends only read it.
+            let data = unsafe { UserData::from_bytes(contents[number].as_ptr().cast_mut(), *bytes as u64) };
+            let envelope = Envelope { context: CONTEXT, source: 0, tag: 5 };
+            let send = Send { peer: Some(1), envelope, data, mode: Mode::Standard };
+            let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+            all[0].start_send(handle);
+        }
+        if !early {
+            posted.extend(messages.iter().map(|m| post(&mut all, m)));
+        }
+        let limit = Instant::now() + TIME_LIMIT;
+        while !posted.iter().all(|p| settled(&all[1], p.handle)) {
+            all.iter_mut().for_each(Engine::progress);
+            prop_assert!(Instant::now() < limit, "receives do not complete");
+        }
+        for (receive, sent) in posted.iter().zip(&contents) {
+            let bytes = all[1].messages.requests.get(receive.handle).unwrap().status.bytes as usize;
+            prop_assert_eq!(&receive.memory.borrow()[..bytes], &sent[..]);
+        }
+    }
+}
+
+#[test]
+fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
+    for bytes in [100_usize, 3_000, 50_000] {
+        let mut all = engines(2, "seed=3", 8_000);
+        let content = content(1, bytes);
+        let mut memory = vec![0_u8; 50];
+        // SAFETY: both vectors outlive the engines.
+        let (out, into) = unsafe {
+            (
+                UserData::from_bytes(content.as_ptr().cast_mut(), bytes as u64),
+                UserData::from_bytes(memory.as_mut_ptr(), 50),
+            )
+        };
+        let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
+        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard };
+        let sent = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+        all[0].start_send(sent);
+        let receive = Receive { context: Some(CONTEXT), source: Some(0), peer: Some(0), tag: Some(1), data: into };
+        let received = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+        all[1].start_receive(received);
+        let limit = Instant::now() + TIME_LIMIT;
+        while !(settled(&all[0], sent) && settled(&all[1], received)) {
+            all.iter_mut().for_each(Engine::progress);
+            assert!(Instant::now() < limit);
+        }
+        let request = all[1].messages.requests.get(received).unwrap();
+        assert_eq!(request.error.as_ref().map(|error| error.class), Some(weft_mpi::constants::MPI_ERR_TRUNCATE));
+        assert_eq!(memory, content[..50]);
+    }
+}
+
+#[test]
+fn a_peer_that_never_answers_fails_what_waits_for_it() {
+    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 2]));
+    let settings = Settings {
+        packet_size: PACKET_SIZE,
+        peer_timeout: weft_core::time::Duration::from_millis(50),
+        ..Settings::default()
+    };
+    let address = SocketAddr::from(([127, 0, 0, 1], 1));
+    let mut engine = Engine::new(Parts {
+        rank: 0,
+        paths: vec![Path::Myself, Path::Remote(Remote::new(address, settings))],
+        node: None,
+        locals: vec![0],
+        pids: vec![0; 2],
+        datagrams: Some(Box::new(Queue { own: 0, wire })),
+        secret: [7; 16],
+        eager_limit: 1_000,
+    });
+    let receive =
+        Receive { context: Some(CONTEXT), source: Some(1), peer: Some(1), tag: None, data: UserData::empty() };
+    let waiting = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    engine.start_receive(waiting);
+    let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
+    let send = Send { peer: Some(1), envelope, data: UserData::empty(), mode: Mode::Synchronous };
+    let sent = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+    engine.start_send(sent);
+    let limit = Instant::now() + TIME_LIMIT;
+    while !(settled(&engine, waiting) && settled(&engine, sent)) {
+        engine.progress();
+        assert!(Instant::now() < limit, "the silent peer is never given up");
+    }
+    for handle in [waiting, sent] {
+        let error = engine.messages.requests.get(handle).unwrap().error.as_ref().expect("an error");
+        assert_eq!(error.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+        assert!(error.message.contains("process 1"), "{}", error.message);
+    }
+}
