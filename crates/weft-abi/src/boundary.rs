@@ -86,6 +86,8 @@ pub(crate) fn unsupported(function: Function, scope: Scope) -> c_int {
 }
 
 /// The body of a function that returns a value and is not implemented yet.
+// At times there is none.
+#[allow(dead_code)]
 #[cold]
 #[inline(never)]
 pub(crate) fn unsupported_value<T: Default>(function: Function) -> T {

@@ -32,7 +32,12 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
 }
 
 /// The reduction of each of the `values` of all processes of `place`, into `values`, which must stay where they are.
-fn reduction(place: &Place, values: &mut [i64], op: Op, process: &Process) -> Result<(collective::Schedule, Arguments)> {
+fn reduction(
+    place: &Place,
+    values: &mut [i64],
+    op: Op,
+    process: &Process,
+) -> Result<(collective::Schedule, Arguments)> {
     let shape = collective::Allreduce {
         rank: place.rank,
         size: place.group.size(),
@@ -93,8 +98,8 @@ pub struct Agreement {
     place: Place,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
-    /// What the running reduction reads and writes.
-    value: Box<i64>,
+    /// The one number that the running reduction reads and writes.
+    value: Vec<i64>,
     step: Step,
     attempt: u32,
     offer: u32,
@@ -137,7 +142,7 @@ impl Process {
     pub fn start_agreement(&mut self, place: Place, communicator: Option<usize>) -> Result<usize> {
         let request = self.messages()?.add(Request::new(State::Collective, place.communicator))?;
         let agreement =
-            Agreement { place, communicator, value: Box::new(0), step: Step::Offer, attempt: 0, offer: 0, context: 0 };
+            Agreement { place, communicator, value: vec![0], step: Step::Offer, attempt: 0, offer: 0, context: 0 };
         self.offer_context(request, agreement);
         Ok(request)
     }
@@ -147,14 +152,14 @@ impl Process {
         let offer = self.contexts.offer(agreement.key(), agreement.attempt);
         agreement.offer = offer.unwrap_or(0);
         // Who has no number left still takes part, and all hear of it.
-        *agreement.value = offer.map_or(i64::MAX, i64::from);
+        agreement.value[0] = offer.map_or(i64::MAX, i64::from);
         agreement.step = Step::Offer;
         self.reduce_agreement(request, agreement, Op::Max);
     }
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
         let place = agreement.place.clone();
-        let prepared = reduction(&place, std::slice::from_mut(&mut *agreement.value), op, self);
+        let prepared = reduction(&place, &mut agreement.value, op, self);
         match prepared {
             Ok((schedule, arguments)) => {
                 self.start_schedule_then(request, place, schedule, arguments, Some(Box::new(agreement)));
@@ -165,7 +170,7 @@ impl Process {
 
     /// The reduction of `agreement` is complete: what comes next.
     pub(crate) fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
-        let value = *agreement.value;
+        let value = agreement.value[0];
         let failed = error.is_some();
         match agreement.step {
             _ if failed => self.end_agreement(request, &agreement, error),
@@ -174,7 +179,7 @@ impl Process {
                     agreement.context = context;
                     let reserved = self.contexts.reserve(context);
                     agreement.step = Step::Confirm { reserved };
-                    *agreement.value = i64::from(reserved);
+                    agreement.value[0] = i64::from(reserved);
                     self.reduce_agreement(request, agreement, Op::Min);
                 }
                 Err(_) => {
@@ -236,6 +241,12 @@ impl Process {
 /// A process is gone: so is the communicator then.
 pub fn agree_on_context(place: Place, communicator: Option<usize>) -> Result<()> {
     let mut process = lock();
-    let request = process.start_agreement(place, communicator)?;
+    let request = match process.start_agreement(place, communicator) {
+        Ok(request) => request,
+        Err(error) => {
+            communicator.into_iter().for_each(|handle| process.remove_communicator(handle));
+            return Err(error);
+        }
+    };
     wait(process, request)?.error.map_or(Ok(()), Err)
 }

@@ -72,10 +72,11 @@ impl ErrorCodes {
     /// Removes an added code.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none.
+    /// `MPI_ERR_ARG` when it is none, or it still has a text.
     pub fn remove_code(&mut self, code: i32) -> Result<()> {
         match self.added.get(&code) {
             Some(added) if added.class != code => {
+                self.check_text_removed(code)?;
                 self.added.remove(&code);
                 Ok(())
             }
@@ -83,10 +84,19 @@ impl ErrorCodes {
         }
     }
 
+    fn check_text_removed(&self, code: i32) -> Result<()> {
+        match self.added.get(&code) {
+            Some(added) if !added.text.is_empty() => {
+                Err(Error::new(MPI_ERR_ARG, format!("{code} still has a text: call MPI_Remove_error_string first")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Removes an added class.
     ///
     /// # Errors
-    /// `MPI_ERR_ARG` when it is none, or codes of it exist.
+    /// `MPI_ERR_ARG` when it is none, codes of it exist, or it still has a text.
     pub fn remove_class(&mut self, class: i32) -> Result<()> {
         if self.added.get(&class).is_none_or(|added| added.class != class) {
             return Err(Error::new(MPI_ERR_ARG, format!("{class} is no error class of the program")));
@@ -94,6 +104,7 @@ impl ErrorCodes {
         if self.added.iter().any(|(code, added)| *code != class && added.class == class) {
             return Err(Error::new(MPI_ERR_ARG, format!("error class {class} still has error codes")));
         }
+        self.check_text_removed(class)?;
         self.added.remove(&class);
         Ok(())
     }
@@ -133,4 +144,29 @@ impl Default for ErrorCodes {
 
 fn standard(class: i32) -> Option<(&'static str, &'static str)> {
     ERROR_CLASS_NAMES.iter().find(|(known, ..)| *known == class).map(|(_, name, text)| (*name, *text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::constants::MPI_ERR_OTHER;
+
+    #[test]
+    fn texts_go_first_then_codes_then_classes() {
+        let mut codes = ErrorCodes::new();
+        let class = codes.add_class();
+        let code = codes.add_code(class).unwrap();
+        codes.set_text(class, "class").unwrap();
+        codes.set_text(code, "code").unwrap();
+        assert_eq!((codes.last(), codes.class_of(code).unwrap()), (code, class));
+        assert!(codes.remove_class(class).is_err() && codes.remove_code(code).is_err());
+        codes.remove_text(code).unwrap();
+        codes.remove_code(code).unwrap();
+        assert!(codes.remove_code(code).is_err() && codes.class_of(code).is_err());
+        assert!(codes.remove_class(class).is_err());
+        codes.remove_text(class).unwrap();
+        codes.remove_class(class).unwrap();
+        assert!(codes.remove_class(class).is_err() && codes.remove_text(class).is_err());
+        assert!(codes.remove_class(MPI_ERR_OTHER).is_err() && codes.remove_code(0).is_err());
+    }
 }

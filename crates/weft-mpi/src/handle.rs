@@ -47,6 +47,10 @@ pub struct Slab<T> {
 
 const KIND_BITS: u32 = 4;
 const INDEX_BITS: u32 = 24;
+/// Set in the integers of handles that Weft makes.
+const INTEGER_MADE: u32 = 1 << 30;
+/// The bits below: 24 of the index, 6 of the generation.
+const INTEGER_MASK: u32 = INTEGER_MADE - 1;
 
 impl<T> Slab<T> {
     /// An empty table.
@@ -121,6 +125,22 @@ impl<T> Slab<T> {
         right.then(|| self.handle(index, entry.generation))
     }
 
+    /// The integer that stands for `handle` in languages without pointers (MPI-5.0 §19.3.4): its index, some bits of
+    /// its generation, and a bit that tells it from predefined handles. `None` when the object is gone.
+    pub fn integer(&self, handle: usize) -> Option<i32> {
+        self.get(handle)?;
+        Some((INTEGER_MADE | (self.wire(handle) & INTEGER_MASK)) as i32)
+    }
+
+    /// The handle that `integer` stands for, if its object is still alive.
+    pub fn from_integer(&self, integer: i32) -> Option<usize> {
+        let name = u32::try_from(integer).ok().filter(|name| name & INTEGER_MADE != 0)? & INTEGER_MASK;
+        let index = name & ((1 << INDEX_BITS) - 1);
+        let handle = self.handle(index, self.entries.get(index as usize)?.generation);
+        self.get(handle)?;
+        (self.wire(handle) & INTEGER_MASK == name).then_some(handle)
+    }
+
     /// Number of objects alive.
     pub fn len(&self) -> usize {
         self.len
@@ -176,5 +196,20 @@ mod tests {
         assert_eq!(table.from_wire(wire), None);
         table.insert('b').unwrap();
         assert_eq!(table.from_wire(wire), None);
+    }
+
+    #[test]
+    fn an_integer_leads_back_to_its_handle_only_while_it_lives() {
+        let mut table = Slab::new(Kind::Info);
+        let first = table.insert(0).unwrap();
+        let handle = table.insert(1).unwrap();
+        let integer = table.integer(handle).unwrap();
+        assert!(integer >= 4096 && table.integer(first).unwrap() != integer);
+        assert_eq!(table.from_integer(integer), Some(handle));
+        table.remove(handle);
+        assert_eq!((table.integer(handle), table.from_integer(integer)), (None, None));
+        table.insert(2).unwrap();
+        assert_eq!(table.from_integer(integer), None);
+        assert_eq!((table.from_integer(-1), table.from_integer(5), table.from_integer(i32::MAX)), (None, None, None));
     }
 }

@@ -8,6 +8,7 @@
 //! | [`messages`] | frames to requests and back |
 //! | [`point_to_point`], [`collective`] | operations |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
+//! | [`dimensions`] | shapes of process grids |
 //! | [`object`], [`predefined`], [`handle`], [`request`] | objects and how they are found |
 //! | [`memory`] | the program's memory: the only unsafe module |
 #![deny(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod communicator;
 pub mod constants;
 pub mod context;
 pub mod datatypes;
+pub mod dimensions;
 pub mod engine;
 pub mod error;
 pub mod error_codes;

@@ -38,6 +38,11 @@ impl Outcome {
         receives: false,
         generalized: None,
     };
+
+    /// Whether it is that of a null or inactive request.
+    pub fn is_empty(&self) -> bool {
+        self.communicator == 0
+    }
 }
 
 impl Communicator {
@@ -272,6 +277,34 @@ impl Process {
         Ok(true)
     }
 
+    /// A request that completes when the messages that wait in the buffer of `communicator`, or of the process, at this
+    /// time have left (MPI-5.0 §3.6).
+    ///
+    /// # Errors
+    /// Too many requests; `MPI_ERR_COMM`.
+    pub fn start_flush(&mut self, communicator: Option<usize>) -> Result<usize> {
+        let buffer = match communicator {
+            Some(handle) => &self.objects.communicator(handle)?.buffer,
+            None => &self.buffer,
+        };
+        let waiting = buffer.requests().collect();
+        let communicator = communicator.unwrap_or(crate::constants::MPI_COMM_SELF);
+        self.messages()?.add(Request::new(State::Flush(waiting), communicator))
+    }
+
+    /// Completes a flush whose messages have left.
+    fn settle_flush(&mut self, handle: usize) -> Result<bool> {
+        let messages = self.messages()?;
+        let Some(State::Flush(waiting)) = messages.requests.get(handle).map(|request| &request.state) else {
+            return Ok(false);
+        };
+        let left = waiting.iter().all(|part| messages.requests.get(*part).is_none_or(Request::is_settled));
+        if left && let Some(request) = messages.requests.get_mut(handle) {
+            request.state = State::Complete;
+        }
+        Ok(left)
+    }
+
     /// The request of `handle`.
     ///
     /// # Errors
@@ -294,6 +327,9 @@ impl Process {
         let request = self.request(handle)?;
         if let State::Pair { send, receive } = request.state {
             return self.settle_pair(handle, send, receive);
+        }
+        if let State::Flush(_) = request.state {
+            return self.settle_flush(handle);
         }
         Ok(request.is_settled())
     }
@@ -355,6 +391,10 @@ impl Process {
             self.free_request(send)?;
             return self.free_request(receive);
         }
+        if let State::Flush(_) = request.state {
+            self.messages()?.requests.remove(handle);
+            return Ok(None);
+        }
         request.freed = true;
         Ok(None)
     }
@@ -369,7 +409,7 @@ impl Process {
         if let Some(callbacks) = request.generalized.as_deref() {
             return Ok(Some((*callbacks, request.is_settled())));
         }
-        if matches!(request.state, State::Inactive | State::Collective) {
+        if matches!(request.state, State::Inactive | State::Collective | State::Flush(_)) {
             return Err(Error::new(MPI_ERR_REQUEST, "only active point-to-point operations can be cancelled"));
         }
         self.engine()?.cancel(handle);

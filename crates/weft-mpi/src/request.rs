@@ -106,6 +106,8 @@ pub enum State {
         /// The receive, whose status is that of the pair.
         receive: usize,
     },
+    /// Buffered messages that must have left (`MPI_Buffer_iflush`): their requests.
+    Flush(Vec<usize>),
     /// A collective operation that the progress loop advances.
     Collective,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_mpi::collective::Place;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Class, Group, Info};
+use weft_mpi::object::{Attributes, Class, Communicator, Group, Info};
 use weft_mpi::process::{Process, with};
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
@@ -87,18 +87,34 @@ pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()>
     Ok(())
 }
 
-/// Agreement among all processes of `comm`: the context of a new communicator.
-fn new_context(comm: MPI_Comm) -> Result<u32> {
-    let parent = with(|process| Ok(process.objects.communicator(comm.0)?.context))?;
-    agree_on_context(parent, |process| process.collective_place(comm.0))
+/// Agrees with the processes of `place` on the context of a new communicator of `group`, with what `fill` puts into it,
+/// and hands out its handle; MPI_COMM_NULL when this process is not in `group`.
+///
+/// # Safety
+/// `newcomm` can be written.
+unsafe fn create(
+    place: Place,
+    group: Arc<Group>,
+    newcomm: *mut MPI_Comm,
+    fill: impl FnOnce(&mut Communicator),
+) -> Result<()> {
+    let handle = add(&place, group, fill)?;
+    agree_on_context(place, handle)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm) };
+    Ok(())
 }
 
-/// Makes the communicator and hands out its handle.
-unsafe fn create(context: u32, group: Arc<Group>, parent: MPI_Comm, newcomm: *mut MPI_Comm) -> Result<()> {
-    let handle = with(|process| process.add_communicator(context, group, parent.0))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *newcomm = MPI_Comm(handle) };
-    Ok(())
+/// A new communicator without a context; `None` when this process is not in `group`.
+fn add(place: &Place, group: Arc<Group>, fill: impl FnOnce(&mut Communicator)) -> Result<Option<usize>> {
+    if group.rank.is_none() {
+        return Ok(None);
+    }
+    with(|process| {
+        let handle = process.add_communicator(group, place.communicator)?;
+        fill(process.objects.communicator_mut(handle)?);
+        Ok(Some(handle))
+    })
 }
 
 /// MPI_Comm_dup (MPI-5.0 §7.4.2): attributes and info are copied.
@@ -119,26 +135,87 @@ fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
 }
 
-unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
-    let (group, attributes) = with(|process| {
-        let object = process.objects.communicator(comm.0)?;
-        Ok((object.group.clone(), object.attributes.clone()))
-    })?;
+/// What a duplicate needs: the place of the agreement, the group, and copies of the attributes.
+///
+/// # Safety
+/// The copy callbacks are the program's.
+unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(Place, Arc<Group>, Result<Attributes>)> {
+    let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
-    // SAFETY: the callbacks are the program's.
+    // SAFETY: the caller's promise.
     let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
-    let context = new_context(comm)?;
-    let attributes = attributes?;
-    // SAFETY: the caller's pointer.
-    unsafe { create(context, group, comm, newcomm)? };
-    // SAFETY: written just now.
-    let handle = unsafe { *newcomm };
-    with(|process| {
-        let object = process.objects.communicator_mut(handle.0)?;
-        object.attributes = attributes;
-        object.info = info;
-        Ok(())
-    })
+    let place = with(|process| process.collective_place(comm.0))?;
+    let group = place.group.clone();
+    Ok((place, group, attributes))
+}
+
+/// # Safety
+/// `newcomm` can be written; the copy callbacks are the program's.
+unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's promises.
+    unsafe {
+        let (place, group, attributes) = prepare_duplicate(comm)?;
+        match attributes {
+            Ok(attributes) => create(place, group, newcomm, |object| {
+                object.attributes = attributes;
+                object.info = info;
+            }),
+            Err(error) => agree_on_context(place, None).and(Err(error)),
+        }
+    }
+}
+
+/// # Safety
+/// `newcomm` and `request` can be written; the copy callbacks are the program's.
+unsafe fn start_duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's promises.
+    let (place, group, attributes) = unsafe { prepare_duplicate(comm)? };
+    let (handle, started) = match attributes {
+        Ok(attributes) => {
+            let handle = add(&place, group, |object| {
+                object.attributes = attributes;
+                object.info = info;
+            })?;
+            let started = with(|process| process.start_agreement(place, handle));
+            (handle, started)
+        }
+        Err(error) => {
+            // The others go on without this process hearing of it.
+            with(|process| {
+                let request = process.start_agreement(place, None)?;
+                process.free_request(request).map(drop)
+            })?;
+            (None, Err(error))
+        }
+    };
+    if let (Err(_), Some(handle)) = (&started, handle) {
+        with(|process| process.remove_communicator(handle));
+    }
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *request = MPI_Request(started?);
+        *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm);
+    }
+    Ok(())
+}
+
+/// MPI_Comm_idup (MPI-5.0 §7.4.2): the new communicator may be used once the request is complete.
+pub(crate) unsafe fn comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+    let info = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.info.clone()))?;
+    // SAFETY: the caller's pointers.
+    unsafe { start_duplicate(comm, info, newcomm, request) }
+}
+
+/// MPI_Comm_idup_with_info (MPI-5.0 §7.4.2).
+pub(crate) unsafe fn comm_idup_with_info(
+    comm: MPI_Comm,
+    info: MPI_Info,
+    newcomm: *mut MPI_Comm,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let info = with(|process| info_of(process, info))?;
+    // SAFETY: the caller's pointers.
+    unsafe { start_duplicate(comm, info, newcomm, request) }
 }
 
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
@@ -149,14 +226,9 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
         check_subset(&group, &parent)?;
         Ok(group)
     })?;
-    let context = new_context(comm)?;
-    if group.rank.is_none() {
-        // SAFETY: the caller's pointer.
-        unsafe { *newcomm = MPI_Comm::NULL };
-        return Ok(());
-    }
+    let place = with(|process| process.collective_place(comm.0))?;
     // SAFETY: the caller's pointer.
-    unsafe { create(context, group, comm, newcomm) }
+    unsafe { create(place, group, newcomm, |_| ()) }
 }
 
 fn check_subset(group: &Group, parent: &Group) -> Result<()> {
@@ -179,24 +251,20 @@ pub(crate) unsafe fn comm_create_group(
     if tag < 0 {
         return Err(Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", c_int::MAX)));
     }
-    let (parent, group) = with(|process| {
+    let (context, group) = with(|process| {
         let parent = process.objects.communicator(comm.0)?;
         let group = process.objects.group(group.0)?;
         check_subset(&group, &parent.group)?;
-        Ok::<_, Error>((parent.context, group))
+        Ok::<_, Error>((parent.group_context(), group))
     })?;
     let Some(rank) = group.rank else {
         // SAFETY: the caller's pointer.
         unsafe { *newcomm = MPI_Comm::NULL };
         return Ok(());
     };
-    let members = group.clone();
-    let context = agree_on_context(parent, move |process| {
-        let context = process.objects.communicator(comm.0)?.group_context();
-        Ok(Place { communicator: comm.0, context, tag, group: members.clone(), rank })
-    })?;
+    let place = Place { communicator: comm.0, context, tag, group: group.clone(), rank };
     // SAFETY: the caller's pointer.
-    unsafe { create(context, group, comm, newcomm) }
+    unsafe { create(place, group, newcomm, |_| ()) }
 }
 
 /// MPI_Comm_split (MPI-5.0 §7.4.2).
@@ -216,23 +284,18 @@ unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) 
     let parent = place.group.clone();
     let own = parent.members[place.rank as usize];
     let all = gather_all(place, &[color, i64::from(key)])?;
-    let context = new_context(comm)?;
-    if color == i64::from(MPI_UNDEFINED) {
-        // SAFETY: the caller's pointer.
-        unsafe { *newcomm = MPI_Comm::NULL };
-        return Ok(());
-    }
     let mut chosen: Vec<(i64, usize)> = all
         .chunks_exact(2)
         .enumerate()
-        .filter(|(_, pair)| pair[0] == color)
+        .filter(|(_, pair)| pair[0] == color && color != i64::from(MPI_UNDEFINED))
         .map(|(rank, pair)| (pair[1], rank))
         .collect();
     // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
     chosen.sort_unstable();
+    let place = with(|process| process.collective_place(comm.0))?;
     let members = chosen.iter().map(|(_, rank)| parent.members[*rank]).collect();
     // SAFETY: the caller's pointer.
-    unsafe { create(context, Group::new(members, own), comm, newcomm) }
+    unsafe { create(place, Group::new(members, own), newcomm, |_| ()) }
 }
 
 /// MPI_Comm_split_type (MPI-5.0 §7.4.2).
@@ -280,11 +343,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     with(|process| process.objects.communicator(handle.0).map(drop))?;
     // SAFETY: the callbacks are the program's.
     unsafe { delete_attributes(handle.0, Class::Communicator)? };
-    with(|process| {
-        if let Some(object) = process.objects.communicators.remove(handle.0) {
-            process.objects.release_error_handler(object.error_handler);
-        }
-    });
+    with(|process| process.remove_communicator(handle.0));
     // SAFETY: the caller's pointer.
     unsafe { *comm = MPI_Comm::NULL };
     Ok(())
@@ -309,9 +368,12 @@ pub(crate) unsafe fn comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> 
     })
 }
 
-/// MPI_Comm_get_name (MPI-5.0 §7.8).
+/// MPI_Comm_get_name (MPI-5.0 §7.8): the null handle has a name as well.
 pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
-    let name = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.name.clone()))?;
+    let name = match comm {
+        MPI_Comm::NULL => "MPI_COMM_NULL".to_owned(),
+        _ => with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.name.clone()))?,
+    };
     // SAFETY: the caller's buffer of MPI_MAX_OBJECT_NAME bytes and pointer.
     unsafe { *resultlen = text::give(&name, comm_name, MPI_MAX_OBJECT_NAME as usize) };
     Ok(())
@@ -334,5 +396,12 @@ pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> 
     })?;
     // SAFETY: the caller's pointer.
     unsafe { *info_used = MPI_Info(handle) };
+    Ok(())
+}
+
+/// MPI_Comm_get_parent (MPI-5.0 §11.8.2). No process has been spawned: Weft cannot do that yet.
+pub(crate) unsafe fn comm_get_parent(parent: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { *parent = MPI_Comm::NULL };
     Ok(())
 }

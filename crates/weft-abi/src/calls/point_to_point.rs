@@ -670,3 +670,24 @@ pub(crate) fn buffer_flush() -> Result<()> {
 pub(crate) fn comm_flush_buffer(comm: MPI_Comm) -> Result<()> {
     flush(Some(comm))
 }
+
+/// # Safety
+/// `request` can be written.
+unsafe fn start_flush(scope: Option<MPI_Comm>, request: *mut MPI_Request) -> Result<()> {
+    let handle = with(|process| process.start_flush(scope.map(|comm| comm.0)))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *request = MPI_Request(handle) };
+    Ok(())
+}
+
+/// MPI_Buffer_iflush (MPI-5.0 §3.6).
+pub(crate) unsafe fn buffer_iflush(request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { start_flush(None, request) }
+}
+
+/// MPI_Comm_iflush_buffer (MPI-5.0 §3.6).
+pub(crate) unsafe fn comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { start_flush(Some(comm), request) }
+}

@@ -22,6 +22,7 @@ type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 /// # Safety
 /// `status` can be written or is null.
 unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) -> Option<Error> {
+    let empty = outcome.is_empty();
     let mut error = outcome.error;
     let mut local = status::EMPTY;
     // SAFETY: a local variable.
@@ -40,12 +41,14 @@ unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) ->
         local.error = match (&error, with_error) {
             (Some(error), true) => error.class,
             (None, true) => MPI_SUCCESS,
+            // The empty status is set as a whole (MPI-5.0 §3.7.3).
+            (_, false) if empty => MPI_SUCCESS,
             (_, false) => kept,
         };
         // SAFETY: as above.
         unsafe { *status = local };
     }
-    error.map(|error| if outcome.communicator == 0 { error } else { error.on(outcome.communicator) })
+    error.map(|error| if empty { error } else { error.on(outcome.communicator) })
 }
 
 /// # Safety

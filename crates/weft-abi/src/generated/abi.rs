@@ -21,7 +21,10 @@ entry! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans(
 } }
 
 entry! { MPI_Abi_get_fortran_info PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
-    unsupported(Function::AbiGetFortranInfo, Scope::None)
+    call_anytime(Function::AbiGetFortranInfo, Scope::None, || {
+        check::pointer("info", info)?;
+        unsafe { crate::calls::environment::abi_get_fortran_info(info) }
+    })
 } }
 
 entry! { MPI_Abi_get_info PMPI_Abi_get_info(info: *mut MPI_Info) -> c_int {
@@ -52,89 +55,89 @@ entry! { MPI_Abi_set_fortran_info PMPI_Abi_set_fortran_info(info: MPI_Info) -> c
 } }
 
 entry! { MPI_Comm_fromint PMPI_Comm_fromint(comm: c_int) -> MPI_Comm {
-    unsupported_value(Function::CommFromint)
+    value(Function::CommFromint, || unsafe { crate::calls::handles::comm_fromint(comm) })
 } }
 
 entry! { MPI_Comm_toint PMPI_Comm_toint(comm: MPI_Comm) -> c_int {
-    unsupported_value(Function::CommToint)
+    value(Function::CommToint, || unsafe { crate::calls::handles::comm_toint(comm) })
 } }
 
 entry! { MPI_Errhandler_fromint PMPI_Errhandler_fromint(errhandler: c_int) -> MPI_Errhandler {
-    unsupported_value(Function::ErrhandlerFromint)
+    value(Function::ErrhandlerFromint, || unsafe { crate::calls::handles::errhandler_fromint(errhandler) })
 } }
 
 entry! { MPI_Errhandler_toint PMPI_Errhandler_toint(errhandler: MPI_Errhandler) -> c_int {
-    unsupported_value(Function::ErrhandlerToint)
+    value(Function::ErrhandlerToint, || unsafe { crate::calls::handles::errhandler_toint(errhandler) })
 } }
 
 entry! { MPI_File_fromint PMPI_File_fromint(file: c_int) -> MPI_File {
-    unsupported_value(Function::FileFromint)
+    value(Function::FileFromint, || unsafe { crate::calls::handles::file_fromint(file) })
 } }
 
 entry! { MPI_File_toint PMPI_File_toint(file: MPI_File) -> c_int {
-    unsupported_value(Function::FileToint)
+    value(Function::FileToint, || unsafe { crate::calls::handles::file_toint(file) })
 } }
 
 entry! { MPI_Group_fromint PMPI_Group_fromint(group: c_int) -> MPI_Group {
-    unsupported_value(Function::GroupFromint)
+    value(Function::GroupFromint, || unsafe { crate::calls::handles::group_fromint(group) })
 } }
 
 entry! { MPI_Group_toint PMPI_Group_toint(group: MPI_Group) -> c_int {
-    unsupported_value(Function::GroupToint)
+    value(Function::GroupToint, || unsafe { crate::calls::handles::group_toint(group) })
 } }
 
 entry! { MPI_Info_fromint PMPI_Info_fromint(info: c_int) -> MPI_Info {
-    unsupported_value(Function::InfoFromint)
+    value(Function::InfoFromint, || unsafe { crate::calls::handles::info_fromint(info) })
 } }
 
 entry! { MPI_Info_toint PMPI_Info_toint(info: MPI_Info) -> c_int {
-    unsupported_value(Function::InfoToint)
+    value(Function::InfoToint, || unsafe { crate::calls::handles::info_toint(info) })
 } }
 
 entry! { MPI_Message_fromint PMPI_Message_fromint(message: c_int) -> MPI_Message {
-    unsupported_value(Function::MessageFromint)
+    value(Function::MessageFromint, || unsafe { crate::calls::handles::message_fromint(message) })
 } }
 
 entry! { MPI_Message_toint PMPI_Message_toint(message: MPI_Message) -> c_int {
-    unsupported_value(Function::MessageToint)
+    value(Function::MessageToint, || unsafe { crate::calls::handles::message_toint(message) })
 } }
 
 entry! { MPI_Op_fromint PMPI_Op_fromint(op: c_int) -> MPI_Op {
-    unsupported_value(Function::OpFromint)
+    value(Function::OpFromint, || unsafe { crate::calls::handles::op_fromint(op) })
 } }
 
 entry! { MPI_Op_toint PMPI_Op_toint(op: MPI_Op) -> c_int {
-    unsupported_value(Function::OpToint)
+    value(Function::OpToint, || unsafe { crate::calls::handles::op_toint(op) })
 } }
 
 entry! { MPI_Request_fromint PMPI_Request_fromint(request: c_int) -> MPI_Request {
-    unsupported_value(Function::RequestFromint)
+    value(Function::RequestFromint, || unsafe { crate::calls::handles::request_fromint(request) })
 } }
 
 entry! { MPI_Request_toint PMPI_Request_toint(request: MPI_Request) -> c_int {
-    unsupported_value(Function::RequestToint)
+    value(Function::RequestToint, || unsafe { crate::calls::handles::request_toint(request) })
 } }
 
 entry! { MPI_Session_fromint PMPI_Session_fromint(session: c_int) -> MPI_Session {
-    unsupported_value(Function::SessionFromint)
+    value(Function::SessionFromint, || unsafe { crate::calls::handles::session_fromint(session) })
 } }
 
 entry! { MPI_Session_toint PMPI_Session_toint(session: MPI_Session) -> c_int {
-    unsupported_value(Function::SessionToint)
+    value(Function::SessionToint, || unsafe { crate::calls::handles::session_toint(session) })
 } }
 
 entry! { MPI_Type_fromint PMPI_Type_fromint(datatype: c_int) -> MPI_Datatype {
-    unsupported_value(Function::TypeFromint)
+    value(Function::TypeFromint, || unsafe { crate::calls::handles::type_fromint(datatype) })
 } }
 
 entry! { MPI_Type_toint PMPI_Type_toint(datatype: MPI_Datatype) -> c_int {
-    unsupported_value(Function::TypeToint)
+    value(Function::TypeToint, || unsafe { crate::calls::handles::type_toint(datatype) })
 } }
 
 entry! { MPI_Win_fromint PMPI_Win_fromint(win: c_int) -> MPI_Win {
-    unsupported_value(Function::WinFromint)
+    value(Function::WinFromint, || unsafe { crate::calls::handles::win_fromint(win) })
 } }
 
 entry! { MPI_Win_toint PMPI_Win_toint(win: MPI_Win) -> c_int {
-    unsupported_value(Function::WinToint)
+    value(Function::WinToint, || unsafe { crate::calls::handles::win_toint(win) })
 } }

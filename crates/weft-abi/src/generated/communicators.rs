@@ -137,7 +137,11 @@ entry! { MPI_Comm_group PMPI_Comm_group(comm: MPI_Comm, group: *mut MPI_Group) -
 } }
 
 entry! { MPI_Comm_idup PMPI_Comm_idup(comm: MPI_Comm, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> c_int {
-    unsupported(Function::CommIdup, Scope::Comm(comm))
+    call(Function::CommIdup, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::communicators::comm_idup(comm, newcomm, request) }
+    })
 } }
 
 entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
@@ -146,7 +150,11 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
     newcomm: *mut MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::CommIdupWithInfo, Scope::Comm(comm))
+    call(Function::CommIdupWithInfo, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        check::pointer("request", request)?;
+        unsafe { crate::calls::communicators::comm_idup_with_info(comm, info, newcomm, request) }
+    })
 } }
 
 entry! { MPI_Comm_rank PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int {

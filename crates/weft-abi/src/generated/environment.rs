@@ -118,7 +118,10 @@ entry! { MPI_Free_mem PMPI_Free_mem(base: *mut c_void) -> c_int {
 } }
 
 entry! { MPI_Get_hw_resource_info PMPI_Get_hw_resource_info(hw_info: *mut MPI_Info) -> c_int {
-    unsupported(Function::GetHwResourceInfo, Scope::None)
+    call(Function::GetHwResourceInfo, Scope::None, || {
+        check::pointer("hw_info", hw_info)?;
+        unsafe { crate::calls::environment::get_hw_resource_info(hw_info) }
+    })
 } }
 
 entry! { MPI_Get_library_version PMPI_Get_library_version(version: *mut c_char, resultlen: *mut c_int) -> c_int {

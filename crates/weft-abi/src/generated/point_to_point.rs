@@ -116,7 +116,10 @@ entry! { MPI_Buffer_flush PMPI_Buffer_flush() -> c_int {
 } }
 
 entry! { MPI_Buffer_iflush PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
-    unsupported(Function::BufferIflush, Scope::None)
+    call(Function::BufferIflush, Scope::None, || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::buffer_iflush(request) }
+    })
 } }
 
 entry! { MPI_Cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int {
@@ -181,7 +184,10 @@ entry! { MPI_Comm_flush_buffer PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
 } }
 
 entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
-    unsupported(Function::CommIflushBuffer, Scope::Comm(comm))
+    call(Function::CommIflushBuffer, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::point_to_point::comm_iflush_buffer(comm, request) }
+    })
 } }
 
 entry! { MPI_Get_count PMPI_Get_count(status: *const MPI_Status, datatype: MPI_Datatype, count: *mut c_int) -> c_int {

@@ -47,7 +47,10 @@ entry! { MPI_Comm_disconnect PMPI_Comm_disconnect(comm: *mut MPI_Comm) -> c_int 
 } }
 
 entry! { MPI_Comm_get_parent PMPI_Comm_get_parent(parent: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CommGetParent, Scope::None)
+    call(Function::CommGetParent, Scope::None, || {
+        check::pointer("parent", parent)?;
+        unsafe { crate::calls::communicators::comm_get_parent(parent) }
+    })
 } }
 
 entry! { MPI_Comm_join PMPI_Comm_join(fd: c_int, intercomm: *mut MPI_Comm) -> c_int {

@@ -69,7 +69,11 @@ entry! { MPI_Cartdim_get PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> 
 } }
 
 entry! { MPI_Dims_create PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
-    unsupported(Function::DimsCreate, Scope::None)
+    call(Function::DimsCreate, Scope::None, || {
+        check::natural("ndims", i64::from(ndims))?;
+        check::array("dims", dims, i64::from(ndims))?;
+        unsafe { crate::calls::topologies::dims_create(nnodes, ndims, dims) }
+    })
 } }
 
 entry! { MPI_Dist_graph_create PMPI_Dist_graph_create(

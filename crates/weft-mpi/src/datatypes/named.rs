@@ -9,7 +9,6 @@ use super::Old;
 use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
-use crate::predefined;
 
 /// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes.
 ///
@@ -122,16 +121,17 @@ impl Objects {
     }
 }
 
-/// Value, index, and the pair of both.
-const PAIRS: [(Element, Element, usize); 8] = [
-    (Element::Float32, Element::Int32, MPI_FLOAT_INT),
-    (Element::Float64, Element::Int32, MPI_DOUBLE_INT),
-    (Element::Int64, Element::Int32, MPI_LONG_INT),
-    (Element::Int32, Element::Int32, MPI_2INT),
-    (Element::Int16, Element::Int32, MPI_SHORT_INT),
-    (Element::LongDouble, Element::Int32, MPI_LONG_DOUBLE_INT),
-    (Element::Float32, Element::Float32, MPI_2REAL),
-    (Element::Float64, Element::Float64, MPI_2DOUBLE_PRECISION),
+/// Value, index, and the pair of both (MPI-5.0 §6.9.4).
+const PAIRS: [(usize, usize, usize); 9] = [
+    (MPI_FLOAT, MPI_INT, MPI_FLOAT_INT),
+    (MPI_DOUBLE, MPI_INT, MPI_DOUBLE_INT),
+    (MPI_LONG, MPI_INT, MPI_LONG_INT),
+    (MPI_INT, MPI_INT, MPI_2INT),
+    (MPI_SHORT, MPI_INT, MPI_SHORT_INT),
+    (MPI_LONG_DOUBLE, MPI_INT, MPI_LONG_DOUBLE_INT),
+    (MPI_REAL, MPI_REAL, MPI_2REAL),
+    (MPI_DOUBLE_PRECISION, MPI_DOUBLE_PRECISION, MPI_2DOUBLE_PRECISION),
+    (MPI_INTEGER, MPI_INTEGER, MPI_2INTEGER),
 ];
 
 /// `MPI_Type_get_value_index` (MPI-5.0 §6.9.4): the predefined pair of two predefined types, or `MPI_DATATYPE_NULL`.
@@ -143,11 +143,7 @@ pub fn pair_type(value: &Old, index: &Old) -> Result<usize> {
     else {
         return Err(Error::new(MPI_ERR_TYPE, "value_type and index_type must be predefined"));
     };
-    if *value == MPI_INTEGER && *index == MPI_INTEGER {
-        return Ok(MPI_2INTEGER);
-    }
-    let (value, index) = (predefined::element(*value), predefined::element(*index));
-    let found = PAIRS.iter().find(|(one, other, _)| value == Some(*one) && index == Some(*other));
+    let found = PAIRS.iter().find(|(one, other, _)| one == value && other == index);
     Ok(found.map_or(MPI_DATATYPE_NULL, |(.., pair)| *pair))
 }
 
