@@ -298,6 +298,10 @@ impl Messages {
             self.complete(handle);
             return;
         }
+        if direct.is_some() {
+            // Not permitted, or the peer is going away: from now on it sends its data itself.
+            self.peers[peer as usize].single_copy = false;
+        }
         let sink = self.requests.wire(handle);
         if let Some(request) = self.requests.get_mut(handle) {
             request.state = State::Receiving { peer, data, total: fits, received: 0 };
