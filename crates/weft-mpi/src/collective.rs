@@ -349,16 +349,11 @@ impl Process {
 
     fn finish_collective(&mut self, running: Running, error: Option<Error>) {
         let Ok(messages) = self.messages() else { return };
-        // After an error the transfers that are still under way must not touch buffers that go away with it.
+        // After an error there may be transfers left. Without its request a transfer touches no memory any more: what
+        // arrives for it is dropped, what would be read for it is zeros.
         for handle in running.transfers {
             messages.cancel_receive(handle);
-            match messages.requests.get_mut(handle) {
-                Some(request) if request.is_settled() => {
-                    messages.requests.remove(handle);
-                }
-                Some(request) => request.freed = true,
-                None => {}
-            }
+            messages.requests.remove(handle);
         }
         if let Some(agreement) = running.agreement {
             self.continue_agreement(running.request, *agreement, error);
