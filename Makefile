@@ -39,6 +39,7 @@ check: setup
 	$(CARGO) xtask generate --check
 	$(CARGO) xtask tidy
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
 suite: own
