@@ -8,6 +8,7 @@ pub(crate) mod status;
 pub(crate) mod attributes;
 pub(crate) mod error_handlers;
 pub(crate) mod text;
+pub(crate) mod buffers;
 pub(crate) mod collectives;
 pub(crate) mod communicators;
 pub(crate) mod point_to_point;

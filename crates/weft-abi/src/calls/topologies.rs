@@ -12,9 +12,9 @@ use weft_mpi::error::{Error, Result};
 /// MPI_Dims_create (MPI-5.0 §8.5.2).
 pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
     let wrong = |message: String| Err(Error::new(MPI_ERR_DIMS, message));
-    // SAFETY: the caller's array.
     let dims: &mut [c_int] = match ndims {
         0 => &mut [],
+        // SAFETY: the caller's array.
         _ => unsafe { std::slice::from_raw_parts_mut(dims, ndims as usize) },
     };
     let Some(nodes) = u32::try_from(nnodes).ok().filter(|nodes| *nodes > 0) else {

@@ -78,14 +78,14 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
 entry! { MPI_Buffer_attach PMPI_Buffer_attach(buffer: *mut c_void, size: c_int) -> c_int {
     call(Function::BufferAttach, Scope::None, || {
         check::natural("size", i64::from(size))?;
-        unsafe { crate::calls::point_to_point::buffer_attach(buffer, i64::from(size)) }
+        unsafe { crate::calls::buffers::buffer_attach(buffer, i64::from(size)) }
     })
 } }
 
 entry! { MPI_Buffer_attach_c PMPI_Buffer_attach_c(buffer: *mut c_void, size: MPI_Count) -> c_int {
     call(Function::BufferAttachC, Scope::None, || {
         check::natural("size", size)?;
-        unsafe { crate::calls::point_to_point::buffer_attach(buffer, size) }
+        unsafe { crate::calls::buffers::buffer_attach(buffer, size) }
     })
 } }
 
@@ -94,7 +94,7 @@ entry! { MPI_Buffer_detach PMPI_Buffer_detach(buffer_addr: *mut c_void, size: *m
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::point_to_point::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe { crate::calls::buffers::buffer_detach(buffer_addr, &mut size_wide) }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -105,20 +105,20 @@ entry! { MPI_Buffer_detach_c PMPI_Buffer_detach_c(buffer_addr: *mut c_void, size
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::point_to_point::buffer_detach(buffer_addr, &mut size_wide) }?;
+        unsafe { crate::calls::buffers::buffer_detach(buffer_addr, &mut size_wide) }?;
         unsafe { *size = size_wide };
         Ok(())
     })
 } }
 
 entry! { MPI_Buffer_flush PMPI_Buffer_flush() -> c_int {
-    call(Function::BufferFlush, Scope::None, || unsafe { crate::calls::point_to_point::buffer_flush() })
+    call(Function::BufferFlush, Scope::None, || unsafe { crate::calls::buffers::buffer_flush() })
 } }
 
 entry! { MPI_Buffer_iflush PMPI_Buffer_iflush(request: *mut MPI_Request) -> c_int {
     call(Function::BufferIflush, Scope::None, || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::buffer_iflush(request) }
+        unsafe { crate::calls::buffers::buffer_iflush(request) }
     })
 } }
 
@@ -132,7 +132,7 @@ entry! { MPI_Cancel PMPI_Cancel(request: *mut MPI_Request) -> c_int {
 entry! { MPI_Comm_attach_buffer PMPI_Comm_attach_buffer(comm: MPI_Comm, buffer: *mut c_void, size: c_int) -> c_int {
     call(Function::CommAttachBuffer, Scope::Comm(comm), || {
         check::natural("size", i64::from(size))?;
-        unsafe { crate::calls::point_to_point::comm_attach_buffer(comm, buffer, i64::from(size)) }
+        unsafe { crate::calls::buffers::comm_attach_buffer(comm, buffer, i64::from(size)) }
     })
 } }
 
@@ -143,7 +143,7 @@ entry! { MPI_Comm_attach_buffer_c PMPI_Comm_attach_buffer_c(
 ) -> c_int {
     call(Function::CommAttachBufferC, Scope::Comm(comm), || {
         check::natural("size", size)?;
-        unsafe { crate::calls::point_to_point::comm_attach_buffer(comm, buffer, size) }
+        unsafe { crate::calls::buffers::comm_attach_buffer(comm, buffer, size) }
     })
 } }
 
@@ -156,7 +156,7 @@ entry! { MPI_Comm_detach_buffer PMPI_Comm_detach_buffer(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::point_to_point::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe { crate::calls::buffers::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
         unsafe { *size = narrow(size_wide) };
         Ok(())
     })
@@ -171,22 +171,20 @@ entry! { MPI_Comm_detach_buffer_c PMPI_Comm_detach_buffer_c(
         check::pointer("buffer_addr", buffer_addr)?;
         check::pointer("size", size)?;
         let mut size_wide = 0_i64;
-        unsafe { crate::calls::point_to_point::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
+        unsafe { crate::calls::buffers::comm_detach_buffer(comm, buffer_addr, &mut size_wide) }?;
         unsafe { *size = size_wide };
         Ok(())
     })
 } }
 
 entry! { MPI_Comm_flush_buffer PMPI_Comm_flush_buffer(comm: MPI_Comm) -> c_int {
-    call(Function::CommFlushBuffer, Scope::Comm(comm), || {
-        unsafe { crate::calls::point_to_point::comm_flush_buffer(comm) }
-    })
+    call(Function::CommFlushBuffer, Scope::Comm(comm), || unsafe { crate::calls::buffers::comm_flush_buffer(comm) })
 } }
 
 entry! { MPI_Comm_iflush_buffer PMPI_Comm_iflush_buffer(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::CommIflushBuffer, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::comm_iflush_buffer(comm, request) }
+        unsafe { crate::calls::buffers::comm_iflush_buffer(comm, request) }
     })
 } }
 
