@@ -123,11 +123,7 @@ impl Head {
 
     /// Announcement of a large message.
     pub fn rendezvous(envelope: Envelope, request: u32, total: u64, address: Option<u64>) -> Self {
-        Self::new(RENDEZVOUS, address.is_some())
-            .envelope(envelope)
-            .u32(request)
-            .u64(total)
-            .u64(address.unwrap_or(0))
+        Self::new(RENDEZVOUS, address.is_some()).envelope(envelope).u32(request).u64(total).u64(address.unwrap_or(0))
     }
 
     /// Permission to send `limit` bytes.
@@ -233,24 +229,19 @@ mod tests {
     #[test]
     fn every_frame_survives_the_round_trip() {
         let cases = [
-            (round_trip(Head::eager(ENVELOPE, Some(5)), b"abc"), Frame::Eager {
-                envelope: ENVELOPE,
-                acknowledge: Some(5),
-                payload: b"abc",
-            }),
-            (round_trip(Head::eager_first(ENVELOPE, None, 99), b"x"), Frame::EagerFirst {
-                envelope: ENVELOPE,
-                acknowledge: None,
-                total: 99,
-                payload: b"x",
-            }),
+            (
+                round_trip(Head::eager(ENVELOPE, Some(5)), b"abc"),
+                Frame::Eager { envelope: ENVELOPE, acknowledge: Some(5), payload: b"abc" },
+            ),
+            (
+                round_trip(Head::eager_first(ENVELOPE, None, 99), b"x"),
+                Frame::EagerFirst { envelope: ENVELOPE, acknowledge: None, total: 99, payload: b"x" },
+            ),
             (round_trip(Head::eager_more(), b"yz"), Frame::EagerMore { payload: b"yz" }),
-            (round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""), Frame::Rendezvous {
-                envelope: ENVELOPE,
-                request: 1,
-                total: 1 << 40,
-                address: Some(77),
-            }),
+            (
+                round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""),
+                Frame::Rendezvous { envelope: ENVELOPE, request: 1, total: 1 << 40, address: Some(77) },
+            ),
             (round_trip(Head::grant(1, 2, 3), b""), Frame::Grant { request: 1, sink: 2, limit: 3 }),
             (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { sink: 2, offset: 1 << 33, payload: b"d" }),
             (round_trip(Head::done(8), b""), Frame::Done { request: 8 }),

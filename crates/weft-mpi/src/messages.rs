@@ -129,7 +129,10 @@ impl Messages {
     /// `MPI_ERR_NO_MEM` when too many exist.
     pub fn add(&mut self, request: Request) -> Result<usize> {
         self.requests.insert(request).ok_or_else(|| {
-            Error::new(MPI_ERR_NO_MEM, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+            Error::new(
+                MPI_ERR_NO_MEM,
+                "too many requests are active (limit 16777216): complete some with MPI_Wait first",
+            )
         })
     }
 
@@ -412,8 +415,7 @@ impl Messages {
                 {
                     bytes.extend_from_slice(payload);
                     if whole {
-                        message.body =
-                            Body::Whole { bytes: std::mem::take(bytes), acknowledge: *acknowledge };
+                        message.body = Body::Whole { bytes: std::mem::take(bytes), acknowledge: *acknowledge };
                     }
                 }
             }

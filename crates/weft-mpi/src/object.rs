@@ -8,8 +8,8 @@ use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
 
 use crate::constants::*;
-use crate::error::{Error, Result};
 use crate::context::CONTEXTS_EACH;
+use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::memory::UserFunction;
 
@@ -332,7 +332,9 @@ impl Objects {
     #[inline]
     pub fn communicator(&self, handle: usize) -> Result<&Communicator> {
         let key = self.communicator_key(handle);
-        self.communicators.get(key).ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
+        self.communicators
+            .get(key)
+            .ok_or_else(|| wrong(handle, "communicator", MPI_ERR_COMM, MPI_COMM_NULL, "MPI_COMM_NULL"))
     }
 
     /// The same, to change it.

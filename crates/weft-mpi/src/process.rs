@@ -328,7 +328,10 @@ impl Process {
         let completions = engine.messages.completions;
         let news = completions != self.signalled;
         self.signalled = completions;
-        if self.asleep && (news || engine.has_deadlines()) && let Some((_, sender)) = &mut self.alarm {
+        if self.asleep
+            && (news || engine.has_deadlines())
+            && let Some((_, sender)) = &mut self.alarm
+        {
             // A full pipe means that the sleeper has been woken already.
             let _ = sender.write(&[1]);
         }

@@ -69,9 +69,8 @@ impl Settings {
                 u64::from(u32::MAX),
             )?),
             faults: match text("WEFT_FAULTS") {
-                Some(value) => {
-                    faults::Plan::parse(&value).map_err(|error| format!("WEFT_FAULTS={value} makes no sense: {error}"))?
-                }
+                Some(value) => faults::Plan::parse(&value)
+                    .map_err(|error| format!("WEFT_FAULTS={value} makes no sense: {error}"))?,
                 None => faults::Plan::default(),
             },
         })
@@ -85,7 +84,11 @@ fn links(value: &str) -> Result<Links, String> {
             "auto" => links = Links { shared: true, udp: true },
             "shared" => links.shared = true,
             "udp" => links.udp = true,
-            _ => return Err(format!("WEFT_LINK={value} names the link '{name}', which Weft does not have: it has {LINK_NAMES}")),
+            _ => {
+                return Err(format!(
+                    "WEFT_LINK={value} names the link '{name}', which Weft does not have: it has {LINK_NAMES}"
+                ));
+            }
         }
     }
     Ok(links)

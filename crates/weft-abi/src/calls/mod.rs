@@ -3,20 +3,20 @@
 //! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line: `comm_dup` implements MPI_Comm_dup
 //! and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c.
 
-pub(crate) mod environment;
-pub(crate) mod status;
 pub(crate) mod attributes;
-pub(crate) mod error_handlers;
-pub(crate) mod text;
 pub(crate) mod buffers;
 pub(crate) mod collectives;
 pub(crate) mod communicators;
-pub(crate) mod point_to_point;
-pub(crate) mod requests;
+pub(crate) mod datatype_contents;
+pub(crate) mod datatypes;
+pub(crate) mod environment;
+pub(crate) mod error_handlers;
 pub(crate) mod groups;
 pub(crate) mod handles;
 pub(crate) mod info;
-pub(crate) mod datatypes;
-pub(crate) mod datatype_contents;
 pub(crate) mod packing;
+pub(crate) mod point_to_point;
+pub(crate) mod requests;
+pub(crate) mod status;
+pub(crate) mod text;
 pub(crate) mod topologies;

@@ -67,10 +67,10 @@ macro_rules! choice {
     ($name:ident, $better:tt) => {
         fn $name(element: Element, input: &[u8], inout: &mut [u8]) {
             macro_rules! choose {
-                                ($number:ty) => {
-                                    fold_as!($number, input, inout, |a, b| if a $better b { a } else { b })
-                                };
-                            }
+                                        ($number:ty) => {
+                                            fold_as!($number, input, inout, |a, b| if a $better b { a } else { b })
+                                        };
+                                    }
             match element {
                 Element::Int8 => choose!(i8),
                 Element::Int16 => choose!(i16),
