@@ -1,0 +1,7 @@
+/* Bytes a second of a window of puts, completed by one flush; the target is passive. */
+#include "onesided.h"
+
+int main(int argc, char **argv)
+{
+    return onesided_main("put_bandwidth", "1k,16k,64k,1m,4m", 1, 1, argc, argv);
+}
