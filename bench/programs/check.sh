@@ -1,7 +1,7 @@
 #!/bin/sh
 # check.sh PREFIX [MPIEXEC [ARGUMENT...]]: every program here builds with PREFIX/bin/mpicc without a warning, and with 2 and 4 ranks
 # prints only lines that are JSON and valid. MPIEXEC is PREFIX/bin/mpiexec when it is not given.
-# PROGRAMS="a b" checks only some; RANKS="2 4" is the default; CC is the compiler driver when it is not PREFIX/bin/mpicc.
+# PROGRAMS="a b" checks only some; CLASS=S is the class of the NAS kernels; RANKS="2 4" is the default; CC is the compiler driver when it is not PREFIX/bin/mpicc.
 # Programs that end with status 0 but say that the library lacks something count as skipped, and are named at the end.
 set -eu
 [ $# -ge 1 ] || { echo "usage: $0 PREFIX [MPIEXEC [ARGUMENT...]]" >&2; exit 2; }
@@ -23,7 +23,7 @@ options() {
     barrier) echo --seconds 0.005 --samples 2 ;;
     rate) echo --seconds 0.005 --samples 2 --window 8 ;;
     availability) echo --seconds 0.002 --samples 1 --sizes 8,64k ;;
-    nas_is | nas_cg) echo --class S --samples 1 ;;
+    nas_is | nas_cg) echo --class "${CLASS:-S}" --samples 1 ;;
     *) echo --seconds 0.005 --samples 2 --sizes 8,1000,64k --window 8 ;;
     esac
 }

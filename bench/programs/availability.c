@@ -1,0 +1,311 @@
+/* Overhead and application availability of nonblocking sends and receives, by the post-work-wait method of D. Doerfler and
+ * R. Brightwell, "Measuring MPI Send and Receive Overhead and Application Availability in High Performance Network Interfaces",
+ * EuroPVM/MPI 2006.
+ *
+ * Rank 0 posts an operation, works without calling MPI, and waits; its peer is inside MPI all the time. The work grows from
+ * nothing until an iteration takes `stop threshold` times as long as without work. Then
+ *     transfer time = mean of the iterations before work matters, that is within `base threshold` of their mean so far,
+ *     overhead      = iteration - work alone, at the last point,
+ *     availability  = 1 - overhead / transfer time.
+ * A send starts when the peer has said that its receive is posted; a receive tells the peer to send once it is posted itself.
+ * Iterations are timed one by one, and a point is their median (--statistic mean for the paper's average): on a virtual
+ * machine one preemption is longer than a hundred transfers. */
+#include "common.h"
+#include <math.h>
+
+enum {
+    POINTS_MAX = 64,            /* of a sweep */
+    ITERATIONS_MIN = 5,         /* of a point */
+    ITERATIONS_MAX = 10000,
+    WARM_UP = 3,                /* iterations before those of a point that count */
+    READY = BENCH_TAG + 1, COMMAND = BENCH_TAG + 2, VERDICT = BENCH_TAG + 3
+};
+
+/* The first work after none is this part of the transfer time; each next is larger by the growth. */
+static const double first_work = 1.0 / 32, growth = 1.25;
+/* Iterations that the calibration of the work loop takes, in seconds. */
+static const double calibration_s = 0.02;
+
+enum direction { SEND, RECEIVE };
+static const char *const direction_names[] = {"send", "receive"};
+
+static double base_threshold = 1.02, stop_threshold = 1.5;
+static const char *direction_option = "both", *statistic = "median";
+static double steps_per_us;
+static double times[ITERATIONS_MAX];
+static volatile unsigned long sink;
+
+typedef struct point {
+    double work_us, iteration_us;
+    long iterations;
+    int valid;
+    char why[BENCH_WHY_MAX];
+} point;
+
+/* What rank 0 asks of its peer: iterations 0 ends. */
+typedef struct command {
+    long iterations, direction, size, seed;
+} command;
+
+/* Work that touches no memory: nothing it does can wait for the transfer. */
+static void work(long steps)
+{
+    unsigned long x = sink;
+    for (long i = 0; i < steps; i++)
+        x = x * 6364136223846793005UL + 1442695040888963407UL;
+    sink = x;
+}
+
+static void calibrate(void)
+{
+    long steps = 1000;
+    for (;;) {
+        double began = bench_now(), took;
+        work(steps);
+        took = bench_now() - began;
+        if (took >= calibration_s || steps > 1000000000L) {
+            steps_per_us = (double)steps / (took * 1e6);
+            return;
+        }
+        steps *= 2;
+    }
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Microseconds of an iteration, from `times`. */
+static double summary(long count)
+{
+    double sum = 0;
+    if (strcmp(statistic, "mean") != 0) {
+        qsort(times, (size_t)count, sizeof *times, ascending);
+        return (times[(count - 1) / 2] + times[count / 2]) / 2 * 1e6;
+    }
+    for (long i = 0; i < count; i++)
+        sum += times[i];
+    return sum / (double)count * 1e6;
+}
+
+static double post_work_wait(bench *b, enum direction d, size_t size, long steps)
+{
+    MPI_Request request;
+    double began;
+    if (d == SEND) {
+        MPI_Recv(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        began = bench_now();
+        MPI_Isend(b->send, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+    } else {
+        began = bench_now();
+        MPI_Irecv(b->receive, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+        MPI_Send(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD);
+    }
+    work(steps);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    return bench_now() - began;
+}
+
+static void answer(bench *b, enum direction d, size_t size)
+{
+    MPI_Request request;
+    if (d == SEND) {
+        MPI_Irecv(b->receive, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+        MPI_Send(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Recv(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(b->send, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD);
+    }
+}
+
+/* The peer's side: does as it is told until it is told to end. */
+static void serve(bench *b)
+{
+    command c;
+    for (;;) {
+        char why[BENCH_WHY_MAX] = "";
+        MPI_Recv(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (c.iterations == 0)
+            return;
+        b->seed = (unsigned)c.seed;
+        bench_buffers(b, (size_t)c.size, (size_t)c.size);
+        bench_pair_prepare(b, (size_t)c.size);
+        for (long i = 0; i < c.iterations + WARM_UP; i++)
+            answer(b, (enum direction)c.direction, (size_t)c.size);
+        if (c.direction == SEND)
+            bench_filled(b, b->receive, (size_t)c.size, b->peer, why);
+        MPI_Send(why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD);
+    }
+}
+
+static void measure_point(bench *b, enum direction d, size_t size, double work_us, point *p)
+{
+    command c = {p->iterations, d, (long)size, (long)++b->seed};
+    long steps = (long)(work_us * steps_per_us);
+    MPI_Send(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
+    bench_pair_prepare(b, size);
+    for (int i = 0; i < WARM_UP; i++)
+        post_work_wait(b, d, size, steps);
+    for (long i = 0; i < p->iterations; i++)
+        times[i] = post_work_wait(b, d, size, steps);
+    p->iteration_us = summary(p->iterations);
+    MPI_Recv(p->why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (d == RECEIVE)
+        bench_filled(b, b->receive, size, b->peer, p->why);
+    p->valid = p->why[0] == 0;
+    /* The same work alone; the peer waits inside MPI for the next command. */
+    for (long i = 0; i < p->iterations; i++) {
+        double began = bench_now();
+        work(steps);
+        times[i] = bench_now() - began;
+    }
+    p->work_us = steps ? summary(p->iterations) : 0;
+}
+
+static long iterations_for(const bench *b, double us)
+{
+    double fit = b->iterations ? (double)b->iterations : us > 0 ? b->seconds * 1e6 / us : ITERATIONS_MAX;
+    return fit < ITERATIONS_MIN && !b->iterations ? ITERATIONS_MIN : fit > ITERATIONS_MAX ? ITERATIONS_MAX : (long)fit;
+}
+
+static void print_common(const bench *b, const char *measurement, enum direction d, size_t size, int sample)
+{
+    json_open(measurement);
+    json_integer("size", (long long)size);
+    json_integer("ranks", b->ranks);
+    json_integer("sample", sample);
+    json_text("direction", direction_names[d]);
+    json_text("statistic", statistic);
+}
+
+static void print_point(const bench *b, enum direction d, size_t size, int sample, int number, const point *p)
+{
+    print_common(b, "availability_sample", d, size, sample);
+    json_integer("point", number);
+    json_text("unit", "us");
+    json_number("value", p->iteration_us);
+    json_number("work_us", p->work_us);
+    json_number("iteration_us", p->iteration_us);
+    json_integer("iterations", p->iterations);
+    json_true("valid", p->valid);
+    if (!p->valid)
+        json_text("why", p->why);
+    json_close();
+}
+
+/* `last` is the point where the sweep stopped; `reached` whether it stopped at its threshold. */
+static int print_result(const bench *b, enum direction d, size_t size, int sample, int points, const point *last, double transfer_us, int reached)
+{
+    double overhead_us = last->iteration_us - last->work_us, percent = (1 - overhead_us / transfer_us) * 100;
+    int valid = reached && last->valid && isfinite(percent);
+    print_common(b, "availability", d, size, sample);
+    json_text("unit", "percent");
+    json_number("value", percent);
+    json_number("availability_percent", percent);
+    json_number("overhead_us", overhead_us);
+    json_number("transfer_us", transfer_us);
+    json_number("work_us", last->work_us);
+    json_number("iteration_us", last->iteration_us);
+    json_integer("points", points);
+    json_integer("iterations", last->iterations);
+    json_number("base_threshold", base_threshold);
+    json_number("stop_threshold", stop_threshold);
+    json_true("checked", 1);
+    json_true("valid", valid);
+    if (!valid)
+        json_text("why", !last->valid ? last->why : "the sweep did not reach the stop threshold");
+    json_close();
+    return !valid;
+}
+
+/* One sweep of the work; 0, or 1 when something in it is not valid. */
+static int sweep(bench *b, enum direction d, size_t size, int sample)
+{
+    point p = {0};
+    double base_sum = 0, transfer_us = 0, work_us = 0;
+    int base_points = 0, base_ended = 0, number = 0, reached = 0;
+    p.iterations = ITERATIONS_MIN;
+    measure_point(b, d, size, 0, &p);
+    p.iterations = iterations_for(b, p.iteration_us);
+    for (; number < POINTS_MAX && !reached; number++) {
+        measure_point(b, d, size, work_us, &p);
+        if (number > 0 && p.valid && p.iteration_us >= transfer_us * stop_threshold) {
+            /* One disturbed point must not end the sweep early: the quicker of two counts. */
+            point again = p;
+            measure_point(b, d, size, work_us, &again);
+            if (!again.valid || again.iteration_us < p.iteration_us)
+                p = again;
+        }
+        print_point(b, d, size, sample, number, &p);
+        if (!base_ended && (base_points == 0 || p.iteration_us <= transfer_us * base_threshold)) {
+            base_sum += p.iteration_us;
+            transfer_us = base_sum / ++base_points;
+        } else {
+            base_ended = 1;
+        }
+        reached = !p.valid || p.iteration_us >= transfer_us * stop_threshold;
+        work_us = work_us == 0 ? transfer_us * first_work : work_us * growth;
+        p.iterations = iterations_for(b, p.iteration_us);
+    }
+    return print_result(b, d, size, sample, number, &p, transfer_us, reached);
+}
+
+static int lead(bench *b)
+{
+    command end = {0, 0, 0, 0};
+    int status = 0;
+    calibrate();
+    for (int i = 0; i < b->sizes_count; i++) {
+        bench_buffers(b, b->sizes[i], b->sizes[i]);
+        for (int sample = 0; sample < b->samples; sample++)
+            for (int d = SEND; d <= RECEIVE; d++)
+                if (strcmp(direction_option, "both") == 0 || strcmp(direction_option, direction_names[d]) == 0)
+                    status |= sweep(b, (enum direction)d, b->sizes[i], sample);
+    }
+    MPI_Send(&end, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
+    return status;
+}
+
+/* NULL, or what is wrong with the options. */
+static const char *refuse_options(void)
+{
+    if (strcmp(direction_option, "both") != 0 && strcmp(direction_option, "send") != 0 && strcmp(direction_option, "receive") != 0)
+        return "--direction: one of send, receive, both";
+    if (strcmp(statistic, "median") != 0 && strcmp(statistic, "mean") != 0)
+        return "--statistic: one of median, mean";
+    if (!(base_threshold > 1 && stop_threshold > base_threshold && stop_threshold <= 1000))
+        return "--base-threshold must be above 1, and --stop-threshold above it (and at most 1000)";
+    return NULL;
+}
+
+int main(int argc, char **argv)
+{
+    static const bench_option own[] = {
+        {"--base-threshold", &base_threshold, NULL, "iterations up to this times the transfer time count into it (default 1.02)"},
+        {"--stop-threshold", &stop_threshold, NULL, "the work grows until an iteration takes so many transfer times (default 1.5)"},
+        {"--direction", NULL, &direction_option, "send, receive or both (default both)"},
+        {"--statistic", NULL, &statistic, "of the iterations of a point: median or mean (default median)"},
+    };
+    const char *refused;
+    bench b;
+    int status = 0;
+    bench_start(&b, "availability", "1k,4k,16k,64k,256k,1m,4m", &argc, &argv, own, sizeof own / sizeof *own);
+    if ((refused = refuse_options())) {
+        if (b.rank == 0)
+            fprintf(stderr, "%s\n", refused);
+        return bench_end(&b, 2);
+    }
+    if (b.ranks < 2) {
+        bench_failed(&b, 0, "percent", "needs at least 2 ranks, has 1");
+        return bench_end(&b, 1);
+    }
+    /* One pair measures; the others wait outside the figure, in MPI_Finalize. */
+    if (b.rank == 0)
+        status = lead(&b);
+    else if (b.peer == 0)
+        serve(&b);
+    return bench_end(&b, status);
+}
