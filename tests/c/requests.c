@@ -168,6 +168,25 @@ static void cancelled(void)
     CHECK(!flag && value == previous, "cancelled %d, value %d", flag, value);
 }
 
+static void cancelled_to_oneself(void)
+{
+    STORY("a synchronous send to oneself is cancelled at once, or not at all");
+    int value = 7, flag = 0, gone = 0;
+    MPI_Request cancel;
+    MPI_Status status;
+    MPI_Issend(&value, 1, MPI_INT, rank, 79, MPI_COMM_WORLD, &cancel);
+    MPI_Probe(rank, 79, MPI_COMM_WORLD, &status);
+    MPI_Cancel(&cancel);
+    MPI_Request_get_status(cancel, &flag, &status);
+    if (flag)
+        MPI_Test_cancelled(&status, &gone);
+    if (!gone)
+        MPI_Recv(&value, 1, MPI_INT, rank, 79, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&cancel, MPI_STATUS_IGNORE);
+    MPI_Iprobe(rank, 79, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE);
+    CHECK(!flag, "cancelled or received, but still there");
+}
+
 static void freed(void)
 {
     STORY("a freed send still arrives");
@@ -193,6 +212,7 @@ int main(int argc, char **argv)
     look_without_taking();
     persistent();
     cancelled();
+    cancelled_to_oneself();
     freed();
     return end();
 }

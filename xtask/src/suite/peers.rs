@@ -75,7 +75,7 @@ fn mpi4py_tests(context: &Context, ranks: u32) -> Outcome {
         let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
         let tests = home.join("source/test");
         let run = context.mpiexec(ranks).arg(context.python("python")).arg(tests.join("main.py"));
-        let run = run.args(["--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list, ranks)?);
+        let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list, ranks)?);
         run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
     };
     Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())
