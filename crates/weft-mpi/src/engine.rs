@@ -254,7 +254,6 @@ impl Engine {
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
-            State::AwaitingMatch { peer, context } => (*peer, *context),
             _ => return,
         };
         if !std::mem::replace(&mut request.cancelling, true) {

@@ -470,7 +470,7 @@ impl Messages {
         let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
         let expected = match state {
             Some(State::Announced(send)) => send.peer == Some(peer),
-            Some(State::AwaitingMatch { peer: to, .. }) => *to == peer,
+            Some(State::AwaitingMatch { peer: to }) => *to == peer,
             _ => false,
         };
         match handle {
@@ -516,7 +516,7 @@ impl Messages {
         let Some(entry) = self.requests.get_mut(handle) else { return };
         let ours = match &entry.state {
             State::Announced(send) => send.peer == Some(peer),
-            State::AwaitingMatch { peer: to, .. } => *to == peer,
+            State::AwaitingMatch { peer: to } => *to == peer,
             _ => false,
         };
         entry.cancelling = false;
@@ -543,7 +543,7 @@ impl Messages {
         self.peers[peer as usize].failed.get_or_insert_with(|| reason.to_owned());
         let waits = |request: &Request| match &request.state {
             State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
-            State::AwaitingMatch { peer: to, .. } => *to == peer,
+            State::AwaitingMatch { peer: to } => *to == peer,
             // A receive from anybody may be waiting for the dead process: it must not wait for ever.
             State::Posted(receive) => {
                 receive.context.is_some() && (receive.peer == Some(peer) || receive.source.is_none())

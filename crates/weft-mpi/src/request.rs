@@ -85,8 +85,6 @@ pub enum State {
     AwaitingMatch {
         /// Who must match it.
         peer: u32,
-        /// Context of its envelope.
-        context: u32,
     },
     /// A receive that waits for its message.
     Posted(Receive),

@@ -101,11 +101,7 @@ impl Engine {
         if eager && !synchronous {
             self.messages.complete(handle);
         } else if let Some(entry) = self.messages.requests.get_mut(handle) {
-            entry.state = if eager {
-                State::AwaitingMatch { peer, context: send.envelope.context }
-            } else {
-                State::Announced(send)
-            };
+            entry.state = if eager { State::AwaitingMatch { peer } } else { State::Announced(send) };
         }
         true
     }
