@@ -254,6 +254,8 @@ impl Engine {
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
+            // Data that has left is not called back: programs look at the status right after MPI_Cancel and take what
+            // it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
             _ => return,
         };
         if !std::mem::replace(&mut request.cancelling, true) {
