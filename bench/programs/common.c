@@ -1,7 +1,5 @@
 #include "common.h"
-#include <errno.h>
 #include <limits.h>
-#include <math.h>
 
 enum {
     PAGE = 4096,
@@ -23,53 +21,6 @@ double bench_max(double value)
     double largest = value;
     MPI_Allreduce(&value, &largest, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     return largest;
-}
-
-/* ---- JSON ---- */
-
-void json_open(const char *measurement)
-{
-    printf("{\"measurement\":\"%s\"", measurement);
-}
-
-void json_text(const char *name, const char *value)
-{
-    printf(",\"%s\":\"", name);
-    for (; *value; value++) {
-        unsigned char c = (unsigned char)*value;
-        if (c == '"' || c == '\\')
-            printf("\\%c", c);
-        else if (c < 0x20 || c > 0x7e)
-            printf("\\u%04x", c);
-        else
-            putchar(c);
-    }
-    putchar('"');
-}
-
-void json_number(const char *name, double value)
-{
-    if (isfinite(value))
-        printf(",\"%s\":%.9g", name, value);
-    else
-        printf(",\"%s\":null", name);
-}
-
-void json_integer(const char *name, long long value)
-{
-    printf(",\"%s\":%lld", name, value);
-}
-
-void json_true(const char *name, int value)
-{
-    printf(",\"%s\":%s", name, value ? "true" : "false");
-}
-
-void json_close(void)
-{
-    printf("}\n");
-    /* The next sample may never come: what was measured must be out by then. */
-    fflush(stdout);
 }
 
 void bench_failed(const bench *b, size_t size, const char *unit, const char *why)
@@ -108,24 +59,6 @@ static void stop(int rank, int status, const char *sentence, const char *word)
     exit(status);
 }
 
-/* A whole or broken number with an optional k, m or g; negative when it is none. */
-static double parse_number(const char *text)
-{
-    char *end;
-    double value;
-    errno = 0;
-    value = strtod(text, &end);
-    if (end == text || errno || !isfinite(value) || value < 0)
-        return -1;
-    if (*end == 'k' || *end == 'K')
-        value *= 1024, end++;
-    else if (*end == 'm' || *end == 'M')
-        value *= 1048576, end++;
-    else if (*end == 'g' || *end == 'G')
-        value *= 1073741824.0, end++;
-    return *end ? -1 : value;
-}
-
 static void add_size(bench *b, double size, const char *text)
 {
     if (size < 0 || size > BYTES_MAX || size != floor(size))
@@ -146,7 +79,7 @@ static void list_sizes(bench *b, const char *text)
             stop(b->rank, 2, "wrong list of sizes: '%s'\n", text);
         memcpy(word, rest, length);
         word[length] = 0;
-        add_size(b, parse_number(word), word);
+        add_size(b, plain_number(word), word);
         rest += length + (rest[length] == ',');
     }
 }
@@ -227,7 +160,7 @@ static void parse_options(bench *b, const char *sizes, int argc, char **argv, co
             stop(b->rank, 2, "%s needs a value\n", argv[i - 1]);
         if (all[o].text)
             *all[o].text = argv[i];
-        else if ((*all[o].number = parse_number(argv[i])) < 0)
+        else if ((*all[o].number = plain_number(argv[i])) < 0)
             stop(b->rank, 2, "not a number: '%s'\n", argv[i]);
     }
     check_options(b, &r);
@@ -299,22 +232,16 @@ void bench_buffers(bench *b, size_t send, size_t receive)
     b->receive = grow(b->receive, &b->receive_bytes, receive);
 }
 
-/* The third term tells blocks of 256 bytes apart, so a piece at a wrong place is seen. */
-static unsigned char content(const bench *b, size_t position, int rank)
-{
-    return (unsigned char)(position * 7 + (position >> 8) * 13 + (position >> 16) * 29 + (unsigned)rank * 31 + b->seed * 17 + 1);
-}
-
 void bench_fill(const bench *b, unsigned char *bytes, size_t length, int rank)
 {
     for (size_t i = 0; i < length; i++)
-        bytes[i] = content(b, i, rank);
+        bytes[i] = plain_content(i, (unsigned)rank, b->seed);
 }
 
 int bench_filled(const bench *b, const unsigned char *bytes, size_t length, int rank, char why[BENCH_WHY_MAX])
 {
     for (size_t i = 0; i < length; i++) {
-        unsigned char want = content(b, i, rank);
+        unsigned char want = plain_content(i, (unsigned)rank, b->seed);
         if (bytes[i] != want) {
             snprintf(why, BENCH_WHY_MAX, "rank %d: byte %zu of %zu from rank %d is %d, not %d", b->rank, i, length, rank, bytes[i], want);
             return 0;
@@ -440,14 +367,25 @@ static double timed(bench *b, const bench_case *c, size_t size, long iterations,
     return bench_max(counted);
 }
 
+static double trial_time(bench *b, const bench_case *c, size_t size, long iterations)
+{
+    double whole;
+    timed(b, c, size, iterations, &whole);
+    return whole;
+}
+
 /* Grows the number of iterations until a run takes an eighth of a sample, then scales: a sample is bounded in time however slow
  * the library or crowded the machine, and the trials warm up what needs it. */
 static long choose_iterations(bench *b, const bench_case *c, size_t size)
 {
     long iterations = 1;
     for (int trial = 0; trial < TRIALS_MAX; trial++) {
-        double took, fit;
-        timed(b, c, size, iterations, &took);
+        double took = trial_time(b, c, size, iterations), fit;
+        /* The first contact of two ranks may connect: the quicker of two trials counts. */
+        if (took * 8 > b->seconds) {
+            double again = trial_time(b, c, size, iterations);
+            took = again < took ? again : took;
+        }
         fit = took > 0 ? b->seconds / took : 16;
         if (fit <= 8 || iterations * 2 > iterations_max) {
             double scaled = (double)iterations * fit;

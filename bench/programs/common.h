@@ -8,10 +8,8 @@
 /* clock_gettime, nanosleep and posix_memalign: this header comes before any other. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "plain.h"
 #include <mpi.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -118,13 +116,5 @@ int bench_pairs(const bench *b);
 
 /* Microseconds of an iteration: the `value` of latencies. */
 double bench_microseconds(const bench *b, size_t size, double seconds);
-
-/* JSON lines: open, add fields, close. Numbers that are not finite become null. */
-void json_open(const char *measurement);
-void json_text(const char *name, const char *value);
-void json_number(const char *name, double value);
-void json_integer(const char *name, long long value);
-void json_true(const char *name, int value);
-void json_close(void);
 
 #endif

@@ -1,0 +1,75 @@
+#!/bin/sh
+# check.sh: the carriers build without a warning, and print only JSON lines that are valid: on one host, and, for root, between
+# two network namespaces made for it. A carrier that ends with 77 (no privilege, no support) is named as skipped.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+one=carrier-$$-0
+two=carrier-$$-1
+clean() {
+    rm -rf "$work"
+    ip netns del "$one" 2>/dev/null || true
+    ip netns del "$two" 2>/dev/null || true
+}
+trap clean EXIT
+trap 'exit 130' INT TERM
+failed=0
+cc -std=gnu11 -O2 -Wall -Wextra -Werror -o "$work/carrier" "$here"/*.c -lm
+
+# judge NAME STATUS: what $work/out holds is right.
+judge() {
+    if [ "$2" = 77 ]; then
+        echo "$1: skipped: $(cat "$work/err")"
+        return
+    fi
+    if [ "$2" = 0 ] && python3 - "$work/out" <<'PYTHON'
+import json, sys
+lines = [json.loads(line) for line in open(sys.argv[1])]
+wrong = [line for line in lines if line["valid"] is not True or not isinstance(line["value"], (int, float))]
+sys.exit(f"not valid: {wrong[0]}" if wrong else 0 if lines else "no line at all")
+PYTHON
+    then
+        echo "$1: $(wc -l <"$work/out") lines"
+    else
+        failed=1
+        echo "$1: FAILED (status $2)"
+        cat "$work/err"
+    fi
+}
+
+short="--samples 2 --seconds 0.01"
+for name in shared-memory memcpy process-vm-readv udp udp-offload packet; do
+    status=0
+    # shellcheck disable=SC2086 # options are words without spaces
+    timeout 60 "$work/carrier" "$name" $short >"$work/out" 2>"$work/err" || status=$?
+    judge "$name" $status
+done
+
+if ip netns add "$one" 2>/dev/null && ip netns add "$two" 2>/dev/null; then
+    ip -n "$one" link add e0 type veth peer name e0 netns "$two"
+    ip -n "$one" address add 10.250.0.1/24 dev e0
+    ip -n "$two" address add 10.250.0.2/24 dev e0
+    ip -n "$one" link set e0 up
+    ip -n "$two" link set e0 up
+    for name in udp udp-offload packet xdp; do
+        to=any
+        case $name in udp*) to=10.250.0.1 ;; esac
+        status=0
+        served=0
+        # shellcheck disable=SC2086
+        timeout 60 ip netns exec "$one" "$work/carrier" "$name" --server any --interface e0 $short 2>"$work/server" &
+        server=$!
+        # shellcheck disable=SC2086
+        timeout 60 ip netns exec "$two" "$work/carrier" "$name" --client "$to" --interface e0 $short >"$work/out" 2>"$work/err" || status=$?
+        wait $server || served=$?
+        if [ $status = 0 ] && [ $served != 0 ]; then
+            status=$served
+            cat "$work/server" >>"$work/err"
+        fi
+        judge "$name between two hosts" $status
+        [ -z "${SHOW:-}" ] || cat "$work/out"
+    done
+else
+    echo "between two hosts: skipped: no privilege for network namespaces"
+fi
+[ $failed = 0 ] && echo "all right" || { echo "something failed"; exit 1; }
