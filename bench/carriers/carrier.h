@@ -105,6 +105,9 @@ int link_run(link_t *l, const options *o, int child);
  * id in the client. Returns 1 on the serving side. */
 int link_serves(const options *o, int *child);
 
+/* The MAC address that --client names; 0 and the broadcast address when it is to be learnt from the first answer. */
+int link_peer_address(const options *o, unsigned char address[6]);
+
 int udp_run(const carrier *c, const options *o);
 int udp_offload_run(const carrier *c, const options *o);
 int packet_run(const carrier *c, const options *o);

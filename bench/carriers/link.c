@@ -362,3 +362,19 @@ int link_serves(const options *o, int *child)
         separate(serves);
     return serves;
 }
+
+int link_peer_address(const options *o, unsigned char address[6])
+{
+    unsigned a[6];
+    char rest;
+    memset(address, 0xff, 6);
+    if (!o->client || strcmp(o->client, "any") == 0)
+        return 0;
+    if (sscanf(o->client, "%2x:%2x:%2x:%2x:%2x:%2x%c", a, a + 1, a + 2, a + 3, a + 4, a + 5, &rest) != 6) {
+        fprintf(stderr, "carrier: --client: '%s' is no MAC address, nor 'any'\n", o->client);
+        exit(WRONG_USE);
+    }
+    for (int i = 0; i < 6; i++)
+        address[i] = (unsigned char)a[i];
+    return 1;
+}

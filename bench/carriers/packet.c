@@ -56,22 +56,6 @@ static int packet_receive(link_t *l, void (*take)(void *, const unsigned char *,
     return taken;
 }
 
-static void parse_address(packet *p, const char *text)
-{
-    unsigned a[ETH_ALEN];
-    char rest;
-    memset(p->to.sll_addr, 0xff, ETH_ALEN);
-    if (!text || strcmp(text, "any") == 0)
-        return;
-    if (sscanf(text, "%2x:%2x:%2x:%2x:%2x:%2x%c", a, a + 1, a + 2, a + 3, a + 4, a + 5, &rest) != ETH_ALEN) {
-        fprintf(stderr, "carrier: --client: '%s' is no MAC address, nor 'any'\n", text);
-        exit(WRONG_USE);
-    }
-    for (int i = 0; i < ETH_ALEN; i++)
-        p->to.sll_addr[i] = (unsigned char)a[i];
-    p->known = 1;
-}
-
 /* Opens the socket and returns the interface's MTU. */
 static size_t open_packet(packet *p, const char *interface)
 {
@@ -116,7 +100,7 @@ int packet_run(const carrier *c, const options *o)
     if (l.frame_max > 65000)
         l.frame_max = 65000;
     p.bytes = memory(ROOM);
-    parse_address(&p, o->client);
+    p.known = link_peer_address(o, p.to.sll_addr);
     /* On the loopback every address is nobody's, and both sides hear everything: the header tells who is meant. */
     return link_run(&l, o, child);
 }

@@ -268,23 +268,12 @@ int xdp_run(const carrier *c, const options *o)
 {
     static xdp x;
     link_t l = {.carrier = c, .send = xdp_send, .receive = xdp_receive, .burst = xdp_burst, .state = &x};
-    unsigned a[ETH_ALEN];
-    char rest;
     int child;
     if (!(o->server || o->client) || !o->interface) {
         fprintf(stderr, "carrier: xdp runs between two hosts: --interface NAME with --server any there and --client any here\n");
         return WRONG_USE;
     }
-    memset(x.peer, 0xff, ETH_ALEN);
-    if (o->client && strcmp(o->client, "any") != 0) {
-        if (sscanf(o->client, "%2x:%2x:%2x:%2x:%2x:%2x%c", a, a + 1, a + 2, a + 3, a + 4, a + 5, &rest) != ETH_ALEN) {
-            fprintf(stderr, "carrier: --client: '%s' is no MAC address, nor 'any'\n", o->client);
-            return WRONG_USE;
-        }
-        for (int i = 0; i < ETH_ALEN; i++)
-            x.peer[i] = (unsigned char)a[i];
-        x.known = 1;
-    }
+    x.known = link_peer_address(o, x.peer);
     l.serves = link_serves(o, &child);
     l.frame_max = open_xdp(&x, o->interface);
     return link_run(&l, o, child);

@@ -1,6 +1,6 @@
 /* Broadcast whose receivers come late by a random time: how long the root is held up, and how long a receiver that is
  * there at last still waits. The value is the root's time inside; a root that must wait for its receivers pays their lateness. */
-#include "common.h"
+#include "broadcast.h"
 
 static double skew_us = 100;
 static unsigned long draws;     /* state of the generator, another on every rank */
@@ -48,24 +48,10 @@ static double run(bench *b, size_t size, long iterations)
     return inside;
 }
 
-static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
-{
-    (void)b;
-    *send = 0;
-    *receive = size;
-}
-
 static void prepare(bench *b, size_t size)
 {
     draws = b->seed * 7919UL + (unsigned long)b->rank * 104729UL + 1;
-    memset(b->receive, 0, size);
-    if (b->rank == 0)
-        bench_fill(b, b->receive, size, 0);
-}
-
-static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
-{
-    return bench_filled(b, b->receive, size, 0, why);
+    broadcast_prepare(b, size);
 }
 
 static double value(const bench *b, size_t size, double seconds)
@@ -91,8 +77,8 @@ static void fields(const bench *b, size_t size, double seconds)
 int main(int argc, char **argv)
 {
     static const bench_option own[] = {{"--skew-us", &skew_us, NULL, "receivers come up to this much late (default 100)"}};
-    static const bench_case c = {.unit = "us", .ranks_min = 2, .buffers = buffers, .prepare = prepare,
-        .run = run, .check = check, .value = value, .fields = fields};
+    static const bench_case c = {.unit = "us", .ranks_min = 2, .buffers = broadcast_buffers, .prepare = prepare,
+        .run = run, .check = broadcast_check, .value = value, .fields = fields};
     bench b;
     bench_start(&b, "bcast_skew", "4,1836,16k,64k", &argc, &argv, own, 1);
     return bench_end(&b, bench_measure(&b, &c));

@@ -1,5 +1,5 @@
 /* Broadcasts back to back with nothing between them: bytes a second that every rank has, timed until the slowest rank has all. */
-#include "common.h"
+#include "broadcast.h"
 
 static double run(bench *b, size_t size, long iterations)
 {
@@ -7,25 +7,6 @@ static double run(bench *b, size_t size, long iterations)
     for (long i = 0; i < iterations; i++)
         MPI_Bcast(b->receive, (int)size, MPI_BYTE, 0, MPI_COMM_WORLD);
     return bench_now() - began;
-}
-
-static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
-{
-    (void)b;
-    *send = 0;
-    *receive = size;
-}
-
-static void prepare(bench *b, size_t size)
-{
-    memset(b->receive, 0, size);
-    if (b->rank == 0)
-        bench_fill(b, b->receive, size, 0);
-}
-
-static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
-{
-    return bench_filled(b, b->receive, size, 0, why);
 }
 
 static double value(const bench *b, size_t size, double seconds)
@@ -44,8 +25,8 @@ static void fields(const bench *b, size_t size, double seconds)
 
 int main(int argc, char **argv)
 {
-    static const bench_case c = {.unit = "MB/s", .ranks_min = 2, .buffers = buffers, .prepare = prepare,
-        .run = run, .check = check, .value = value, .fields = fields};
+    static const bench_case c = {.unit = "MB/s", .ranks_min = 2, .buffers = broadcast_buffers, .prepare = broadcast_prepare,
+        .run = run, .check = broadcast_check, .value = value, .fields = fields};
     bench b;
     bench_start(&b, "bcast_throughput", "4,1836,16k,64k,1m", &argc, &argv, NULL, 0);
     return bench_end(&b, bench_measure(&b, &c));

@@ -56,9 +56,9 @@ for line in lines:
 PYTHON
 }
 
-programs=${PROGRAMS:-$(cd "$here" && ls *.c | sed 's/\.c$//' | grep -v -x -e common -e onesided)}
+programs=${PROGRAMS:-$(cd "$here" && ls *.c | sed 's/\.c$//' | grep -v -x common)}
 for name in $programs; do
-    "${CC:-$prefix/bin/mpicc}" -std=c99 -O2 -Wall -Wextra -Werror -o "$work/$name" "$here/$name.c" "$here/common.c" "$here/onesided.c" -lm \
+    "${CC:-$prefix/bin/mpicc}" -std=c99 -O2 -Wall -Wextra -Werror -o "$work/$name" "$here/$name.c" "$here/common.c" -lm \
         || { echo "$name: does not build"; failed=1; continue; }
     for ranks in ${RANKS:-2 4}; do
         status=0

@@ -1,5 +1,6 @@
 /* What the measurements share: options, the clock, samples of bounded length, contents that can be checked, one JSON line per sample.
  *
+ * Each program is one file: mpicc -O2 -o NAME NAME.c common.c -lm
  * C99 over the MPI API only, so the same source measures any MPI library. Every rank calls the functions marked "collective"
  * in the same order; lines are printed by rank 0 of MPI_COMM_WORLD. */
 #ifndef WEFT_BENCH_COMMON_H

@@ -1,6 +1,6 @@
 /* Sum of doubles, scattered in equal blocks (Reduce_scatter_block), back to back; `size` is the block that each rank gets,
  * in bytes. The slowest rank counts. */
-#include "common.h"
+#include "sums.h"
 
 static double run(bench *b, size_t size, long iterations)
 {
@@ -16,43 +16,15 @@ static void buffers(const bench *b, size_t size, size_t *send, size_t *receive)
     *receive = size;
 }
 
-static double given(const bench *b, size_t i, int rank)
-{
-    return (double)(i % 1013 + b->seed) * (rank + 1);
-}
-
-static void prepare(bench *b, size_t size)
-{
-    double *mine = (double *)(void *)b->send;
-    for (size_t i = 0; i < size * (size_t)b->ranks / sizeof(double); i++)
-        mine[i] = given(b, i, b->rank);
-    memset(b->receive, 0, size);
-}
-
 static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 {
-    const double *sum = (const double *)(const void *)b->receive;
-    size_t count = size / sizeof(double), first = count * (size_t)b->rank;
-    double ranks = (double)b->ranks * (b->ranks + 1) / 2;
-    for (size_t i = 0; i < count; i++) {
-        double want = given(b, first + i, 0) * ranks;
-        if (sum[i] != want) {
-            snprintf(why, BENCH_WHY_MAX, "rank %d: element %zu is %g, not %g", b->rank, i, sum[i], want);
-            return 0;
-        }
-    }
-    return 1;
-}
-
-static size_t whole(size_t size)
-{
-    return size < sizeof(double) ? sizeof(double) : size / sizeof(double) * sizeof(double);
+    return sums_right(b, size / sizeof(double) * (size_t)b->rank, size, why);
 }
 
 int main(int argc, char **argv)
 {
-    static const bench_case c = {.unit = "us", .ranks_min = 1, .buffers = buffers, .prepare = prepare,
-        .run = run, .check = check, .value = bench_microseconds, .round = whole};
+    static const bench_case c = {.unit = "us", .ranks_min = 1, .buffers = buffers, .prepare = sums_prepare,
+        .run = run, .check = check, .value = bench_microseconds, .round = sums_whole};
     bench b;
     bench_start(&b, "reducescatter", "8,64,1k,16k,64k,1m", &argc, &argv, NULL, 0);
     return bench_end(&b, bench_measure(&b, &c));
