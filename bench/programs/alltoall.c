@@ -30,8 +30,10 @@ static void prepare(bench *b, size_t size)
 static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 {
     for (int from = 0; from < b->ranks; from++)
-        if (!bench_filled(b, b->receive + size * (size_t)from, size, edge(b, from, b->rank), why))
+        if (!bench_filled(b, b->receive + size * (size_t)from, size, edge(b, from, b->rank), why)) {
+            snprintf(why, BENCH_WHY_MAX, "rank %d: the block from rank %d is wrong", b->rank, from);
             return 0;
+        }
     return 1;
 }
 
