@@ -42,7 +42,11 @@ fn fits(nodes: u32, count: usize, limit: u32) -> bool {
 /// All divisors, ascending.
 fn divisors(number: u32) -> Vec<u32> {
     let small: Vec<u32> = (1..=number.isqrt()).filter(|divisor| number.is_multiple_of(*divisor)).collect();
-    let large = small.iter().rev().map(|divisor| number / divisor).filter(|divisor| divisor * divisor != number);
+    let large = small
+        .iter()
+        .rev()
+        .map(|divisor| number / divisor)
+        .filter(|divisor| divisor.checked_mul(*divisor) != Some(number));
     let large: Vec<u32> = large.collect();
     [small, large].concat()
 }
