@@ -7,7 +7,7 @@ use super::process::Run;
 use super::{Case, Outcome};
 
 /// mpi4py's tests with one rank take half a minute here; with four ranks on two processors longer.
-const MPI4PY_LIMIT_SECONDS: u64 = 240;
+const MPI4PY_LIMIT_SECONDS: u64 = 480;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
 /// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it, only where
 /// more than N ranks run.
