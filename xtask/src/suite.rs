@@ -51,6 +51,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
+    Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
 ];
 

@@ -57,6 +57,19 @@ pub(crate) fn cmake(_: &Context) -> Vec<Case> {
     })]
 }
 
+/// The measurement programs build, run and give valid samples; how fast is no test.
+pub(crate) fn measurements(_: &Context) -> Vec<Case> {
+    let programs = Case::new("every program, with 2 and 4 ranks", |context| {
+        let run = Run::new(context.root.join("bench/programs/check.sh")).arg(&context.prefix).limit(300);
+        Expected::code(0).says("all right").judge(run.finish())
+    });
+    let carriers = Case::new("every carrier without MPI", |context| {
+        let run = Run::new(context.root.join("bench/carriers/check.sh")).limit(120);
+        Expected::code(0).says("all right").judge(run.finish())
+    });
+    vec![programs, carriers]
+}
+
 pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
     let mut cases = vec![Case::new("build from the source distribution", |context| {
         let script = context.root.join("tools/mpi4py.sh");
