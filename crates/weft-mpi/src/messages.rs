@@ -216,7 +216,7 @@ impl Messages {
         }
     }
 
-    /// Takes a message out of the matcher without receiving it (a cancelled send).
+    /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0 §3.4).
     fn acknowledge(&mut self, peer: u32, request: Option<u32>) {
         if let Some(request) = request {
             self.outbox.push((peer, Outgoing::Control(Head::done(request))));
