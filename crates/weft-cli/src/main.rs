@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod hosts;
+mod record;
 
 use std::process::ExitCode;
 
