@@ -82,6 +82,18 @@ pub(crate) struct MPI_Status {
 const _: () = assert!(size_of::<MPI_Status>() == 32);
 const _: () = assert!(size_of::<MPI_Aint>() == size_of::<MPI_Count>());
 
+/// The forms of an operation that exists in three: a function whose first parameter is `form` implements MPI_X, MPI_IX and
+/// MPI_X_init (MPI-5.0 §3.4, §3.7.2, §3.9, §6.12, §6.13).
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Form {
+    /// Returns when it is complete.
+    Blocking,
+    /// Starts, and gives a request.
+    Nonblocking(*mut MPI_Request),
+    /// Gives a request that can be started.
+    Persistent(*mut MPI_Request),
+}
+
 /// An input array of counts or displacements: `int` in one C binding, 64 bits wide in the other.
 #[derive(Clone, Copy, Debug)]
 #[allow(dead_code)]

@@ -90,8 +90,14 @@ struct Entry<'a> {
     form: Form,
     returns: Option<&'a str>,
     anytime: bool,
-    /// Path of the implementation below the crate.
-    implementation: Option<String>,
+    implementation: Option<Implementation>,
+}
+
+/// The function that implements a procedure.
+pub(super) struct Implementation {
+    path: String,
+    /// The value of its parameter `form`, if it has one. Then it has neither `info` nor `request`.
+    form: Option<&'static str>,
 }
 
 fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
@@ -112,14 +118,28 @@ fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Fo
     entry.text()
 }
 
-/// The function that implements one form: its own (`send_c`) if there is one, else the one that serves both forms.
-pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<String> {
-    let path = |name: &str| implemented.get(name).map(|module| format!("crate::{module}::{name}"));
+/// The function that implements one binding: its own (`send_c`) if there is one, else the one that serves both bindings,
+/// else the blocking procedure's, if it serves all forms.
+pub(super) fn implementation(implemented: &Implemented, procedure: &Procedure, form: Form) -> Option<Implementation> {
+    let find =
+        |name: &str| implemented.get(name).map(|function| (format!("crate::{}::{name}", function.module), function));
+    let plain = |name: &str| {
+        find(name)
+            .map(|(path, function)| Implementation { path, form: function.takes_form.then_some("Form::Blocking") })
+    };
     let own = implementation_name(&procedure.symbol(form));
     let shared = implementation_name(&procedure.name);
-    // A callback's type differs between the forms, so one implementation cannot serve both.
+    // A callback's type differs between the bindings, so one implementation cannot serve both.
     let callbacks_differ = procedure.parameters.iter().any(|parameter| parameter.kind == "POLYFUNCTION");
-    path(&own).or_else(|| if callbacks_differ { None } else { path(&shared) })
+    plain(&own).or_else(|| if callbacks_differ { None } else { plain(&shared) }).or_else(|| {
+        let (base, form) = match (shared.strip_prefix('i'), shared.strip_suffix("_init")) {
+            (Some(base), None) => (base, "Form::Nonblocking(request)"),
+            (None, Some(base)) => (base, "Form::Persistent(request)"),
+            _ => return None,
+        };
+        let (path, _) = find(base).filter(|(_, function)| function.takes_form)?;
+        Some(Implementation { path, form: Some(form) })
+    })
 }
 
 impl Entry<'_> {
@@ -156,7 +176,7 @@ impl Entry<'_> {
         let function = variant(&self.symbol);
         Ok(match &self.implementation {
             None => format!("    unsupported_value(Function::{function})\n"),
-            Some(path) => {
+            Some(Implementation { path, .. }) => {
                 let mut arguments = Vec::new();
                 for parameter in self.c_parameters() {
                     arguments.push(self.argument(parameter)?);
@@ -169,13 +189,14 @@ impl Entry<'_> {
     fn call_body(&self) -> Result<String> {
         let function = variant(&self.symbol);
         let scope = self.scope();
-        let Some(path) = &self.implementation else {
+        let Some(Implementation { path, form }) = &self.implementation else {
             return Ok(format!("    unsupported(Function::{function}, {scope})\n"));
         };
         let mut lines = self.checks()?;
-        let mut arguments = Vec::new();
+        let mut arguments: Vec<String> = form.iter().map(|&form| form.to_owned()).collect();
         let mut write_back = Vec::new();
-        for parameter in self.parameters.iter().filter(|parameter| parameter.kind != "VARARGS") {
+        let in_form = |name: &str| form.is_some() && matches!(name, "info" | "request");
+        for parameter in self.parameters.iter().filter(|p| p.kind != "VARARGS" && !in_form(&p.name)) {
             arguments.push(self.argument(parameter)?);
             if let Some((before, after)) = self.wide_local(parameter)? {
                 lines.push(before);

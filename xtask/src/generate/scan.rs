@@ -4,8 +4,17 @@ use anyhow::{Result, bail};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Name of an implementation (`comm_dup`) → path of its module (`calls::communicators`).
-pub(super) type Implemented = BTreeMap<String, String>;
+/// Name of an implementation (`comm_dup`) → where it is.
+pub(super) type Implemented = BTreeMap<String, Function>;
+
+/// An implementation.
+#[derive(Debug)]
+pub(super) struct Function {
+    /// Path of its module (`calls::communicators`).
+    pub(super) module: String,
+    /// Its first parameter is `form`: it serves the blocking, the nonblocking and the persistent procedure.
+    pub(super) takes_form: bool,
+}
 
 /// Every `pub(crate) [unsafe] fn NAME(` that starts a line of a file below `calls` and has one of the `names`.
 pub(super) fn scan(calls: &Path, names: &BTreeSet<String>) -> Result<Implemented> {
@@ -31,9 +40,11 @@ fn scan_directory(
             scan_directory(&path, &format!("{module}::{name}"), names, implemented)?;
         } else if let Some(stem) = name.strip_suffix(".rs") {
             let module = if stem == "mod" { module.to_owned() } else { format!("{module}::{stem}") };
-            for function in functions(&std::fs::read_to_string(&path)?).filter(|name| names.contains(*name)) {
-                if let Some(other) = implemented.insert(function.to_owned(), module.clone()) {
-                    bail!("{function} is in {other} and in {module}: the generator cannot choose");
+            let text = std::fs::read_to_string(&path)?;
+            for (function, takes_form) in functions(&text).filter(|(name, _)| names.contains(*name)) {
+                let found = Function { module: module.clone(), takes_form };
+                if let Some(other) = implemented.insert(function.to_owned(), found) {
+                    bail!("{function} is in {} and in {module}: the generator cannot choose", other.module);
                 }
             }
         }
@@ -41,12 +52,15 @@ fn scan_directory(
     Ok(())
 }
 
-fn functions(text: &str) -> impl Iterator<Item = &str> {
-    text.lines().filter_map(|line| {
-        let rest = line.strip_prefix("pub(crate) ")?;
+/// Names, and whether the first parameter is `form`.
+fn functions(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let starts = text.match_indices("pub(crate) ").map(|(at, _)| at);
+    starts.filter(|&at| at == 0 || text[..at].ends_with('\n')).filter_map(|at| {
+        let rest = text[at..].strip_prefix("pub(crate) ")?;
         let rest = rest.strip_prefix("unsafe ").unwrap_or(rest).strip_prefix("fn ")?;
         let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_')?;
-        Some(&rest[..end])
+        let parameters = rest[end..].trim_start_matches('(').trim_start();
+        Some((&rest[..end], parameters.starts_with("form: Form,")))
     })
 }
 
@@ -62,7 +76,9 @@ mod tests {
     #[test]
     fn finds_functions_at_the_start_of_a_line_only() {
         let text = "pub(crate) unsafe fn send(\n    pub(crate) fn inner() {}\npub(crate) fn wtime() -> f64 {\nfn private() {}\n\
-                    pub(crate) unsafe fn generic<T>(\n// pub(crate) fn comment(\npub(crate) struct X;";
-        assert_eq!(functions(text).collect::<Vec<_>>(), ["send", "wtime", "generic"]);
+                    pub(crate) unsafe fn generic<T>(\n// pub(crate) fn comment(\npub(crate) struct X;\n\
+                    pub(crate) unsafe fn bcast(\n    form: Form,\n    buffer";
+        let expected = [("send", false), ("wtime", false), ("generic", false), ("bcast", true)];
+        assert_eq!(functions(text).collect::<Vec<_>>(), expected);
     }
 }

@@ -7,8 +7,6 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what counts
 //! and datatypes say, arrays of counts have an element for each process of the communicator.
 
-pub(crate) mod nonblocking;
-pub(crate) mod persistent;
 mod plan;
 
 use crate::generated::constants::*;
@@ -21,32 +19,45 @@ use weft_mpi::object::{Communicator, Operation};
 use weft_mpi::point_to_point::wait;
 use weft_mpi::process::{Process, lock, with};
 
-/// Blocking: start and wait.
-fn run(comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>) -> Result<()> {
+/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
+#[inline]
+fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>) -> Result<()> {
     let mut process = lock();
     let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?)?;
-    let request = process.start_collective(comm.0, schedule, arguments)?;
-    wait(process, request)?.error.map_or(Ok(()), Err)
+    let (handle, request) = match form {
+        Form::Blocking => {
+            let request = process.start_collective(comm.0, schedule, arguments)?;
+            return wait(process, request)?.error.map_or(Ok(()), Err);
+        }
+        Form::Nonblocking(request) => (process.start_collective(comm.0, schedule, arguments)?, request),
+        Form::Persistent(request) => (process.make_persistent_collective(comm.0, schedule, arguments)?, request),
+    };
+    process.signal();
+    // SAFETY: the caller's pointer, which is not null.
+    unsafe { *request = MPI_Request(handle) };
+    Ok(())
 }
 
 /// MPI_Barrier (MPI-5.0 §6.3).
-pub(crate) unsafe fn barrier(comm: MPI_Comm) -> Result<()> {
-    run(comm, plan_barrier)
+pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
+    run(form, comm, plan_barrier)
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
 pub(crate) unsafe fn bcast(
+    form: Form,
     buffer: *mut c_void,
     count: i64,
     datatype: MPI_Datatype,
     root: c_int,
     comm: MPI_Comm,
 ) -> Result<()> {
-    run(comm, |process, comm| plan_bcast(process, comm, Part { buffer, count, datatype }, root))
+    run(form, comm, |process, comm| plan_bcast(process, comm, Part { buffer, count, datatype }, root))
 }
 
 /// MPI_Gather (MPI-5.0 §6.5).
 pub(crate) unsafe fn gather(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -58,11 +69,12 @@ pub(crate) unsafe fn gather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(comm, |process, comm| plan_gather(process, comm, send, receive, root))
+    run(form, comm, |process, comm| plan_gather(process, comm, send, receive, root))
 }
 
 /// MPI_Gatherv (MPI-5.0 §6.5).
 pub(crate) unsafe fn gatherv(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -76,11 +88,12 @@ pub(crate) unsafe fn gatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) })
+    run(form, comm, |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) })
 }
 
 /// MPI_Scatter (MPI-5.0 §6.6).
 pub(crate) unsafe fn scatter(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -92,11 +105,12 @@ pub(crate) unsafe fn scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(comm, |process, comm| plan_scatter(process, comm, send, receive, root))
+    run(form, comm, |process, comm| plan_scatter(process, comm, send, receive, root))
 }
 
 /// MPI_Scatterv (MPI-5.0 §6.6).
 pub(crate) unsafe fn scatterv(
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: Counts,
     displs: Counts,
@@ -110,11 +124,12 @@ pub(crate) unsafe fn scatterv(
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: displs, datatype: sendtype };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) })
+    run(form, comm, |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) })
 }
 
 /// MPI_Allgather (MPI-5.0 §6.7).
 pub(crate) unsafe fn allgather(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -125,11 +140,12 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(comm, |process, comm| plan_every(process, comm, send, receive, algorithms::allgather))
+    run(form, comm, |process, comm| plan_every(process, comm, send, receive, algorithms::allgather))
 }
 
 /// MPI_Allgatherv (MPI-5.0 §6.7).
 pub(crate) unsafe fn allgatherv(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -142,11 +158,12 @@ pub(crate) unsafe fn allgatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) })
+    run(form, comm, |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) })
 }
 
 /// MPI_Alltoall (MPI-5.0 §6.8).
 pub(crate) unsafe fn alltoall(
+    form: Form,
     sendbuf: *const c_void,
     sendcount: i64,
     sendtype: MPI_Datatype,
@@ -157,11 +174,12 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(comm, |process, comm| plan_every(process, comm, send, receive, algorithms::alltoall))
+    run(form, comm, |process, comm| plan_every(process, comm, send, receive, algorithms::alltoall))
 }
 
 /// MPI_Alltoallv (MPI-5.0 §6.8).
 pub(crate) unsafe fn alltoallv(
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: Counts,
     sdispls: Counts,
@@ -175,11 +193,12 @@ pub(crate) unsafe fn alltoallv(
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) })
+    run(form, comm, |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) })
 }
 
 /// MPI_Alltoallw (MPI-5.0 §6.8).
 pub(crate) unsafe fn alltoallw(
+    form: Form,
     sendbuf: *const c_void,
     sendcounts: Counts,
     sdispls: Counts,
@@ -193,11 +212,12 @@ pub(crate) unsafe fn alltoallw(
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
     let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) })
+    run(form, comm, |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) })
 }
 
 /// MPI_Reduce (MPI-5.0 §6.9.1).
 pub(crate) unsafe fn reduce(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -207,11 +227,12 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(comm, |process, comm| plan_reduce(process, comm, send, recvbuf, op, root))
+    run(form, comm, |process, comm| plan_reduce(process, comm, send, recvbuf, op, root))
 }
 
 /// MPI_Allreduce (MPI-5.0 §6.9.6).
 pub(crate) unsafe fn allreduce(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -220,11 +241,12 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::allreduce))
+    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::allreduce))
 }
 
 /// MPI_Reduce_scatter_block (MPI-5.0 §6.10.1).
 pub(crate) unsafe fn reduce_scatter_block(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     recvcount: i64,
@@ -233,11 +255,12 @@ pub(crate) unsafe fn reduce_scatter_block(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: recvcount, datatype };
-    run(comm, |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op))
+    run(form, comm, |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op))
 }
 
 /// MPI_Reduce_scatter (MPI-5.0 §6.10.2).
 pub(crate) unsafe fn reduce_scatter(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     recvcounts: Counts,
@@ -247,11 +270,12 @@ pub(crate) unsafe fn reduce_scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: 0, datatype };
     // SAFETY: the caller's arrays.
-    run(comm, |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) })
+    run(form, comm, |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) })
 }
 
 /// MPI_Scan (MPI-5.0 §6.11.1).
 pub(crate) unsafe fn scan(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -260,11 +284,12 @@ pub(crate) unsafe fn scan(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::scan))
+    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::scan))
 }
 
 /// MPI_Exscan (MPI-5.0 §6.11.2).
 pub(crate) unsafe fn exscan(
+    form: Form,
     sendbuf: *const c_void,
     recvbuf: *mut c_void,
     count: i64,
@@ -273,7 +298,7 @@ pub(crate) unsafe fn exscan(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::exscan))
+    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::exscan))
 }
 
 /// MPI_Reduce_local (MPI-5.0 §6.9.7).

@@ -1,7 +1,8 @@
 //! The implementations of MPI's procedures, as the generated functions call them.
 //!
 //! `cargo xtask generate` looks for `pub(crate) [unsafe] fn` at the start of a line: `comm_dup` implements MPI_Comm_dup
-//! and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c.
+//! and MPI_Comm_dup_c; a function `op_create_c` is preferred for MPI_Op_create_c. A function whose first parameter is
+//! `form: Form` implements three procedures: `bcast` is MPI_Bcast, MPI_Ibcast and MPI_Bcast_init.
 
 pub(crate) mod attributes;
 pub(crate) mod buffers;

@@ -96,9 +96,23 @@ unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) ->
     })
 }
 
-/// MPI_Send (MPI-5.0 §3.4).
+/// Sends in one of the modes (MPI-5.0 §3.4), in one of the forms.
+#[inline]
+unsafe fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
+    // SAFETY: the caller's arguments.
+    unsafe {
+        match form {
+            Form::Blocking => send_blocking(message, mode),
+            Form::Nonblocking(request) => send_nonblocking(message, mode, request),
+            Form::Persistent(request) => send_persistent(message, mode, request),
+        }
+    }
+}
+
+/// MPI_Send, MPI_Isend, MPI_Send_init (MPI-5.0 §3.4, §3.7.2, §3.9).
 #[inline]
 pub(crate) unsafe fn send(
+    form: Form,
     buf: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
@@ -108,41 +122,13 @@ pub(crate) unsafe fn send(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
     // SAFETY: the caller's arguments.
-    unsafe { send_blocking(&message, Mode::Standard) }
+    unsafe { send_as(form, &message, Mode::Standard) }
 }
 
-/// MPI_Isend (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn isend(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_nonblocking(&message, Mode::Standard, request) }
-}
-
-/// MPI_Send_init (MPI-5.0 §3.9).
-pub(crate) unsafe fn send_init(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_persistent(&message, Mode::Standard, request) }
-}
-
-/// MPI_Ssend (MPI-5.0 §3.4).
+/// MPI_Ssend, MPI_Issend, MPI_Ssend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
+#[inline]
 pub(crate) unsafe fn ssend(
+    form: Form,
     buf: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
@@ -152,41 +138,14 @@ pub(crate) unsafe fn ssend(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
     // SAFETY: the caller's arguments.
-    unsafe { send_blocking(&message, Mode::Synchronous) }
+    unsafe { send_as(form, &message, Mode::Synchronous) }
 }
 
-/// MPI_Issend (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn issend(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_nonblocking(&message, Mode::Synchronous, request) }
-}
-
-/// MPI_Ssend_init (MPI-5.0 §3.9).
-pub(crate) unsafe fn ssend_init(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_persistent(&message, Mode::Synchronous, request) }
-}
-
-/// MPI_Rsend (MPI-5.0 §3.4).
+/// MPI_Rsend, MPI_Irsend, MPI_Rsend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
+/// The receive has been posted, which makes no difference here.
+#[inline]
 pub(crate) unsafe fn rsend(
+    form: Form,
     buf: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
@@ -196,41 +155,13 @@ pub(crate) unsafe fn rsend(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
     // SAFETY: the caller's arguments.
-    unsafe { send_blocking(&message, Mode::Standard) }
+    unsafe { send_as(form, &message, Mode::Standard) }
 }
 
-/// MPI_Irsend (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn irsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_nonblocking(&message, Mode::Standard, request) }
-}
-
-/// MPI_Rsend_init (MPI-5.0 §3.9).
-pub(crate) unsafe fn rsend_init(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_persistent(&message, Mode::Standard, request) }
-}
-
-/// MPI_Bsend (MPI-5.0 §3.4).
+/// MPI_Bsend, MPI_Ibsend, MPI_Bsend_init (MPI-5.0 §3.4, §3.7.2, §3.9).
+#[inline]
 pub(crate) unsafe fn bsend(
+    form: Form,
     buf: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
@@ -240,37 +171,7 @@ pub(crate) unsafe fn bsend(
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
     // SAFETY: the caller's arguments.
-    unsafe { send_blocking(&message, Mode::Buffered) }
-}
-
-/// MPI_Ibsend (MPI-5.0 §3.7.2).
-pub(crate) unsafe fn ibsend(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_nonblocking(&message, Mode::Buffered, request) }
-}
-
-/// MPI_Bsend_init (MPI-5.0 §3.9).
-pub(crate) unsafe fn bsend_init(
-    buf: *const c_void,
-    count: i64,
-    datatype: MPI_Datatype,
-    dest: c_int,
-    tag: c_int,
-    comm: MPI_Comm,
-    request: *mut MPI_Request,
-) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: dest, tag, comm };
-    // SAFETY: the caller's arguments.
-    unsafe { send_persistent(&message, Mode::Buffered, request) }
+    unsafe { send_as(form, &message, Mode::Buffered) }
 }
 
 unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {

@@ -29,7 +29,7 @@ entry! { MPI_Allgather PMPI_Allgather(
         }
         unsafe {
             crate::calls::collectives::allgather(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
             )
         }
     })
@@ -53,7 +53,7 @@ entry! { MPI_Allgather_c PMPI_Allgather_c(
         }
         unsafe {
             crate::calls::collectives::allgather(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -79,8 +79,15 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allgather_init(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
+            crate::calls::collectives::allgather(
+                Form::Persistent(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -106,8 +113,8 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allgather_init(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
+            crate::calls::collectives::allgather(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -129,6 +136,7 @@ entry! { MPI_Allgatherv PMPI_Allgatherv(
         }
         unsafe {
             crate::calls::collectives::allgatherv(
+                Form::Blocking,
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -158,6 +166,7 @@ entry! { MPI_Allgatherv_c PMPI_Allgatherv_c(
         }
         unsafe {
             crate::calls::collectives::allgatherv(
+                Form::Blocking,
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -189,7 +198,8 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allgatherv_init(
+            crate::calls::collectives::allgatherv(
+                Form::Persistent(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -198,8 +208,6 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
                 Counts::Narrow(displs),
                 recvtype,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -223,7 +231,8 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allgatherv_init(
+            crate::calls::collectives::allgatherv(
+                Form::Persistent(request),
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -232,8 +241,6 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
                 Counts::Wide(displs.cast()),
                 recvtype,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -249,7 +256,11 @@ entry! { MPI_Allreduce PMPI_Allreduce(
 ) -> c_int {
     call(Function::Allreduce, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::collectives::allreduce(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::allreduce(
+                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -263,7 +274,7 @@ entry! { MPI_Allreduce_c PMPI_Allreduce_c(
 ) -> c_int {
     call(Function::AllreduceC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::allreduce(sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe { crate::calls::collectives::allreduce(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
     })
 } }
 
@@ -281,8 +292,8 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allreduce_init(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            crate::calls::collectives::allreduce(
+                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -302,8 +313,8 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::allreduce_init(
-                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            crate::calls::collectives::allreduce(
+                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -327,7 +338,7 @@ entry! { MPI_Alltoall PMPI_Alltoall(
         }
         unsafe {
             crate::calls::collectives::alltoall(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
             )
         }
     })
@@ -351,7 +362,7 @@ entry! { MPI_Alltoall_c PMPI_Alltoall_c(
         }
         unsafe {
             crate::calls::collectives::alltoall(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -377,8 +388,15 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoall_init(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, info, request
+            crate::calls::collectives::alltoall(
+                Form::Persistent(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -404,8 +422,8 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoall_init(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, info, request
+            crate::calls::collectives::alltoall(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -425,6 +443,7 @@ entry! { MPI_Alltoallv PMPI_Alltoallv(
     call(Function::Alltoallv, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::alltoallv(
+                Form::Blocking,
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -453,6 +472,7 @@ entry! { MPI_Alltoallv_c PMPI_Alltoallv_c(
     call(Function::AlltoallvC, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::alltoallv(
+                Form::Blocking,
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -483,7 +503,8 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
     call(Function::AlltoallvInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoallv_init(
+            crate::calls::collectives::alltoallv(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -493,8 +514,6 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
                 Counts::Narrow(rdispls),
                 recvtype,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -516,7 +535,8 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
     call(Function::AlltoallvInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoallv_init(
+            crate::calls::collectives::alltoallv(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -526,8 +546,6 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
                 Counts::Wide(rdispls.cast()),
                 recvtype,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -547,6 +565,7 @@ entry! { MPI_Alltoallw PMPI_Alltoallw(
     call(Function::Alltoallw, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::alltoallw(
+                Form::Blocking,
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -575,6 +594,7 @@ entry! { MPI_Alltoallw_c PMPI_Alltoallw_c(
     call(Function::AlltoallwC, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::alltoallw(
+                Form::Blocking,
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -605,7 +625,8 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
     call(Function::AlltoallwInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoallw_init(
+            crate::calls::collectives::alltoallw(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -615,8 +636,6 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
                 Counts::Narrow(rdispls),
                 recvtypes,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -638,7 +657,8 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
     call(Function::AlltoallwInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::alltoallw_init(
+            crate::calls::collectives::alltoallw(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -648,21 +668,19 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
                 Counts::Wide(rdispls.cast()),
                 recvtypes,
                 comm,
-                info,
-                request,
             )
         }
     })
 } }
 
 entry! { MPI_Barrier PMPI_Barrier(comm: MPI_Comm) -> c_int {
-    call(Function::Barrier, Scope::Comm(comm), || unsafe { crate::calls::collectives::barrier(comm) })
+    call(Function::Barrier, Scope::Comm(comm), || unsafe { crate::calls::collectives::barrier(Form::Blocking, comm) })
 } }
 
 entry! { MPI_Barrier_init PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     call(Function::BarrierInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::persistent::barrier_init(comm, info, request) }
+        unsafe { crate::calls::collectives::barrier(Form::Persistent(request), comm) }
     })
 } }
 
@@ -677,7 +695,7 @@ entry! { MPI_Bcast PMPI_Bcast(
         if root >= 0 {
             check::count("count", i64::from(count))?;
         }
-        unsafe { crate::calls::collectives::bcast(buffer, i64::from(count), datatype, root, comm) }
+        unsafe { crate::calls::collectives::bcast(Form::Blocking, buffer, i64::from(count), datatype, root, comm) }
     })
 } }
 
@@ -692,7 +710,7 @@ entry! { MPI_Bcast_c PMPI_Bcast_c(
         if root >= 0 {
             check::count("count", count)?;
         }
-        unsafe { crate::calls::collectives::bcast(buffer, count, datatype, root, comm) }
+        unsafe { crate::calls::collectives::bcast(Form::Blocking, buffer, count, datatype, root, comm) }
     })
 } }
 
@@ -711,8 +729,8 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::bcast_init(
-                buffer, i64::from(count), datatype, root, comm, info, request
+            crate::calls::collectives::bcast(
+                Form::Persistent(request), buffer, i64::from(count), datatype, root, comm
             )
         }
     })
@@ -732,11 +750,7 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe {
-            crate::calls::collectives::persistent::bcast_init(
-                buffer, count, datatype, root, comm, info, request
-            )
-        }
+        unsafe { crate::calls::collectives::bcast(Form::Persistent(request), buffer, count, datatype, root, comm) }
     })
 } }
 
@@ -750,7 +764,11 @@ entry! { MPI_Exscan PMPI_Exscan(
 ) -> c_int {
     call(Function::Exscan, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::collectives::exscan(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::exscan(
+                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -764,7 +782,7 @@ entry! { MPI_Exscan_c PMPI_Exscan_c(
 ) -> c_int {
     call(Function::ExscanC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::exscan(sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe { crate::calls::collectives::exscan(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
     })
 } }
 
@@ -782,8 +800,8 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::exscan_init(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            crate::calls::collectives::exscan(
+                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -803,8 +821,8 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::exscan_init(
-                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            crate::calls::collectives::exscan(
+                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -826,7 +844,15 @@ entry! { MPI_Gather PMPI_Gather(
         }
         unsafe {
             crate::calls::collectives::gather(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm
+                Form::Blocking,
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -848,7 +874,7 @@ entry! { MPI_Gather_c PMPI_Gather_c(
         }
         unsafe {
             crate::calls::collectives::gather(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -872,7 +898,8 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::gather_init(
+            crate::calls::collectives::gather(
+                Form::Persistent(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -881,8 +908,6 @@ entry! { MPI_Gather_init PMPI_Gather_init(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -906,8 +931,8 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::gather_init(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
+            crate::calls::collectives::gather(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -930,6 +955,7 @@ entry! { MPI_Gatherv PMPI_Gatherv(
         }
         unsafe {
             crate::calls::collectives::gatherv(
+                Form::Blocking,
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -961,6 +987,7 @@ entry! { MPI_Gatherv_c PMPI_Gatherv_c(
         }
         unsafe {
             crate::calls::collectives::gatherv(
+                Form::Blocking,
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -994,7 +1021,8 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::gatherv_init(
+            crate::calls::collectives::gatherv(
+                Form::Persistent(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1004,8 +1032,6 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -1030,7 +1056,8 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::gatherv_init(
+            crate::calls::collectives::gatherv(
+                Form::Persistent(request),
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1040,8 +1067,6 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -1066,8 +1091,15 @@ entry! { MPI_Iallgather PMPI_Iallgather(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallgather(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
+            crate::calls::collectives::allgather(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -1092,8 +1124,8 @@ entry! { MPI_Iallgather_c PMPI_Iallgather_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallgather(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
+            crate::calls::collectives::allgather(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -1116,7 +1148,8 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallgatherv(
+            crate::calls::collectives::allgatherv(
+                Form::Nonblocking(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1125,7 +1158,6 @@ entry! { MPI_Iallgatherv PMPI_Iallgatherv(
                 Counts::Narrow(displs),
                 recvtype,
                 comm,
-                request,
             )
         }
     })
@@ -1148,7 +1180,8 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallgatherv(
+            crate::calls::collectives::allgatherv(
+                Form::Nonblocking(request),
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1157,7 +1190,6 @@ entry! { MPI_Iallgatherv_c PMPI_Iallgatherv_c(
                 Counts::Wide(displs.cast()),
                 recvtype,
                 comm,
-                request,
             )
         }
     })
@@ -1176,8 +1208,8 @@ entry! { MPI_Iallreduce PMPI_Iallreduce(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallreduce(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            crate::calls::collectives::allreduce(
+                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1196,8 +1228,8 @@ entry! { MPI_Iallreduce_c PMPI_Iallreduce_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iallreduce(
-                sendbuf, recvbuf, count, datatype, op, comm, request
+            crate::calls::collectives::allreduce(
+                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1222,8 +1254,15 @@ entry! { MPI_Ialltoall PMPI_Ialltoall(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoall(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm, request
+            crate::calls::collectives::alltoall(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
             )
         }
     })
@@ -1248,8 +1287,8 @@ entry! { MPI_Ialltoall_c PMPI_Ialltoall_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoall(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm, request
+            crate::calls::collectives::alltoall(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
             )
         }
     })
@@ -1270,7 +1309,8 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
     call(Function::Ialltoallv, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoallv(
+            crate::calls::collectives::alltoallv(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -1280,7 +1320,6 @@ entry! { MPI_Ialltoallv PMPI_Ialltoallv(
                 Counts::Narrow(rdispls),
                 recvtype,
                 comm,
-                request,
             )
         }
     })
@@ -1301,7 +1340,8 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
     call(Function::IalltoallvC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoallv(
+            crate::calls::collectives::alltoallv(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -1311,7 +1351,6 @@ entry! { MPI_Ialltoallv_c PMPI_Ialltoallv_c(
                 Counts::Wide(rdispls.cast()),
                 recvtype,
                 comm,
-                request,
             )
         }
     })
@@ -1332,7 +1371,8 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
     call(Function::Ialltoallw, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoallw(
+            crate::calls::collectives::alltoallw(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(sdispls),
@@ -1342,7 +1382,6 @@ entry! { MPI_Ialltoallw PMPI_Ialltoallw(
                 Counts::Narrow(rdispls),
                 recvtypes,
                 comm,
-                request,
             )
         }
     })
@@ -1363,7 +1402,8 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
     call(Function::IalltoallwC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ialltoallw(
+            crate::calls::collectives::alltoallw(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(sdispls.cast()),
@@ -1373,7 +1413,6 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
                 Counts::Wide(rdispls.cast()),
                 recvtypes,
                 comm,
-                request,
             )
         }
     })
@@ -1382,7 +1421,7 @@ entry! { MPI_Ialltoallw_c PMPI_Ialltoallw_c(
 entry! { MPI_Ibarrier PMPI_Ibarrier(comm: MPI_Comm, request: *mut MPI_Request) -> c_int {
     call(Function::Ibarrier, Scope::Comm(comm), || {
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::nonblocking::ibarrier(comm, request) }
+        unsafe { crate::calls::collectives::barrier(Form::Nonblocking(request), comm) }
     })
 } }
 
@@ -1400,8 +1439,8 @@ entry! { MPI_Ibcast PMPI_Ibcast(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ibcast(
-                buffer, i64::from(count), datatype, root, comm, request
+            crate::calls::collectives::bcast(
+                Form::Nonblocking(request), buffer, i64::from(count), datatype, root, comm
             )
         }
     })
@@ -1420,7 +1459,7 @@ entry! { MPI_Ibcast_c PMPI_Ibcast_c(
             check::count("count", count)?;
         }
         check::pointer("request", request)?;
-        unsafe { crate::calls::collectives::nonblocking::ibcast(buffer, count, datatype, root, comm, request) }
+        unsafe { crate::calls::collectives::bcast(Form::Nonblocking(request), buffer, count, datatype, root, comm) }
     })
 } }
 
@@ -1437,8 +1476,8 @@ entry! { MPI_Iexscan PMPI_Iexscan(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iexscan(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            crate::calls::collectives::exscan(
+                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1457,8 +1496,8 @@ entry! { MPI_Iexscan_c PMPI_Iexscan_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iexscan(
-                sendbuf, recvbuf, count, datatype, op, comm, request
+            crate::calls::collectives::exscan(
+                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1481,8 +1520,16 @@ entry! { MPI_Igather PMPI_Igather(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::igather(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
+            crate::calls::collectives::gather(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -1505,8 +1552,8 @@ entry! { MPI_Igather_c PMPI_Igather_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::igather(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
+            crate::calls::collectives::gather(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -1530,7 +1577,8 @@ entry! { MPI_Igatherv PMPI_Igatherv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::igatherv(
+            crate::calls::collectives::gatherv(
+                Form::Nonblocking(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -1540,7 +1588,6 @@ entry! { MPI_Igatherv PMPI_Igatherv(
                 recvtype,
                 root,
                 comm,
-                request,
             )
         }
     })
@@ -1564,7 +1611,8 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::igatherv(
+            crate::calls::collectives::gatherv(
+                Form::Nonblocking(request),
                 sendbuf,
                 sendcount,
                 sendtype,
@@ -1574,7 +1622,6 @@ entry! { MPI_Igatherv_c PMPI_Igatherv_c(
                 recvtype,
                 root,
                 comm,
-                request,
             )
         }
     })
@@ -1596,8 +1643,8 @@ entry! { MPI_Ireduce PMPI_Ireduce(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce(
-                sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, request
+            crate::calls::collectives::reduce(
+                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
             )
         }
     })
@@ -1619,8 +1666,8 @@ entry! { MPI_Ireduce_c PMPI_Ireduce_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce(
-                sendbuf, recvbuf, count, datatype, op, root, comm, request
+            crate::calls::collectives::reduce(
+                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, root, comm
             )
         }
     })
@@ -1638,8 +1685,8 @@ entry! { MPI_Ireduce_scatter PMPI_Ireduce_scatter(
     call(Function::IreduceScatter, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce_scatter(
-                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, request
+            crate::calls::collectives::reduce_scatter(
+                Form::Nonblocking(request), sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
             )
         }
     })
@@ -1657,8 +1704,8 @@ entry! { MPI_Ireduce_scatter_c PMPI_Ireduce_scatter_c(
     call(Function::IreduceScatterC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce_scatter(
-                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, request
+            crate::calls::collectives::reduce_scatter(
+                Form::Nonblocking(request), sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
             )
         }
     })
@@ -1679,8 +1726,8 @@ entry! { MPI_Ireduce_scatter_block PMPI_Ireduce_scatter_block(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce_scatter_block(
-                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, request
+            crate::calls::collectives::reduce_scatter_block(
+                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -1701,8 +1748,8 @@ entry! { MPI_Ireduce_scatter_block_c PMPI_Ireduce_scatter_block_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::ireduce_scatter_block(
-                sendbuf, recvbuf, recvcount, datatype, op, comm, request
+            crate::calls::collectives::reduce_scatter_block(
+                Form::Nonblocking(request), sendbuf, recvbuf, recvcount, datatype, op, comm
             )
         }
     })
@@ -1721,8 +1768,8 @@ entry! { MPI_Iscan PMPI_Iscan(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscan(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, request
+            crate::calls::collectives::scan(
+                Form::Nonblocking(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -1741,8 +1788,8 @@ entry! { MPI_Iscan_c PMPI_Iscan_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscan(
-                sendbuf, recvbuf, count, datatype, op, comm, request
+            crate::calls::collectives::scan(
+                Form::Nonblocking(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -1765,8 +1812,16 @@ entry! { MPI_Iscatter PMPI_Iscatter(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscatter(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm, request
+            crate::calls::collectives::scatter(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -1789,8 +1844,8 @@ entry! { MPI_Iscatter_c PMPI_Iscatter_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscatter(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, request
+            crate::calls::collectives::scatter(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -1814,7 +1869,8 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscatterv(
+            crate::calls::collectives::scatterv(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(displs),
@@ -1824,7 +1880,6 @@ entry! { MPI_Iscatterv PMPI_Iscatterv(
                 recvtype,
                 root,
                 comm,
-                request,
             )
         }
     })
@@ -1848,7 +1903,8 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::nonblocking::iscatterv(
+            crate::calls::collectives::scatterv(
+                Form::Nonblocking(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(displs.cast()),
@@ -1858,7 +1914,6 @@ entry! { MPI_Iscatterv_c PMPI_Iscatterv_c(
                 recvtype,
                 root,
                 comm,
-                request,
             )
         }
     })
@@ -1905,7 +1960,11 @@ entry! { MPI_Reduce PMPI_Reduce(
         if root >= 0 {
             check::count("count", i64::from(count))?;
         }
-        unsafe { crate::calls::collectives::reduce(sendbuf, recvbuf, i64::from(count), datatype, op, root, comm) }
+        unsafe {
+            crate::calls::collectives::reduce(
+                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
+            )
+        }
     })
 } }
 
@@ -1922,7 +1981,11 @@ entry! { MPI_Reduce_c PMPI_Reduce_c(
         if root >= 0 {
             check::count("count", count)?;
         }
-        unsafe { crate::calls::collectives::reduce(sendbuf, recvbuf, count, datatype, op, root, comm) }
+        unsafe {
+            crate::calls::collectives::reduce(
+                Form::Blocking, sendbuf, recvbuf, count, datatype, op, root, comm
+            )
+        }
     })
 } }
 
@@ -1943,8 +2006,8 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_init(
-                sendbuf, recvbuf, i64::from(count), datatype, op, root, comm, info, request
+            crate::calls::collectives::reduce(
+                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, root, comm
             )
         }
     })
@@ -1967,8 +2030,8 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_init(
-                sendbuf, recvbuf, count, datatype, op, root, comm, info, request
+            crate::calls::collectives::reduce(
+                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, root, comm
             )
         }
     })
@@ -2011,7 +2074,7 @@ entry! { MPI_Reduce_scatter PMPI_Reduce_scatter(
     call(Function::ReduceScatter, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
+                Form::Blocking, sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
             )
         }
     })
@@ -2028,7 +2091,7 @@ entry! { MPI_Reduce_scatter_c PMPI_Reduce_scatter_c(
     call(Function::ReduceScatterC, Scope::Comm(comm), || {
         unsafe {
             crate::calls::collectives::reduce_scatter(
-                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
+                Form::Blocking, sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
             )
         }
     })
@@ -2048,7 +2111,7 @@ entry! { MPI_Reduce_scatter_block PMPI_Reduce_scatter_block(
         }
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
-                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
+                Form::Blocking, sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -2066,7 +2129,11 @@ entry! { MPI_Reduce_scatter_block_c PMPI_Reduce_scatter_block_c(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
         }
-        unsafe { crate::calls::collectives::reduce_scatter_block(sendbuf, recvbuf, recvcount, datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::reduce_scatter_block(
+                Form::Blocking, sendbuf, recvbuf, recvcount, datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -2086,8 +2153,8 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_scatter_block_init(
-                sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm, info, request
+            crate::calls::collectives::reduce_scatter_block(
+                Form::Persistent(request), sendbuf, recvbuf, i64::from(recvcount), datatype, op, comm
             )
         }
     })
@@ -2109,8 +2176,8 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_scatter_block_init(
-                sendbuf, recvbuf, recvcount, datatype, op, comm, info, request
+            crate::calls::collectives::reduce_scatter_block(
+                Form::Persistent(request), sendbuf, recvbuf, recvcount, datatype, op, comm
             )
         }
     })
@@ -2129,8 +2196,8 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
     call(Function::ReduceScatterInit, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_scatter_init(
-                sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm, info, request
+            crate::calls::collectives::reduce_scatter(
+                Form::Persistent(request), sendbuf, recvbuf, Counts::Narrow(recvcounts), datatype, op, comm
             )
         }
     })
@@ -2149,8 +2216,8 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
     call(Function::ReduceScatterInitC, Scope::Comm(comm), || {
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::reduce_scatter_init(
-                sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm, info, request
+            crate::calls::collectives::reduce_scatter(
+                Form::Persistent(request), sendbuf, recvbuf, Counts::Wide(recvcounts.cast()), datatype, op, comm
             )
         }
     })
@@ -2166,7 +2233,11 @@ entry! { MPI_Scan PMPI_Scan(
 ) -> c_int {
     call(Function::Scan, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::collectives::scan(sendbuf, recvbuf, i64::from(count), datatype, op, comm) }
+        unsafe {
+            crate::calls::collectives::scan(
+                Form::Blocking, sendbuf, recvbuf, i64::from(count), datatype, op, comm
+            )
+        }
     })
 } }
 
@@ -2180,7 +2251,7 @@ entry! { MPI_Scan_c PMPI_Scan_c(
 ) -> c_int {
     call(Function::ScanC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::collectives::scan(sendbuf, recvbuf, count, datatype, op, comm) }
+        unsafe { crate::calls::collectives::scan(Form::Blocking, sendbuf, recvbuf, count, datatype, op, comm) }
     })
 } }
 
@@ -2198,8 +2269,8 @@ entry! { MPI_Scan_init PMPI_Scan_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scan_init(
-                sendbuf, recvbuf, i64::from(count), datatype, op, comm, info, request
+            crate::calls::collectives::scan(
+                Form::Persistent(request), sendbuf, recvbuf, i64::from(count), datatype, op, comm
             )
         }
     })
@@ -2219,8 +2290,8 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
         check::count("count", count)?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scan_init(
-                sendbuf, recvbuf, count, datatype, op, comm, info, request
+            crate::calls::collectives::scan(
+                Form::Persistent(request), sendbuf, recvbuf, count, datatype, op, comm
             )
         }
     })
@@ -2242,7 +2313,15 @@ entry! { MPI_Scatter PMPI_Scatter(
         }
         unsafe {
             crate::calls::collectives::scatter(
-                sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, root, comm
+                Form::Blocking,
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                root,
+                comm,
             )
         }
     })
@@ -2264,7 +2343,7 @@ entry! { MPI_Scatter_c PMPI_Scatter_c(
         }
         unsafe {
             crate::calls::collectives::scatter(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -2288,7 +2367,8 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scatter_init(
+            crate::calls::collectives::scatter(
+                Form::Persistent(request),
                 sendbuf,
                 i64::from(sendcount),
                 sendtype,
@@ -2297,8 +2377,6 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -2322,8 +2400,8 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scatter_init(
-                sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm, info, request
+            crate::calls::collectives::scatter(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root, comm
             )
         }
     })
@@ -2346,6 +2424,7 @@ entry! { MPI_Scatterv PMPI_Scatterv(
         }
         unsafe {
             crate::calls::collectives::scatterv(
+                Form::Blocking,
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(displs),
@@ -2377,6 +2456,7 @@ entry! { MPI_Scatterv_c PMPI_Scatterv_c(
         }
         unsafe {
             crate::calls::collectives::scatterv(
+                Form::Blocking,
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(displs.cast()),
@@ -2410,7 +2490,8 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scatterv_init(
+            crate::calls::collectives::scatterv(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Narrow(sendcounts),
                 Counts::Narrow(displs),
@@ -2420,8 +2501,6 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })
@@ -2446,7 +2525,8 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
         }
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::collectives::persistent::scatterv_init(
+            crate::calls::collectives::scatterv(
+                Form::Persistent(request),
                 sendbuf,
                 Counts::Wide(sendcounts.cast()),
                 Counts::Wide(displs.cast()),
@@ -2456,8 +2536,6 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
                 recvtype,
                 root,
                 comm,
-                info,
-                request,
             )
         }
     })

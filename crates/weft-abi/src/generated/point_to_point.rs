@@ -21,7 +21,11 @@ entry! { MPI_Bsend PMPI_Bsend(
 ) -> c_int {
     call(Function::Bsend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::point_to_point::bsend(buf, i64::from(count), datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::bsend(
+                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -35,7 +39,7 @@ entry! { MPI_Bsend_c PMPI_Bsend_c(
 ) -> c_int {
     call(Function::BsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::bsend(buf, count, datatype, dest, tag, comm) }
+        unsafe { crate::calls::point_to_point::bsend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
     })
 } }
 
@@ -52,8 +56,8 @@ entry! { MPI_Bsend_init PMPI_Bsend_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::bsend_init(
-                buf, i64::from(count), datatype, dest, tag, comm, request
+            crate::calls::point_to_point::bsend(
+                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -71,7 +75,11 @@ entry! { MPI_Bsend_init_c PMPI_Bsend_init_c(
     call(Function::BsendInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::bsend_init(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::bsend(
+                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -226,7 +234,11 @@ entry! { MPI_Ibsend PMPI_Ibsend(
     call(Function::Ibsend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::ibsend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::bsend(
+                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -242,7 +254,11 @@ entry! { MPI_Ibsend_c PMPI_Ibsend_c(
     call(Function::IbsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::ibsend(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::bsend(
+                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -348,7 +364,11 @@ entry! { MPI_Irsend PMPI_Irsend(
     call(Function::Irsend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::irsend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::rsend(
+                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -364,7 +384,11 @@ entry! { MPI_Irsend_c PMPI_Irsend_c(
     call(Function::IrsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::irsend(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::rsend(
+                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -380,7 +404,11 @@ entry! { MPI_Isend PMPI_Isend(
     call(Function::Isend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::isend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::send(
+                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -396,7 +424,11 @@ entry! { MPI_Isend_c PMPI_Isend_c(
     call(Function::IsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::isend(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::send(
+                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -530,7 +562,11 @@ entry! { MPI_Issend PMPI_Issend(
     call(Function::Issend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::issend(buf, i64::from(count), datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::ssend(
+                Form::Nonblocking(request), buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -546,7 +582,11 @@ entry! { MPI_Issend_c PMPI_Issend_c(
     call(Function::IssendC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::issend(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::ssend(
+                Form::Nonblocking(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -740,7 +780,11 @@ entry! { MPI_Rsend PMPI_Rsend(
 ) -> c_int {
     call(Function::Rsend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::point_to_point::rsend(buf, i64::from(count), datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::rsend(
+                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -754,7 +798,7 @@ entry! { MPI_Rsend_c PMPI_Rsend_c(
 ) -> c_int {
     call(Function::RsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::rsend(buf, count, datatype, dest, tag, comm) }
+        unsafe { crate::calls::point_to_point::rsend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
     })
 } }
 
@@ -771,8 +815,8 @@ entry! { MPI_Rsend_init PMPI_Rsend_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::rsend_init(
-                buf, i64::from(count), datatype, dest, tag, comm, request
+            crate::calls::point_to_point::rsend(
+                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -790,7 +834,11 @@ entry! { MPI_Rsend_init_c PMPI_Rsend_init_c(
     call(Function::RsendInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::rsend_init(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::rsend(
+                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -804,7 +852,11 @@ entry! { MPI_Send PMPI_Send(
 ) -> c_int {
     call(Function::Send, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::point_to_point::send(buf, i64::from(count), datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::send(
+                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -818,7 +870,7 @@ entry! { MPI_Send_c PMPI_Send_c(
 ) -> c_int {
     call(Function::SendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::send(buf, count, datatype, dest, tag, comm) }
+        unsafe { crate::calls::point_to_point::send(Form::Blocking, buf, count, datatype, dest, tag, comm) }
     })
 } }
 
@@ -835,8 +887,8 @@ entry! { MPI_Send_init PMPI_Send_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::send_init(
-                buf, i64::from(count), datatype, dest, tag, comm, request
+            crate::calls::point_to_point::send(
+                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -854,7 +906,11 @@ entry! { MPI_Send_init_c PMPI_Send_init_c(
     call(Function::SendInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::send_init(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::send(
+                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -1025,7 +1081,11 @@ entry! { MPI_Ssend PMPI_Ssend(
 ) -> c_int {
     call(Function::Ssend, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
-        unsafe { crate::calls::point_to_point::ssend(buf, i64::from(count), datatype, dest, tag, comm) }
+        unsafe {
+            crate::calls::point_to_point::ssend(
+                Form::Blocking, buf, i64::from(count), datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
@@ -1039,7 +1099,7 @@ entry! { MPI_Ssend_c PMPI_Ssend_c(
 ) -> c_int {
     call(Function::SsendC, Scope::Comm(comm), || {
         check::count("count", count)?;
-        unsafe { crate::calls::point_to_point::ssend(buf, count, datatype, dest, tag, comm) }
+        unsafe { crate::calls::point_to_point::ssend(Form::Blocking, buf, count, datatype, dest, tag, comm) }
     })
 } }
 
@@ -1056,8 +1116,8 @@ entry! { MPI_Ssend_init PMPI_Ssend_init(
         check::count("count", i64::from(count))?;
         check::pointer("request", request)?;
         unsafe {
-            crate::calls::point_to_point::ssend_init(
-                buf, i64::from(count), datatype, dest, tag, comm, request
+            crate::calls::point_to_point::ssend(
+                Form::Persistent(request), buf, i64::from(count), datatype, dest, tag, comm
             )
         }
     })
@@ -1075,7 +1135,11 @@ entry! { MPI_Ssend_init_c PMPI_Ssend_init_c(
     call(Function::SsendInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
         check::pointer("request", request)?;
-        unsafe { crate::calls::point_to_point::ssend_init(buf, count, datatype, dest, tag, comm, request) }
+        unsafe {
+            crate::calls::point_to_point::ssend(
+                Form::Persistent(request), buf, count, datatype, dest, tag, comm
+            )
+        }
     })
 } }
 
