@@ -16,9 +16,11 @@ mod detect;
 mod error;
 mod link;
 pub mod mpiexec;
+pub mod reach;
 #[allow(unsafe_code)]
 mod sys;
 pub mod wire;
+mod words;
 
 pub use call_site::CallSite;
 pub use client::{Client, Origin};

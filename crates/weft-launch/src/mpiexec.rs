@@ -3,7 +3,7 @@
 mod console;
 mod environment;
 mod help;
-mod hosts;
+pub(crate) mod hosts;
 mod job;
 mod options;
 mod plan;
@@ -12,7 +12,6 @@ mod stats;
 mod survey;
 mod table;
 mod verdict;
-mod words;
 
 use options::Request;
 use std::ffi::OsString;

@@ -1,10 +1,210 @@
-//! The `WEFT_*` settings that the library reads, once, in `MPI_Init`.
+//! The `WEFT_*` settings: one table of them, and how the library reads its own, once, in `MPI_Init`.
+//!
+//! A setting is a constant with its default as text; the default goes the same way as what the user writes. `weft info`
+//! prints [`TABLE`], and `docs/book/settings.md` is compared with it by a test.
 
 use std::path::PathBuf;
 
-use weft_core::flow::AckScheme;
+use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
 use weft_net::faults;
+
+/// Who reads a variable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// The library, in every rank.
+    Library,
+    /// `mpiexec`.
+    Mpiexec,
+}
+
+/// One variable of the environment.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name, `WEFT_…`.
+    pub name: &'static str,
+    /// What counts when it is not set or empty; empty: nothing is asked for.
+    pub default: &'static str,
+    /// What it may say.
+    pub allowed: &'static str,
+    /// What it does, in the words of the book.
+    pub meaning: &'static str,
+    /// Who reads it.
+    pub reader: Reader,
+}
+
+impl Setting {
+    /// What the user says, else the default; none where both are empty.
+    fn value(&self, variable: &impl Fn(&str) -> Option<String>) -> Option<String> {
+        let said = variable(self.name).filter(|value| !value.is_empty());
+        said.or_else(|| Some(self.default.to_owned()).filter(|value| !value.is_empty()))
+    }
+
+    fn says(&self, value: &str, what: &str) -> String {
+        format!("{}={value} {what}: it may say {}", self.name, self.allowed)
+    }
+}
+
+/// Links that may be used.
+pub const LINK: Setting = Setting {
+    name: "WEFT_LINK",
+    default: "auto",
+    allowed: "auto, or a list of shared and udp",
+    meaning: "links that may be used: `shared` (ranks of one host) and `udp`",
+    reader: Reader::Library,
+};
+/// Interfaces or subnets that may be used.
+pub const INTERFACE: Setting = Setting {
+    name: "WEFT_INTERFACE",
+    default: "",
+    allowed: "names and subnets, such as eth0,10.1.0.0/16",
+    meaning: "network interfaces or subnets that may be used; without it all that fit",
+    reader: Reader::Library,
+};
+/// Lets ranks of one host treat each other as remote.
+pub const NODE: Setting = Setting {
+    name: "WEFT_NODE",
+    default: "",
+    allowed: "any text",
+    meaning: "ranks with different values treat each other as remote, also on one host",
+    reader: Reader::Library,
+};
+/// Largest message that is sent without asking.
+pub const EAGER_LIMIT: Setting = Setting {
+    name: "WEFT_EAGER_LIMIT",
+    default: "65536",
+    allowed: "bytes from 0 to 262144",
+    meaning: "bytes up to which a message is sent without asking the receiver first",
+    reader: Reader::Library,
+};
+/// Whether large messages of a node are copied directly.
+pub const SINGLE_COPY: Setting = Setting {
+    name: "WEFT_SINGLE_COPY",
+    default: "1",
+    allowed: "1 or 0",
+    meaning: "large messages within a host are copied once, directly between processes; `0`: through shared memory",
+    reader: Reader::Library,
+};
+/// Directory for the node's shared segment.
+pub const SHM_DIR: Setting = Setting {
+    name: "WEFT_SHM_DIR",
+    default: "/dev/shm",
+    allowed: "an absolute path",
+    meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
+    reader: Reader::Library,
+};
+/// When packets are acknowledged.
+pub const ACK: Setting = Setting {
+    name: "WEFT_ACK",
+    default: "immediate",
+    allowed: "deferred, immediate or every-packet",
+    meaning: "when packets are acknowledged: `deferred` (on what goes back, or after 16 packets or 50 µs), `immediate` \
+              (the same, and at once at the end of large data), `every-packet`",
+    reader: Reader::Library,
+};
+/// How long a peer may be silent.
+pub const PEER_TIMEOUT: Setting = Setting {
+    name: "WEFT_PEER_TIMEOUT",
+    default: "30",
+    allowed: "seconds from 0 to 4294967295",
+    meaning: "seconds without any answer after which a peer counts as failed; 0: never",
+    reader: Reader::Library,
+};
+/// Whether errors that are returned are printed too.
+pub const VERBOSE_ERRORS: Setting = Setting {
+    name: "WEFT_VERBOSE_ERRORS",
+    default: "0",
+    allowed: "1 or 0",
+    meaning: "`1`: errors that are returned to the program are also printed, with their sentence",
+    reader: Reader::Library,
+};
+/// Faults to inject.
+pub const FAULTS: Setting = Setting {
+    name: "WEFT_FAULTS",
+    default: "",
+    allowed: "such as drop=5%,duplicate=1%,reorder=1%,corrupt=1%,seed=7",
+    meaning: "faults for tests: packets that the network loses, repeats, reorders and damages, from a seed",
+    reader: Reader::Library,
+};
+/// The command that reaches a host.
+pub const AGENT: Setting = Setting {
+    name: "WEFT_AGENT",
+    default: weft_launch::reach::TEMPLATE,
+    allowed: "a command with {host} in it",
+    meaning: "the command that runs another command on a host (as `--agent`)",
+    reader: Reader::Mpiexec,
+};
+
+/// All of them, in the order in which they are shown.
+pub const TABLE: [&Setting; 11] = [
+    &LINK,
+    &INTERFACE,
+    &NODE,
+    &EAGER_LIMIT,
+    &SINGLE_COPY,
+    &SHM_DIR,
+    &ACK,
+    &PEER_TIMEOUT,
+    &VERBOSE_ERRORS,
+    &FAULTS,
+    &AGENT,
+];
+
+/// Names in this family that are no settings: what `weft hosts run` tells its command, the compilers behind the wrappers,
+/// and what the project's own tools use.
+const OTHER_NAMES: [&str; 6] = ["WEFT_HOSTS", "WEFT_CC", "WEFT_CXX", "WEFT_BUILD", "WEFT_SUITE_RUN", "WEFT_SCALE"];
+/// What every name of the family begins with.
+const PREFIX: &str = "WEFT_";
+/// Letters in which a name may differ from the one that was meant.
+const MISSPELT_LETTERS_MAX: usize = 4;
+
+/// A variable of the family that nobody reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    /// The variable.
+    pub name: String,
+    /// The setting whose name is nearest, when one is near enough to have been meant.
+    pub meant: Option<&'static str>,
+}
+
+impl std::fmt::Display for Unknown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} is set, but is no setting of Weft", self.name)?;
+        self.meant.map_or(Ok(()), |meant| write!(f, "; {meant} is"))
+    }
+}
+
+/// Those of `names` that look like settings and are none.
+pub fn unknown(names: impl Iterator<Item = String>) -> Vec<Unknown> {
+    let is_known = |name: &String| TABLE.iter().any(|one| one.name == name) || OTHER_NAMES.contains(&name.as_str());
+    let mut unknown: Vec<Unknown> = names
+        .filter(|name| name.starts_with(PREFIX) && !is_known(name))
+        .map(|name| Unknown { meant: nearest(&name), name })
+        .collect();
+    unknown.sort_by(|a, b| a.name.cmp(&b.name));
+    unknown
+}
+
+fn nearest(name: &str) -> Option<&'static str> {
+    let best = TABLE.iter().map(|setting| (distance(name, setting.name), setting.name)).min()?;
+    (best.0 <= MISSPELT_LETTERS_MAX).then_some(best.1)
+}
+
+/// Letters to insert, remove or change to make one name of the other (Levenshtein).
+fn distance(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, other) in to.iter().enumerate() {
+            let changed = diagonal + usize::from(letter != *other);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
 
 /// Links that a run may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,14 +238,35 @@ pub struct Settings {
     pub faults: faults::Plan,
 }
 
-/// Largest message that is sent without asking, unless `WEFT_EAGER_LIMIT` says otherwise.
-const EAGER_LIMIT: u64 = 64 << 10;
 /// The eager limit must leave credit for more than one message.
 const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
-/// Seconds before a silent peer counts as failed, unless `WEFT_PEER_TIMEOUT` says otherwise.
-const PEER_TIMEOUT_SECONDS: u64 = 30;
-/// Names that `WEFT_LINK` understands.
-const LINK_NAMES: &str = "auto, shared, udp";
+/// What [`EAGER_LIMIT`] says of itself.
+const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
+
+/// Every link of this version: its name in `WEFT_LINK` and what it is.
+pub const LINKS: [(&str, &str); 2] =
+    [("shared", "rings in shared memory, between ranks of one host"), ("udp", "UDP over IPv4 or IPv6, between hosts")];
+
+/// The most memory that one peer can make this process use, by what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerMemory {
+    /// Messages that wait to be sent to it or to be acknowledged by it, bytes.
+    pub queue_bytes: u64,
+    /// Packets of it that are kept behind one that is missing, bytes.
+    pub ahead_bytes: u64,
+    /// Messages of it that no receive has asked for: its credit, bytes.
+    pub unexpected_bytes: u64,
+}
+
+/// The limits for a peer on another node with packets of `packet_size` bytes.
+pub fn memory_of_peer(packet_size: usize) -> PeerMemory {
+    let flow = FlowSettings::default();
+    PeerMemory {
+        queue_bytes: flow.queue_bytes as u64,
+        ahead_bytes: u64::from(flow.window_packets) * packet_size as u64,
+        unexpected_bytes: crate::messages::CREDIT_BYTES,
+    }
+}
 
 impl Settings {
     /// Reads them with `variable`, which is `std::env::var` but in tests.
@@ -53,22 +274,17 @@ impl Settings {
     /// # Errors
     /// One sentence: which variable, what it says, what it may say.
     pub fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
-        let text = |name: &str| variable(name).filter(|value| !value.is_empty());
         Ok(Self {
-            links: text("WEFT_LINK").map_or(Ok(Links { shared: true, udp: true }), |value| links(&value))?,
-            node: text("WEFT_NODE"),
-            shm_dir: text("WEFT_SHM_DIR").map(PathBuf::from),
-            single_copy: text("WEFT_SINGLE_COPY").map_or(Ok(true), |value| switch("WEFT_SINGLE_COPY", &value))?,
-            interface: text("WEFT_INTERFACE"),
-            eager_limit: number(&text, "WEFT_EAGER_LIMIT", EAGER_LIMIT, EAGER_LIMIT_MAX)?,
-            ack: text("WEFT_ACK").map_or(Ok(AckScheme::default()), |value| scheme(&value))?,
-            peer_timeout: Duration::from_secs(number(
-                &text,
-                "WEFT_PEER_TIMEOUT",
-                PEER_TIMEOUT_SECONDS,
-                u64::from(u32::MAX),
-            )?),
-            faults: match text("WEFT_FAULTS") {
+            links: links(&LINK.value(&variable).unwrap_or_default())?,
+            node: NODE.value(&variable),
+            // The default is not passed on: the link's own choice goes on to other directories without a word.
+            shm_dir: variable(SHM_DIR.name).filter(|value| !value.is_empty()).map(PathBuf::from),
+            single_copy: switch(&SINGLE_COPY, &variable)?,
+            interface: INTERFACE.value(&variable),
+            eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
+            ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
+            peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
+            faults: match FAULTS.value(&variable) {
                 Some(value) => faults::Plan::parse(&value)
                     .map_err(|error| format!("WEFT_FAULTS={value} makes no sense: {error}"))?,
                 None => faults::Plan::default(),
@@ -84,11 +300,7 @@ fn links(value: &str) -> Result<Links, String> {
             "auto" => links = Links { shared: true, udp: true },
             "shared" => links.shared = true,
             "udp" => links.udp = true,
-            _ => {
-                return Err(format!(
-                    "WEFT_LINK={value} names the link '{name}', which Weft does not have: it has {LINK_NAMES}"
-                ));
-            }
+            _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
     Ok(links)
@@ -99,23 +311,24 @@ fn scheme(value: &str) -> Result<AckScheme, String> {
         "deferred" => Ok(AckScheme::Deferred),
         "immediate" => Ok(AckScheme::Immediate),
         "every-packet" => Ok(AckScheme::EveryPacket),
-        _ => Err(format!("WEFT_ACK={value} is no way to acknowledge: say deferred, immediate or every-packet")),
+        _ => Err(ACK.says(value, "is no way to acknowledge")),
     }
 }
 
-fn switch(name: &str, value: &str) -> Result<bool, String> {
-    match value {
+fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+    let value = setting.value(variable).unwrap_or_default();
+    match value.as_str() {
         "1" | "on" | "yes" | "true" => Ok(true),
         "0" | "off" | "no" | "false" => Ok(false),
-        _ => Err(format!("{name}={value} is neither on nor off: say 1 or 0")),
+        _ => Err(setting.says(&value, "is neither on nor off")),
     }
 }
 
-fn number(text: &impl Fn(&str) -> Option<String>, name: &str, default: u64, max: u64) -> Result<u64, String> {
-    let Some(value) = text(name) else { return Ok(default) };
+fn number(setting: &Setting, variable: &impl Fn(&str) -> Option<String>, max: u64) -> Result<u64, String> {
+    let value = setting.value(variable).unwrap_or_default();
     match value.parse::<u64>() {
         Ok(number) if number <= max => Ok(number),
-        _ => Err(format!("{name}={value} is not a whole number from 0 to {max}")),
+        _ => Err(setting.says(&value, "is not such a whole number")),
     }
 }
 
@@ -132,6 +345,8 @@ mod tests {
         let settings = read(&[]).unwrap();
         assert_eq!(settings.links, Links { shared: true, udp: true });
         assert!(settings.faults.is_clean());
+        assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
+        assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));
     }
 
     #[test]
@@ -140,7 +355,8 @@ mod tests {
             ("WEFT_LINK", "shared,ethernot", "ethernot"),
             ("WEFT_ACK", "late", "every-packet"),
             ("WEFT_EAGER_LIMIT", "lots", "whole number"),
-            ("WEFT_SINGLE_COPY", "maybe", "say 1 or 0"),
+            ("WEFT_EAGER_LIMIT", "262145", "262144"),
+            ("WEFT_SINGLE_COPY", "maybe", "may say 1 or 0"),
         ] {
             let sentence = read(&[(name, value)]).unwrap_err();
             assert!(sentence.contains(name) && sentence.contains(hint), "{sentence}");
@@ -151,5 +367,51 @@ mod tests {
     fn links_are_a_list_of_names() {
         assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { shared: false, udp: true });
         assert_eq!(read(&[("WEFT_LINK", "shared, udp")]).unwrap().links, Links { shared: true, udp: true });
+    }
+    #[test]
+    fn the_book_has_this_table() {
+        let book = include_str!("../../../docs/book/settings.md");
+        for reader in [Reader::Library, Reader::Mpiexec] {
+            let mut table =
+                String::from("| variable | default | what it may say | what it does |\n|---|---|---|---|\n");
+            for setting in TABLE.iter().filter(|setting| setting.reader == reader) {
+                let Setting { name, default, allowed, meaning, .. } = setting;
+                let default = if default.is_empty() { String::new() } else { format!("`{default}` ") };
+                table += &format!("| `{name}` | {default}| {allowed} | {meaning} |\n");
+            }
+            assert!(book.contains(&table), "docs/book/settings.md should have this table:\n{table}");
+        }
+    }
+
+    #[test]
+    fn every_link_has_a_name_that_is_understood() {
+        for (name, _) in LINKS {
+            assert!(links(name).is_ok(), "{name}");
+            assert!(LINK.allowed.contains(name) && LINK.meaning.contains(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn misspelt_settings_are_named_with_the_one_that_was_meant() {
+        let names = ["PATH", "WEFT_LINK", "WEFT_LINKS", "WEFT_EAGERLIMIT", "WEFT_COLOUR_OF_THE_SKY", "WEFT_HOSTS"];
+        let found = unknown(names.iter().map(|name| (*name).to_owned()));
+        let pairs: Vec<_> = found.iter().map(|one| (one.name.as_str(), one.meant)).collect();
+        assert_eq!(
+            pairs,
+            [
+                ("WEFT_COLOUR_OF_THE_SKY", None),
+                ("WEFT_EAGERLIMIT", Some("WEFT_EAGER_LIMIT")),
+                ("WEFT_LINKS", Some("WEFT_LINK")),
+            ]
+        );
+        assert_eq!(found[2].to_string(), "WEFT_LINKS is set, but is no setting of Weft; WEFT_LINK is");
+    }
+
+    #[test]
+    fn distances_count_single_letters() {
+        assert_eq!(distance("", "abc"), 3);
+        assert_eq!(distance("abc", "abc"), 0);
+        assert_eq!(distance("abc", "axc"), 1);
+        assert_eq!(distance("kitten", "sitting"), 3);
     }
 }

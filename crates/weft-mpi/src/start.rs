@@ -17,7 +17,7 @@ use crate::engine::{Engine, Parts, Path, Remote};
 use crate::error::{Error, Result};
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
 const WINDOW_MIN: u32 = 4;
@@ -98,6 +98,10 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let mut client = Client::from_environment().map_err(|error| other(error.to_string()))?;
     client.name_calls(names);
     let (rank, size) = (client.rank(), client.size());
+    if rank == 0 {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        settings::unknown(names).iter().for_each(|unknown| warn(rank, &unknown.to_string()));
+    }
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
     let udp = if settings.links.udp && size > 1 && !(all_local && settings.links.shared) {

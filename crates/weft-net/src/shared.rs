@@ -53,6 +53,31 @@ impl Default for Settings {
     }
 }
 
+/// Memory that the ranks of one node share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// One ring, of which each ordered pair of ranks has one, bytes.
+    pub ring_bytes: usize,
+    /// The whole segment, bytes.
+    pub segment_bytes: usize,
+    /// Whether a ring takes memory only once it is used.
+    pub on_first_use: bool,
+}
+
+/// The memory that `local_size` ranks of one node share; none when so many cannot ([`LOCAL_SIZE_MAX`]).
+pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
+    (1..=LOCAL_SIZE_MAX).contains(&local_size).then(|| {
+        let geometry = segment::Geometry::choose(local_size, settings.ring_bytes_max);
+        let (ring_bytes, segment_bytes) = (geometry.ring_bytes, geometry.total());
+        Memory { ring_bytes, segment_bytes, on_first_use: geometry.is_lazy() }
+    })
+}
+
+/// Directories that may hold the segment, in the order in which they are tried.
+pub fn directories(settings: &Settings) -> Vec<PathBuf> {
+    segment::directories(settings)
+}
+
 /// Why nothing more can be exchanged with one local peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerFault {

@@ -13,7 +13,8 @@ use crate::datagrams::{Datagrams, Outcome};
 use crate::sys::{self, ReceiveBatch};
 use crate::{Error, node};
 use address::Selection;
-pub use address::{CANDIDATES_MAX, Candidate, Card, PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
+pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
+pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
@@ -52,6 +53,16 @@ pub struct Counters {
     pub truncated: u64,
     /// Errors the socket reported while receiving.
     pub receive_errors: u64,
+}
+
+/// Every address of this machine with the verdict that [`Udp::bind`] would come to.
+///
+/// # Errors
+/// The interfaces cannot be listed, or the settings make no sense.
+pub fn consider(settings: &Settings) -> Result<Vec<Considered>, Error> {
+    let selection = Selection::parse(settings.interfaces.as_deref().unwrap_or(""))?;
+    let interfaces = sys::interfaces().map_err(|cause| Error::system("list the network interfaces", cause))?;
+    Ok(address::consider(&interfaces, &selection, node::network()))
 }
 
 /// A bound UDP socket.

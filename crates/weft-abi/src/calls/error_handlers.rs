@@ -31,7 +31,7 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     let (reaction, place) = process::with(|process| (reaction(process, scope), place(process)));
     match reaction {
         Reaction::Return => {
-            if std::env::var_os("WEFT_VERBOSE_ERRORS").is_some_and(|value| value == "1") {
+            if std::env::var_os(weft_mpi::settings::VERBOSE_ERRORS.name).is_some_and(|value| value == "1") {
                 eprintln!("weft: {place}: {error} [{}]", class_name(error.class));
             }
         }

@@ -2,8 +2,9 @@
 
 use super::environment::{Base, Variables, Wish};
 use super::hosts::{self, Host, Order};
-use super::{stats, table, words};
+use super::{stats, table};
 use crate::control::InputTo;
+use crate::{reach, words};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::time::Duration;
@@ -13,10 +14,8 @@ use table::{Action, Global, Local, Takes};
 pub(crate) const RANKS_MAX: u32 = 1 << 16;
 /// Longest time that an option may say, in seconds (a year).
 const SECONDS_MAX: f64 = 366.0 * 86400.0;
-/// How agents are started on hosts when the user does not say.
-pub(crate) const AGENT_DEFAULT: &str = "ssh -o BatchMode=yes {host}";
 /// How long an agent may take to answer when the user does not say.
-const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
+const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(reach::ANSWER_SECONDS);
 
 /// What `mpiexec` is asked to do.
 #[derive(Debug)]
@@ -336,7 +335,7 @@ fn input_to(name: &str, text: &str) -> Result<InputTo, String> {
 
 fn template(name: &str, text: &str) -> Result<String, String> {
     match words::split(text) {
-        Ok(words) if words.is_empty() => Err(format!("{name} is empty; it is a command like `{AGENT_DEFAULT}`")),
+        Ok(words) if words.is_empty() => Err(format!("{name} is empty; it is a command like `{}`", reach::TEMPLATE)),
         Ok(_) => Ok(text.to_string()),
         Err(why) => Err(format!("{name} is no command: {why}")),
     }

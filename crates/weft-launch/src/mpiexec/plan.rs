@@ -2,14 +2,11 @@
 
 use super::environment;
 use super::hosts::{self, Host};
-use super::options::{AGENT_DEFAULT, Block, RANKS_MAX, Settings};
+use super::options::{Block, RANKS_MAX, Settings};
 use crate::control::{InputTo, Label, Plan, Program};
-use crate::{sys, wire};
+use crate::{reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
-
-/// Names that mean the host `mpiexec` runs on.
-const LOCAL_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
 /// A job that is ready to be started.
 pub(crate) struct Job {
@@ -35,7 +32,7 @@ pub(crate) struct Share {
 /// # Errors
 /// One sentence.
 pub(crate) fn make(settings: Settings) -> Result<Job, String> {
-    let own_name = own_name();
+    let own_name = reach::own_name();
     let mut all = Vec::new();
     for host in &settings.hosts {
         hosts::add(&mut all, host.clone());
@@ -58,9 +55,9 @@ pub(crate) fn make(settings: Settings) -> Result<Job, String> {
     }
     let placed = place(&settings, &all, &counts)?;
     let explicit_agent = settings.agent.is_some();
-    let template = settings.agent.clone().unwrap_or_else(|| AGENT_DEFAULT.to_string());
+    let template = settings.agent.clone().unwrap_or_else(|| reach::TEMPLATE.to_string());
     let named = settings.blocks.iter().any(|block| !block.hosts.is_empty()) || !settings.hosts.is_empty();
-    let is_remote = |host: &str| named && (explicit_agent || !is_local(host, &own_name));
+    let is_remote = |host: &str| named && (explicit_agent || !reach::is_local(host, &own_name));
     let mut shares: Vec<Share> = Vec::new();
     let mut share_of_rank = Vec::new();
     for (rank, (name, block)) in (0..).zip(&placed) {
@@ -194,19 +191,6 @@ fn absolute(own: &[u8], asked: Option<Vec<u8>>) -> Vec<u8> {
         Some(path) if path.starts_with(b"/") => path,
         Some(path) => [own, b"/", &path].concat(),
     }
-}
-
-/// The name of this host, as the kernel has it.
-fn own_name() -> String {
-    let text = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name = text.trim();
-    if name.is_empty() { "localhost".to_string() } else { name.to_string() }
-}
-
-/// Whether a name means this host; no name service is asked.
-fn is_local(name: &str, own: &str) -> bool {
-    let short = |name: &str| name.split('.').next().unwrap_or("").to_string();
-    LOCAL_NAMES.contains(&name) || name == own || (short(own) == name)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
 //! Starting agents on hosts and hearing their greeting.
 
-use super::words;
+use super::table;
 use crate::agent;
 use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION};
+use crate::reach;
 use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -104,8 +105,8 @@ impl Agent {
     /// # Errors
     /// Half a sentence.
     pub(crate) fn start_remote(host: &str, template: &str, program: &str, mask: &Mask) -> Result<Self, String> {
-        let words = command(host, template, program)?;
-        let shown = words.iter().map(|word| words::quote(word)).collect::<Vec<_>>().join(" ");
+        let words = reach::command(host, template, program, &[table::AGENT_OPTION])?;
+        let shown = reach::shown(&words);
         let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {error}");
         let directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").into());
         let path = std::env::var_os("PATH");
@@ -236,30 +237,6 @@ impl Agent {
     }
 }
 
-/// The words of the command that starts an agent on `host`.
-fn command(host: &str, template: &str, program: &str) -> Result<Vec<String>, String> {
-    let mut words: Vec<String> = words::split(template)?.iter().map(|word| word.replace("{host}", host)).collect();
-    let name = words.first().map(|word| Path::new(OsStr::new(word)).file_name().unwrap_or_default().to_os_string());
-    // These hand their words to a shell on the other side.
-    let through_shell = name.is_some_and(|name| name == "ssh" || name == "rsh" || name == "remsh");
-    words.push(if through_shell { words::quote(program) } else { program.to_string() });
-    words.push(super::table::AGENT_OPTION.to_string());
-    Ok(words)
-}
-
 fn join(name: &OsStr, value: &OsStr) -> Vec<u8> {
     [name.as_bytes(), b"=", value.as_bytes()].concat()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_agent_follows_the_template() {
-        let words = |template, program| command("h1", template, program).expect("a template").join("|");
-        assert_eq!(words("ip netns exec {host}", "/a b/mpiexec"), "ip|netns|exec|h1|/a b/mpiexec|--weft-agent");
-        assert_eq!(words("ssh -p 22 me@{host}", "/a b/mpiexec"), "ssh|-p|22|me@h1|'/a b/mpiexec'|--weft-agent");
-        assert_eq!(words("env WEFT_NODE={host}", "m"), "env|WEFT_NODE=h1|m|--weft-agent");
-    }
 }

@@ -94,12 +94,12 @@ impl Geometry {
         self.rings_start() + (to * self.local_size + from) * self.ring_bytes
     }
 
-    fn total(self) -> usize {
+    pub(crate) fn total(self) -> usize {
         self.rings_start() + self.local_size * self.local_size * self.ring_bytes
     }
 
     /// Whether rings are reserved one by one.
-    fn is_lazy(self) -> bool {
+    pub(crate) fn is_lazy(self) -> bool {
         self.local_size * self.local_size * self.ring_bytes > EAGER_BYTES_MAX
     }
 }
@@ -301,7 +301,7 @@ fn file_prefix() -> String {
 }
 
 /// The user's choice first, then the usual places, each once.
-fn directories(settings: &Settings) -> Vec<PathBuf> {
+pub(crate) fn directories(settings: &Settings) -> Vec<PathBuf> {
     let usual =
         [Some(PathBuf::from("/dev/shm")), std::env::var_os("TMPDIR").map(PathBuf::from), Some(PathBuf::from("/tmp"))];
     let mut list: Vec<PathBuf> = Vec::new();

@@ -248,35 +248,71 @@ impl Selection {
 /// Bridges that container and virtual machine managers make on every host with the same addresses.
 const PRIVATE_BRIDGES: [&str; 8] = ["docker", "virbr", "br-", "lxcbr", "lxdbr", "cni", "podman", "veth"];
 
-/// Addresses worth offering, of one family, best first; the port is not known yet. Also why the others were left out.
+/// One address of this machine, and whether it is offered to peers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Considered {
+    /// Name of the interface.
+    pub interface: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// Length of its subnet prefix in bits.
+    pub prefix: u8,
+    /// Bytes of an IP packet, header included; 0 when the interface does not say.
+    pub mtu: u32,
+    /// The candidate (its port is not known yet), or why there is none: completes the sentence "it is not offered: …".
+    pub verdict: Result<Candidate, String>,
+}
+
+type IsOfKind = fn(&IpAddr) -> bool;
+
+/// Kinds of addresses, best first; only those of the best kind that is there are offered.
+const KINDS: [(&str, IsOfKind); 6] = [
+    ("IPv4 addresses", |ip| ip.is_ipv4() && !ip.is_loopback() && !is_link_local(*ip)),
+    ("IPv6 addresses", |ip| ip.is_ipv6() && !ip.is_loopback() && !is_link_local(*ip)),
+    ("link-local IPv4 addresses", |ip| ip.is_ipv4() && !ip.is_loopback()),
+    ("link-local IPv6 addresses", |ip| ip.is_ipv6() && !ip.is_loopback()),
+    ("loopback's IPv4 addresses", |ip| ip.is_ipv4()),
+    ("loopback's IPv6 addresses", |_| true),
+];
+
+/// Every address with its verdict, in the kernel's order.
+pub(super) fn consider(interfaces: &[Interface], selection: &Selection, host: u32) -> Vec<Considered> {
+    let mut all: Vec<Considered> = interfaces
+        .iter()
+        .map(|interface| Considered {
+            interface: interface.name.clone(),
+            ip: interface.ip,
+            prefix: interface.prefix,
+            mtu: interface.mtu,
+            verdict: refusal(interface, selection).map_or_else(|| Ok(candidate(interface, host)), Err),
+        })
+        .collect();
+    let is_there = |kind: &&(&str, IsOfKind)| all.iter().any(|one| one.verdict.is_ok() && kind.1(&one.ip));
+    let Some((name, is_best)) = KINDS.iter().find(is_there) else { return all };
+    let mut offered = 0;
+    for one in all.iter_mut().filter(|one| one.verdict.is_ok()) {
+        if !is_best(&one.ip) {
+            one.verdict = Err(format!("there are {name}, which come first"));
+        } else if offered == CANDIDATES_MAX {
+            one.verdict = Err(format!("{CANDIDATES_MAX} others are offered already"));
+        } else {
+            offered += 1;
+        }
+    }
+    all
+}
+
+/// Addresses worth offering, of one kind; the port is not known yet. Also why the others were left out.
 pub(super) fn select(interfaces: &[Interface], selection: &Selection, host: u32) -> Result<Vec<Candidate>, Error> {
-    let mut reasons = Vec::new();
-    let mut usable = Vec::new();
-    for interface in interfaces {
-        match refusal(interface, selection) {
-            Some(reason) => reasons.push(format!("{} {}: {reason}", interface.name, interface.ip)),
-            None => usable.push(candidate(interface, host)),
-        }
+    let all = consider(interfaces, selection, host);
+    let chosen: Vec<Candidate> = all.iter().filter_map(|one| one.verdict.clone().ok()).collect();
+    if !chosen.is_empty() {
+        return Ok(chosen);
     }
-    let groups: [&dyn Fn(&IpAddr) -> bool; 5] = [
-        &|ip| ip.is_ipv4() && !ip.is_loopback() && !is_link_local(*ip),
-        &|ip| ip.is_ipv6() && !ip.is_loopback() && !is_link_local(*ip),
-        &|ip| ip.is_ipv4() && !ip.is_loopback(),
-        &|ip| ip.is_ipv6() && !ip.is_loopback(),
-        &|ip| ip.is_ipv4(),
-    ];
-    for group in groups {
-        let mut chosen: Vec<Candidate> = usable.iter().copied().filter(|candidate| group(&candidate.ip)).collect();
-        if !chosen.is_empty() {
-            chosen.truncate(CANDIDATES_MAX);
-            return Ok(chosen);
-        }
-    }
-    if usable.is_empty() {
-        let seen = if reasons.is_empty() { "there are none".into() } else { reasons.join("; ") };
-        return Err(Error::Unavailable(format!("no network interface can be used: {seen}")));
-    }
-    Ok(usable)
+    let said = |one: &Considered| Some(format!("{} {}: {}", one.interface, one.ip, one.verdict.as_ref().err()?));
+    let reasons: Vec<String> = all.iter().filter_map(said).collect();
+    let seen = if reasons.is_empty() { "there are none".into() } else { reasons.join("; ") };
+    Err(Error::Unavailable(format!("no network interface can be used: {seen}")))
 }
 
 fn candidate(interface: &Interface, host: u32) -> Candidate {

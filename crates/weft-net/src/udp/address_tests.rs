@@ -54,6 +54,23 @@ fn without_ipv4_the_global_ipv6_addresses_are_offered() {
 }
 
 #[test]
+fn every_address_that_is_not_offered_has_its_reason() {
+    let mut interfaces = host();
+    interfaces.push(interface("eth1", "10.0.2.5", 24));
+    interfaces[9].is_up = false;
+    let all = consider(&interfaces, &Selection::Any, 1);
+    let reason = |ip: &str| all.iter().find(|one| one.ip.to_string() == ip).unwrap().verdict.clone().err();
+    assert_eq!(reason("10.0.0.5"), None);
+    assert_eq!(reason("127.0.0.1").unwrap(), "there are IPv4 addresses, which come first");
+    assert_eq!(reason("fd00::5").unwrap(), "there are IPv4 addresses, which come first");
+    assert!(reason("172.17.0.1").unwrap().contains("bridge for containers"));
+    assert_eq!(reason("10.0.2.5").unwrap(), "it is down");
+    let many: Vec<Interface> = (1..=10).map(|i| interface("eth0", &format!("10.0.{i}.5"), 24)).collect();
+    let last = consider(&many, &Selection::Any, 1).pop().unwrap();
+    assert_eq!(last.verdict.unwrap_err(), "8 others are offered already");
+}
+
+#[test]
 fn loopback_is_the_last_resort() {
     assert_eq!(offered(&host()[..5], "").unwrap(), ["127.0.0.1"]);
     assert_eq!(offered(&host()[1..5], "").unwrap(), ["::1"]);
