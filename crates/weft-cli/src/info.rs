@@ -1,0 +1,138 @@
+//! `weft info`: what is built in, what this machine offers, what would be used and why, and every setting.
+//!
+//! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank would run.
+
+pub(crate) mod library;
+mod links;
+pub(crate) mod machine;
+mod text;
+mod variables;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+use weft_mpi::constants;
+use weft_mpi::settings::Settings;
+
+/// What the command line may say.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Options {
+    /// Print one JSON object instead of text
+    #[arg(long)]
+    json: bool,
+    /// Say by the exit code whether this process may copy from the memory of that one
+    #[arg(long, hide = true, value_name = "PID")]
+    copy_from: Option<i32>,
+}
+
+#[derive(clap::Parser)]
+#[command(name = "weft info", about = "What is built in, what would be used and why, every setting")]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs `weft info`; the first argument is the command's name.
+pub(crate) fn main(arguments: &[String]) -> ExitCode {
+    run(&<Line as clap::Parser>::parse_from(arguments).options)
+}
+
+/// Everything that is shown.
+#[derive(Debug, Serialize)]
+pub(crate) struct Info {
+    weft: Weft,
+    library: library::Library,
+    machine: machine::Machine,
+    links: Vec<links::Link>,
+    addresses: links::Addresses,
+    memory: links::Memory,
+    settings: Vec<variables::Row>,
+    /// Variables that look like settings and are none, each with a sentence.
+    unknown_variables: Vec<String>,
+    /// Why a program would stop in `MPI_Init`: a setting that makes no sense.
+    wrong_setting: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Weft {
+    version: &'static str,
+    /// `MPI_Get_version`.
+    mpi_standard: String,
+    /// `MPI_Abi_get_version`.
+    abi: String,
+    /// The file that this command is.
+    command: String,
+}
+
+/// Collects and prints. The exit code is 1 when programs would not start: a wrong setting, no library, no address.
+pub(crate) fn run(options: &Options) -> ExitCode {
+    if let Some(pid) = options.copy_from {
+        return ExitCode::from(machine::copy_from(pid));
+    }
+    let info = collect();
+    let written = if options.json {
+        serde_json::to_string_pretty(&info).map(|text| text + "\n").unwrap_or_default()
+    } else {
+        text::page(&info, text::Style::of_output())
+    };
+    // A reader that has seen enough closes the pipe.
+    let _ = std::io::Write::write_all(&mut std::io::stdout(), written.as_bytes());
+    ExitCode::from(u8::from(!info.is_usable()))
+}
+
+fn collect() -> Info {
+    let read = Settings::read(|name| std::env::var(name).ok());
+    let settings = read.clone().unwrap_or_else(|_| Settings::read(|_| None).expect("the defaults make sense"));
+    let machine = machine::Machine::here(settings.shm_dir.as_deref());
+    let addresses = links::Addresses::of(&settings);
+    let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    Info {
+        weft: Weft {
+            version: env!("CARGO_PKG_VERSION"),
+            mpi_standard: format!("{}.{}", constants::MPI_VERSION, constants::MPI_SUBVERSION),
+            abi: format!("{}.{}", constants::MPI_ABI_VERSION, constants::MPI_ABI_SUBVERSION),
+            command: std::env::current_exe().map_or_else(|_| "?".into(), |path| path.display().to_string()),
+        },
+        library: library::Library::find(),
+        links: links::all(&settings, &machine, &addresses),
+        memory: links::Memory::of(&settings, &machine, &addresses),
+        addresses,
+        machine,
+        settings: variables::rows(|name| std::env::var(name).ok()),
+        unknown_variables: weft_mpi::settings::unknown(names).iter().map(ToString::to_string).collect(),
+        wrong_setting: read.err(),
+    }
+}
+
+impl Info {
+    fn is_usable(&self) -> bool {
+        self.wrong_setting.is_none() && self.library.fault.is_none() && self.links.iter().any(|link| link.used)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_and_the_object_have_every_setting_and_every_link() {
+        let info = collect();
+        let page = text::page(&info, text::Style::Plain);
+        let object = serde_json::to_value(&info).unwrap();
+        for setting in weft_mpi::settings::TABLE {
+            assert!(page.contains(setting.name), "{page}");
+        }
+        for (name, _) in weft_mpi::settings::LINKS {
+            assert!(page.contains(name) && object["links"].to_string().contains(name));
+        }
+        assert!(!page.contains('\x1b'), "plain text has no colour");
+        assert_eq!(object["weft"]["mpi_standard"], "5.0");
+    }
+
+    #[test]
+    fn every_address_is_offered_or_has_a_reason() {
+        let addresses = collect().addresses;
+        assert!(!addresses.list.is_empty(), "every machine has loopback");
+        assert!(addresses.list.iter().all(|address| address.offered == address.why.is_empty()));
+    }
+}

@@ -1,0 +1,218 @@
+//! Which links, addresses and memory programs would use here, and why not the others: as the library decides it.
+
+use serde::Serialize;
+use weft_mpi::settings::{self, LINKS, Settings};
+use weft_net::{node, shared, udp};
+
+use super::machine::Machine;
+
+/// Links that a version of Weft may lack, with what they would be; those in [`LINKS`] are left out.
+const OTHER_LINKS: [(&str, &str); 3] = [
+    ("ethernet", "packets on the interface itself, AF_PACKET"),
+    ("xdp", "packets beside the kernel's network, AF_XDP"),
+    ("rdma", "RDMA by way of libfabric"),
+];
+/// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
+const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
+
+/// One link.
+#[derive(Debug, Serialize)]
+pub(crate) struct Link {
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) built_in: bool,
+    pub(crate) used: bool,
+    /// How it would be used, or why not.
+    pub(crate) why: String,
+}
+
+/// The addresses of this machine.
+#[derive(Debug, Serialize)]
+pub(crate) struct Addresses {
+    pub(crate) list: Vec<Address>,
+    /// Why they cannot be told.
+    pub(crate) fault: Option<String>,
+    /// Bytes of the largest packet.
+    pub(crate) packet_size: usize,
+    /// Equal on processes that share memory, and on those that share loopback; hexadecimal.
+    pub(crate) node: String,
+    pub(crate) network: String,
+}
+
+/// One address.
+#[derive(Debug, Serialize)]
+pub(crate) struct Address {
+    pub(crate) interface: String,
+    pub(crate) address: String,
+    pub(crate) mtu: u32,
+    pub(crate) offered: bool,
+    /// Why it is not offered.
+    pub(crate) why: String,
+}
+
+impl Addresses {
+    pub(crate) fn of(settings: &Settings) -> Addresses {
+        let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+        let (all, fault) = match udp::consider(&wanted) {
+            Ok(all) => (all, None),
+            Err(error) => (Vec::new(), Some(error.to_string())),
+        };
+        let sizes = all.iter().filter_map(|one| Some(usize::from(one.verdict.as_ref().ok()?.packet_size)));
+        let address = |one: &udp::Considered| Address {
+            interface: one.interface.clone(),
+            address: format!("{}/{}", one.ip, one.prefix),
+            mtu: one.mtu,
+            offered: one.verdict.is_ok(),
+            why: one.verdict.as_ref().err().cloned().unwrap_or_default(),
+        };
+        Addresses {
+            packet_size: sizes.max().unwrap_or(0),
+            list: all.iter().map(address).collect(),
+            fault,
+            node: format!("{:016x}", node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0),
+            network: format!("{:08x}", node::network()),
+        }
+    }
+}
+
+/// Every link, those of this version first.
+pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses) -> Vec<Link> {
+    let built_in = LINKS.iter().map(|&(name, what)| {
+        let verdict = match name {
+            "shared" => judge_shared(settings, machine),
+            "udp" => judge_udp(settings, addresses),
+            _ => Ok("where WEFT_LINK names it".to_owned()),
+        };
+        let used = verdict.is_ok();
+        Link { name, what, built_in: true, used, why: verdict.unwrap_or_else(|why| why) }
+    });
+    let missing = OTHER_LINKS.iter().filter(|(name, _)| !LINKS.iter().any(|(known, _)| known == name));
+    let missing = missing.map(|&(name, what)| {
+        let why = "this version has no code for it".to_owned();
+        Link { name, what, built_in: false, used: false, why }
+    });
+    built_in.chain(missing).collect()
+}
+
+fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String> {
+    if !settings.links.shared {
+        return Err("WEFT_LINK does not name it".into());
+    }
+    let copies = match (settings.single_copy, machine.single_copy.allowed) {
+        (true, true) => "large messages are copied once, directly between processes".to_owned(),
+        (true, false) => format!("large messages go through the rings: {}", machine.single_copy.why),
+        (false, _) => "large messages go through the rings, as WEFT_SINGLE_COPY says".to_owned(),
+    };
+    let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
+    let places: Vec<String> = shared::directories(&wanted).iter().map(|path| path.display().to_string()).collect();
+    Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", places.join(", ")))
+}
+
+fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {
+    if !settings.links.udp {
+        return Err("WEFT_LINK does not name it".into());
+    }
+    if let Some(fault) = &addresses.fault {
+        return Err(fault.clone());
+    }
+    let offered: Vec<&Address> = addresses.list.iter().filter(|address| address.offered).collect();
+    let names: Vec<String> =
+        offered.iter().map(|address| format!("{} ({})", address.address, address.interface)).collect();
+    match names.is_empty() {
+        true => Err("no address can be offered".into()),
+        false => Ok(format!(
+            "to ranks of other hosts, packets of up to {} bytes, at {}",
+            addresses.packet_size,
+            names.join(", ")
+        )),
+    }
+}
+
+/// What memory messages can take.
+#[derive(Debug, Serialize)]
+pub(crate) struct Memory {
+    /// Shared memory by number of ranks on this host.
+    pub(crate) shared: Vec<SharedMemory>,
+    /// The most that one peer on another host can make a rank use, bytes.
+    pub(crate) remote_peer: RemotePeer,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct SharedMemory {
+    pub(crate) ranks: usize,
+    /// One ring; each ordered pair of ranks has one.
+    pub(crate) ring_bytes: usize,
+    pub(crate) segment_bytes: usize,
+    /// A ring takes memory only once it is used.
+    pub(crate) on_first_use: bool,
+}
+
+#[derive(Debug, Serialize)]
+pub(crate) struct RemotePeer {
+    pub(crate) queue_bytes: u64,
+    pub(crate) ahead_bytes: u64,
+    pub(crate) unexpected_bytes: u64,
+}
+
+impl Memory {
+    pub(crate) fn of(settings: &Settings, machine: &Machine, addresses: &Addresses) -> Memory {
+        let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
+        let mut sizes: Vec<usize> = LOCAL_SIZES.into_iter().chain([machine.processors_usable.max(2)]).collect();
+        sizes.sort_unstable();
+        sizes.dedup();
+        let row = |ranks: usize| {
+            let shared::Memory { ring_bytes, segment_bytes, on_first_use } = shared::memory(ranks, &wanted)?;
+            Some(SharedMemory { ranks, ring_bytes, segment_bytes, on_first_use })
+        };
+        let settings::PeerMemory { queue_bytes, ahead_bytes, unexpected_bytes } =
+            settings::memory_of_peer(addresses.packet_size);
+        Memory {
+            shared: sizes.into_iter().filter_map(row).collect(),
+            remote_peer: RemotePeer { queue_bytes, ahead_bytes, unexpected_bytes },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(link: &str, single_copy: &str) -> Vec<Link> {
+        let settings = Settings::read(|name| match name {
+            "WEFT_LINK" => Some(link.to_owned()),
+            "WEFT_SINGLE_COPY" => Some(single_copy.to_owned()),
+            _ => None,
+        });
+        let settings = settings.unwrap();
+        all(&settings, &Machine::default(), &Addresses::of(&settings))
+    }
+
+    #[test]
+    fn what_a_setting_forbids_is_not_used_and_says_so() {
+        let links = link("udp", "1");
+        assert!(!links[0].used && links[0].why.contains("WEFT_LINK"));
+        let links = link("shared", "0");
+        assert!(links[0].used && links[0].why.contains("WEFT_SINGLE_COPY"));
+        assert!(!links[1].used);
+    }
+
+    #[test]
+    fn links_that_are_not_built_in_are_named_once() {
+        let links = link("auto", "1");
+        assert!(links.iter().any(|link| !link.built_in && link.name == "rdma"));
+        let mut names: Vec<&str> = links.iter().map(|link| link.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), links.len());
+    }
+
+    #[test]
+    fn more_ranks_do_not_take_more_memory_without_bound() {
+        let settings = Settings::read(|_| None).unwrap();
+        let machine = Machine { processors_usable: 500, ..Machine::default() };
+        let memory = Memory::of(&settings, &machine, &Addresses::of(&settings));
+        assert_eq!(memory.shared.iter().map(|row| row.ranks).collect::<Vec<_>>(), [2, 16, 64, 500]);
+        assert!(memory.shared.iter().all(|row| row.segment_bytes >= row.ring_bytes * row.ranks * row.ranks));
+        assert!(memory.shared[3].on_first_use && !memory.shared[0].on_first_use);
+    }
+}

@@ -1,0 +1,207 @@
+//! The page that people read: sections of `name  value` lines.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+
+use super::Info;
+
+/// Whether there is colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Coloured,
+}
+
+impl Style {
+    /// Colour only on a terminal, and where the user has not asked for none (`NO_COLOR`).
+    pub(crate) fn of_output() -> Style {
+        let wanted =
+            std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        if wanted { Style::Coloured } else { Style::Plain }
+    }
+
+    /// `text` in the terminal's colour number `code` (SGR).
+    pub(crate) fn paint(self, code: u8, text: &str) -> String {
+        match self {
+            Style::Plain => text.to_owned(),
+            Style::Coloured => format!("\x1b[{code}m{text}\x1b[0m"),
+        }
+    }
+}
+
+pub(crate) const BOLD: u8 = 1;
+pub(crate) const RED: u8 = 31;
+pub(crate) const GREEN: u8 = 32;
+pub(crate) const YELLOW: u8 = 33;
+pub(crate) const GREY: u8 = 90;
+
+/// Letters of the names before the values.
+const NAME_LETTERS: usize = 20;
+
+struct Page {
+    text: String,
+    style: Style,
+}
+
+impl Page {
+    // Writing to a string cannot fail.
+    fn section(&mut self, title: &str) {
+        let gap = if self.text.is_empty() { "" } else { "\n" };
+        let title = self.style.paint(BOLD, title);
+        let _ = writeln!(self.text, "{gap}{title}");
+    }
+
+    fn line(&mut self, name: &str, value: &str) {
+        let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {value}");
+    }
+
+    fn remark(&mut self, text: &str) {
+        let text = self.style.paint(GREY, text);
+        let _ = writeln!(self.text, "  {:NAME_LETTERS$} {text}", "");
+    }
+
+    fn fault(&mut self, text: &str) {
+        let text = self.style.paint(RED, text);
+        let _ = writeln!(self.text, "  {:NAME_LETTERS$} {text}", "");
+    }
+
+    fn choice(&mut self, name: &str, chosen: bool, text: &str) {
+        let (code, word) = if chosen { (GREEN, "used") } else { (GREY, "not used") };
+        let word = self.style.paint(code, &format!("{word:8}"));
+        let _ = writeln!(self.text, "  {name:NAME_LETTERS$} {word}  {text}");
+    }
+}
+
+/// The whole page.
+pub(crate) fn page(info: &Info, style: Style) -> String {
+    let mut page = Page { text: String::new(), style };
+    weft(&mut page, info);
+    machine(&mut page, info);
+    links(&mut page, info);
+    memory(&mut page, info);
+    settings(&mut page, info);
+    page.text
+}
+
+fn weft(page: &mut Page, info: &Info) {
+    page.section("Weft");
+    page.line("version", info.weft.version);
+    page.line("standard", &format!("MPI {}, standard ABI {}", info.weft.mpi_standard, info.weft.abi));
+    page.line("command", &info.weft.command);
+    let library = &info.library;
+    match &library.path {
+        Some(path) => page.line("library", &format!("{} (by {})", path.display(), library.found_by)),
+        None => page.line("library", "none"),
+    }
+    match (&library.fault, &library.version) {
+        (Some(fault), _) => page.fault(fault),
+        (None, Some(version)) => page.remark(&format!("version {version}, the same as this command")),
+        (None, None) => {}
+    }
+}
+
+fn machine(page: &mut Page, info: &Info) {
+    let machine = &info.machine;
+    page.section("Machine");
+    page.line("host", &machine.host);
+    page.line("kernel", &machine.kernel);
+    page.line("processor", &machine.processor);
+    let (usable, all) = (machine.processors_usable, machine.processors);
+    page.line("processors", &format!("{usable} usable of {all} (affinity and control groups)"));
+    page.line("memory", &bytes(machine.memory_bytes));
+    let shm = &machine.shared_memory;
+    let size = match (shm.bytes_free, shm.bytes) {
+        (Some(free), Some(all)) => format!("{} free of {}", bytes(free), bytes(all)),
+        _ => "it is not there".to_owned(),
+    };
+    page.line(&shm.path.display().to_string(), &size);
+    let copying = &machine.single_copy;
+    let scope = copying.ptrace_scope.map_or(String::new(), |scope| format!(" (kernel.yama.ptrace_scope is {scope})"));
+    let allowed = if copying.allowed { format!("allowed{scope}") } else { format!("not allowed: {}", copying.why) };
+    page.line("single copy", &allowed);
+    let reserved = format!("{} of {} reserved", machine.huge_pages_reserved, bytes(machine.huge_page_bytes));
+    let transparent = match machine.huge_pages_transparent.as_str() {
+        "" => "no transparent ones",
+        said => &format!("transparent: {said}"),
+    };
+    page.line("huge pages", &format!("{reserved}; {transparent}"));
+}
+
+fn links(page: &mut Page, info: &Info) {
+    page.section("Links");
+    for link in &info.links {
+        page.choice(link.name, link.used, link.what);
+        page.remark(&link.why);
+    }
+    page.section("Addresses");
+    if let Some(fault) = &info.addresses.fault {
+        page.fault(fault);
+    }
+    for address in &info.addresses.list {
+        let why = if address.why.is_empty() { format!("MTU {}", address.mtu) } else { address.why.clone() };
+        page.choice(&address.interface, address.offered, &format!("{:22} {why}", address.address));
+    }
+    page.line("node", &format!("{}: ranks with the same number share memory", info.addresses.node));
+}
+
+fn memory(page: &mut Page, info: &Info) {
+    page.section("Memory for messages");
+    for row in &info.memory.shared {
+        let when = if row.on_first_use { ", each taken when it is first used" } else { "" };
+        let (ring, all) = (bytes(row.ring_bytes as u64), bytes(row.segment_bytes as u64));
+        page.line(&format!("{} ranks here", row.ranks), &format!("{all}: a ring of {ring} from each to each{when}"));
+    }
+    let peer = &info.memory.remote_peer;
+    let sum = bytes(peer.queue_bytes + peer.ahead_bytes + peer.unexpected_bytes);
+    page.line("a peer elsewhere", &format!("at most {sum} in each rank that talks to it"));
+    let [queue, ahead, unexpected] = [peer.queue_bytes, peer.ahead_bytes, peer.unexpected_bytes].map(bytes);
+    page.remark(&format!("{queue} on their way, {ahead} behind a lost packet, {unexpected} that no receive asked for"));
+}
+
+fn settings(page: &mut Page, info: &Info) {
+    page.section("Settings");
+    if let Some(wrong) = &info.wrong_setting {
+        page.fault(&format!("programs stop in MPI_Init: {wrong}"));
+    }
+    for row in &info.settings {
+        let value = if row.value.is_empty() { "(none)" } else { row.value.as_str() };
+        if row.source == "environment" {
+            let shown = page.style.paint(YELLOW, value);
+            let default = if row.default.is_empty() { "none" } else { row.default };
+            page.line(row.name, &format!("{shown}  (from the environment; the default is {default})"));
+        } else {
+            page.line(row.name, &format!("{value}  (default)"));
+        }
+        page.remark(&format!("{}; it may say {} [{}]", row.meaning, row.allowed, row.reader));
+    }
+    for unknown in &info.unknown_variables {
+        page.fault(unknown);
+    }
+}
+
+/// A number of bytes with the largest unit that leaves it at least 1.
+pub(crate) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+    let mut unit = 0;
+    let mut value = count as f64;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let digits = usize::from(unit > 0 && value < 100.0 && value.fract() > 0.05);
+    format!("{value:.digits$} {}", UNITS[unit])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_have_a_unit_that_fits() {
+        assert_eq!(bytes(0), "0 bytes");
+        assert_eq!(bytes(1023), "1023 bytes");
+        assert_eq!(bytes(65536), "64 KiB");
+        assert_eq!(bytes(1 << 40), "1 TiB");
+        assert_eq!(bytes(3 << 29), "1.5 GiB");
+    }
+}
