@@ -10,87 +10,74 @@
 //! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be answered: what
 //! it leaves is swept by the next start, since the creator's process id is part of every name.
 
-mod fabric;
-mod supervise;
+pub(crate) mod fabric;
+pub(crate) mod loss;
+pub(crate) mod supervise;
 
 use std::process::ExitCode;
 
+use clap::{Args, Subcommand};
 use fabric::{Fabric, Failure, Plan};
+use loss::Loss;
 
 /// No privilege (or no kernel support) to make network namespaces: the code by which test drivers skip a case.
 pub(crate) const EXIT_SKIPPED: u8 = 77;
 /// The command could not be started, as shells have it.
 pub(crate) const EXIT_NOT_STARTED: u8 = 127;
-const EXIT_USAGE: u8 = 2;
 
-const HOSTS_MAX: usize = 64;
+const HOSTS_MAX: i64 = 64;
 
-const USAGE: &str = "usage: weft hosts run [--count N] [--rate 10gbit] -- COMMAND …
-       weft hosts enter HOST COMMAND …
-       weft hosts sweep";
+/// What follows `weft hosts`.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    action: Action,
+}
 
-/// Runs `weft hosts ARGUMENTS`; the exit code is the command's, or 128 + signal, or one of the codes above.
-pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    match arguments.first().map(String::as_str) {
-        Some("run") => match parse(&arguments[1..]) {
-            Ok((plan, command)) => run(plan, &command),
-            Err(why) => {
-                eprintln!("weft hosts: {why}\n{USAGE}");
-                ExitCode::from(EXIT_USAGE)
-            }
-        },
-        Some("enter") => match arguments.get(1..) {
-            Some([host, command @ ..]) if !command.is_empty() => {
-                eprintln!("weft hosts: {}", fabric::enter(host, command));
-                ExitCode::from(EXIT_NOT_STARTED)
-            }
-            _ => {
-                eprintln!("{USAGE}");
-                ExitCode::from(EXIT_USAGE)
-            }
-        },
-        Some("sweep") => {
+#[derive(Subcommand, Debug)]
+enum Action {
+    /// Run COMMAND beside virtual hosts joined by a switch; it finds them in WEFT_HOSTS and WEFT_AGENT
+    Run {
+        /// How many
+        #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=HOSTS_MAX))]
+        count: u8,
+        /// What each host may send, as `tc` calls it: 10gbit
+        #[arg(long)]
+        rate: Option<String>,
+        /// Share of frames that each host drops on arrival: 1%
+        #[arg(long)]
+        loss: Option<Loss>,
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Become COMMAND inside a virtual host
+    Enter {
+        host: String,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
+        command: Vec<String>,
+    },
+    /// Remove virtual hosts whose creator is gone
+    Sweep,
+}
+
+/// Runs `weft hosts …`; the exit code is the command's, or 128 + signal, or one of the codes above.
+pub(crate) fn main(arguments: Arguments) -> ExitCode {
+    match arguments.action {
+        Action::Run { count, rate, loss, command } => run(&Plan { count: count.into(), rate, loss }, &command),
+        Action::Enter { host, command } => {
+            eprintln!("weft hosts: {}", fabric::enter(&host, &command));
+            ExitCode::from(EXIT_NOT_STARTED)
+        }
+        Action::Sweep => {
             for name in fabric::sweep() {
                 println!("removed {name}");
             }
             ExitCode::SUCCESS
         }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(EXIT_USAGE)
-        }
     }
 }
 
-fn parse(arguments: &[String]) -> Result<(Plan, Vec<String>), String> {
-    let mut plan = Plan { count: 2, rate: None };
-    let mut rest = arguments.iter();
-    while let Some(argument) = rest.next() {
-        let (name, inline) = match argument.split_once('=') {
-            Some((name, value)) if name.starts_with("--") => (name, Some(value.to_owned())),
-            _ => (argument.as_str(), None),
-        };
-        let mut value = || inline.clone().or_else(|| rest.next().cloned()).ok_or(format!("{name} needs a value"));
-        match name {
-            "--count" => {
-                plan.count = value()?
-                    .parse()
-                    .ok()
-                    .filter(|count| (1..=HOSTS_MAX).contains(count))
-                    .ok_or(format!("--count must be a number from 1 to {HOSTS_MAX}"))?;
-            }
-            "--rate" => plan.rate = Some(value()?),
-            "--" => {
-                let command: Vec<String> = rest.cloned().collect();
-                return if command.is_empty() { Err("no COMMAND after --".into()) } else { Ok((plan, command)) };
-            }
-            _ => return Err(format!("{argument:?} is not understood; the COMMAND comes after --")),
-        }
-    }
-    Err("no COMMAND".into())
-}
-
-fn run(plan: Plan, command: &[String]) -> ExitCode {
+fn run(plan: &Plan, command: &[String]) -> ExitCode {
     if !rustix::process::geteuid().is_root() {
         eprintln!(
             "weft hosts: only root can make network namespaces; run it as root, or use hosts you have with --hosts"
@@ -108,7 +95,7 @@ fn run(plan: Plan, command: &[String]) -> ExitCode {
     for name in fabric::sweep() {
         eprintln!("weft hosts: removed {name}, left by a process that is gone");
     }
-    let fabric = match Fabric::create(&plan, &mut || signals.terminated()) {
+    let fabric = match Fabric::create(plan, &mut || signals.terminated()) {
         Ok(fabric) => fabric,
         Err(Failure::Interrupted) => return supervise::exit_by_signal(signals.terminated().unwrap_or(0)),
         Err(Failure::Unsupported(why)) => {
@@ -127,30 +114,44 @@ fn run(plan: Plan, command: &[String]) -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
 
-    fn words(line: &str) -> Vec<String> {
-        line.split_whitespace().map(str::to_owned).collect()
+    #[derive(Parser, Debug)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn parse(line: &str) -> Result<Action, String> {
+        let words = ["hosts"].into_iter().chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.arguments.action).map_err(|error| error.to_string())
     }
 
     #[test]
     fn options_and_command_are_told_apart() {
-        let (plan, command) = parse(&words("--count 3 --rate=10gbit -- mpiexec --count 4")).unwrap();
-        assert_eq!((plan.count, plan.rate.as_deref()), (3, Some("10gbit")));
-        assert_eq!(command, words("mpiexec --count 4"));
+        let line = "run --count 3 --rate=10gbit --loss 1% -- mpiexec --count 4";
+        let Ok(Action::Run { count, rate, loss, command }) = parse(line) else { panic!("{:?}", parse(line)) };
+        assert_eq!((count, rate.as_deref(), loss), (3, Some("10gbit"), Some(Loss { percent: 1.0 })));
+        assert_eq!(command, ["mpiexec", "--count", "4"]);
+        let Ok(Action::Enter { host, command }) = parse("enter h0 ls -l --all") else { panic!("enter") };
+        assert_eq!((host.as_str(), command.join(" ").as_str()), ("h0", "ls -l --all"));
     }
 
     #[test]
     fn nonsense_is_named() {
         for (line, word) in [
-            ("", "COMMAND"),
-            ("--count 3 --", "COMMAND"),
-            ("--count", "--count"),
-            ("--count 0 -- true", "1 to 64"),
-            ("--count 65 -- true", "1 to 64"),
-            ("true", "\"true\""),
+            ("", "hosts"),
+            ("run --count 3 --", "COMMAND"),
+            ("run --count", "--count"),
+            ("run --count 0 -- true", "1..=64"),
+            ("run --count 65 -- true", "1..=64"),
+            ("run --loss much -- true", "0.0001%"),
+            ("run true", "'true'"),
+            ("enter h0", "COMMAND"),
         ] {
-            let why = parse(&words(line)).unwrap_err();
+            let why = parse(line).unwrap_err();
             assert!(why.contains(word), "{line:?} says {why:?}");
         }
     }

@@ -25,18 +25,6 @@ pub(crate) struct Options {
     copy_from: Option<i32>,
 }
 
-#[derive(clap::Parser)]
-#[command(name = "weft info", about = "What is built in, what would be used and why, every setting")]
-struct Line {
-    #[command(flatten)]
-    options: Options,
-}
-
-/// Runs `weft info`; the first argument is the command's name.
-pub(crate) fn main(arguments: &[String]) -> ExitCode {
-    run(&<Line as clap::Parser>::parse_from(arguments).options)
-}
-
 /// Everything that is shown.
 #[derive(Debug, Serialize)]
 pub(crate) struct Info {

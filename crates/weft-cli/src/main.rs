@@ -7,32 +7,34 @@ mod record;
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: weft <command>
-  hosts run [--count N] [--rate RATE] -- COMMAND …   run COMMAND beside N virtual hosts joined by a switch
-  hosts enter HOST COMMAND …                         become COMMAND inside a virtual host
-  hosts sweep                                        remove virtual hosts whose creator is gone
-  info [--json]                                      what is built in, what would be used and why, every setting
-  version                                            print the version";
+use clap::{Parser, Subcommand};
 
-/// What the command line is told when it makes no sense.
-const EXIT_USAGE: u8 = 2;
+/// Tools around Weft: virtual hosts, measurements, diagnosis
+#[derive(Parser)]
+#[command(name = "weft", version, subcommand_required = true, arg_required_else_help = true)]
+struct Line {
+    #[command(subcommand)]
+    command: Command,
+}
+
+// One line each; what a command takes and does is in the module of its name.
+#[derive(Subcommand)]
+enum Command {
+    /// Virtual hosts on this machine, for as long as one command runs
+    Hosts(hosts::Arguments),
+    /// What is built in, what would be used and why, every setting
+    Info(info::Options),
+    /// Print the version
+    Version,
+}
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match arguments.first().map(String::as_str) {
-        Some("hosts") => hosts::main(&arguments[1..]),
-        Some("info") => info::main(&arguments),
-        Some("version" | "--version" | "-V") => {
+    match Line::parse().command {
+        Command::Hosts(arguments) => hosts::main(arguments),
+        Command::Info(options) => info::run(&options),
+        Command::Version => {
             println!("weft {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS
-        }
-        Some("help" | "--help" | "-h") => {
-            println!("{USAGE}");
-            ExitCode::SUCCESS
-        }
-        _ => {
-            eprintln!("{USAGE}");
-            ExitCode::from(EXIT_USAGE)
         }
     }
 }

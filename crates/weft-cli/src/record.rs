@@ -59,6 +59,9 @@ pub(crate) struct Place {
     pub(crate) loss_percent: Option<f64>,
     /// Processors that the ranks may use together.
     pub(crate) processors: u32,
+    /// What else was changed there, a sentence: "segmentation offload is off, so that a lost frame is one packet".
+    #[serde(default)]
+    pub(crate) note: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

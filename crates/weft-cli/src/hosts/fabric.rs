@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::loss::Loss;
+
 /// How long processes left in a host may take to die after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 const KILL_POLL: Duration = Duration::from_millis(5);
@@ -25,6 +27,8 @@ pub(crate) struct Plan {
     pub(crate) count: usize,
     /// What `tc` calls a rate, `10gbit`; none: as quick as the machine.
     pub(crate) rate: Option<String>,
+    /// What every host drops of the frames that arrive.
+    pub(crate) loss: Option<Loss>,
 }
 
 /// Why there are no hosts.
@@ -51,6 +55,9 @@ pub(crate) struct Fabric {
 impl Fabric {
     /// Makes the hosts. `stop` is asked between steps; once it says so, what was made is removed and an error returned.
     pub(crate) fn create(plan: &Plan, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Fabric, Failure> {
+        if plan.loss.is_some() {
+            Loss::tools()?;
+        }
         let pid = std::process::id();
         let hosts = (0..plan.count).map(|index| format!("{PREFIX}{pid}-{index}")).collect();
         // From here on `drop` removes whatever part of it exists.
@@ -75,13 +82,16 @@ impl Fabric {
                 return Err(Failure::Interrupted);
             }
             let script = format!(
-                "link set lo up\naddress add {SUBNET}.{}/24 dev e0\nlink set e0 up\nroute add 224.0.0.0/4 dev e0\n",
-                index + 1
+                "link set lo up\naddress add {}/24 dev e0\nlink set e0 up\nroute add 224.0.0.0/4 dev e0\n",
+                address(index)
             );
             ip_batch(Some(host), &script)?;
             if let Some(rate) = &plan.rate {
                 let shape = format!("-n {host} qdisc add dev e0 root tbf rate {rate} {SHAPE}");
                 tool("tc", &shape.split(' ').collect::<Vec<_>>(), "")?;
+            }
+            if let Some(loss) = plan.loss {
+                loss.apply(host)?;
             }
         }
         Ok(fabric)
@@ -104,6 +114,11 @@ impl Drop for Fabric {
             }
         }
     }
+}
+
+/// The IPv4 address of the host at `index`, from 0.
+pub(crate) fn address(index: usize) -> String {
+    format!("{SUBNET}.{}", index + 1)
 }
 
 /// Becomes `command` inside `host`, where the system's name is the host's; returns why not.
@@ -172,7 +187,7 @@ fn ip_batch(namespace: Option<&str>, script: &str) -> Result<(), String> {
 /// Runs `program` with `input`; its output, or the first line of what it complained about.
 ///
 /// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
-fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
+pub(super) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
     let mut child = Command::new(program)
         .args(arguments)
         .process_group(0)
