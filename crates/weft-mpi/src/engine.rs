@@ -7,12 +7,11 @@ mod network;
 mod outgoing;
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
 
 use weft_core::flow::{Flow, Settings as FlowSettings};
 use weft_core::message::{HEAD_MAX, Head};
 use weft_net::clock;
-use weft_net::datagrams::Datagrams;
+use weft_net::datagrams::{Address, Datagrams};
 use weft_net::shared;
 
 use crate::memory::UserData;
@@ -27,8 +26,6 @@ const NETWORK_EVERY: u32 = 16;
 const NODE_CHECK_EVERY: u32 = 1024;
 /// Bytes that may wait in a flow before further messages queue with their requests instead.
 const FLOW_QUEUE_BYTES: usize = 4 << 20;
-/// Packets that one pass sends to one peer before others get their turn.
-const PACKETS_PER_PASS: usize = 64;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
@@ -46,7 +43,7 @@ pub enum Path {
 
 /// A peer on another node.
 pub struct Remote {
-    address: SocketAddr,
+    address: Address,
     settings: FlowSettings,
     /// Made on first contact.
     flow: Option<Box<Flow>>,
@@ -55,7 +52,7 @@ pub struct Remote {
 
 impl Remote {
     /// The peer at `address`.
-    pub fn new(address: SocketAddr, settings: FlowSettings) -> Self {
+    pub fn new(address: Address, settings: FlowSettings) -> Self {
         Self { address, settings, flow: None, active: false }
     }
 }
@@ -121,8 +118,8 @@ pub struct Engine {
     myself: VecDeque<Vec<u8>>,
     backlog: Vec<u32>,
     active: Vec<u32>,
-    stalled: Option<(SocketAddr, Vec<u8>)>,
-    packet: Vec<u8>,
+    stalled: VecDeque<network::Stalled>,
+    train: Vec<u8>,
     scratch: Vec<u8>,
     passes: u32,
     foreign: u64,
@@ -156,7 +153,7 @@ impl Engine {
         messages.peers[parts.rank as usize].single_copy = true;
         let link = |path| Link { path, pending: VecDeque::new(), waiting: false, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let packet_size = parts.datagrams.as_ref().map_or(0, |datagrams| datagrams.packet_size());
+        let train = parts.datagrams.as_ref().map_or_else(Vec::new, |datagrams| network::train_room(datagrams.as_ref()));
         Self {
             rank: parts.rank,
             size: size as u32,
@@ -172,8 +169,8 @@ impl Engine {
             myself: VecDeque::new(),
             backlog: Vec::new(),
             active: Vec::new(),
-            stalled: None,
-            packet: vec![0; packet_size],
+            stalled: VecDeque::new(),
+            train,
             scratch: Vec::new(),
             passes: 0,
             foreign: 0,
@@ -356,7 +353,7 @@ impl Engine {
         if !self.myself.is_empty() || !self.messages.outbox.is_empty() {
             return None;
         }
-        let mut timeout = (!self.backlog.is_empty() || self.stalled.is_some()).then_some(FULL_RING_RETRY_NS);
+        let mut timeout = (!self.backlog.is_empty() || !self.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
         if !self.active.is_empty() {
             let now = clock::now();
             for peer in &self.active {

@@ -246,7 +246,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, candidates: &
         peer_timeout: settings.peer_timeout,
         ..defaults
     };
-    Path::Remote(Remote::new(pair.to, flow))
+    Path::Remote(Remote::new(pair.to.into(), flow))
 }
 
 fn processor_name(node: Option<&str>) -> String {

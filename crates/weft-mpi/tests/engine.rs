@@ -15,7 +15,7 @@ use weft_core::matching::Envelope;
 use weft_mpi::engine::{Engine, Parts, Path, Remote};
 use weft_mpi::memory::UserData;
 use weft_mpi::request::{Mode, Receive, Request, Send, State};
-use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::faults::{Faults, Plan};
 
 const CONTEXT: u32 = 8;
@@ -31,7 +31,12 @@ struct Queue {
 }
 
 impl Datagrams for Queue {
-    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> std::io::Result<Outcome> {
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> std::io::Result<Outcome> {
+        let Address::Udp(to) = to else { unreachable!("engines here have no other address") };
         self.wire.lock().unwrap()[usize::from(to.port())].push_back(packet.to_vec());
         Ok(Outcome::Sent)
     }
@@ -60,7 +65,7 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
             let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
             let path = |peer: usize| {
                 let address = SocketAddr::from(([127, 0, 0, 1], peer as u16));
-                if peer == own { Path::Myself } else { Path::Remote(Remote::new(address, settings.clone())) }
+                if peer == own { Path::Myself } else { Path::Remote(Remote::new(address.into(), settings.clone())) }
             };
             let mut plan = Plan::parse(faults).unwrap();
             plan.seed += own as u64;
@@ -298,7 +303,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut engine = Engine::new(Parts {
         rank: 0,
-        paths: vec![Path::Myself, Path::Remote(Remote::new(address, settings))],
+        paths: vec![Path::Myself, Path::Remote(Remote::new(address.into(), settings))],
         node: None,
         locals: vec![0],
         pids: vec![0; 2],

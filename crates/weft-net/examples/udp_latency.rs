@@ -80,7 +80,7 @@ fn bare_ping_pong(link: &Udp, to: SocketAddr, leader: bool) -> f64 {
 
 fn ping_pong(link: &mut Udp, to: SocketAddr, leader: bool) -> f64 {
     let link = std::cell::RefCell::new(link);
-    let mut send = || assert_eq!(link.borrow_mut().send(&to, &[1; SIZE]).expect("send"), Outcome::Sent);
+    let mut send = || assert_eq!(link.borrow_mut().send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent);
     let mut receive = || while link.borrow_mut().receive(&mut |packet| assert_eq!(packet.len(), SIZE), 32) == 0 {};
     turns(leader, &mut send, &mut receive)
 }
@@ -106,13 +106,13 @@ fn burst(link: &mut Faults<&mut Udp>, to: SocketAddr, leader: bool) {
         let start = Instant::now();
         let mut seen = 0;
         if leader {
-            (0..BURST).for_each(|_| assert_eq!(link.send(&to, &[1; SIZE]).expect("send"), Outcome::Sent));
+            (0..BURST).for_each(|_| assert_eq!(link.send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent));
             while link.receive(&mut |_| (), 1) == 0 {}
         } else {
             while seen < BURST {
                 seen += link.receive(&mut |_| (), 64);
             }
-            assert_eq!(link.send(&to, &[1; SIZE]).expect("send"), Outcome::Sent);
+            assert_eq!(link.send(&to.into(), &[1; SIZE]).expect("send"), Outcome::Sent);
         }
         best = best.min(start.elapsed().as_secs_f64());
     }

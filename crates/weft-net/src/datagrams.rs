@@ -1,8 +1,56 @@
-//! What every datagram link offers: send a packet, receive a batch, say what fits. Faults, traces and capture wrap it.
+//! What every datagram link offers: send a packet or a train of them, receive what has arrived, say what it can do.
+//! Faults, traces and capture wrap it.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+
+/// Where a link sends a packet: each kind of link has its own kind of address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Address {
+    /// An IP address and a UDP port.
+    Udp(SocketAddr),
+    /// A socket on an Ethernet segment.
+    Ethernet(EthernetAddress),
+}
+
+/// A socket on an Ethernet segment: an interface, and which of the processes behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EthernetAddress {
+    /// The interface's hardware address.
+    pub mac: [u8; 6],
+    /// The process's number on its host.
+    pub port: u16,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(address: SocketAddr) -> Self {
+        Self::Udp(address)
+    }
+}
+
+impl From<EthernetAddress> for Address {
+    fn from(address: EthernetAddress) -> Self {
+        Self::Ethernet(address)
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Udp(address) => address.fmt(f),
+            Self::Ethernet(address) => address.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for EthernetAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.mac;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x} port {}", self.port)
+    }
+}
 
 /// What became of a packet handed to [`Datagrams::send`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,25 +61,29 @@ pub enum Outcome {
     WouldBlock,
     /// Refused by the machine (firewall, queue full, no route just now) and counted: a lost packet like any other.
     Dropped,
-    /// Larger than the path to this peer carries without fragmentation. Sending it again cannot help.
+    /// Larger than the link carries. Sending it again cannot help.
     TooLarge,
 }
 
 /// A link that carries packets unreliably: it may lose, repeat or reorder them, never on purpose.
 pub trait Datagrams {
+    /// The link's name, as `WEFT_LINK` says it.
+    fn name(&self) -> &'static str;
+
     /// Sends one packet of at most [`Self::packet_size`] bytes. One system call, never blocks.
     ///
     /// # Errors
-    /// Only what no later attempt can cure (the socket is unusable); everything transient is an [`Outcome`].
-    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome>;
+    /// Only what no later attempt can cure (the socket is unusable, the address is another link's); everything transient is an
+    /// [`Outcome`].
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome>;
 
-    /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer.
+    /// Sends a train: consecutive packets of `segment` bytes each (the last may be shorter) to one peer, of any length.
     /// Returns how many bytes were taken, a multiple of `segment` or all; less than all means "would block".
-    /// A link with segmentation offload does it in one system call.
+    /// A link with segmentation offload takes [`Self::train_bytes`] with one system call.
     ///
     /// # Errors
     /// As [`Self::send`].
-    fn send_train(&mut self, to: &SocketAddr, train: &[u8], segment: usize) -> io::Result<usize> {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
         let mut taken = 0;
         for packet in train.chunks(segment.max(1)) {
             if self.send(to, packet)? == Outcome::WouldBlock {
@@ -42,26 +94,44 @@ pub trait Datagrams {
         Ok(taken)
     }
 
-    /// Hands at most `limit` packets that have arrived to `on_packet`, in order of arrival; returns how many. Never blocks.
+    /// Bytes of a train that are sent by one system call; no more than a packet where trains gain nothing.
+    fn train_bytes(&self) -> usize {
+        self.packet_size()
+    }
+
+    /// Hands packets that have arrived to `on_packet`, in order of arrival; returns how many. Never blocks.
+    /// Stops once `limit` have been handed over; those that the kernel joined to one are handed over together, so there may be
+    /// up to [`JOINED_MAX`] more. With a limit of 0 nothing happens.
     /// Who sent a packet is written in the packet and proved by its tag, so the sender's address is not reported.
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize;
 
     /// The descriptor that becomes readable when a packet arrives.
     fn fd(&self) -> RawFd;
 
-    /// The largest packet this end can send and receive, in bytes (the UDP payload). A pair uses the smaller of its two ends.
+    /// The largest packet this end can send and receive, in bytes. A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
 }
 
+/// Packets that a kernel joins to one at most: Linux's limit is 128 segments, and 64 KiB in all.
+pub const JOINED_MAX: usize = 128;
+
 impl<D: Datagrams + ?Sized> Datagrams for &mut D {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
     #[inline]
-    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         (**self).send(to, packet)
     }
 
     #[inline]
-    fn send_train(&mut self, to: &SocketAddr, train: &[u8], segment: usize) -> io::Result<usize> {
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
         (**self).send_train(to, train, segment)
+    }
+
+    fn train_bytes(&self) -> usize {
+        (**self).train_bytes()
     }
 
     #[inline]
@@ -76,4 +146,9 @@ impl<D: Datagrams + ?Sized> Datagrams for &mut D {
     fn packet_size(&self) -> usize {
         (**self).packet_size()
     }
+}
+
+/// The error for an address of another link.
+pub(crate) fn wrong_address() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "the address belongs to another kind of link")
 }

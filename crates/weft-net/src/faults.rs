@@ -5,10 +5,9 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::os::fd::RawFd;
 
-use crate::datagrams::{Datagrams, Outcome};
+use crate::datagrams::{Address, Datagrams, Outcome};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
 
@@ -112,7 +111,7 @@ pub struct Faults<D> {
 }
 
 struct Held {
-    to: SocketAddr,
+    to: Address,
     packet: Vec<u8>,
     /// Leaves when this many packets have been handed in, or at the time below.
     until_packet: u64,
@@ -164,13 +163,13 @@ impl<D: Datagrams> Faults<D> {
         Ok(())
     }
 
-    fn hold(&mut self, to: SocketAddr, packet: &[u8]) {
+    fn hold(&mut self, to: Address, packet: &[u8]) {
         self.counters.reordered += 1;
         let until_packet = self.counters.packets + 1 + self.random.below(OVERTAKEN_MAX);
         self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until: clock::now() + HELD_TIME_MAX });
     }
 
-    fn send_damaged(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+    fn send_damaged(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         self.counters.packets += 1;
         let [drop, corrupt, reorder, duplicate] =
             [self.plan.drop, self.plan.corrupt, self.plan.reorder, self.plan.duplicate].map(|p| self.happens(p));
@@ -204,9 +203,32 @@ impl<D: Datagrams> Faults<D> {
 }
 
 impl<D: Datagrams> Datagrams for Faults<D> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
     #[inline]
-    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
         if self.is_clean { self.inner.send(to, packet) } else { self.send_damaged(to, packet) }
+    }
+
+    /// Faults meet packets, not trains: what is damaged travels packet by packet.
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        if self.is_clean {
+            return self.inner.send_train(to, train, segment);
+        }
+        let mut taken = 0;
+        for packet in train.chunks(segment.max(1)) {
+            if self.send_damaged(to, packet)? == Outcome::WouldBlock {
+                break;
+            }
+            taken += packet.len();
+        }
+        Ok(taken)
+    }
+
+    fn train_bytes(&self) -> usize {
+        self.inner.train_bytes()
     }
 
     #[inline]
@@ -258,7 +280,10 @@ mod tests {
     struct Recorder(Vec<Vec<u8>>);
 
     impl Datagrams for Recorder {
-        fn send(&mut self, _: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        fn name(&self) -> &'static str {
+            "recorder"
+        }
+        fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
             self.0.push(packet.to_vec());
             Ok(Outcome::Sent)
         }
@@ -275,7 +300,7 @@ mod tests {
 
     fn run(plan: &str, packets: u64) -> (Vec<Vec<u8>>, Counters) {
         let mut link = Faults::new(Recorder::default(), Plan::parse(plan).unwrap());
-        let to = SocketAddr::from(([127, 0, 0, 1], 9));
+        let to = Address::Udp(([127, 0, 0, 1], 9).into());
         for number in 0..packets {
             assert_eq!(link.send(&to, &number.to_le_bytes()).unwrap(), Outcome::Sent);
         }
@@ -320,6 +345,20 @@ mod tests {
         let mut sorted: Vec<u64> = sent.iter().map(|packet| number(packet)).collect();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..PACKETS).collect::<Vec<_>>(), "reordered, not lost");
+    }
+
+    #[test]
+    fn faults_meet_the_packets_of_a_train_one_by_one() {
+        const PACKETS: usize = 2_000;
+        let to = Address::Udp(([127, 0, 0, 1], 9).into());
+        let train: Vec<u8> = (0..PACKETS as u64).flat_map(u64::to_le_bytes).collect();
+        let mut lossy = Faults::new(Recorder::default(), Plan::parse("drop=10%,seed=1").unwrap());
+        assert_eq!(lossy.send_train(&to, &train, 8).unwrap(), train.len());
+        let Faults { inner, counters, .. } = lossy;
+        assert!(counters.dropped > 100 && inner.0.len() as u64 == PACKETS as u64 - counters.dropped, "{counters:?}");
+        // Without faults the link inside gets the train, and cuts it.
+        let mut clean = Faults::new(Recorder::default(), Plan::default());
+        assert_eq!((clean.send_train(&to, &train, 8).unwrap(), clean.inner.0.len()), (train.len(), PACKETS));
     }
 
     fn number(packet: &[u8]) -> u64 {

@@ -3,7 +3,7 @@
 
 use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr;
 
@@ -206,12 +206,73 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_i
     Ok(value)
 }
 
-/// Buffers into which the kernel receives one or several packets with one call.
+/// An IP address and port as the kernel wants it.
+union SocketName {
+    v4: libc::sockaddr_in,
+    v6: libc::sockaddr_in6,
+}
+
+impl SocketName {
+    fn new(address: &SocketAddr) -> (Self, libc::socklen_t) {
+        match address {
+            SocketAddr::V4(v4) => {
+                // SAFETY: a sockaddr_in of zeros is valid.
+                let mut name: libc::sockaddr_in = unsafe { std::mem::zeroed() };
+                name.sin_family = libc::AF_INET as libc::sa_family_t;
+                name.sin_port = v4.port().to_be();
+                name.sin_addr.s_addr = u32::from(*v4.ip()).to_be();
+                (Self { v4: name }, size_of::<libc::sockaddr_in>() as libc::socklen_t)
+            }
+            SocketAddr::V6(v6) => {
+                // SAFETY: a sockaddr_in6 of zeros is valid.
+                let mut name: libc::sockaddr_in6 = unsafe { std::mem::zeroed() };
+                name.sin6_family = libc::AF_INET6 as libc::sa_family_t;
+                name.sin6_port = v6.port().to_be();
+                name.sin6_addr.s6_addr = v6.ip().octets();
+                name.sin6_scope_id = v6.scope_id();
+                (Self { v6: name }, size_of::<libc::sockaddr_in6>() as libc::socklen_t)
+            }
+        }
+    }
+}
+
+/// A control message with one value, laid out as cmsg(3) does.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Control<T> {
+    head: libc::cmsghdr,
+    value: T,
+}
+
+/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT, udp(7).
+pub(crate) fn send_segmented(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u8], segment: u16) -> io::Result<()> {
+    let (mut name, name_len) = SocketName::new(to);
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // SAFETY: a cmsghdr of zeros is valid.
+    let mut control = Control { head: unsafe { std::mem::zeroed() }, value: segment };
+    control.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
+    control.head.cmsg_level = libc::SOL_UDP;
+    control.head.cmsg_type = libc::UDP_SEGMENT;
+    // SAFETY: a header of zeros is valid.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_name = ptr::from_mut(&mut name).cast();
+    header.msg_namelen = name_len;
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = ptr::from_mut(&mut control).cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: everything the header points to lives until the call returns; the kernel only reads.
+    let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) };
+    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Buffers into which the kernel receives one or several datagrams with one call, each perhaps several joined to one (UDP_GRO).
 pub(crate) struct ReceiveBatch {
     bytes: Box<[u8]>,
-    size: usize,
-    // The headers point to `vectors`, and those into `bytes`: boxes, so they stay where they are.
+    slot: usize,
+    // The headers point to the others: boxes, so they stay where they are.
     headers: Box<[libc::mmsghdr]>,
+    controls: Box<[Control<libc::c_int>]>,
     _vectors: Box<[libc::iovec]>,
 }
 
@@ -219,31 +280,37 @@ pub(crate) struct ReceiveBatch {
 unsafe impl Send for ReceiveBatch {}
 
 impl ReceiveBatch {
-    /// Room for `count` packets of `size` bytes. One byte more is there, so that a packet that is too large is noticed.
-    pub(crate) fn new(count: usize, size: usize) -> Self {
-        let stride = (size + 1).next_multiple_of(64);
-        let mut bytes = vec![0; count * stride].into_boxed_slice();
+    /// Room for `count` datagrams of `slot` bytes each. The kernel gives memory only to those that are used.
+    pub(crate) fn new(count: usize, slot: usize) -> Self {
+        let mut bytes = vec![0; count * slot].into_boxed_slice();
         let start = bytes.as_mut_ptr();
         let mut vectors: Box<[libc::iovec]> = (0..count)
             // SAFETY: slot `i` lies inside `bytes`.
-            .map(|i| libc::iovec { iov_base: unsafe { start.add(i * stride) }.cast(), iov_len: size + 1 })
+            .map(|i| libc::iovec { iov_base: unsafe { start.add(i * slot) }.cast(), iov_len: slot })
             .collect();
+        // SAFETY: a control message of zeros is valid: it says nothing.
+        let mut controls: Box<[Control<libc::c_int>]> = (0..count).map(|_| unsafe { std::mem::zeroed() }).collect();
         let headers = vectors
             .iter_mut()
-            .map(|vector| {
-                // SAFETY: a header of zeros is valid: no name, no control data.
+            .zip(controls.iter_mut())
+            .map(|(vector, control)| {
+                // SAFETY: a header of zeros is valid.
                 let mut header: libc::mmsghdr = unsafe { std::mem::zeroed() };
                 header.msg_hdr.msg_iov = vector;
                 header.msg_hdr.msg_iovlen = 1;
+                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
                 header
             })
             .collect();
-        Self { bytes, size: stride, headers, _vectors: vectors }
+        Self { bytes, slot, headers, controls, _vectors: vectors }
     }
 
-    /// Receives at most `limit` packets without waiting; at least one, or the error says why not.
+    /// Receives at most `limit` datagrams without waiting; at least one, or the error says why not.
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let count = limit.min(self.headers.len());
+        for header in &mut self.headers[..count] {
+            header.msg_hdr.msg_controllen = size_of::<Control<libc::c_int>>() as _;
+        }
         let (flags, none) = (libc::MSG_DONTWAIT, ptr::null_mut());
         // SAFETY: the headers and everything they point to are boxes of this value, borrowed exclusively.
         let received = unsafe {
@@ -252,20 +319,27 @@ impl ReceiveBatch {
         if received < 0 { Err(io::Error::last_os_error()) } else { Ok(received as usize) }
     }
 
-    /// Receives one packet without waiting: its length (size + 1 when it was larger than a packet may be).
-    pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<usize> {
-        // SAFETY: the first slot is ours and that large.
-        let received =
-            unsafe { libc::recv(socket.as_raw_fd(), self.bytes.as_mut_ptr().cast(), self.size, libc::MSG_DONTWAIT) };
+    /// Receives one datagram without waiting, with the cheaper call.
+    pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        let header = &mut self.headers[0];
+        header.msg_hdr.msg_controllen = size_of::<Control<libc::c_int>>() as _;
+        // SAFETY: as in `receive`.
+        let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header.msg_hdr, libc::MSG_DONTWAIT) };
         if received < 0 {
             return Err(io::Error::last_os_error());
         }
-        self.headers[0].msg_len = received as libc::c_uint;
-        Ok(received as usize)
+        header.msg_len = received as libc::c_uint;
+        Ok(())
     }
 
-    /// Packet `i` of the last call.
-    pub(crate) fn packet(&self, i: usize) -> &[u8] {
-        &self.bytes[i * self.size..][..self.headers[i].msg_len as usize]
+    /// Datagram `i` of the last call: its bytes, and how long each of those is that were joined to it (all of it when none were).
+    pub(crate) fn datagram(&self, i: usize) -> (&[u8], usize) {
+        let header = &self.headers[i];
+        let bytes = &self.bytes[i * self.slot..][..header.msg_len as usize];
+        let Control { head, value } = &self.controls[i];
+        let is_joined = header.msg_hdr.msg_controllen >= (size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()) as _
+            && (head.cmsg_level, head.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO);
+        let segment = if is_joined { usize::try_from(*value).unwrap_or(0) } else { 0 };
+        (bytes, if segment == 0 { bytes.len() } else { segment })
     }
 }

@@ -1,7 +1,8 @@
 //! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and resends.
 //!
-//! One unconnected socket a process, bound to all addresses of one family. IP must not fragment: a packet larger than the path is
-//! refused by the machine, and said so, instead of being lost in pieces.
+//! One unconnected socket a process, bound to all addresses of one family. Trains leave with segmentation offload (`UDP_SEGMENT`)
+//! and arrive joined (`UDP_GRO`), where the kernel can; else packet by packet. IP must not fragment until a path proves to carry
+//! less than its two ends do: from then on the kernel cuts what is too large for that path, and the rest stays whole.
 
 mod address;
 
@@ -9,7 +10,7 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use crate::datagrams::{Datagrams, Outcome};
+use crate::datagrams::{Address, Datagrams, Outcome, wrong_address};
 use crate::sys::{self, ReceiveBatch};
 use crate::{Error, node};
 use address::Selection;
@@ -18,10 +19,22 @@ pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
+/// Send buffer asked for, bytes: several trains, since on some links a packet counts until the receiver has taken it.
+const SEND_BUFFER_BYTES: i32 = 2 << 20;
+/// Bytes of the longest train that one call takes: what one IPv4 packet can name.
+const TRAIN_BYTES: usize = 65_507;
+/// Room for what arrives: no datagram is larger, joined or not.
+const DATAGRAM_BYTES_MAX: usize = 1 << 16;
+/// Packets of such a train at most; newer kernels take 128.
+const TRAIN_PACKETS_MAX: usize = 64;
+/// Refusals in a row after which trains leave packet by packet for good.
+const REFUSALS_MAX: u32 = 8;
 /// Fewer full packets than this in the receive buffer are worth a warning.
 const WINDOW_PACKETS_LOW: u32 = 64;
-/// Packets one system call receives.
+/// Datagrams one system call receives …
 const BATCH: usize = 32;
+/// … and when they come joined to large ones, so that all of them stay in the cache until they are read.
+const BATCH_JOINED: usize = 4;
 /// What the kernel spends on a packet beyond its bytes, when it keeps them in pages: counted against the receive buffer.
 const KERNEL_OVERHEAD_BYTES: usize = 768;
 /// Errors taken from the socket in one go before the receiver gives up until the next time.
@@ -47,8 +60,16 @@ pub struct Counters {
     pub would_block: u64,
     /// Packets refused by a firewall, a full queue, a missing route.
     pub dropped: u64,
-    /// Packets larger than the path.
+    /// Packets larger than the link carries.
     pub too_large: u64,
+    /// Packets that a path could not carry whole although both its ends can.
+    pub fragmented: u64,
+    /// Trains that the kernel cut (segmentation offload).
+    pub trains_sent: u64,
+    /// Trains that the kernel refused to cut.
+    pub trains_refused: u64,
+    /// Datagrams that arrived joined to one.
+    pub joined_received: u64,
     /// Packets that arrived larger than a packet may be.
     pub truncated: u64,
     /// Errors the socket reported while receiving.
@@ -74,6 +95,12 @@ pub struct Udp {
     window_packets: u32,
     /// Whether the last look found something: then more is likely, and a batch is worth its price.
     was_busy: bool,
+    /// Whether it found joined datagrams.
+    was_joined: bool,
+    /// Whether the kernel may cut packets that are larger than their path.
+    may_fragment: bool,
+    /// Trains refused since the last one that was taken.
+    refusals: u32,
     last_refusal: Option<i32>,
     counters: Counters,
     warnings: Vec<String>,
@@ -104,14 +131,19 @@ impl Udp {
         }
         let packet_size =
             candidates.iter().map(|candidate| usize::from(candidate.packet_size)).max().unwrap_or(PACKET_SIZE_MIN);
-        let window_packets = window(enlarge_buffer(&socket), packet_size);
+        let window_packets = window(enlarge_buffers(&socket), packet_size);
+        // Refused by kernels before 5.0: then nothing is ever joined.
+        let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         Ok(Self {
             socket,
             candidates,
-            batch: ReceiveBatch::new(BATCH, packet_size),
+            batch: ReceiveBatch::new(BATCH, DATAGRAM_BYTES_MAX),
             packet_size,
             window_packets,
             was_busy: false,
+            was_joined: false,
+            may_fragment: false,
+            refusals: 0,
             last_refusal: None,
             counters: Counters::default(),
             warnings: window_warning(window_packets),
@@ -166,15 +198,76 @@ impl Udp {
         Some(outcome)
     }
 
-    /// Receives into the batch: the number of packets there, 0 when nothing has arrived.
+    /// The machine says that the path is smaller than the packet, which both ends could carry: from now on it may cut such packets.
+    fn permit_fragments(&mut self) -> bool {
+        if std::mem::replace(&mut self.may_fragment, true) {
+            return false;
+        }
+        let (socket, v4) = (self.socket.as_fd(), self.candidates[0].ip.is_ipv4());
+        let set = |level, name, value| sys::set_option(socket, level, name, value).is_ok();
+        if v4 {
+            return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT);
+        }
+        set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)
+            && set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)
+    }
+
+    /// Sends a run of equal packets with one call. `None`: the kernel cannot cut it, so packet by packet is the way.
+    fn send_run(&mut self, to: &SocketAddr, run: &[u8], segment: usize) -> io::Result<Option<Outcome>> {
+        let packets = run.len().div_ceil(segment) as u64;
+        let Ok(size) = u16::try_from(segment) else { return Ok(None) };
+        for _ in 0..sys::INTERRUPTS_MAX {
+            let Err(cause) = sys::send_segmented(self.socket.as_fd(), to, run, size) else {
+                self.refusals = 0;
+                self.counters.trains_sent += 1;
+                self.counters.packets_sent += packets;
+                return Ok(Some(Outcome::Sent));
+            };
+            match cause.raw_os_error() {
+                Some(libc::EINTR) => {}
+                // No checksums in hardware, a tunnel, an old kernel, a path smaller than a packet; or no way at all, which the
+                // single packets will say.
+                Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => break,
+                _ => return self.refused(&cause).map(Some).ok_or(cause),
+            }
+        }
+        self.refusals += 1;
+        self.counters.trains_refused += 1;
+        Ok(None)
+    }
+
+    fn send_singly(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
+        let mut last = None;
+        for _ in 0..sys::INTERRUPTS_MAX {
+            match self.socket.send_to(packet, to) {
+                Ok(_) => {
+                    self.counters.packets_sent += 1;
+                    return Ok(Outcome::Sent);
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => last = Some(cause),
+                Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && packet.len() <= self.packet_size => {
+                    self.counters.fragmented += 1;
+                    if !self.permit_fragments() {
+                        return Ok(Outcome::Dropped);
+                    }
+                    last = Some(cause);
+                }
+                Err(cause) => return self.refused(&cause).ok_or(cause),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
+    }
+
+    /// Receives into the batch: the number of datagrams there, 0 when nothing has arrived.
     #[inline]
     fn fetch(&mut self, limit: usize) -> usize {
         for _ in 0..RECEIVE_ERRORS_MAX {
             let fetched = if self.was_busy && limit > 1 {
-                self.batch.receive(self.socket.as_fd(), limit)
+                let most = if self.was_joined { BATCH_JOINED } else { BATCH };
+                self.batch.receive(self.socket.as_fd(), limit.min(most))
             } else {
-                // One packet with the cheaper call: the usual case while a reply is awaited.
-                self.batch.receive_one(self.socket.as_fd()).map(|_| 1)
+                // One datagram with the cheaper call: the usual case while a reply is awaited.
+                self.batch.receive_one(self.socket.as_fd()).map(|()| 1)
             };
             match fetched {
                 Ok(count) => return count,
@@ -189,39 +282,71 @@ impl Udp {
 }
 
 impl Datagrams for Udp {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
     #[inline]
-    fn send(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
-        let mut last = None;
-        for _ in 0..sys::INTERRUPTS_MAX {
-            match self.socket.send_to(packet, to) {
-                Ok(_) => {
-                    self.counters.packets_sent += 1;
-                    return Ok(Outcome::Sent);
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let Address::Udp(to) = to else { return Err(wrong_address()) };
+        self.send_singly(to, packet)
+    }
+
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        let Address::Udp(to) = to else { return Err(wrong_address()) };
+        let segment = segment.max(1);
+        let run_max = (TRAIN_BYTES / segment).clamp(1, TRAIN_PACKETS_MAX) * segment;
+        let mut taken = 0;
+        for run in train.chunks(run_max) {
+            let is_train = run.len() > segment && self.refusals < REFUSALS_MAX;
+            let outcome = if is_train { self.send_run(to, run, segment)? } else { None };
+            match outcome {
+                Some(Outcome::WouldBlock) => return Ok(taken),
+                Some(_) => taken += run.len(),
+                None => {
+                    for packet in run.chunks(segment) {
+                        if self.send_singly(to, packet)? == Outcome::WouldBlock {
+                            return Ok(taken);
+                        }
+                        taken += packet.len();
+                    }
                 }
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => last = Some(cause),
-                Err(cause) => return self.refused(&cause).ok_or(cause),
             }
         }
-        Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
+        Ok(taken)
+    }
+
+    fn train_bytes(&self) -> usize {
+        if self.refusals < REFUSALS_MAX { TRAIN_BYTES } else { self.packet_size }
     }
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let mut handled = 0;
         if limit == 0 {
             return 0;
         }
+        let (mut handled, mut joined) = (0, 0);
         let count = self.fetch(limit);
         for i in 0..count {
-            let packet = self.batch.packet(i);
-            if packet.len() > self.packet_size {
+            let (bytes, segment) = self.batch.datagram(i);
+            if segment > self.packet_size {
                 self.counters.truncated += 1;
-            } else {
+                continue;
+            }
+            if bytes.len() <= segment {
+                on_packet(bytes);
+                handled += 1;
+                continue;
+            }
+            joined += 1;
+            for packet in bytes.chunks(segment) {
                 on_packet(packet);
                 handled += 1;
             }
         }
         self.was_busy = count > 0;
+        self.was_joined = joined > 0;
+        self.counters.joined_received += joined;
         self.counters.packets_received += handled as u64;
         handled
     }
@@ -248,11 +373,12 @@ fn open(is_v4: bool) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the bytes granted.
-fn enlarge_buffer(socket: &UdpSocket) -> usize {
-    let set = |name| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, RECEIVE_BUFFER_BYTES);
-    // Both may be refused; then the default stays, and the size read back says so.
-    let _ = set(libc::SO_RCVBUFFORCE).or_else(|_| set(libc::SO_RCVBUF));
+/// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the receive buffer's bytes.
+fn enlarge_buffers(socket: &UdpSocket) -> usize {
+    let set = |name, bytes| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, name, bytes);
+    // All of them may be refused; then the default stays, and the size read back says so.
+    let _ = set(libc::SO_SNDBUFFORCE, SEND_BUFFER_BYTES).or_else(|_| set(libc::SO_SNDBUF, SEND_BUFFER_BYTES));
+    let _ = set(libc::SO_RCVBUFFORCE, RECEIVE_BUFFER_BYTES).or_else(|_| set(libc::SO_RCVBUF, RECEIVE_BUFFER_BYTES));
     sys::option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).map_or(0, |bytes| bytes.max(0) as usize)
 }
 

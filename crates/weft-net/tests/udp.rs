@@ -2,11 +2,10 @@
 
 mod support;
 
-use std::net::SocketAddr;
 use std::time::Instant;
 use support::{LIMIT, Role, can_unshare, say};
 use weft_core::time::Duration;
-use weft_net::datagrams::{Datagrams, Outcome};
+use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::udp::{Card, Settings, Udp, choose_peer_address};
 use weft_net::wait::{Interest, wait};
 
@@ -24,7 +23,7 @@ fn role_exchanges_with_a_neighbour() {
     let deadline = Instant::now() + LIMIT / 3;
     // The interfaces came up a moment ago, and a network may lose packets at any time: say it again until it is heard.
     while far.receive(&mut |bytes| assert_eq!(bytes, packet), 8) == 0 {
-        assert_eq!(near.send(&pair.to, &packet).unwrap(), Outcome::Sent);
+        assert_eq!(near.send(&pair.to.into(), &packet).unwrap(), Outcome::Sent);
         wait(&[(far.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
         assert!(Instant::now() < deadline, "nothing arrives");
     }
@@ -84,10 +83,45 @@ fn a_packet_larger_than_the_interface_is_too_large_not_fragmented() {
 fn role_sends_too_much() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
     let size = link.packet_size();
-    let to = "10.77.0.2:9".parse().unwrap();
+    let to = Address::Udp("10.77.0.2:9".parse().unwrap());
     let [fits, larger] = [size, size + 1].map(|len| link.send(&to, &vec![1; len]).unwrap());
     assert_eq!(link.counters().too_large, 1);
     say(&format!("{size} {fits:?} {} {larger:?}", size + 1));
+}
+
+/// A router on the way has a smaller MTU than both ends, and has said so.
+#[test]
+fn a_path_smaller_than_its_ends_gets_fragments_and_other_paths_do_not() {
+    let preparation = "ip link set lo up && ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                       && ip addr add 10.77.0.1/24 dev d0 && ip neigh add 10.77.0.2 lladdr 02:00:00:00:00:02 dev d0 \
+                       && ip route add 10.77.0.3/32 via 10.77.0.2 dev d0 mtu 1000";
+    let Some(mut role) = in_namespace(preparation, "role_meets_a_small_path") else { return };
+    assert_eq!(role.hear(), "1472 Sent, fragments of 0; 1472 Sent, fragments of 1; 14720 of a train, fragments of 11");
+    role.finish();
+}
+
+#[test]
+#[ignore = "a role"]
+fn role_meets_a_small_path() {
+    let mut link = Udp::bind(&Settings::default()).unwrap();
+    let (wide, narrow) = (Address::Udp("10.77.0.2:9".parse().unwrap()), Address::Udp("10.77.0.3:9".parse().unwrap()));
+    let size = link.packet_size();
+    let said = [wide, narrow].map(|to| {
+        let outcome = link.send(&to, &vec![1; size]).unwrap();
+        format!("{size} {outcome:?}, fragments of {}", fragmented_packets())
+    });
+    let taken = link.send_train(&narrow, &vec![1; 10 * size], size).unwrap();
+    assert_eq!((link.counters().trains_refused, link.counters().packets_sent), (1, 12));
+    say(&format!("{}; {taken} of a train, fragments of {}", said.join("; "), fragmented_packets()));
+}
+
+/// Packets that this network namespace has fragmented: `FragOKs`.
+fn fragmented_packets() -> u64 {
+    let table = std::fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut lines = table.lines().filter(|line| line.starts_with("Ip:")).map(str::split_whitespace);
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let mut both = names.zip(values);
+    both.find(|(name, _)| *name == "FragOKs").unwrap().1.parse().unwrap()
 }
 
 /// No route, and routes that refuse as a firewall does: answers about this packet and this moment.
@@ -105,11 +139,11 @@ fn what_the_machine_refuses_is_loss_not_an_error() {
 fn role_is_refused() {
     let mut link = Udp::bind(&Settings::default()).unwrap();
     for host in 3..=6 {
-        let to = SocketAddr::from(([10, 1, 2, host], 9));
+        let to = Address::Udp(([10, 1, 2, host], 9).into());
         assert_eq!(link.send(&to, &[1]).unwrap(), Outcome::Dropped, "{to}");
         assert!(link.last_refusal().is_some());
     }
-    let to = choose_peer_address(link.candidates(), link.candidates()).unwrap().to;
+    let to = choose_peer_address(link.candidates(), link.candidates()).unwrap().to.into();
     let outcome = link.send(&to, &[1]).unwrap();
     say(&format!("{} dropped, then {outcome:?}", link.counters().dropped));
 }

@@ -1,13 +1,54 @@
 //! The network: packets in and out of the flows.
 
+use std::collections::VecDeque;
+
 use weft_core::flow::{Deliver, Event, Failure, Flow, Regions};
 use weft_core::time::Instant;
 use weft_core::wire;
-use weft_net::datagrams::Outcome;
+use weft_net::datagrams::{Address, Datagrams, Outcome};
 
-use super::{Engine, FRAMES_PER_PASS, PACKETS_PER_PASS, Path, PeerMemory};
+use super::{Engine, FRAMES_PER_PASS, Path, PeerMemory};
 use crate::messages::Messages;
 use crate::request::State;
+
+/// Packets that one pass sends to one peer before others get their turn.
+const PACKETS_PER_PASS: usize = 128;
+/// Longest train that is collected before it leaves, in bytes.
+const TRAIN_BYTES_MAX: usize = 64 << 10;
+
+/// Packets of one peer that leave together: all of them `segment` bytes long, but the last may be shorter.
+#[derive(Default)]
+struct Train {
+    bytes: usize,
+    segment: usize,
+}
+
+impl Train {
+    /// Whether a packet of `length` bytes can be its next.
+    fn takes(&self, length: usize, bytes_max: usize) -> bool {
+        self.bytes == 0
+            || (length <= self.segment && self.bytes.is_multiple_of(self.segment) && self.bytes + length <= bytes_max)
+    }
+
+    fn push(&mut self, length: usize) {
+        if self.bytes == 0 {
+            self.segment = length;
+        }
+        self.bytes += length;
+    }
+}
+
+/// A train, or the rest of one, that found the link's send buffer full.
+pub(super) struct Stalled {
+    to: Address,
+    bytes: Vec<u8>,
+    segment: usize,
+}
+
+/// Room for a train and the packet that turns out not to belong to it.
+pub(super) fn train_room(datagrams: &dyn Datagrams) -> Vec<u8> {
+    vec![0; TRAIN_BYTES_MAX.min(datagrams.train_bytes()) + datagrams.packet_size()]
+}
 
 struct Adapter<'a> {
     peer: u32,
@@ -90,24 +131,34 @@ impl Engine {
         }
     }
 
+    /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { links, messages, datagrams, packet, stalled, .. } = self;
+        let Self { links, messages, datagrams, train, stalled, .. } = self;
         let Some(datagrams) = datagrams else { return };
-        if let Some((address, bytes)) = stalled {
-            if matches!(datagrams.send(address, bytes), Ok(Outcome::WouldBlock)) {
-                return;
-            }
-            *stalled = None;
+        if !send_stalled(datagrams.as_mut(), stalled) {
+            return;
         }
         let Path::Remote(remote) = &mut links[peer as usize].path else { return };
         let Some(flow) = &mut remote.flow else { return };
+        let bytes_max = TRAIN_BYTES_MAX.min(datagrams.train_bytes());
+        let mut waiting = Train::default();
         for _ in 0..PACKETS_PER_PASS {
-            let Some(length) = flow.poll_transmit(now, &mut Sources(messages), packet) else { break };
-            // An error of the kernel counts as a lost packet: the flow repairs it or reports the peer.
-            if matches!(datagrams.send(&remote.address, &packet[..length]), Ok(Outcome::WouldBlock)) {
-                *stalled = Some((remote.address, packet[..length].to_vec()));
+            let Some(length) = flow.poll_transmit(now, &mut Sources(messages), &mut train[waiting.bytes..]) else {
                 break;
+            };
+            if !waiting.takes(length, bytes_max) {
+                let next = waiting.bytes..waiting.bytes + length;
+                if !send_train(datagrams.as_mut(), &remote.address, &train[..waiting.bytes], waiting.segment, stalled) {
+                    stalled.push_back(Stalled { to: remote.address, bytes: train[next].to_vec(), segment: length });
+                    return;
+                }
+                train.copy_within(next, 0);
+                waiting = Train::default();
             }
+            waiting.push(length);
+        }
+        if waiting.bytes > 0 {
+            send_train(datagrams.as_mut(), &remote.address, &train[..waiting.bytes], waiting.segment, stalled);
         }
     }
 
@@ -121,6 +172,43 @@ impl Engine {
             }
         }
     }
+}
+
+/// Sends a train; `false` when the link has no room, and what is left waits in `stalled`.
+fn send_train(
+    datagrams: &mut dyn Datagrams,
+    to: &Address,
+    train: &[u8],
+    segment: usize,
+    stalled: &mut VecDeque<Stalled>,
+) -> bool {
+    let taken = take(datagrams, to, train, segment);
+    if taken < train.len() {
+        stalled.push_back(Stalled { to: *to, bytes: train[taken..].to_vec(), segment });
+    }
+    taken == train.len()
+}
+
+/// Sends what found no room before; `false` when there is none yet.
+fn send_stalled(datagrams: &mut dyn Datagrams, stalled: &mut VecDeque<Stalled>) -> bool {
+    while let Some(first) = stalled.front_mut() {
+        let taken = take(datagrams, &first.to, &first.bytes, first.segment);
+        if taken < first.bytes.len() {
+            first.bytes.drain(..taken);
+            return false;
+        }
+        stalled.pop_front();
+    }
+    true
+}
+
+/// How many bytes of a train the link takes now.
+fn take(datagrams: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) -> usize {
+    // An error of the kernel counts as lost packets: the flow repairs it or reports the peer.
+    if train.len() > segment {
+        return datagrams.send_train(to, train, segment).unwrap_or(train.len());
+    }
+    if matches!(datagrams.send(to, train), Ok(Outcome::WouldBlock)) { 0 } else { train.len() }
 }
 
 fn describe(reason: Failure) -> &'static str {

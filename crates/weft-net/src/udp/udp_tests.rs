@@ -9,8 +9,8 @@ fn loopback() -> Udp {
     Udp::bind(&Settings { interfaces: Some("lo".into()), ..Settings::default() }).unwrap()
 }
 
-fn to(link: &Udp) -> SocketAddr {
-    choose_peer_address(link.candidates(), link.candidates()).unwrap().to
+fn to(link: &Udp) -> Address {
+    choose_peer_address(link.candidates(), link.candidates()).unwrap().to.into()
 }
 
 fn receive(link: &mut Udp, count: usize) -> Vec<Vec<u8>> {
@@ -48,10 +48,40 @@ fn a_limit_is_kept() {
 }
 
 #[test]
-fn a_train_is_cut_into_packets() {
+fn a_train_is_cut_into_packets_by_the_kernel_or_by_us() {
     let (mut near, mut far) = (loopback(), loopback());
-    assert_eq!(near.send_train(&to(&far), &[9; 250], 100).unwrap(), 250);
-    assert_eq!(receive(&mut far, 3).iter().map(Vec::len).collect::<Vec<_>>(), [100, 100, 50]);
+    let train: Vec<u8> = (0..250).collect();
+    for refusals in [0, REFUSALS_MAX] {
+        near.refusals = refusals;
+        assert_eq!(near.send_train(&to(&far), &train, 100).unwrap(), 250);
+        assert_eq!(receive(&mut far, 3).concat(), train, "in order");
+    }
+    assert_eq!(near.counters().trains_sent + near.counters().trains_refused, 1);
+    assert_eq!((near.counters().packets_sent, far.counters().packets_received), (6, 6));
+}
+
+#[test]
+fn a_train_longer_than_a_call_takes_arrives_whole() {
+    let (mut near, mut far) = (loopback(), loopback());
+    for (segment, packets) in [(1000, 200), (10, 300), (near.packet_size(), 9)] {
+        let train: Vec<u8> = (0..segment * packets - 5).map(|i| (i / 7) as u8).collect();
+        assert_eq!(near.send_train(&to(&far), &train, segment).unwrap(), train.len());
+        let arrived = receive(&mut far, packets);
+        assert!(arrived[..packets - 1].iter().all(|packet| packet.len() == segment));
+        assert_eq!(arrived.concat(), train);
+    }
+}
+
+#[test]
+fn joined_packets_are_handed_over_together_whatever_the_limit() {
+    let (mut near, mut far) = (loopback(), loopback());
+    assert_eq!(near.send_train(&to(&far), &[1; 400], 100).unwrap(), 400);
+    if near.counters().trains_sent == 0 {
+        return;
+    }
+    let mut packets = 0;
+    while far.receive(&mut |packet| packets += packet.len() / 100, 1) == 0 {}
+    assert_eq!((packets, far.counters().joined_received), (4, 1));
 }
 
 #[test]
@@ -90,7 +120,7 @@ fn the_default_choice_reaches_a_neighbour_on_this_machine_and_its_card_says_how(
     let card = Card::decode(&far.card().encode()).unwrap();
     assert!(card.window_packets >= 1 && card.candidates.iter().all(|candidate| candidate.port != 0));
     let pair = choose_peer_address(near.candidates(), &card.candidates).unwrap();
-    assert_eq!(near.send(&pair.to, &vec![8; pair.packet_size]).unwrap(), Outcome::Sent);
+    assert_eq!(near.send(&pair.to.into(), &vec![8; pair.packet_size]).unwrap(), Outcome::Sent);
     assert_eq!(receive(&mut far, 1), [vec![8; pair.packet_size]]);
 }
 
@@ -101,7 +131,7 @@ fn the_window_that_is_promised_is_there() {
     let pair = choose_peer_address(near.candidates(), far.candidates()).unwrap();
     for size in [pair.packet_size, 600, 8] {
         let count = far.card().window_packets as usize;
-        (0..count).for_each(|_| assert_eq!(near.send(&pair.to, &vec![1; size]).unwrap(), Outcome::Sent));
+        (0..count).for_each(|_| assert_eq!(near.send(&pair.to.into(), &vec![1; size]).unwrap(), Outcome::Sent));
         assert_eq!(receive(&mut far, count).len(), count, "{size} bytes");
     }
 }
