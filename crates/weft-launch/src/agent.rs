@@ -4,6 +4,7 @@
 //! It speaks with `mpiexec` over its standard input and output (remote) or a socket pair (local). When `mpiexec` is
 //! gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
 
+mod binding;
 mod input;
 mod leftovers;
 mod lines;
@@ -13,7 +14,9 @@ mod server;
 
 use crate::call_site::Board;
 use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Position, Report, State, VERSION};
+use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
+use binding::Bound;
 use input::InputQueue;
 use rank::{Rank, Starter};
 use server::{Action, Server};
@@ -29,7 +32,9 @@ const LINGER: Duration = Duration::from_millis(300);
 const FAREWELL: Duration = Duration::from_secs(5);
 /// Bytes read from a rank at once.
 const CHUNK: usize = 64 * 1024;
-/// Descriptors an agent needs beside four for each rank.
+/// Descriptors an agent needs for each rank: four that lead to it, two that note its processor.
+const DESCRIPTORS_PER_RANK: u64 = 6;
+/// Descriptors it needs beside those.
 const DESCRIPTORS_SPARE: u64 = 64;
 
 /// Serves as the agent of a remote host: `mpiexec` is at the other end of standard input and output.
@@ -72,10 +77,12 @@ const SIGNALS: [i32; 5] = [libc::SIGCHLD, libc::SIGTERM, libc::SIGINT, libc::SIG
 /// Greets, waits for the plan, starts the ranks and stays until they have ended.
 fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::Result<()> {
     sys::become_subreaper();
-    channel.queue_text(&format!("{GREETING}{VERSION}\n"));
+    channel.queue_text(&format!("{GREETING}{VERSION} {}\n", processors::machine()));
     channel.flush();
     let Some(plan) = await_plan(&mut channel)? else { return Ok(()) };
-    sys::raise_descriptor_limit(plan.ranks.len() as u64 * 4 + DESCRIPTORS_SPARE);
+    let allowed = Set::allowed();
+    let wanted = plan.ranks.len() as u64 * DESCRIPTORS_PER_RANK + allowed.len() as u64 + DESCRIPTORS_SPARE;
+    sys::raise_descriptor_limit(wanted);
     let status = sys::memory_file(Board::bytes(plan.ranks.len()))?;
     let board = Board::map(&status, plan.ranks.len())?;
     board.clear();
@@ -92,8 +99,10 @@ fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::
         buffer: vec![0; CHUNK],
         poll: Poll::default(),
         gone: false,
+        hold: Hold::default(),
     };
-    agent.launch(&plan, &mask, &null, status.as_raw_fd());
+    let bound = agent.bind(&plan, &allowed);
+    agent.launch(&plan, &bound, &mask, &null, status.as_raw_fd());
     drop(null);
     agent.run()
 }
@@ -142,6 +151,8 @@ struct Agent {
     poll: Poll,
     /// `mpiexec` is gone: nothing is worth saying any more.
     gone: bool,
+    /// The processors that ranks have, noted for other jobs as long as this agent lives.
+    hold: Hold,
 }
 
 /// What a poll entry belongs to.
@@ -152,7 +163,25 @@ enum Source {
 }
 
 impl Agent {
-    fn launch(&mut self, plan: &Plan, mask: &Mask, null: &File, status_fd: i32) {
+    /// Decides which processors each rank gets.
+    fn bind(&mut self, plan: &Plan, allowed: &Set) -> Vec<Bound> {
+        let host = binding::Host {
+            topology: &Topology::of(allowed),
+            usable: processors::reduce_by_quota(allowed.len()),
+            registry: &Registry::of_machine(),
+        };
+        let decided = binding::decide(&plan.binding, plan.ranks.len(), &host);
+        if plan.binding.report {
+            let said = plan.ranks.iter().zip(&decided.ranks).map(|(&(rank, _), bound)| (rank, bound.words.clone()));
+            self.report(&Report::Bindings(said.collect()));
+        } else if let Some(note) = decided.note {
+            self.report(&Report::Note(note));
+        }
+        self.hold = decided.hold;
+        decided.ranks
+    }
+
+    fn launch(&mut self, plan: &Plan, bound: &[Bound], mask: &Mask, null: &File, status_fd: i32) {
         let mut starter: Option<Starter<'_>> = None;
         for (slot, &(number, program)) in plan.ranks.iter().enumerate() {
             let program = &plan.programs[program as usize];
@@ -167,7 +196,7 @@ impl Agent {
                     Err(why) => return self.report_not_started(number, why),
                 }
             }
-            match starter.as_mut().expect("prepared above").start(number, slot) {
+            match starter.as_mut().expect("prepared above").start(number, slot, &bound[slot]) {
                 Ok(rank) => self.ranks.push(rank),
                 Err(why) => return self.report_not_started(number, why),
             }

@@ -13,8 +13,9 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 1;
-/// What an agent says first; the version and a newline follow.
+pub(crate) const VERSION: u32 = 2;
+/// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`]) and a newline
+/// follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
 /// Longest frame, in bytes: an exchange of thousands of ranks fits.
 pub(crate) const FRAME_MAX: usize = 64 * 1024 * 1024;
@@ -50,6 +51,42 @@ pub(crate) enum InputTo {
 pub(crate) enum Stream {
     Output,
     Error,
+}
+
+/// What a rank is bound to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BindTo {
+    /// All that their agent may use.
+    None,
+    /// Hardware threads.
+    Thread,
+    Core,
+    Socket,
+    Numa,
+}
+
+/// In which order the ranks of a host are dealt to its processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MapBy {
+    /// The next one.
+    Slot,
+    /// The next socket's.
+    Socket,
+    /// The next memory node's.
+    Numa,
+}
+
+/// Which processors ranks get.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Binding {
+    pub(crate) to: BindTo,
+    pub(crate) by: MapBy,
+    /// Cores (or threads) for each rank.
+    pub(crate) each: u32,
+    /// Whether what became of it shall be said for each rank.
+    pub(crate) report: bool,
+    /// Ranks of the job on the machine of this host: virtual hosts share processors.
+    pub(crate) machine_ranks: u32,
 }
 
 /// One program of the command line, as one host has to start it.
@@ -90,6 +127,7 @@ pub(crate) struct Plan {
     pub(crate) input: InputTo,
     /// Whether standard error goes where standard output goes.
     pub(crate) merge: bool,
+    pub(crate) binding: Binding,
     pub(crate) programs: Vec<Program>,
     /// The ranks of this host in order, each with the index of its program.
     pub(crate) ranks: Vec<(u32, u32)>,
@@ -181,6 +219,8 @@ pub(crate) enum Report {
     Stats { text: String },
     /// Something the user may want to know.
     Note(String),
+    /// Each rank and the processors it got, in words.
+    Bindings(Vec<(u32, String)>),
     /// All ranks have ended and all their output was sent. The last report.
     Done,
 }
@@ -244,6 +284,7 @@ impl Report {
             Self::Stats { text } => (9u8, text).encode(out),
             Self::Note(text) => (10u8, text).encode(out),
             Self::Done => 11u8.encode(out),
+            Self::Bindings(ranks) => (12u8, ranks).encode(out),
         }
     }
 
@@ -272,38 +313,37 @@ impl Report {
             9 => Self::Stats { text: Decode::decode(reader)? },
             10 => Self::Note(Decode::decode(reader)?),
             11 => Self::Done,
+            12 => Self::Bindings(Decode::decode(reader)?),
             _ => return None,
         };
         reader.is_empty().then_some(report)
     }
 }
 
+codec::enumeration!(Label { None, Rank, RankAndHost });
+codec::enumeration!(Stream { Output, Error });
+codec::enumeration!(Phase { Silent, Joined, Waiting, Finalized });
+codec::enumeration!(BindTo { None, Thread, Core, Socket, Numa });
+codec::enumeration!(MapBy { Slot, Socket, Numa });
+codec::structure!(Binding { to, by, each, report, machine_ranks });
 codec::structure!(Program { number, words, inherit, variables, directory, directory_required });
-codec::structure!(Plan { job, secret, size, universe, host, mapping, stats, label, input, merge, programs, ranks });
+codec::structure!(Plan {
+    job,
+    secret,
+    size,
+    universe,
+    host,
+    mapping,
+    stats,
+    label,
+    input,
+    merge,
+    binding,
+    programs,
+    ranks
+});
 codec::structure!(Gathered { puts, cards });
 codec::structure!(Position { rank, phase, whereabouts });
-
-impl Encode for Label {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let code: u8 = match self {
-            Self::None => 0,
-            Self::Rank => 1,
-            Self::RankAndHost => 2,
-        };
-        code.encode(out);
-    }
-}
-
-impl Decode for Label {
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(match u8::decode(reader)? {
-            0 => Self::None,
-            1 => Self::Rank,
-            2 => Self::RankAndHost,
-            _ => return None,
-        })
-    }
-}
 
 impl Encode for InputTo {
     fn encode(&self, out: &mut Vec<u8>) {
@@ -322,42 +362,6 @@ impl Decode for InputTo {
             0 => Self::Nobody,
             1 => Self::Rank(rank),
             2 => Self::Everybody,
-            _ => return None,
-        })
-    }
-}
-
-impl Encode for Stream {
-    fn encode(&self, out: &mut Vec<u8>) {
-        (*self == Self::Error).encode(out);
-    }
-}
-
-impl Decode for Stream {
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(if bool::decode(reader)? { Self::Error } else { Self::Output })
-    }
-}
-
-impl Encode for Phase {
-    fn encode(&self, out: &mut Vec<u8>) {
-        let code: u8 = match self {
-            Self::Silent => 0,
-            Self::Joined => 1,
-            Self::Waiting => 2,
-            Self::Finalized => 3,
-        };
-        code.encode(out);
-    }
-}
-
-impl Decode for Phase {
-    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        Some(match u8::decode(reader)? {
-            0 => Self::Silent,
-            1 => Self::Joined,
-            2 => Self::Waiting,
-            3 => Self::Finalized,
             _ => return None,
         })
     }

@@ -4,6 +4,8 @@
 //! in `PMI_FD`, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer, or
 //! runs as a singleton. [`CallSite`] tells the launcher in which MPI call the process is.
 //!
+//! [`Load`] says whether there is a processor for every rank, so that waiting may keep one busy.
+//!
 //! The program side is the binary `mpiexec`.
 
 #![deny(unsafe_code)]
@@ -16,6 +18,7 @@ mod detect;
 mod error;
 mod link;
 pub mod mpiexec;
+mod processors;
 pub mod reach;
 #[allow(unsafe_code)]
 mod sys;
@@ -25,3 +28,4 @@ mod words;
 pub use call_site::CallSite;
 pub use client::{Client, Origin};
 pub use error::LaunchError;
+pub use processors::{Load, REGISTRY, usable_processors};

@@ -1,5 +1,6 @@
 //! The program `mpiexec`: from a command line to a job that has ended.
 
+mod binding;
 mod console;
 mod environment;
 mod help;

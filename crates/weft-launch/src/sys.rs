@@ -1,9 +1,11 @@
 //! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not offer.
 
+mod affinity;
 mod poll;
 mod process;
 mod signals;
 
+pub(crate) use affinity::affinity;
 pub(crate) use poll::{Poll, READ, WRITE};
 pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
@@ -124,6 +126,19 @@ pub(crate) fn set_nonblocking(file: &File) -> io::Result<()> {
     let flags = check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) })?;
     // SAFETY: as above; F_SETFL takes the flags.
     check(unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Locks an open file (flock(2)) for this process alone until it is closed. False: another process has it.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open as long as `file` lives; the rest is numbers.
+    match check(unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) }) {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// A file of `length` zero bytes that lives in memory and has no name.

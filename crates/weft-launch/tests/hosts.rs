@@ -128,9 +128,10 @@ fn wrong_command_lines_are_explained_and_help_helps() {
     run("--tmeout 3 -n 1 true").expect(2).says("did you mean --timeout?");
     run("-n 2").expect(2).says("no program is named");
     run("--no-oversubscribe --hosts h0:1 -n 2 true").expect(2).says("--no-oversubscribe");
-    let noted = run("--mca btl self,tcp --bind-to core --allow-run-as-root -n 1 true").expect(0);
+    let noted = run("--mca btl self,tcp --rank-by core --allow-run-as-root -n 1 true").expect(0);
     assert_eq!(noted.err, "mpiexec: `--mca btl self,tcp` has no effect here\n");
-    run("-v --bind-to core -n 1 true").expect(0).says("`--bind-to core` has no effect here");
+    run("-v --rank-by core -n 1 true").expect(0).says("`--rank-by core` has no effect here");
+    run("--bind-to moon -n 1 true").expect(2).says("not to `moon`");
     let help = run("--help").expect(0);
     assert!(help.out.contains("--agent TEMPLATE") && help.out.contains("--timeout SECONDS"));
     assert!(run("--version").expect(0).out.starts_with("mpiexec (Weft) "));

@@ -135,8 +135,17 @@ pub const AGENT: Setting = Setting {
     reader: Reader::Mpiexec,
 };
 
+/// Where the jobs of a machine note which processors they have.
+pub const REGISTRY: Setting = Setting {
+    name: "WEFT_REGISTRY",
+    default: weft_launch::REGISTRY,
+    allowed: "an absolute path",
+    meaning: "on each host, the directory where jobs note which processors they have",
+    reader: Reader::Mpiexec,
+};
+
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 11] = [
+pub const TABLE: [&Setting; 12] = [
     &LINK,
     &INTERFACE,
     &NODE,
@@ -148,11 +157,13 @@ pub const TABLE: [&Setting; 11] = [
     &VERBOSE_ERRORS,
     &FAULTS,
     &AGENT,
+    &REGISTRY,
 ];
 
-/// Names in this family that are no settings: what `weft hosts run` tells its command, the compilers behind the wrappers,
-/// and what the project's own tools use.
-const OTHER_NAMES: [&str; 6] = ["WEFT_HOSTS", "WEFT_CC", "WEFT_CXX", "WEFT_BUILD", "WEFT_SUITE_RUN", "WEFT_SCALE"];
+/// Names in this family that are no settings: what `weft hosts run` tells its command and `mpiexec` its ranks, the compilers
+/// behind the wrappers, and what the project's own tools use.
+const OTHER_NAMES: [&str; 7] =
+    ["WEFT_HOSTS", "WEFT_LOAD", "WEFT_CC", "WEFT_CXX", "WEFT_BUILD", "WEFT_SUITE_RUN", "WEFT_SCALE"];
 /// What every name of the family begins with.
 const PREFIX: &str = "WEFT_";
 /// Letters in which a name may differ from the one that was meant.

@@ -5,11 +5,11 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 
 use weft_core::flow::Settings as FlowSettings;
-use weft_launch::{CallSite, Client, Origin};
+use weft_launch::{CallSite, Client, Load, Origin};
 use weft_net::datagrams::Datagrams;
 use weft_net::faults::Faults;
 use weft_net::udp::{self, Udp};
-use weft_net::{affinity, node, shared, single_copy};
+use weft_net::{node, shared, single_copy};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
@@ -125,7 +125,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let joined = connect(&settings, rank, size, &cards, udp, secret)?;
-    let crowded = joined.locals > affinity::usable_processors();
+    let crowded = Load::of_this_process(joined.locals).is_crowded();
     process
         .attach_engine(joined.engine, crowded, joined.locals > 1)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;

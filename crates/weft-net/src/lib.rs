@@ -8,13 +8,12 @@
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
-//! | [`node`], [`affinity`] | which processes share memory; how many processors this process may use |
+//! | [`node`] | which processes share memory |
 //!
 //! `unsafe` is allowed in `sys`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
-pub mod affinity;
 pub mod clock;
 pub mod datagrams;
 mod error;

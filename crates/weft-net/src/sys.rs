@@ -48,26 +48,6 @@ pub(crate) fn host_name() -> Vec<u8> {
     name.iter().copied().take_while(|&byte| byte != 0).collect()
 }
 
-/// Processors in this thread's affinity mask, on machines of any size.
-pub(crate) fn affinity_count() -> io::Result<usize> {
-    /// 64 Ki processors: more than Linux can be built for.
-    const MASK_WORDS_MAX: usize = 1024;
-    let mut mask = vec![0_u64; 16];
-    loop {
-        // SAFETY: the mask is ours to write, its size is given in bytes.
-        let written =
-            unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, mask.len() * size_of::<u64>(), mask.as_mut_ptr()) };
-        if written >= 0 {
-            return Ok(mask.iter().map(|word| word.count_ones() as usize).sum());
-        }
-        let cause = io::Error::last_os_error();
-        if cause.raw_os_error() != Some(libc::EINVAL) || mask.len() >= MASK_WORDS_MAX {
-            return Err(cause);
-        }
-        mask = vec![0; mask.len() * 2];
-    }
-}
-
 /// Whether a lock is for readers (many) or for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lock {

@@ -70,7 +70,7 @@ impl Machine {
             kernel: format!("Linux {}", read("/proc/sys/kernel/osrelease")),
             processor: processor.to_owned(),
             processors: count_list(&read("/sys/devices/system/cpu/online")).unwrap_or(1),
-            processors_usable: weft_net::affinity::usable_processors(),
+            processors_usable: weft_launch::usable_processors(),
             memory_bytes: kilobytes("MemTotal"),
             shared_memory: Directory::at(shm_dir.unwrap_or(Path::new("/dev/shm"))),
             single_copy: Copying::tried(),

@@ -1,8 +1,10 @@
 //! One rank as its agent sees it: a process and the descriptors that lead to it.
 
+use super::binding::Bound;
 use super::lines::Lines;
 use super::search::{self, Unusable};
 use crate::control::{InputTo, Label, Plan, Program, Stream};
+use crate::processors::{LOAD_VARIABLE, Set};
 use crate::sys::{self, Mask, Spawn, Step};
 use std::collections::VecDeque;
 use std::ffi::{CString, OsStr, OsString};
@@ -102,7 +104,7 @@ impl<'a> Starter<'a> {
     }
 
     /// Starts one rank, the `slot`th of this host.
-    pub(crate) fn start(&mut self, number: u32, slot: usize) -> Result<Rank, Unusable> {
+    pub(crate) fn start(&mut self, number: u32, slot: usize, bound: &Bound) -> Result<Rank, Unusable> {
         let failed = |error: std::io::Error| Unusable {
             status: search::STATUS_UNUSABLE,
             reason: format!("the system refuses to prepare it ({error})"),
@@ -131,13 +133,15 @@ impl<'a> Starter<'a> {
         ] {
             self.environment.push(CString::new(format!("{name}={value}")).expect("no zero byte"));
         }
+        self.environment.push(CString::new(format!("{LOAD_VARIABLE}={}", bound.load)).expect("no zero byte"));
         let streams = [
             child_input.as_ref().unwrap_or(self.null).as_raw_fd(),
             child_output.as_raw_fd(),
             if self.plan.merge { child_output.as_raw_fd() } else { child_error.as_raw_fd() },
         ];
         let keep = [child_conversation.as_raw_fd(), self.status_fd];
-        let result = self.spawn(streams, &keep);
+        let affinity = bound.set.as_ref().map_or_else(Vec::new, Set::words);
+        let result = self.spawn(streams, &keep, &affinity);
         self.environment.truncate(shared);
         let lines = || Lines::new(&label(self.plan, number), self.plan.size == 1);
         Ok(Rank {
@@ -152,7 +156,7 @@ impl<'a> Starter<'a> {
         })
     }
 
-    fn spawn(&self, streams: [i32; 3], keep: &[i32]) -> Result<libc::pid_t, Unusable> {
+    fn spawn(&self, streams: [i32; 3], keep: &[i32], affinity: &[u64]) -> Result<libc::pid_t, Unusable> {
         let mut spawn = Spawn {
             file: &self.file,
             arguments: &self.arguments,
@@ -162,6 +166,7 @@ impl<'a> Starter<'a> {
             keep,
             death_signal: libc::SIGKILL,
             mask: self.mask,
+            affinity,
         };
         let mut result = sys::spawn(&spawn);
         // A script without `#!` is for the shell, as execvp and every shell have it.
@@ -181,6 +186,7 @@ impl<'a> Starter<'a> {
         let status = if missing { search::STATUS_MISSING } else { search::STATUS_UNUSABLE };
         let reason = match failure.step {
             Step::Prepare => format!("the system refuses another process ({error})"),
+            Step::Bind => format!("it cannot be bound to its processors ({error})"),
             Step::Directory => {
                 format!("the directory {} cannot be entered ({error})", self.directory.to_string_lossy())
             }
@@ -225,11 +231,16 @@ fn choose_directory(program: &Program) -> Result<(PathBuf, Option<String>), Unus
 /// The environment of a program's ranks: this process's if it is to be inherited, without other launchers' traces,
 /// then what was asked for.
 fn merge_environment(program: &Program) -> Vec<(OsString, OsString)> {
-    let stale = |name: &OsString| STALE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()));
+    let stale = |name: &OsString| {
+        name == LOAD_VARIABLE || STALE_PREFIXES.iter().any(|prefix| name.as_bytes().starts_with(prefix.as_bytes()))
+    };
     let mut merged: Vec<(OsString, OsString)> =
         if program.inherit { std::env::vars_os().filter(|(name, _)| !stale(name)).collect() } else { Vec::new() };
-    for (name, value) in &program.variables {
-        let (name, value) = (OsString::from_vec(name.clone()), OsString::from_vec(value.clone()));
+    let set = program.variables.iter().map(|(name, value)| {
+        let (name, value) = (name.clone(), value.clone());
+        (OsString::from_vec(name), OsString::from_vec(value))
+    });
+    for (name, value) in set.filter(|(name, _)| name != LOAD_VARIABLE) {
         match merged.iter_mut().find(|(other, _)| *other == name) {
             Some(entry) => entry.1 = value,
             None => merged.push((name, value)),

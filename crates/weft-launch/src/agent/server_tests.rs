@@ -1,7 +1,7 @@
 //! Conversations of ranks with the server, line by line.
 
 use super::*;
-use crate::control::{InputTo, Label, Program};
+use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Program};
 
 fn server(ranks: &[u32]) -> Server {
     let program = Program {
@@ -23,6 +23,7 @@ fn server(ranks: &[u32]) -> Server {
         label: Label::None,
         input: InputTo::Nobody,
         merge: false,
+        binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 2 },
         programs: vec![program.clone(), Program { number: 7, ..program }],
         ranks: ranks.iter().map(|&rank| (rank, rank % 2)).collect(),
     };

@@ -192,4 +192,24 @@ macro_rules! structure {
     };
 }
 
-pub(super) use structure;
+/// Writes and reads an enumeration without fields as one byte, in the order given.
+macro_rules! enumeration {
+    ($name:ident { $($variant:ident),+ $(,)? }) => {
+        impl $crate::control::codec::Encode for $name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                let all = [$(Self::$variant),+];
+                let code = all.iter().position(|other| other == self).expect("all are listed");
+                out.push(u8::try_from(code).expect("few variants"));
+            }
+        }
+
+        impl $crate::control::codec::Decode for $name {
+            fn decode(reader: &mut $crate::control::codec::Reader<'_>) -> Option<Self> {
+                let code: u8 = $crate::control::codec::Decode::decode(reader)?;
+                [$(Self::$variant),+].get(usize::from(code)).copied()
+            }
+        }
+    };
+}
+
+pub(super) use {enumeration, structure};

@@ -14,6 +14,7 @@ fn plan() -> Plan {
         label: Label::RankAndHost,
         input: InputTo::Rank(2),
         merge: false,
+        binding: Binding { to: BindTo::Core, by: MapBy::Numa, each: 2, report: true, machine_ranks: 3 },
         programs: vec![Program {
             number: 1,
             words: vec![b"a".to_vec(), vec![0xff]],
@@ -57,6 +58,7 @@ fn reports() -> Vec<Report> {
         Report::NotStarted { rank: 0, status: 127, reason: "r".into() },
         Report::Ended { position: position(Phase::Silent, Whereabouts::Unknown), ended: Ended::Exit(3) },
         Report::Ended { position: position(Phase::Finalized, Whereabouts::Outside), ended: Ended::Signal(9) },
+        Report::Bindings(vec![(0, "bound".into()), (3, "not bound".into())]),
         Report::Violation { rank: 0, text: "t".into() },
         Report::Where(vec![position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into()))]),
         Report::Stats { text: "0 1 udp 1 2 3\n".into() },

@@ -19,6 +19,14 @@ How many, and where
   --no-oversubscribe       … are refused
                            Without slots, ranks are spread over the hosts evenly, in blocks.
 
+Which processors
+  --bind-to WHAT           none (default), hwthread, core, socket or numa: a rank runs on one of those only
+  --map-by core|socket|numa
+                           deal the ranks of a host to cores in order, or to sockets or memory nodes in turn;
+                           :PE=2 behind any --map-by gives each rank two cores. Both bind to cores unless said otherwise.
+  --report-bindings        say for each rank which processors it has, or why it is not bound
+                           A core is never given to two ranks, of whatever job; if there are too few, none is bound.
+
 How hosts are reached
   --agent TEMPLATE         command that runs something on a host (default `ssh -o BatchMode=yes {host}`, or the
                            variable WEFT_AGENT), for example 'ip netns exec {host}'. One agent runs on each host;
@@ -46,5 +54,5 @@ What you see
 
 Lines of different ranks never mix; a line of more than 64 KiB is passed in pieces.
 The exit status is that of the first rank that failed, 128 + the signal if it was killed; all others are ended.
-Accepted without effect: --bind-to, --map-by core…, --mca KEY VALUE, --allow-run-as-root, --report-bindings.
+Accepted without effect: --mca KEY VALUE, --rank-by WORD, --allow-run-as-root.
 ";

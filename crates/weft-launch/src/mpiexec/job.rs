@@ -276,8 +276,13 @@ impl Running {
             return;
         }
         self.launched = true;
+        let machines: Vec<String> = self.agents.iter().map(|agent| agent.machine.clone()).collect();
+        let ranks: Vec<usize> = self.job.shares.iter().map(|share| share.plan.ranks.len()).collect();
         for (agent, share) in self.agents.iter_mut().zip(&self.job.shares) {
-            let fits = agent.order(&Order::Launch(share.plan.clone()));
+            let mut plan = share.plan.clone();
+            let there = machines.iter().zip(&ranks).filter(|(machine, _)| **machine == agent.machine);
+            plan.binding.machine_ranks = there.map(|(_, &ranks)| ranks as u32).sum();
+            let fits = agent.order(&Order::Launch(plan));
             assert!(fits, "a command line is shorter than a frame");
             if agent.stage == Stage::Greeted {
                 agent.stage = Stage::Working;

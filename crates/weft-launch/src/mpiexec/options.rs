@@ -2,7 +2,7 @@
 
 use super::environment::{Base, Variables, Wish};
 use super::hosts::{self, Host, Order};
-use super::{stats, table};
+use super::{binding, stats, table};
 use crate::control::InputTo;
 use crate::{reach, words};
 use std::ffi::{OsStr, OsString};
@@ -45,6 +45,7 @@ pub(crate) struct Settings {
     pub(crate) hosts: Vec<Host>,
     pub(crate) ranks_per_host: Option<u32>,
     pub(crate) order: Order,
+    pub(crate) binding: binding::Wish,
     pub(crate) oversubscribe: bool,
     pub(crate) labels: bool,
     pub(crate) merge: bool,
@@ -120,6 +121,7 @@ impl<'a> Parser<'a> {
             hosts: Vec::new(),
             ranks_per_host: None,
             order: Order::BySlot,
+            binding: binding::Wish::default(),
             oversubscribe: true,
             labels: false,
             merge: false,
@@ -193,7 +195,12 @@ impl<'a> Parser<'a> {
                 add_all(&mut settings.hosts, listed);
             }
             Global::RanksPerHost => settings.ranks_per_host = Some(number(name, &first())?),
-            Global::MapBy => map_by(settings, &first())?,
+            Global::MapBy => binding::map_by(settings, name, &first())?,
+            Global::BindTo => binding::bind_to(settings, name, &first())?,
+            Global::BindToFixed(word) => binding::bind_to(settings, name, word)?,
+            Global::MapByFixed(word) => binding::map_by(settings, name, word)?,
+            Global::ProcessorsPerRank => binding::each(settings, name, &first())?,
+            Global::ReportBindings => settings.binding.report = true,
             Global::ByHost => settings.order = Order::ByHost,
             Global::Oversubscribe => settings.oversubscribe = true,
             Global::NoOversubscribe => settings.oversubscribe = false,
@@ -308,7 +315,7 @@ fn names(text: &str) -> Vec<String> {
     text.split(',').filter(|name| !name.is_empty()).map(str::to_string).collect()
 }
 
-fn number(name: &str, text: &str) -> Result<u32, String> {
+pub(super) fn number(name: &str, text: &str) -> Result<u32, String> {
     match text.parse() {
         Ok(number) if (1..=RANKS_MAX).contains(&number) => Ok(number),
         _ => Err(format!("{name} needs a number between 1 and {RANKS_MAX}, not `{text}`")),
@@ -347,31 +354,6 @@ fn stats_format(text: &str) -> Result<stats::Format, String> {
         "json" => Ok(stats::Format::Json),
         _ => Err(format!("--stats prints text or json, not `{text}`")),
     }
-}
-
-/// `slot`, `node` and `ppr:N:node` say where ranks go; what is finer than a host has no effect.
-fn map_by(settings: &mut Settings, text: &str) -> Result<(), String> {
-    let mut parts = text.split(':');
-    match parts.next().unwrap_or("").to_ascii_lowercase().as_str() {
-        "node" | "host" => settings.order = Order::ByHost,
-        "ppr" => {
-            let each = number("--map-by ppr", parts.next().unwrap_or(""))?;
-            match parts.next().unwrap_or("") {
-                "node" | "host" => settings.ranks_per_host = Some(each),
-                _ => settings.notes.push((Loudness::Verbose, format!("`--map-by {text}` has no effect here"))),
-            }
-        }
-        "slot" | "" => settings.order = Order::BySlot,
-        _ => settings.notes.push((Loudness::Verbose, format!("`--map-by {text}` has no effect here"))),
-    }
-    for word in parts {
-        match word.to_ascii_lowercase().as_str() {
-            "oversubscribe" => settings.oversubscribe = true,
-            "nooversubscribe" => settings.oversubscribe = false,
-            _ => {}
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -61,10 +61,10 @@ fn the_environment_is_asked_for_in_many_ways() {
 
 #[test]
 fn options_without_effect_are_noted() {
-    let settings = settings("--mca btl self,tcp --bind-to core --map-by core --allow-run-as-root -n 1 a");
+    let settings = settings("--mca btl self,tcp --rank-by core --allow-run-as-root -n 1 a");
     let loud: Vec<_> = settings.notes.iter().filter(|(loudness, _)| *loudness == Loudness::Everybody).collect();
     assert!(matches!(&loud[..], [(_, note)] if note.contains("--mca btl self,tcp")));
-    assert_eq!(settings.notes.len(), 4);
+    assert_eq!(settings.notes.len(), 3);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::environment;
 use super::hosts::{self, Host};
 use super::options::{Block, RANKS_MAX, Settings};
-use crate::control::{InputTo, Label, Plan, Program};
+use crate::control::{Binding, InputTo, Label, Plan, Program};
 use crate::{reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -144,6 +144,13 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
         label: Label::None,
         input: settings.input,
         merge: settings.merge,
+        binding: Binding {
+            to: settings.binding.to(),
+            by: settings.binding.by,
+            each: settings.binding.each,
+            report: settings.binding.report,
+            machine_ranks: 0,
+        },
         programs: Vec::new(),
         ranks: Vec::new(),
     }

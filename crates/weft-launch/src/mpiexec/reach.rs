@@ -3,8 +3,8 @@
 use super::table;
 use crate::agent;
 use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION};
-use crate::reach;
 use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
+use crate::{processors, reach};
 use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::{self, Read};
@@ -38,6 +38,8 @@ pub(crate) enum Stage {
 pub(crate) struct Agent {
     pub(crate) host: String,
     pub(crate) remote: bool,
+    /// The machine it runs on: several hosts may be virtual ones of the same.
+    pub(crate) machine: String,
     /// The command that started it, to be shown.
     pub(crate) command: String,
     pub(crate) channel: Channel,
@@ -60,6 +62,7 @@ impl Agent {
         Self {
             host: host.to_string(),
             remote,
+            machine: if remote { String::new() } else { processors::machine() },
             command,
             channel,
             stage: Stage::Started,
@@ -130,6 +133,7 @@ impl Agent {
             // An agent that works ends by itself when mpiexec is gone; a command that hangs before must not stay.
             death_signal: libc::SIGTERM,
             mask,
+            affinity: &[],
         };
         let pid = sys::spawn(&spawn).map_err(|failure| failed(failure.error))?;
         let (input, output) = (File::from(OwnedFd::from(output)), File::from(OwnedFd::from(input)));
@@ -188,10 +192,12 @@ impl Agent {
                 Ok(Some(line)) => {
                     // The noise may lack a newline of its own.
                     if let Some(at) = line.rfind(GREETING) {
-                        let version = &line[at + GREETING.len()..];
-                        if version.trim_end() != VERSION.to_string() {
+                        let greeting = line[at + GREETING.len()..].trim_end();
+                        let (version, machine) = greeting.split_once(' ').unwrap_or((greeting, ""));
+                        if version != VERSION.to_string() {
                             return Err(format!("its mpiexec speaks version {version}, this one {VERSION}"));
                         }
+                        self.machine = machine.to_string();
                         self.stage = Stage::Greeted;
                         self.kept.clear();
                         return Ok(());

@@ -27,12 +27,15 @@ pub(crate) struct Spawn<'a> {
     pub(crate) death_signal: i32,
     /// Signals that the child has blocked.
     pub(crate) mask: &'a Mask,
+    /// Processors that the child may run on, a bit for each; empty: those of this process.
+    pub(crate) affinity: &'a [u64],
 }
 
 /// Which step of starting a program failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Prepare,
+    Bind,
     Directory,
     Execute,
 }
@@ -129,6 +132,12 @@ fn become_program(child: &Child<'_>) -> Step {
             libc::signal(signal, libc::SIG_DFL);
         }
         libc::sigprocmask(libc::SIG_SETMASK, &spawn.mask.0, std::ptr::null_mut());
+        let processors = spawn.affinity;
+        if !processors.is_empty()
+            && libc::syscall(libc::SYS_sched_setaffinity, 0, size_of_val(processors), processors.as_ptr()) < 0
+        {
+            return Step::Bind;
+        }
         if let Some(directory) = spawn.directory
             && libc::chdir(directory.as_ptr()) < 0
         {

@@ -107,6 +107,12 @@ impl Running {
                 let text = format!("on {}: {text}", self.agents[index].host);
                 self.note(&text);
             }
+            Report::Bindings(ranks) => {
+                for (rank, words) in ranks {
+                    let text = format!("rank {rank} on {}: {words}", self.agents[index].host);
+                    self.console.say(&text);
+                }
+            }
             Report::Done => self.agents[index].stage = Stage::Done,
         }
     }

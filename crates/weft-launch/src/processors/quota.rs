@@ -1,4 +1,4 @@
-//! How many processors this process may really use.
+//! The time quota of a process's control groups.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,18 +6,9 @@ use std::path::{Path, PathBuf};
 /// Levels of control groups looked at above this process's own.
 const CGROUP_DEPTH_MAX: usize = 32;
 
-/// Processors this process may use: its affinity mask, reduced by the time quota of its control groups (v2 `cpu.max`, v1
-/// `cpu.cfs_quota_us`), at least 1. The machine's total does not count.
-pub fn usable_processors() -> usize {
-    let allowed = crate::sys::affinity_count().unwrap_or(1).max(1);
-    match quota() {
-        Some(processors) => allowed.min(processors.ceil().max(1.0) as usize),
-        None => allowed,
-    }
-}
-
-/// The smallest quota on the way from this process's control group to the root, in processors.
-fn quota() -> Option<f64> {
+/// The smallest quota on the way from this process's control groups (v2 `cpu.max`, v1 `cpu.cfs_quota_us`)
+/// to the root, in processors; `None`: there is none.
+pub(super) fn quota() -> Option<f64> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let mut least: Option<f64> = None;
     for line in groups.lines() {
@@ -72,12 +63,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn at_least_one_and_at_most_the_machine() {
-        let usable = usable_processors();
-        assert!(usable >= 1 && usable <= crate::sys::affinity_count().unwrap());
-    }
-
-    #[test]
     fn quotas_are_read_as_the_kernel_writes_them() {
         assert_eq!(parse_v2("max 100000\n"), None);
         assert_eq!(parse_v2("150000 100000\n"), Some(1.5));
@@ -89,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_tightest_group_on_the_way_up_counts() {
-        let root = std::env::temp_dir().join(format!("weft-affinity-{}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("weft-quota-{}", std::process::id()));
         let deep = root.join("a/b");
         fs::create_dir_all(&deep).unwrap();
         fs::write(root.join("a/cpu.max"), "200000 100000").unwrap();

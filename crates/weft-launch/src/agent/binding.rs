@@ -1,0 +1,251 @@
+//! Which processors each rank of a host gets: decided once, before the first rank starts.
+//!
+//! A processor that one rank was bound to is never given to another one, of this job or any other on the machine: what is
+//! bound to cores or threads takes them in the registry, whole or not at all. Where that is impossible, no rank of the
+//! host is bound, and the reason is said.
+
+use crate::control::{BindTo, Binding, MapBy};
+use crate::processors::{Hold, Load, Registry, Session, Set, Topology};
+use std::collections::{BTreeMap, VecDeque};
+
+/// One rank's processors.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Bound {
+    /// `None`: all that the agent may use.
+    pub(crate) set: Option<Set>,
+    pub(crate) load: Load,
+    /// What became of it, in words.
+    pub(crate) words: String,
+}
+
+/// What was decided.
+#[derive(Debug)]
+pub(crate) struct Bindings {
+    /// For each rank of the host in order.
+    pub(crate) ranks: Vec<Bound>,
+    /// Why a wish that the user had was not fulfilled.
+    pub(crate) note: Option<String>,
+    /// What was taken, until the job is over.
+    pub(crate) hold: Hold,
+}
+
+/// What is known about the host.
+pub(crate) struct Host<'a> {
+    pub(crate) topology: &'a Topology,
+    /// Processors that may be used at the same time: the time quota counts.
+    pub(crate) usable: usize,
+    pub(crate) registry: &'a Registry,
+}
+
+/// The registry's answers, for the processors that may be used.
+struct Usage {
+    taken: BTreeMap<usize, bool>,
+    ranks: BTreeMap<usize, usize>,
+}
+
+/// Decides for `ranks` ranks.
+pub(crate) fn decide(wish: &Binding, ranks: usize, host: &Host<'_>) -> Bindings {
+    let mut hold = Hold::default();
+    let session = match host.registry.session() {
+        Ok(session) => session,
+        Err(why) => return without_registry(wish, ranks, host, why),
+    };
+    let mut usage = Usage::read(&session, host.topology);
+    let chosen = choose(wish, ranks, host, &usage).and_then(|choice| take(choice, &session, &mut hold));
+    let (choice, reason) = match chosen {
+        Ok(choice) => (choice, None),
+        Err(why) => (Choice::Free, Some(why)),
+    };
+    let sets = match choice {
+        Choice::Free => vec![None; ranks],
+        Choice::Own(sets) | Choice::Shared(sets) => sets.into_iter().map(Some).collect(),
+    };
+    let all = host.topology.all();
+    for set in &sets {
+        usage.settle(set.as_ref().unwrap_or(&all), &session, &mut hold);
+    }
+    let machine_ranks = (wish.machine_ranks as usize).max(ranks);
+    let describe = |set: Option<Set>| match set {
+        Some(set) => {
+            let load = Load { ranks: usage.ranks_on(&set), processors: set.len().min(host.usable) };
+            let words = format!("bound to {}", describe(&set, host.topology));
+            Bound { set: Some(set), load, words }
+        }
+        None => {
+            let load = Load { ranks: usage.ranks_on(&all).max(machine_ranks), processors: host.usable };
+            Bound { set: None, load, words: not_bound(reason.as_deref(), &all) }
+        }
+    };
+    let ranks = sets.into_iter().map(describe).collect();
+    let note = reason.as_ref().map(|why| format!("ranks are not bound: {why}"));
+    Bindings { ranks, note, hold }
+}
+
+/// Nobody knows what others use: nothing is bound.
+fn without_registry(wish: &Binding, ranks: usize, host: &Host<'_>, why: String) -> Bindings {
+    let load = Load { ranks: (wish.machine_ranks as usize).max(ranks), processors: host.usable };
+    let words = not_bound(Some(&why), &host.topology.all());
+    let ranks = (0..ranks).map(|_| Bound { set: None, load, words: words.clone() }).collect();
+    let note = (wish.to != BindTo::None).then(|| format!("ranks are not bound: {why}"));
+    Bindings { ranks, note, hold: Hold::default() }
+}
+
+/// What ranks get.
+enum Choice {
+    /// No rank is bound.
+    Free,
+    /// Each rank has these for itself.
+    Own(Vec<Set>),
+    /// Ranks may have processors in common.
+    Shared(Vec<Set>),
+}
+
+/// What each rank gets, or half a sentence why ranks cannot be bound.
+fn choose(wish: &Binding, ranks: usize, host: &Host<'_>, usage: &Usage) -> Result<Choice, String> {
+    let topology = host.topology;
+    match wish.to {
+        BindTo::None => Ok(Choice::Free),
+        BindTo::Core => own(wish, ranks, host, usage, topology.cores(), "cores").map(Choice::Own),
+        BindTo::Thread => own(wish, ranks, host, usage, topology.threads(), "hardware threads").map(Choice::Own),
+        BindTo::Socket => shared(wish, ranks, usage, topology, topology.sockets()).map(Choice::Shared),
+        BindTo::Numa => shared(wish, ranks, usage, topology, topology.numa_nodes()).map(Choice::Shared),
+    }
+}
+
+/// Units (cores or threads) that each rank has for itself.
+fn own(
+    wish: &Binding,
+    ranks: usize,
+    host: &Host<'_>,
+    usage: &Usage,
+    units: Vec<Set>,
+    noun: &str,
+) -> Result<Vec<Set>, String> {
+    let each = (wish.each as usize).max(1);
+    let total = units.len();
+    let wanted = (wish.machine_ranks as usize).max(ranks) * each;
+    if wanted > total {
+        return Err(format!("{wanted} {noun} are wanted on this machine, there are {total}"));
+    }
+    if wanted > host.usable {
+        return Err(format!("{wanted} {noun} are wanted, the time quota allows for {} processors", host.usable));
+    }
+    let free: Vec<Set> = units.into_iter().filter(|unit| unit.iter().all(|number| !usage.taken[&number])).collect();
+    if ranks * each > free.len() {
+        let busy = total - free.len();
+        return Err(format!("{busy} of {total} {noun} are taken by other jobs, {} are wanted", ranks * each));
+    }
+    // Those that ranks of other jobs use without being bound come last.
+    let mut free: Vec<(usize, Set)> = free.into_iter().map(|unit| (usage.ranks_on(&unit), unit)).collect();
+    free.sort_by_key(|(ranks, _)| *ranks);
+    let domains = domains(wish.by, host.topology);
+    let mut groups = vec![VecDeque::new(); domains.len()];
+    for (_, unit) in free {
+        let home = domains.iter().position(|domain| unit.iter().any(|number| domain.contains(number)));
+        groups[home.expect("every processor is in a domain")].push_back(unit);
+    }
+    Ok((0..ranks).map(|rank| pick(&mut groups, rank, each)).collect())
+}
+
+/// Takes `each` units for a rank from the group whose turn it is, and from the next ones if it has not enough.
+fn pick(groups: &mut [VecDeque<Set>], rank: usize, each: usize) -> Set {
+    let count = groups.len();
+    let whole = (0..count).map(|turn| (rank + turn) % count).find(|&group| groups[group].len() >= each);
+    let order = (0..count).map(|turn| (whole.unwrap_or(rank) + turn) % count);
+    let mut units: Vec<Set> = Vec::with_capacity(each);
+    for group in order {
+        let there = groups[group].len();
+        units.extend(groups[group].drain(..there.min(each - units.len())));
+    }
+    units.iter().flat_map(Set::iter).collect()
+}
+
+/// Domains (sockets or memory nodes) that several ranks may have in common, without what others have taken.
+fn shared(
+    wish: &Binding,
+    ranks: usize,
+    usage: &Usage,
+    topology: &Topology,
+    domains: Vec<Set>,
+) -> Result<Vec<Set>, String> {
+    let cores = topology.cores();
+    let open = |domain: &Set| -> Set { domain.iter().filter(|number| !usage.taken[number]).collect() };
+    let domains: Vec<Set> = domains.iter().map(open).filter(|domain| !domain.is_empty()).collect();
+    if domains.is_empty() {
+        return Err("all processors are taken by other jobs".into());
+    }
+    let turns: Vec<usize> = match wish.by {
+        // As many ranks for each domain as it has cores, then the next.
+        MapBy::Slot => {
+            let size = |domain: &Set| cores.iter().filter(|core| core.iter().any(|n| domain.contains(n))).count();
+            domains.iter().enumerate().flat_map(|(at, domain)| std::iter::repeat_n(at, size(domain))).collect()
+        }
+        MapBy::Socket | MapBy::Numa => (0..domains.len()).collect(),
+    };
+    let each = (wish.each as usize).max(1);
+    Ok((0..ranks).map(|rank| domains[turns[rank * each % turns.len()]].clone()).collect())
+}
+
+/// The groups of processors that take turns.
+fn domains(by: MapBy, topology: &Topology) -> Vec<Set> {
+    match by {
+        MapBy::Slot => vec![topology.all()],
+        MapBy::Socket => topology.sockets(),
+        MapBy::Numa => topology.numa_nodes(),
+    }
+}
+
+/// Takes what each rank shall have for itself.
+fn take(choice: Choice, session: &Session<'_>, hold: &mut Hold) -> Result<Choice, String> {
+    if let Choice::Own(sets) = &choice
+        && let Some(number) = sets.iter().flat_map(Set::iter).find(|&number| !session.take(number, hold))
+    {
+        return Err(format!("processor {number} cannot be taken"));
+    }
+    Ok(choice)
+}
+
+impl Usage {
+    fn read(session: &Session<'_>, topology: &Topology) -> Self {
+        let all = topology.all();
+        Self {
+            taken: all.iter().map(|number| (number, session.is_taken(number))).collect(),
+            ranks: all.iter().map(|number| (number, session.ranks_at(number))).collect(),
+        }
+    }
+
+    /// Gives one more rank its home, at the processor of its set that has the fewest.
+    fn settle(&mut self, set: &Set, session: &Session<'_>, hold: &mut Hold) {
+        if let Some(home) = set.iter().min_by_key(|number| self.ranks[number]) {
+            *self.ranks.entry(home).or_default() += 1;
+            session.add_rank(home, hold);
+        }
+    }
+
+    fn ranks_on(&self, set: &Set) -> usize {
+        set.iter().map(|number| self.ranks[&number]).sum()
+    }
+}
+
+fn not_bound(reason: Option<&str>, all: &Set) -> String {
+    let reason = reason.map(|why| format!(" ({why})")).unwrap_or_default();
+    format!("not bound{reason}, may run on {}", named(all, "processor"))
+}
+
+/// `processors 0,4: 1 core, socket 0, memory node 0`.
+fn describe(set: &Set, topology: &Topology) -> String {
+    let mine = || topology.processors.iter().filter(|processor| set.contains(processor.number));
+    let sockets: Set = mine().map(|processor| processor.socket).collect();
+    let nodes: Set = mine().map(|processor| processor.numa).collect();
+    let cores = topology.cores().iter().filter(|core| core.iter().any(|number| set.contains(number))).count();
+    let cores = if cores == 1 { "1 core".to_string() } else { format!("{cores} cores") };
+    format!("{}: {cores}, {}, {}", named(set, "processor"), named(&sockets, "socket"), named(&nodes, "memory node"))
+}
+
+fn named(set: &Set, noun: &str) -> String {
+    format!("{noun}{} {set}", if set.len() == 1 { "" } else { "s" })
+}
+
+#[cfg(test)]
+#[path = "binding_tests.rs"]
+mod tests;

@@ -1,0 +1,156 @@
+//! What the command line says about processors, in the words of Open MPI and of Hydra.
+
+use super::hosts::Order;
+use super::options::{Loudness, Settings, number};
+use crate::control::{BindTo, MapBy};
+
+/// What ranks are bound to when the user does not say (docs/decisions/0060).
+const DEFAULT: BindTo = BindTo::None;
+
+/// What was said about processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// What ranks shall be bound to, if it was said.
+    to: Option<BindTo>,
+    /// What follows from other options.
+    implied: Option<BindTo>,
+    pub(crate) by: MapBy,
+    /// Cores or threads for each rank.
+    pub(crate) each: u32,
+    pub(crate) report: bool,
+}
+
+impl Default for Wish {
+    fn default() -> Self {
+        Self { to: None, implied: None, by: MapBy::Slot, each: 1, report: false }
+    }
+}
+
+impl Wish {
+    /// What ranks shall be bound to.
+    pub(crate) fn to(&self) -> BindTo {
+        self.to.or(self.implied).unwrap_or(DEFAULT)
+    }
+}
+
+/// `--bind-to core`, with modifiers after colons.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn bind_to(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(':');
+    let wish = &mut settings.binding;
+    wish.to = Some(match words.next().unwrap_or_default() {
+        // A whole host is what ranks have anyway.
+        "none" | "board" | "machine" | "node" => BindTo::None,
+        "hwthread" | "thread" | "ht" => BindTo::Thread,
+        "core" | "cpu" => BindTo::Core,
+        "socket" | "package" => BindTo::Socket,
+        "numa" | "numanode" => BindTo::Numa,
+        _ => {
+            return Err(format!("{name}: ranks can be bound to none, hwthread, core, socket or numa, not to `{text}`"));
+        }
+    });
+    for word in words {
+        match word {
+            "report" => wish.report = true,
+            "if-supported" | "ordered" => {}
+            // Hydra's: so many of them for each rank.
+            count if count.bytes().all(|byte| byte.is_ascii_digit()) => wish.each = number(name, count)?,
+            _ => settings.notes.push((Loudness::Everybody, format!("`:{word}` of `{name} {text}` has no effect here"))),
+        }
+    }
+    Ok(())
+}
+
+/// `--map-by socket:PE=2`: where ranks go among hosts (`slot`, `node`, `ppr:N:node`) and within one.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn map_by(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
+    let lower = text.to_ascii_lowercase();
+    let mut words = lower.split(':');
+    let no_effect = |what: &str| (Loudness::Everybody, format!("{what} has no effect here"));
+    let wish = &mut settings.binding;
+    match words.next().unwrap_or_default() {
+        "slot" | "" => settings.order = Order::BySlot,
+        "node" | "host" | "machine" => settings.order = Order::ByHost,
+        "core" => wish.implied = Some(BindTo::Core),
+        "hwthread" | "thread" => wish.implied = Some(BindTo::Thread),
+        "socket" | "package" => (wish.by, wish.implied) = (MapBy::Socket, Some(BindTo::Core)),
+        "numa" | "numanode" => (wish.by, wish.implied) = (MapBy::Numa, Some(BindTo::Core)),
+        "ppr" => {
+            let each = number("--map-by ppr", words.next().unwrap_or_default())?;
+            match words.next().unwrap_or_default() {
+                "node" | "host" => settings.ranks_per_host = Some(each),
+                _ => settings.notes.push(no_effect(&format!("`{name} {text}`"))),
+            }
+        }
+        _ => settings.notes.push(no_effect(&format!("`{name} {text}`"))),
+    }
+    for word in words {
+        match (word, word.strip_prefix("pe=")) {
+            (_, Some(count)) => each(settings, "PE=", count)?,
+            ("oversubscribe", _) => settings.oversubscribe = true,
+            ("nooversubscribe", _) => settings.oversubscribe = false,
+            _ => settings.notes.push(no_effect(&format!("`:{word}` of `{name} {text}`"))),
+        }
+    }
+    Ok(())
+}
+
+/// So many cores for each rank: it is bound to them.
+///
+/// # Errors
+/// One sentence.
+pub(crate) fn each(settings: &mut Settings, name: &str, text: &str) -> Result<(), String> {
+    let wish = &mut settings.binding;
+    wish.each = number(name, text)?;
+    wish.implied = wish.implied.or(Some(BindTo::Core));
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::options::{Request, parse};
+    use super::*;
+
+    fn wish(line: &str) -> Result<(BindTo, MapBy, u32, bool), String> {
+        let words = line.split(' ').map(Into::into).collect();
+        match parse(words, &|_| None)? {
+            Request::Run(settings) => {
+                let wish = settings.binding;
+                Ok((wish.to(), wish.by, wish.each, wish.report))
+            }
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn both_families_say_it_in_their_words() {
+        let bound = |to, by, each| Ok((to, by, each, false));
+        assert_eq!(wish("-n 2 a"), bound(DEFAULT, MapBy::Slot, 1));
+        for line in ["--bind-to core a", "-bind-to core a", "--bind-to=core a", "--bind-to-core a", "--bind-to CORE a"]
+        {
+            assert_eq!(wish(line), bound(BindTo::Core, MapBy::Slot, 1), "{line}");
+        }
+        assert_eq!(wish("-bind-to core:3 a"), bound(BindTo::Core, MapBy::Slot, 3));
+        assert_eq!(wish("--bind-to package --map-by numa a"), bound(BindTo::Socket, MapBy::Numa, 1));
+        assert_eq!(wish("--bind-to-socket a"), bound(BindTo::Socket, MapBy::Slot, 1));
+        assert_eq!(wish("--bind-to numa a"), bound(BindTo::Numa, MapBy::Slot, 1));
+        assert_eq!(wish("--bind-to hwthread a"), bound(BindTo::Thread, MapBy::Slot, 1));
+        assert_eq!(wish("--map-by slot:PE=2 a"), bound(BindTo::Core, MapBy::Slot, 2));
+        assert_eq!(wish("--map-by socket:PE=4 a"), bound(BindTo::Core, MapBy::Socket, 4));
+        assert_eq!(wish("--cpus-per-rank 2 a"), bound(BindTo::Core, MapBy::Slot, 2));
+        assert_eq!(wish("--map-by socket --bind-to none a"), bound(BindTo::None, MapBy::Socket, 1));
+        assert_eq!(wish("--report-bindings --map-by core a"), Ok((BindTo::Core, MapBy::Slot, 1, true)));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        assert!(wish("--bind-to moon a").expect_err("no such thing").contains("not to `moon`"));
+        assert!(wish("--map-by slot:PE=0 a").expect_err("none").contains("PE="));
+        assert!(wish("--bind-to core:0 a").is_err());
+    }
+}

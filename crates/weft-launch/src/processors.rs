@@ -1,0 +1,87 @@
+//! The processors of this machine: which ones this process may use, how they hang together, and who else uses them.
+
+mod quota;
+mod registry;
+mod set;
+mod topology;
+
+pub use registry::DIRECTORY as REGISTRY;
+#[cfg(test)]
+pub(crate) use registry::tests as registry_tests;
+pub(crate) use registry::{Hold, Registry, Session};
+pub(crate) use set::Set;
+#[cfg(test)]
+pub(crate) use topology::tests as topology_tests;
+pub(crate) use topology::{Topology, machine};
+
+/// The variable by which `mpiexec` tells a rank how busy its processors are: `RANKS/PROCESSORS`.
+pub(crate) const LOAD_VARIABLE: &str = "WEFT_LOAD";
+
+/// Processors this process may use: its affinity mask (a cpuset is part of it), reduced by the time quota of its control
+/// groups, at least 1. The machine's total does not count.
+pub fn usable_processors() -> usize {
+    reduce_by_quota(Set::allowed().len())
+}
+
+/// So many processors as the time quota leaves of `allowed`, at least 1.
+pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
+    let allowed = allowed.max(1);
+    quota::quota().map_or(allowed, |processors| allowed.min(processors.ceil().max(1.0) as usize))
+}
+
+/// How many ranks share how many processors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Load {
+    /// Ranks that run on the processors this one may use, of all jobs known when the job started; this one included.
+    pub ranks: usize,
+    /// The processors this rank may use; the time quota counts.
+    pub processors: usize,
+}
+
+impl Load {
+    /// What `mpiexec` said in `WEFT_LOAD` when it started this process. Under another launcher: `locals` ranks, those of
+    /// this job on this host, share all processors this process may use.
+    pub fn of_this_process(locals: usize) -> Self {
+        let said = std::env::var(LOAD_VARIABLE).ok().and_then(|text| Self::parse(&text));
+        said.unwrap_or_else(|| Self { ranks: locals, processors: usable_processors() })
+    }
+
+    /// Whether ranks have to take turns: waiting must not keep a processor busy.
+    pub fn is_crowded(self) -> bool {
+        self.ranks > self.processors
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let (ranks, processors) = text.split_once('/')?;
+        let load = Self { ranks: ranks.parse().ok()?, processors: processors.parse().ok()? };
+        (load.ranks > 0 && load.processors > 0).then_some(load)
+    }
+}
+
+impl std::fmt::Display for Load {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}/{}", self.ranks, self.processors)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn at_least_one_and_at_most_what_is_allowed() {
+        let usable = usable_processors();
+        assert!(usable >= 1 && usable <= Set::allowed().len());
+        assert_eq!(reduce_by_quota(0), 1);
+    }
+
+    #[test]
+    fn a_load_is_read_as_it_was_written_and_nonsense_is_not() {
+        let load = Load { ranks: 4, processors: 2 };
+        assert_eq!((Load::parse(&load.to_string()), load.is_crowded()), (Some(load), true));
+        assert!(!Load { ranks: 2, processors: 2 }.is_crowded());
+        for nonsense in ["", "4", "4/", "0/1", "1/0", "-1/2", "a/b", "1/2/3"] {
+            assert_eq!(Load::parse(nonsense), None, "{nonsense}");
+        }
+    }
+}

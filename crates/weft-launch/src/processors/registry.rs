@@ -1,0 +1,237 @@
+//! Which processors the jobs of this machine use: locks on files that every user may read.
+//!
+//! For processor 3 there is the file `taken-3`, locked by the agent that has bound a rank to it, and `rank-3-0`,
+//! `rank-3-1`, …, of which each rank at home there has one locked. The locks are advisory (flock(2)) and end with the
+//! agent, however it ends. The files stay; they are empty. `registry` is locked by whoever looks or changes something.
+
+use crate::sys;
+use std::fs::{DirBuilder, File, OpenOptions, Permissions, create_dir_all};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Where the files lie: memory that all of a machine share, whatever network namespace they are in.
+pub const DIRECTORY: &str = "/dev/shm/weft-processors";
+/// Another place, for containers that share one, and for tests.
+const DIRECTORY_VARIABLE: &str = "WEFT_REGISTRY";
+/// How long others may hold the registry before it is done without.
+const WAIT_MAX: Duration = Duration::from_millis(500);
+/// Pause between two attempts.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Ranks that are counted at one processor: with more of them nothing changes.
+const RANKS_MAX: usize = 8;
+
+/// The place where the jobs of a machine say which processors they use.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    directory: PathBuf,
+}
+
+/// What one agent has locked, until it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Hold {
+    files: Vec<File>,
+}
+
+/// The registry while nobody else may look at it.
+#[derive(Debug)]
+pub(crate) struct Session<'a> {
+    directory: &'a Path,
+    _all: File,
+}
+
+impl Registry {
+    /// The machine's.
+    pub(crate) fn of_machine() -> Self {
+        let directory = std::env::var_os(DIRECTORY_VARIABLE).filter(|path| !path.is_empty());
+        Self { directory: directory.map_or_else(|| DIRECTORY.into(), PathBuf::from) }
+    }
+
+    /// One that lies in `directory`.
+    #[cfg(test)]
+    pub(crate) fn at(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+
+    /// Waits a little for the others to be done.
+    ///
+    /// # Errors
+    /// Half a sentence: there is no place for the files, or somebody does not let go.
+    pub(crate) fn session(&self) -> Result<Session<'_>, String> {
+        let directory = self.directory.as_path();
+        let began = Instant::now();
+        loop {
+            // Whoever makes the directory or a file needs a moment to open it to all.
+            let attempt = make_directory(directory).and_then(|()| open(directory, "registry"));
+            let why = match attempt.and_then(|file| Ok((sys::try_lock(&file)?, file))) {
+                Ok((true, all)) => return Ok(Session { directory, _all: all }),
+                Ok((false, _)) => "another job does not let go of it".to_string(),
+                Err(error) => error.to_string(),
+            };
+            if began.elapsed() >= WAIT_MAX {
+                return Err(format!("the registry of processors in {} cannot be used: {why}", directory.display()));
+            }
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Whether a rank of another agent is bound to this processor.
+    pub(crate) fn is_taken(&self, processor: usize) -> bool {
+        self.is_locked(&taken(processor))
+    }
+
+    /// Takes a processor for ranks of this agent alone. False: another agent has it.
+    #[must_use]
+    pub(crate) fn take(&self, processor: usize, hold: &mut Hold) -> bool {
+        self.lock(&taken(processor), hold)
+    }
+
+    /// How many ranks are at home at this processor; more than a few are not told apart.
+    pub(crate) fn ranks_at(&self, processor: usize) -> usize {
+        let files = (0..RANKS_MAX).map(|number| rank(processor, number));
+        files.filter(|name| self.is_locked(name)).count()
+    }
+
+    /// Notes that one more rank is at home at this processor.
+    pub(crate) fn add_rank(&self, processor: usize, hold: &mut Hold) {
+        let _enough = (0..RANKS_MAX).any(|number| self.lock(&rank(processor, number), hold));
+    }
+
+    fn is_locked(&self, name: &str) -> bool {
+        // A file that is there and cannot be opened is somebody's who does not want to be seen.
+        self.directory.join(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
+    }
+
+    fn lock(&self, name: &str, hold: &mut Hold) -> bool {
+        match self.try_lock(name) {
+            Ok(Some(file)) => {
+                hold.files.push(file);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// `None`: another agent has it.
+    fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
+        let file = open(self.directory, name)?;
+        Ok(sys::try_lock(&file)?.then_some(file))
+    }
+}
+
+fn taken(processor: usize) -> String {
+    format!("taken-{processor}")
+}
+
+fn rank(processor: usize, number: usize) -> String {
+    format!("rank-{processor}-{number}")
+}
+
+/// A directory in which everybody may make files and nobody may remove those of others.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = directory.parent() {
+        create_dir_all(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(directory) {
+        Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(0o1777)),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens a file of the registry to be locked; makes it when it is not there. Nobody ever writes into it.
+fn open(directory: &Path, name: &str) -> io::Result<File> {
+    let path = directory.join(name);
+    let mut read = OpenOptions::new();
+    read.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    match read.open(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        other => return other,
+    }
+    match OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path) {
+        // Whatever this user's file mode mask says.
+        Ok(file) => file.set_permissions(Permissions::from_mode(0o444))?,
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    read.open(&path)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A registry of a test's own, gone when dropped.
+    pub(crate) struct Place(pub(crate) Registry);
+
+    impl Place {
+        pub(crate) fn new(name: &str) -> Self {
+            let directory = std::env::temp_dir().join(format!("weft-registry-{name}-{}", std::process::id()));
+            Self(Registry::at(directory))
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0.directory);
+        }
+    }
+
+    #[test]
+    fn a_processor_is_taken_once_until_it_is_let_go() {
+        let place = Place::new("once");
+        let mut first = Hold::default();
+        {
+            let session = place.0.session().expect("a registry");
+            assert!(!session.is_taken(3) && session.take(3, &mut first) && session.is_taken(3));
+        }
+        {
+            let session = place.0.session().expect("a registry");
+            let mut second = Hold::default();
+            assert!(!session.take(3, &mut second), "it is the first one's");
+            assert!(session.take(4, &mut second));
+        }
+        drop(first);
+        let session = place.0.session().expect("a registry");
+        assert!(!session.is_taken(3) && !session.is_taken(4));
+    }
+
+    #[test]
+    fn ranks_are_counted_while_they_are_there() {
+        let place = Place::new("count");
+        let session = place.0.session().expect("a registry");
+        let (mut one, mut other) = (Hold::default(), Hold::default());
+        assert_eq!(session.ranks_at(0), 0);
+        session.add_rank(0, &mut one);
+        session.add_rank(0, &mut other);
+        session.add_rank(1, &mut other);
+        assert_eq!((session.ranks_at(0), session.ranks_at(1), session.ranks_at(2)), (2, 1, 0));
+        // The first one leaves: the other one's lock is on the second file.
+        drop(one);
+        assert_eq!(session.ranks_at(0), 1);
+        for _ in 0..2 * RANKS_MAX {
+            session.add_rank(0, &mut other);
+        }
+        assert_eq!(session.ranks_at(0), RANKS_MAX, "more are not told apart");
+    }
+
+    #[test]
+    fn whoever_does_not_let_go_stops_nobody() {
+        let place = Place::new("stuck");
+        let _session = place.0.session().expect("a registry");
+        let why = place.0.session().expect_err("it is held");
+        assert!(why.contains("does not let go"), "{why}");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_used_is_named() {
+        let why = Registry::at("/proc/none".into()).session().expect_err("nothing can be made there");
+        assert!(why.contains("/proc/none"), "{why}");
+    }
+}

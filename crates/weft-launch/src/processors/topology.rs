@@ -1,0 +1,156 @@
+//! How processors hang together, as the kernel tells in /sys/devices/system.
+
+use super::Set;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+/// Where the kernel tells about processors and memory.
+const ROOT: &str = "/sys/devices/system";
+/// Most memory nodes that are looked at.
+const NODES_MAX: usize = 4096;
+
+/// One processor (hardware thread) that may be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Processor {
+    pub(crate) number: usize,
+    /// Package and core number: a core's number alone is not unique.
+    pub(crate) core: (usize, usize),
+    pub(crate) socket: usize,
+    pub(crate) numa: usize,
+}
+
+/// The processors that may be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Topology {
+    pub(crate) processors: Vec<Processor>,
+}
+
+/// A name for this machine and the processors of it that this process may use: agents with equal names share them.
+/// Network namespaces and containers of one machine have one name, as long as they may use the same processors.
+pub(crate) fn machine() -> String {
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    format!("{}/{}", boot.trim(), Set::allowed())
+}
+
+impl Topology {
+    /// Of the processors in `allowed`.
+    pub(crate) fn of(allowed: &Set) -> Self {
+        Self::read(Path::new(ROOT), allowed)
+    }
+
+    /// What is not told counts as: every processor a core of its own, one socket, one memory node.
+    fn read(root: &Path, allowed: &Set) -> Self {
+        let nodes = nodes(root);
+        let describe = |number: usize| {
+            let folder = root.join(format!("cpu/cpu{number}/topology"));
+            let value = |name: &str| fs::read_to_string(folder.join(name)).ok()?.trim().parse::<usize>().ok();
+            let socket = value("physical_package_id").unwrap_or(0);
+            // The lowest sibling names a core without doubt; the core's own number is for people.
+            let siblings = fs::read_to_string(folder.join("thread_siblings_list")).ok();
+            let first = siblings.and_then(|text| Set::parse(&text)?.iter().next()).unwrap_or(number);
+            let numa = nodes.iter().find(|(_, set)| set.contains(number)).map_or(0, |(node, _)| *node);
+            Processor { number, core: (socket, first), socket, numa }
+        };
+        Self { processors: allowed.iter().map(describe).collect() }
+    }
+
+    /// Processors by core, in the order of sockets and cores.
+    pub(crate) fn cores(&self) -> Vec<Set> {
+        self.groups(|processor| processor.core)
+    }
+
+    /// Processors by socket.
+    pub(crate) fn sockets(&self) -> Vec<Set> {
+        self.groups(|processor| processor.socket)
+    }
+
+    /// Processors by memory node.
+    pub(crate) fn numa_nodes(&self) -> Vec<Set> {
+        self.groups(|processor| processor.numa)
+    }
+
+    /// Each processor for itself, those of a core next to each other.
+    pub(crate) fn threads(&self) -> Vec<Set> {
+        self.groups(|processor| (processor.core, processor.number))
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> Set {
+        self.processors.iter().map(|processor| processor.number).collect()
+    }
+
+    fn groups<K: Ord>(&self, key: impl Fn(&Processor) -> K) -> Vec<Set> {
+        let mut groups: BTreeMap<K, Vec<usize>> = BTreeMap::new();
+        for processor in &self.processors {
+            groups.entry(key(processor)).or_default().push(processor.number);
+        }
+        groups.into_values().map(|numbers| numbers.into_iter().collect()).collect()
+    }
+}
+
+/// Memory nodes with their processors.
+fn nodes(root: &Path) -> Vec<(usize, Set)> {
+    let Ok(entries) = fs::read_dir(root.join("node")) else { return Vec::new() };
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok());
+    let list = |node: usize| fs::read_to_string(root.join(format!("node/node{node}/cpulist"))).ok();
+    numbers.take(NODES_MAX).filter_map(|node| Some((node, Set::parse(&list(node)?)?))).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Two sockets, each a memory node, of `cores` cores with two threads each, numbered as Linux does: the second
+    /// threads come after all first ones.
+    pub(crate) fn two_sockets(cores: usize) -> Topology {
+        let total = cores * 2;
+        let describe = |number: usize| {
+            let (core, socket) = (number % total, number % total / cores);
+            Processor { number, core: (socket, core), socket, numa: socket }
+        };
+        Topology { processors: (0..total * 2).map(describe).collect() }
+    }
+
+    fn texts(sets: &[Set]) -> Vec<String> {
+        sets.iter().map(Set::to_string).collect()
+    }
+
+    #[test]
+    fn what_the_kernel_tells_is_understood() {
+        let root = std::env::temp_dir().join(format!("weft-topology-{}", std::process::id()));
+        for number in 0..4 {
+            let folder = root.join(format!("cpu/cpu{number}/topology"));
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::write(folder.join("physical_package_id"), format!("{}\n", number % 2)).expect("a file");
+            fs::write(folder.join("thread_siblings_list"), format!("{}\n", number)).expect("a file");
+        }
+        for (node, list) in [(0, "0,2\n"), (1, "1,3\n")] {
+            let folder = root.join(format!("node/node{node}"));
+            fs::create_dir_all(&folder).expect("a folder");
+            fs::write(folder.join("cpulist"), list).expect("a file");
+        }
+        let topology = Topology::read(&root, &Set::parse("0-3").expect("a list"));
+        let fewer = Topology::read(&root, &Set::parse("1-2").expect("a list"));
+        fs::remove_dir_all(&root).expect("it was made");
+        assert_eq!(texts(&topology.sockets()), ["0,2", "1,3"]);
+        assert_eq!(topology.sockets(), topology.numa_nodes());
+        assert_eq!(texts(&topology.cores()), ["0", "2", "1", "3"]);
+        assert_eq!(texts(&fewer.sockets()), ["2", "1"]);
+    }
+
+    #[test]
+    fn a_kernel_that_tells_nothing_has_cores_only() {
+        let topology = Topology::read(Path::new("/nowhere"), &Set::parse("0-2").expect("a list"));
+        assert_eq!((topology.cores().len(), topology.sockets().len(), topology.numa_nodes().len()), (3, 1, 1));
+    }
+
+    #[test]
+    fn threads_of_a_core_belong_together() {
+        let topology = two_sockets(2);
+        assert_eq!(texts(&topology.cores()), ["0,4", "1,5", "2,6", "3,7"]);
+        assert_eq!(texts(&topology.sockets()), ["0-1,4-5", "2-3,6-7"]);
+        assert_eq!(texts(&topology.threads()), ["0", "4", "1", "5", "2", "6", "3", "7"]);
+        assert_eq!(topology.all().len(), 8);
+    }
+}
