@@ -1,10 +1,12 @@
-//! What one process owes another and what it got from it, checked byte by byte as it arrives.
+//! What one process owes another and what the other got of it, checked byte by byte as it arrives.
 
 use crate::plan::{BULK_OPEN_MAX, Traffic};
 use crate::random::{fill, mix};
-use std::collections::BTreeMap;
+use crate::witness::Witness;
+use std::collections::{BTreeMap, VecDeque};
 use weft_core::flow::{Deliver, Flow, Regions};
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
+use weft_core::wire::Key;
 
 /// Sinks and regions are numbered apart, so that one taken for the other is noticed.
 const SINK_OFFSET: u32 = 1000;
@@ -14,154 +16,202 @@ fn key(seed: u64, from: u32, to: u32, kind: u64, index: u32) -> u64 {
     mix(mix(seed ^ kind << 56 ^ u64::from(from) << 32 ^ u64::from(to)) ^ u64::from(index))
 }
 
-/// Size of message `index`.
-fn message_size(seed: u64, traffic: &Traffic, index: u32, max: usize) -> usize {
-    let (low, high) = traffic.sizes;
-    let noise = key(seed, traffic.from, traffic.to, 3, index);
-    ((low + noise % (high - low + 1)) as usize).min(max)
+/// Bytes of a sink that have arrived: where each piece begins and ends, neighbours joined.
+#[derive(Debug, Default)]
+struct Places(BTreeMap<u64, u64>);
+
+impl Places {
+    /// Adds a piece; false if some of it is there already.
+    fn add(&mut self, begin: u64, end: u64) -> bool {
+        let before = self.0.range(..=begin).next_back().map(|(&b, &e)| (b, e));
+        let after = self.0.range(begin..).next().map(|(&b, &e)| (b, e));
+        if before.is_some_and(|(_, e)| e > begin) || after.is_some_and(|(b, _)| b < end) {
+            return false;
+        }
+        let (mut begin, mut end) = (begin, end);
+        if let Some((b, _)) = before.filter(|(_, e)| *e == begin) {
+            begin = b;
+        }
+        if let Some((b, e)) = after.filter(|(b, _)| *b == end) {
+            self.0.remove(&b);
+            end = e;
+        }
+        self.0.insert(begin, end);
+        true
+    }
 }
 
-/// The sending half of a pair.
+/// Times from submission to delivery.
+#[derive(Clone, Debug, Default)]
+pub struct Times {
+    /// Of messages.
+    pub messages: Vec<Duration>,
+    /// Of ranges of bulk data, all of one range.
+    pub transfers: Vec<Duration>,
+}
+
+/// One direction of one pair.
 #[derive(Debug)]
-pub struct Sending {
+pub struct Conversation {
     seed: u64,
-    traffic: Traffic,
-    messages: u32,
-    bulk: usize,
+    /// What is to be sent.
+    pub traffic: Traffic,
+    frame_max: usize,
+    /// What became of its packets.
+    pub witness: Witness,
+    /// Opens its packets, for the witness and the trace.
+    pub key: Key,
+    // The sender's side.
+    messages_sent: u32,
+    bulk_begun: usize,
     /// Bytes acknowledged, by region.
     acknowledged: Vec<u64>,
     next_turn: Instant,
-    /// When the last message was submitted.
-    pub submitted_at: Instant,
-    body: Vec<u8>,
+    /// Of messages that have not arrived.
+    submitted: VecDeque<Instant>,
+    /// When the newest message was submitted.
+    pub last_submitted: Option<Instant>,
+    bulk_submitted: Vec<Instant>,
+    // The receiver's side.
+    /// Messages that arrived.
+    pub messages_received: u32,
+    places: Vec<Places>,
+    placed: Vec<u64>,
+    /// Payload bytes that arrived.
+    pub bytes: u64,
+    /// The true time, for what is delivered next.
+    pub now: Instant,
+    /// When the last payload arrived.
+    pub delivered_at: Instant,
+    /// How long it took.
+    pub times: Times,
+    /// The first thing that was wrong.
+    pub violation: Option<String>,
+    scratch: Vec<u8>,
 }
 
-impl Sending {
+impl Conversation {
     /// Nothing sent yet.
-    pub fn new(seed: u64, traffic: Traffic) -> Self {
-        let acknowledged = vec![0; traffic.bulk.len()];
+    pub fn new(seed: u64, traffic: Traffic, frame_max: usize, key: Key) -> Self {
+        let regions = traffic.bulk.len();
         Self {
             seed,
             traffic,
-            messages: 0,
-            bulk: 0,
-            acknowledged,
+            frame_max,
+            witness: Witness::default(),
+            key,
+            messages_sent: 0,
+            bulk_begun: 0,
+            acknowledged: vec![0; regions],
             next_turn: Instant(0),
-            submitted_at: Instant(0),
-            body: Vec::new(),
+            submitted: VecDeque::new(),
+            last_submitted: None,
+            bulk_submitted: Vec::new(),
+            messages_received: 0,
+            places: Vec::new(),
+            placed: vec![0; regions],
+            bytes: 0,
+            now: Instant(0),
+            delivered_at: Instant(0),
+            times: Times::default(),
+            violation: None,
+            scratch: Vec::new(),
         }
+    }
+
+    fn key(&self, kind: u64, index: u32) -> u64 {
+        key(self.seed, self.traffic.from, self.traffic.to, kind, index)
+    }
+
+    fn message_size(&self, index: u32) -> usize {
+        let (low, high) = self.traffic.sizes;
+        ((low + self.key(3, index) % (high - low + 1)) as usize).min(self.frame_max)
     }
 
     /// Submits what may be submitted, given how many messages came back.
     pub fn submit(&mut self, now: Instant, flow: &mut Flow, received: u32) {
-        if now < self.next_turn {
+        if now < self.next_turn.max(self.traffic.begin) {
             return;
         }
         let mut turn = 0;
+        let mut body = std::mem::take(&mut self.scratch);
         while self.may_send(received) && turn < self.traffic.per_turn && flow.can_accept() {
-            let index = self.messages;
-            let size = message_size(self.seed, &self.traffic, index, flow.frame_max());
-            self.body.resize(size, 0);
-            fill(key(self.seed, self.traffic.from, self.traffic.to, 1, index), 0, &mut self.body);
-            let (head, payload) = self.body.split_at(size / 3);
+            let index = self.messages_sent;
+            body.resize(self.message_size(index), 0);
+            fill(self.key(1, index), 0, &mut body);
+            let (head, payload) = body.split_at(body.len() / 3);
             flow.submit_message(head, payload);
-            self.messages += 1;
-            self.submitted_at = now;
+            self.messages_sent += 1;
+            self.submitted.push_back(now);
             turn += 1;
         }
+        self.scratch = body;
         if turn > 0 {
+            self.last_submitted = Some(now);
             self.next_turn = now + self.traffic.gap;
         }
         while self.may_begin_bulk() {
-            let region = self.bulk as u32;
-            flow.submit_data(region + SINK_OFFSET, region, 0..self.traffic.bulk[self.bulk]);
-            self.bulk += 1;
+            let region = self.bulk_begun as u32;
+            flow.submit_data(region + SINK_OFFSET, region, 0..self.traffic.bulk[self.bulk_begun]);
+            self.bulk_submitted.push(now);
+            self.bulk_begun += 1;
         }
     }
 
     fn may_send(&self, received: u32) -> bool {
-        self.messages < self.traffic.messages
-            && self.traffic.lead.is_none_or(|lead| self.messages < received.saturating_add(lead))
+        self.messages_sent < self.traffic.messages
+            && self.traffic.lead.is_none_or(|lead| self.messages_sent < received.saturating_add(lead))
     }
 
     /// Bulk is spread over the messages.
     fn may_begin_bulk(&self) -> bool {
         let total = self.traffic.bulk.len();
-        let open = (0..self.bulk).filter(|&i| self.acknowledged[i] < self.traffic.bulk[i]).count();
-        self.bulk < total
-            && open < BULK_OPEN_MAX
-            && u64::from(self.messages) * total as u64 >= self.bulk as u64 * u64::from(self.traffic.messages)
+        let begun = self.bulk_begun;
+        if begun == total
+            || u64::from(self.messages_sent) * total as u64 >= begun as u64 * u64::from(self.traffic.messages)
+        {
+            let open = (0..begun).filter(|&i| self.acknowledged[i] < self.traffic.bulk[i]).count();
+            return begun < total && open < BULK_OPEN_MAX;
+        }
+        false
     }
 
     /// When `submit` would do something though nothing arrives.
     pub fn next_turn(&self, flow: &Flow, received: u32) -> Option<Instant> {
-        (self.may_send(received) && flow.can_accept() || self.may_begin_bulk()).then_some(self.next_turn)
+        (self.may_send(received) && flow.can_accept() || self.may_begin_bulk())
+            .then(|| self.next_turn.max(self.traffic.begin))
     }
 
-    /// Notes an acknowledgement; returns the sink and how much of it must therefore have arrived.
-    pub fn acknowledged(&mut self, region: u32, bytes: u64) -> Result<(u32, u64), String> {
-        let total = self.acknowledged.get_mut(region as usize).ok_or("a region nobody sent was acknowledged")?;
+    /// Notes an acknowledgement of bytes of a region: they must have arrived.
+    pub fn acknowledged(&mut self, region: u32, bytes: u64) -> Result<(), String> {
+        let Traffic { from, to, .. } = self.traffic;
+        let Some(total) = self.acknowledged.get_mut(region as usize) else {
+            return Err(format!("{from} was told of region {region}, which it never sent to {to}"));
+        };
         *total += bytes;
-        if *total > self.traffic.bulk[region as usize] {
-            return Err(format!("{total} bytes of region {region} were acknowledged, more than there are"));
+        let placed = self.placed[region as usize];
+        if *total > placed {
+            return Err(format!(
+                "{from} was told that {total} bytes of region {region} are at {to}, which has {placed}"
+            ));
         }
-        Ok((region + SINK_OFFSET, *total))
+        Ok(())
     }
 
-    /// All is submitted and all bulk data acknowledged.
+    /// Every message and every byte is submitted, has arrived, and is known to have.
     pub fn is_complete(&self) -> bool {
-        self.messages == self.traffic.messages
-            && self.bulk == self.traffic.bulk.len()
+        self.messages_sent == self.traffic.messages
+            && self.messages_received == self.traffic.messages
+            && self.bulk_begun == self.traffic.bulk.len()
+            && self.placed == self.traffic.bulk
             && self.acknowledged == self.traffic.bulk
     }
 
-    /// Payload bytes submitted so far, messages by their number of bytes.
-    pub fn bulk_ranges(&self) -> u64 {
-        self.traffic.bulk.len() as u64
-    }
-}
-
-impl Regions for Sending {
-    fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
-        let length = self.traffic.bulk[region as usize];
-        assert!(offset + out.len() as u64 <= length, "the flow reads beyond the end of a region");
-        fill(key(self.seed, self.traffic.from, self.traffic.to, 2, region), offset, out);
-    }
-}
-
-/// The receiving half of a pair. `traffic` is what the peer sends.
-#[derive(Debug)]
-pub struct Receiving {
-    seed: u64,
-    traffic: Traffic,
-    frame_max: usize,
-    /// Messages that arrived.
-    pub messages: u32,
-    /// Pieces that arrived: (sink, offset) → length.
-    pieces: BTreeMap<(u32, u64), u64>,
-    /// Bytes that arrived, by sink.
-    placed: BTreeMap<u32, u64>,
-    /// Payload bytes that arrived.
-    pub bytes: u64,
-    /// The first thing that was wrong.
-    pub violation: Option<String>,
-    expected: Vec<u8>,
-}
-
-impl Receiving {
-    /// Nothing received yet.
-    pub fn new(seed: u64, traffic: Traffic, frame_max: usize) -> Self {
-        Self {
-            seed,
-            traffic,
-            frame_max,
-            messages: 0,
-            pieces: BTreeMap::new(),
-            placed: BTreeMap::new(),
-            bytes: 0,
-            violation: None,
-            expected: Vec::new(),
-        }
+    /// What has arrived of what is to arrive.
+    pub fn progress(&self) -> String {
+        let (placed, bulk): (u64, u64) = (self.placed.iter().sum(), self.traffic.bulk.iter().sum());
+        let Traffic { from, to, messages, .. } = self.traffic;
+        format!("from {from} to {to}: {} of {messages} messages, {placed} of {bulk} bytes", self.messages_received)
     }
 
     fn wrong(&mut self, what: String) {
@@ -169,53 +219,130 @@ impl Receiving {
         self.violation.get_or_insert(format!("from {from} to {to}: {what}"));
     }
 
-    /// Bytes of a sink that arrived.
-    pub fn placed(&self, sink: u32) -> u64 {
-        self.placed.get(&sink).copied().unwrap_or(0)
+    fn arrived(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+        self.delivered_at = self.now;
     }
 
-    /// Every message and every byte is there.
-    pub fn is_complete(&self) -> bool {
-        self.messages == self.traffic.messages
-            && self.traffic.bulk.iter().enumerate().all(|(i, length)| self.placed(i as u32 + SINK_OFFSET) == *length)
+    /// Whether these are the bytes of some noise.
+    fn is_noise(&mut self, key: u64, offset: u64, bytes: &[u8]) -> bool {
+        self.scratch.resize(bytes.len(), 0);
+        fill(key, offset, &mut self.scratch);
+        bytes == self.scratch
     }
 }
 
-impl Deliver for Receiving {
+impl Regions for Conversation {
+    fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
+        let length = self.traffic.bulk[region as usize];
+        assert!(offset + out.len() as u64 <= length, "the flow reads beyond the end of a region");
+        fill(self.key(2, region), offset, out);
+    }
+}
+
+impl Deliver for Conversation {
     fn message(&mut self, body: &[u8]) {
-        let index = self.messages;
-        if index >= self.traffic.messages {
+        let index = self.messages_received;
+        if index >= self.messages_sent {
             return self.wrong("more messages arrive than were sent".into());
         }
-        let size = message_size(self.seed, &self.traffic, index, self.frame_max);
-        self.expected.resize(size, 0);
-        fill(key(self.seed, self.traffic.from, self.traffic.to, 1, index), 0, &mut self.expected);
-        if body != self.expected {
+        if body.len() != self.message_size(index) || !self.is_noise(self.key(1, index), 0, body) {
             return self.wrong(format!("message {index} is damaged, repeated or out of order"));
         }
-        self.messages += 1;
-        self.bytes += body.len() as u64;
+        self.messages_received += 1;
+        self.arrived(body.len());
+        if let Some(at) = self.submitted.pop_front() {
+            self.times.messages.push(self.now.since(at));
+        }
     }
 
     fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        let Some(region) = sink.checked_sub(SINK_OFFSET).filter(|r| (*r as usize) < self.traffic.bulk.len()) else {
+        let Some(region) = sink.checked_sub(SINK_OFFSET).filter(|region| (*region as usize) < self.bulk_begun) else {
             return self.wrong(format!("data for sink {sink} that nobody offered"));
         };
-        let end = offset + bytes.len() as u64;
-        if end > self.traffic.bulk[region as usize] {
+        let (index, end) = (region as usize, offset + bytes.len() as u64);
+        if end > self.traffic.bulk[index] {
             return self.wrong(format!("data beyond the end of sink {sink}"));
         }
-        self.expected.resize(bytes.len(), 0);
-        fill(key(self.seed, self.traffic.from, self.traffic.to, 2, region), offset, &mut self.expected);
-        if bytes != self.expected {
+        if !self.is_noise(self.key(2, region), offset, bytes) {
             return self.wrong(format!("damaged data at {offset} of sink {sink}"));
         }
-        let before = self.pieces.range(..(sink, end)).next_back();
-        if before.is_some_and(|(&(s, at), &length)| s == sink && at + length > offset) {
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, Places::default);
+        }
+        if !self.places[index].add(offset, end) {
             return self.wrong(format!("data at {offset} of sink {sink} arrives twice"));
         }
-        self.pieces.insert((sink, offset), bytes.len() as u64);
-        *self.placed.entry(sink).or_default() += bytes.len() as u64;
-        self.bytes += bytes.len() as u64;
+        self.placed[index] += bytes.len() as u64;
+        self.arrived(bytes.len());
+        if self.placed[index] == self.traffic.bulk[index] {
+            self.places[index] = Places::default();
+            // A byte that comes again now is beyond what was acknowledged, and `placed` would tell.
+            self.places[index].add(0, self.traffic.bulk[index]);
+            self.times.transfers.push(self.now.since(self.bulk_submitted[index]));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn conversation() -> Conversation {
+        let traffic = Traffic { messages: 3, sizes: (10, 10), bulk: vec![100], ..Traffic::between(0, 1) };
+        let mut conversation = Conversation::new(1, traffic, 1000, Key::derive(&[1; 16], 0, 1));
+        (conversation.messages_sent, conversation.bulk_begun) = (3, 1);
+        conversation.bulk_submitted.push(Instant(0));
+        conversation
+    }
+
+    fn message(conversation: &Conversation, index: u32) -> Vec<u8> {
+        let mut body = vec![0; 10];
+        fill(conversation.key(1, index), 0, &mut body);
+        body
+    }
+
+    fn data(conversation: &mut Conversation, offset: u64, length: usize) {
+        let mut bytes = vec![0; length];
+        conversation.read(0, offset, &mut bytes);
+        conversation.data(SINK_OFFSET, offset, &bytes);
+    }
+
+    #[test]
+    fn what_is_right_is_taken() {
+        let mut conversation = conversation();
+        for index in 0..3 {
+            let body = message(&conversation, index);
+            conversation.message(&body);
+        }
+        for offset in [50, 0, 75, 25] {
+            data(&mut conversation, offset, 25);
+        }
+        conversation.acknowledged(0, 100).expect("all have arrived");
+        assert_eq!(conversation.violation, None);
+        assert!(conversation.is_complete() && conversation.bytes == 130);
+    }
+
+    #[test]
+    fn what_is_wrong_is_noticed() {
+        type Wrong = fn(&mut Conversation);
+        let wrongs: [(Wrong, &str); 7] = [
+            (|c| c.message(&message(c, 1)), "out of order"),
+            (|c| [0, 0].iter().for_each(|&i| c.message(&message(c, i))), "out of order"),
+            (|c| c.message(&message(c, 0)[..9]), "damaged"),
+            (|c| [10, 30, 29].iter().for_each(|&at| data(c, at, 10)), "twice"),
+            (|c| [(0, 100), (99, 1)].iter().for_each(|&(at, length)| data(c, at, length)), "twice"),
+            (|c| c.data(SINK_OFFSET, 0, &[0; 10]), "damaged data"),
+            (|c| c.data(SINK_OFFSET + 1, 0, &[0; 10]), "nobody offered"),
+        ];
+        for (wrong, what) in wrongs {
+            let mut conversation = conversation();
+            wrong(&mut conversation);
+            let violation = conversation.violation.expect(what);
+            assert!(violation.contains(what), "{violation}");
+        }
+        let mut early = conversation();
+        data(&mut early, 0, 50);
+        assert!(early.acknowledged(0, 51).is_err() && early.acknowledged(1, 1).is_err());
     }
 }

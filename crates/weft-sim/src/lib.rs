@@ -1,14 +1,26 @@
 //! The same protocol in virtual time: real flows, a clock that jumps, and a network that does everything wrong, from one seed.
 //!
-//! A `Plan` says who talks to whom over what; `world::run` plays it to the end and checks while it plays:
-//! every message exactly once and in order, every byte of bulk data exactly once at its place, nothing acknowledged that
-//! has not arrived, memory within bounds, and rest at the end. `scenario` names the plans.
+//! A [`plan::Plan`] is composed of a topology, a workload, nuisances and demands; [`world::run`] plays it to the end and
+//! checks while it plays: every message exactly once and in order, every byte of bulk data exactly once at its place, nothing
+//! acknowledged that has not arrived, nothing sent again without cause, memory within bounds, and rest at the end.
+//! [`scenario`] names plans, and draws them.
 #![forbid(unsafe_code)]
 
+mod agenda;
+pub mod capture;
+pub mod check;
+pub mod clock;
+pub mod fabric;
 pub mod ledger;
-pub mod network;
+pub mod nuisance;
 pub mod plan;
+pub mod port;
+mod process;
 pub mod random;
 pub mod report;
 pub mod scenario;
+mod swarm;
+pub mod topology;
+pub mod witness;
+pub mod workload;
 pub mod world;

@@ -1,89 +1,48 @@
-//! What is to be played: who sends what to whom, over which network, with which faults.
+//! What is to be played: who sends what to whom, over which network, against which nuisances, and what must hold.
 
+use crate::nuisance::Nuisance;
+use crate::topology::Topology;
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
+
+/// Most ranks of one run.
+pub const RANKS_MAX: u32 = 16_384;
 
 /// A whole run.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Number of processes; each has its own link to one switch.
-    pub processes: u32,
+    /// Number of processes, each on a host of its own.
+    pub ranks: u32,
+    /// The network between them.
+    pub topology: Topology,
+    /// What a host can do.
+    pub host: Host,
     /// Settings of all flows.
     pub settings: Settings,
-    /// The network.
-    pub links: Links,
+    /// What is sent; at most one entry for each ordered pair.
+    pub workload: Vec<Traffic>,
     /// What goes wrong.
-    pub faults: Faults,
-    /// What is sent.
-    pub traffic: Vec<Traffic>,
-    /// Times at which a process does nothing: (process, from, to).
-    pub pauses: Vec<(u32, Instant, Instant)>,
+    pub nuisances: Vec<Nuisance>,
     /// What must hold besides correctness.
     pub demands: Demands,
     /// The run has failed if it is not over by then.
     pub time_limit: Duration,
-    /// Print every packet.
-    pub trace: bool,
 }
 
-/// The links between the processes and the switch, all alike.
+/// A host, all alike.
 #[derive(Clone, Copy, Debug)]
-pub struct Links {
-    /// From process to process, without queues.
-    pub latency: Duration,
-    /// Bits per microsecond, which is Mb/s.
-    pub rate: u64,
-    /// Bytes that wait at the switch for one receiver; more are dropped.
-    pub queue_bytes: u64,
-    /// Bytes that wait in a receiver's socket; more are dropped.
-    pub socket_bytes: u64,
-    /// What a process needs to handle or to send one packet.
+pub struct Host {
+    /// Bytes that may wait for its own link before its process stops sending (a socket's send buffer and the card's ring).
+    pub send_bytes: u64,
+    /// Bytes that wait in the process's socket; more are dropped.
+    pub receive_bytes: u64,
+    /// Processor time to handle or to send one packet.
     pub packet_cost: Duration,
 }
 
-impl Default for Links {
+impl Default for Host {
     fn default() -> Self {
-        Self {
-            latency: Duration::from_micros(10),
-            rate: 10_000,
-            queue_bytes: 4 << 20,
-            socket_bytes: 4 << 20,
-            packet_cost: Duration(300),
-        }
-    }
-}
-
-/// What goes wrong, in cases per million packets.
-#[derive(Clone, Debug, Default)]
-pub struct Faults {
-    /// Lost, each for itself.
-    pub loss: u32,
-    /// A packet starts a burst in which every packet is lost.
-    pub burst_begins: u32,
-    /// A packet in a burst is its last.
-    pub burst_ends: u32,
-    /// Delivered twice.
-    pub duplicate: u32,
-    /// Delayed by up to `reorder_max`.
-    pub reorder: u32,
-    /// The longest such delay.
-    pub reorder_max: Duration,
-    /// One bit changed, or cut short, or made longer.
-    pub corrupt: u32,
-    /// Accompanied by a packet that somebody without the secret made.
-    pub forge: u32,
-    /// Accompanied by a packet that was sent before, to whomever.
-    pub replay: u32,
-    /// Times at which every packet is lost.
-    pub outages: Vec<(Instant, Instant)>,
-    /// Numbers of packets (counted over the whole run from 0) that are lost.
-    pub lose_exactly: Vec<u64>,
-}
-
-impl Faults {
-    /// Packets arrive once, whole and in order, or not at all.
-    pub fn are_only_losses(&self) -> bool {
-        self.duplicate == 0 && self.reorder == 0 && self.corrupt == 0 && self.replay == 0
+        Self { send_bytes: 128 << 10, receive_bytes: 4 << 20, packet_cost: Duration(300) }
     }
 }
 
@@ -94,6 +53,8 @@ pub struct Traffic {
     pub from: u32,
     /// The receiver.
     pub to: u32,
+    /// Nothing is submitted before.
+    pub begin: Instant,
     /// How many messages on the ordered lane.
     pub messages: u32,
     /// Their sizes, least and most; capped by `frame_max`.
@@ -114,23 +75,43 @@ pub const BULK_OPEN_MAX: usize = 4;
 impl Traffic {
     /// Nothing yet, from one to another.
     pub const fn between(from: u32, to: u32) -> Self {
-        Self { from, to, messages: 0, sizes: (8, 8), bulk: Vec::new(), per_turn: 16, gap: Duration(0), lead: None }
+        Self {
+            from,
+            to,
+            begin: Instant(0),
+            messages: 0,
+            sizes: (8, 8),
+            bulk: Vec::new(),
+            per_turn: 16,
+            gap: Duration(0),
+            lead: None,
+        }
+    }
+
+    /// Payload bytes, messages counted with their mean size.
+    pub fn payload_bytes(&self) -> u64 {
+        self.bulk.iter().sum::<u64>() + u64::from(self.messages) * (self.sizes.0 + self.sizes.1) / 2
     }
 }
 
-/// What must hold besides correctness.
+/// What must hold besides what always must (`check`).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Demands {
     /// Nothing is sent again and nothing probed for.
     pub no_resend: bool,
     /// Nothing is sent again, probes are allowed.
     pub no_resend_of_data: bool,
-    /// Nothing arrives twice: a resend had its cause.
-    pub no_duplicate: bool,
+    /// Packets sent again though the packet, or a copy of it, was alive: at most so many in a thousand numbered packets.
+    /// `None`: what the nuisances excuse, nothing if none can mislead (`check::misleads`).
+    pub spurious_permille_max: Option<u64>,
     /// Most standalone acknowledgements: one per so many numbered packets, plus one per bulk range and flow.
     pub packets_per_ack: Option<u64>,
     /// No acknowledgement travels alone but the last of each direction.
     pub no_standalone_ack: bool,
     /// Most bytes on the wire per byte of payload, in percent.
     pub wire_percent_max: Option<u64>,
+    /// Least payload, as a share of what the busiest link could carry in the time, in percent.
+    pub share_percent_min: Option<u64>,
+    /// The slowest in a hundred transfers takes at most this many percent of the time the busiest link needs for all.
+    pub transfer_percent_max: Option<u64>,
 }

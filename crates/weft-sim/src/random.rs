@@ -49,14 +49,23 @@ pub const fn mix(mut z: u64) -> u64 {
 
 /// Fills `out` with the bytes from `offset` of the endless noise called `key`.
 pub fn fill(key: u64, offset: u64, out: &mut [u8]) {
-    let mut word = 0;
-    for (i, byte) in out.iter_mut().enumerate() {
-        let at = offset + i as u64;
-        if i == 0 || at.is_multiple_of(8) {
-            word = mix(key ^ (at / 8).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        }
-        *byte = (word >> (at % 8 * 8)) as u8;
+    let word = |index: u64| mix(key ^ index.wrapping_mul(0x9e37_79b9_7f4a_7c15)).to_le_bytes();
+    let mut index = offset / 8;
+    // Up to the first whole word, then whole words, which is where the time goes, then the rest.
+    let skip = (offset % 8) as usize;
+    let head = out.len().min((8 - skip) % 8);
+    let (front, rest) = out.split_at_mut(head);
+    if skip > 0 {
+        front.copy_from_slice(&word(index)[skip..skip + head]);
+        index += 1;
     }
+    let mut words = rest.chunks_exact_mut(8);
+    for chunk in &mut words {
+        chunk.copy_from_slice(&word(index));
+        index += 1;
+    }
+    let tail = words.into_remainder();
+    tail.copy_from_slice(&word(index)[..tail.len()]);
 }
 
 #[cfg(test)]

@@ -1,42 +1,124 @@
-//! What a run came to.
+//! What a run came to, for people and for programs.
 
-use crate::network::Fates;
+use crate::ledger::Conversation;
+use crate::nuisance::Fates;
+use crate::plan::Plan;
+use crate::topology::Topology;
+use crate::witness::Resends;
+use serde_json::{Value, json};
 use std::fmt;
 use weft_core::flow::Counters;
 use weft_core::time::Duration;
 
+/// Spans of time, to be sorted.
+#[derive(Clone, Debug, Default)]
+pub struct Spans(Vec<Duration>);
+
+impl Spans {
+    /// One more.
+    pub fn push(&mut self, span: Duration) {
+        self.0.push(span);
+    }
+
+    /// The span that `percent` of all do not exceed; zero if there is none.
+    pub fn percentile(&self, percent: usize) -> Duration {
+        let mut sorted = self.0.clone();
+        let rank = (sorted.len() * percent).div_ceil(100).max(1) - 1;
+        if rank >= sorted.len() {
+            return Duration(0);
+        }
+        *sorted.select_nth_unstable(rank).1
+    }
+
+    /// How many.
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn json(&self) -> Value {
+        let [p50, p99, max] = [50, 99, 100].map(|percent| self.percentile(percent).0);
+        json!({ "count": self.count(), "p50_ns": p50, "p99_ns": p99, "max_ns": max })
+    }
+}
+
 /// The sums over all flows, and what the network did.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
+    /// Number of processes.
+    pub ranks: u32,
     /// Virtual time until the last flow came to rest.
     pub elapsed: Duration,
     /// Virtual time until the last payload byte arrived.
     pub delivered_at: Duration,
+    /// The time the busiest link needs for the payload alone.
+    pub ideal: Duration,
     /// Payload bytes that arrived.
     pub bytes: u64,
     /// Summed over all flows.
     pub counters: Counters,
+    /// Flows that were made, both ends counted.
+    pub flows: u64,
     /// What the network did.
     pub fates: Fates,
-    /// Packets that found a full socket.
-    pub dropped_by_socket: u64,
+    /// Why packets were sent again.
+    pub resends: Resends,
+    /// Packets of nobody who had anything to say.
+    pub strangers: u64,
     /// Most bytes one flow held.
     pub flow_bytes_max: usize,
+    /// Most bytes that waited at one port of a switch.
+    pub queue_bytes_max: u64,
+    /// Most bytes that waited in one host for its link.
+    pub host_bytes_max: u64,
+    /// Most packets under way at a time.
+    pub packets_alive_max: usize,
+    /// Most entries of the agenda.
+    pub agenda_max: usize,
+    /// From a message's submission to its delivery.
+    pub messages: Spans,
+    /// From the submission of a range of bulk data to the delivery of all of it.
+    pub transfers: Spans,
     /// Times from a message's submission to its answer, where the traffic has one.
-    pub round_trips: Vec<Duration>,
+    pub round_trips: Spans,
+    /// Things that happened.
+    pub events: u64,
+    /// Time of this machine. Not part of what a seed repeats.
+    pub wall: std::time::Duration,
 }
 
 impl Report {
+    /// Nothing has happened yet.
+    pub fn of(plan: &Plan) -> Self {
+        Self { ranks: plan.ranks, ideal: ideal(plan), ..Self::default() }
+    }
+
     /// Payload in Mb/s of virtual time.
     pub fn goodput(&self) -> u64 {
         self.bytes * 8000 / self.delivered_at.0.max(1)
     }
 
-    /// The round trip that `percent` of all do not exceed.
-    pub fn round_trip_percentile(&self, percent: usize) -> Duration {
-        let mut sorted = self.round_trips.clone();
-        sorted.sort_unstable();
-        sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+    /// Payload on the busiest link, as a share of what it could carry until the last byte arrived.
+    pub fn share_percent(&self) -> f64 {
+        self.ideal.0 as f64 * 100.0 / self.delivered_at.0.max(1) as f64
+    }
+
+    /// Numbered packets for each standalone acknowledgement.
+    pub fn packets_per_ack(&self) -> f64 {
+        self.counters.data_packets_received as f64 / self.counters.acks_standalone.max(1) as f64
+    }
+
+    /// Things that happened in a second of this machine.
+    pub fn events_per_second(&self) -> f64 {
+        self.events as f64 / self.wall.as_secs_f64().max(1e-9)
+    }
+
+    /// Adds what a conversation came to.
+    pub fn take(&mut self, conversation: &mut Conversation) {
+        self.bytes += conversation.bytes;
+        self.delivered_at = self.delivered_at.max(Duration(conversation.delivered_at.0));
+        let times = std::mem::take(&mut conversation.times);
+        self.messages.0.extend(times.messages);
+        self.transfers.0.extend(times.transfers);
     }
 
     /// Adds one flow's counters.
@@ -66,55 +148,157 @@ impl Report {
         sum.acks_piggybacked += flow.acks_piggybacked;
         sum.window_cuts += flow.window_cuts;
     }
+
+    /// The same for programs. Times are nanoseconds.
+    pub fn json(&self) -> Value {
+        let (sum, fates, why) = (&self.counters, &self.fates, &self.resends);
+        json!({
+            "ranks": self.ranks,
+            "flows": self.flows,
+            "elapsed_ns": self.elapsed.0,
+            "delivered_ns": self.delivered_at.0,
+            "ideal_ns": self.ideal.0,
+            "payload_bytes": self.bytes,
+            "goodput_mbps": self.goodput(),
+            "share_percent": self.share_percent(),
+            "messages": self.messages.json(),
+            "transfers": self.transfers.json(),
+            "round_trips": self.round_trips.json(),
+            "packets": {
+                "sent": fates.sent, "sent_bytes": fates.sent_bytes, "numbered": sum.data_packets_sent,
+                "duplicates": sum.duplicates, "reordered": sum.reordered, "probes": sum.probes,
+                "window_cuts": sum.window_cuts,
+            },
+            "acks": {
+                "standalone": sum.acks_standalone, "piggybacked": sum.acks_piggybacked,
+                "packets_per_ack": self.packets_per_ack(),
+            },
+            "resends": {
+                "by_gap": sum.resent_by_gap, "by_probe": sum.resent_by_probe, "lost": why.lost,
+                "damaged": why.damaged, "queue": why.queue, "socket": why.socket, "cut": why.cut,
+                "spurious_late": why.late, "spurious_arrived": why.arrived,
+            },
+            "refused": {
+                "forged": sum.forged, "malformed": sum.malformed, "out_of_window": sum.out_of_window,
+                "acknowledged_unsent": sum.acknowledged_unsent, "strangers": self.strangers,
+            },
+            "network": {
+                "lost": fates.lost, "dropped_by_switch": fates.dropped_by_switch,
+                "dropped_by_socket": fates.dropped_by_socket, "dropped_by_cut": fates.dropped_by_cut,
+                "duplicated": fates.duplicated, "delayed": fates.delayed, "corrupted": fates.corrupted,
+                "forged": fates.forged, "replayed": fates.replayed, "marked": fates.marked,
+            },
+            "most": {
+                "queue_bytes": self.queue_bytes_max, "host_bytes": self.host_bytes_max,
+                "flow_bytes": self.flow_bytes_max, "packets_alive": self.packets_alive_max,
+            },
+            "events": self.events,
+        })
+    }
+}
+
+/// The time the busiest link needs for the payload of a plan alone: no headers, no latency, no pauses.
+fn ideal(plan: &Plan) -> Duration {
+    let ranks = plan.ranks as usize;
+    let per_leaf = plan.topology.ranks_per_leaf(plan.ranks).max(1);
+    let (mut sent, mut received) = (vec![0; ranks], vec![0; ranks]);
+    let leaves = ranks.div_ceil(per_leaf as usize);
+    let (mut up, mut down) = (vec![0; leaves], vec![0; leaves]);
+    for traffic in &plan.workload {
+        let bytes = traffic.payload_bytes();
+        sent[traffic.from as usize] += bytes;
+        received[traffic.to as usize] += bytes;
+        let (here, there) = (traffic.from / per_leaf, traffic.to / per_leaf);
+        if here != there {
+            up[here as usize] += bytes;
+            down[there as usize] += bytes;
+        }
+    }
+    let link = plan.topology.link();
+    let most = |bytes: &[u64]| bytes.iter().copied().max().unwrap_or(0);
+    let rate_up = link.bucket.map_or(link.rate, |bucket| bucket.rate.min(link.rate));
+    let mut ns = (most(&sent) * 8000 / rate_up).max(most(&received) * 8000 / link.rate);
+    if let Topology::LeafSpine { trunk, spines, .. } = plan.topology {
+        ns = ns.max(most(&up).max(most(&down)) * 8000 / (trunk.rate * u64::from(spines)));
+    }
+    Duration(ns)
+}
+
+/// What happened at all, in one line.
+fn line(f: &mut fmt::Formatter<'_>, name: &str, counts: &[(u64, &str)]) -> fmt::Result {
+    let some: Vec<_> = counts.iter().filter(|(count, _)| *count > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    if some.is_empty() { Ok(()) } else { writeln!(f, "  {name:<10} {}", some.join(", ")) }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sum, fates) = (&self.counters, &self.fates);
+        let (sum, fates, why) = (&self.counters, &self.fates, &self.resends);
         writeln!(
             f,
-            "  delivered  {} messages, {} bytes in {} us, {} Mb/s",
+            "  delivered  {} messages, {} bytes in {} us: {} Mb/s, {:.1} % of the busiest link",
             sum.messages_received,
             self.bytes,
             self.delivered_at.as_micros(),
-            self.goodput()
+            self.goodput(),
+            self.share_percent()
         )?;
+        for (name, spans) in
+            [("messages", &self.messages), ("transfers", &self.transfers), ("round trip", &self.round_trips)]
+        {
+            if spans.count() > 0 {
+                let [p50, p99] = [50, 99].map(|percent| spans.percentile(percent).0 as f64 / 1000.0);
+                writeln!(f, "  {name:<10} {} took {p50:.1} us median, {p99:.1} us in 99 of 100", spans.count())?;
+            }
+        }
         writeln!(
             f,
             "  packets    {} numbered, {} resent by gap, {} by probe, {} probes, {} duplicates, {} reordered",
             sum.data_packets_sent, sum.resent_by_gap, sum.resent_by_probe, sum.probes, sum.duplicates, sum.reordered
         )?;
+        let causes = [
+            (why.lost, "lost"),
+            (why.damaged, "damaged"),
+            (why.queue, "dropped by switches"),
+            (why.socket, "dropped by sockets"),
+            (why.cut, "cut off"),
+            (why.late, "for nothing: still on its way"),
+            (why.arrived, "for nothing: had arrived"),
+        ];
+        line(f, "resends", &causes)?;
         writeln!(
             f,
-            "  acks       {} standalone, {} piggybacked; window cut {} times",
-            sum.acks_standalone, sum.acks_piggybacked, sum.window_cuts
+            "  acks       {} standalone ({:.1} packets each), {} piggybacked; window cut {} times",
+            sum.acks_standalone,
+            self.packets_per_ack(),
+            sum.acks_piggybacked,
+            sum.window_cuts
         )?;
-        writeln!(
+        let refused = [
+            (sum.forged, "forged"),
+            (sum.malformed, "malformed"),
+            (sum.out_of_window, "outside the window"),
+            (sum.acknowledged_unsent, "for what was never sent"),
+            (self.strangers, "of strangers"),
+        ];
+        line(f, "refused", &refused)?;
+        let network = [
+            (fates.sent, "sent"),
+            (fates.lost, "lost on the way"),
+            (fates.dropped_by_switch, "dropped by switches"),
+            (fates.dropped_by_socket, "dropped by sockets"),
+            (fates.dropped_by_cut, "cut off"),
+            (fates.marked, "marked"),
+            (fates.duplicated, "repeated"),
+            (fates.delayed, "delayed"),
+            (fates.corrupted, "damaged"),
+            (fates.forged, "forged"),
+            (fates.replayed, "replayed"),
+        ];
+        line(f, "network", &network)?;
+        write!(
             f,
-            "  refused    {} forged, {} malformed, {} outside the window, {} for what was never sent",
-            sum.forged, sum.malformed, sum.out_of_window, sum.acknowledged_unsent
-        )?;
-        writeln!(
-            f,
-            "  network    {} sent, {} lost, {} dropped by the switch, {} by a socket, {} repeated, {} delayed, {} damaged, {} forged, {} replayed",
-            fates.sent,
-            fates.lost,
-            fates.dropped_by_switch,
-            self.dropped_by_socket,
-            fates.duplicated,
-            fates.delayed,
-            fates.corrupted,
-            fates.forged,
-            fates.replayed
-        )?;
-        if !self.round_trips.is_empty() {
-            writeln!(
-                f,
-                "  round trip {} ns median, {} ns in 99 of 100",
-                self.round_trip_percentile(50).0,
-                self.round_trip_percentile(99).0
-            )?;
-        }
-        write!(f, "  memory     at most {} bytes in one flow", self.flow_bytes_max)
+            "  most       {} bytes at a switch's port, {} in a host, {} in a flow; {} packets under way",
+            self.queue_bytes_max, self.host_bytes_max, self.flow_bytes_max, self.packets_alive_max
+        )
     }
 }

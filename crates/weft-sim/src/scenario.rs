@@ -1,10 +1,14 @@
-//! The plans by name. Everything a scenario chooses freely comes from its seed.
+//! The plans by name: each a topology, a workload, nuisances and demands. What a scenario chooses freely comes from its seed.
 
-use crate::plan::{Demands, Faults, Links, Plan, Traffic};
+use crate::nuisance::Nuisance;
+use crate::plan::{Demands, Host, Plan, Traffic};
 use crate::random::Random;
 use crate::report::Report;
-use crate::world::{self, Violation};
-use weft_core::flow::{AckScheme, Settings};
+use crate::swarm::swarm;
+use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
+use crate::workload;
+use crate::world::{self, Violation, Watch};
+use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 
 /// Makes a plan from a seed.
@@ -17,15 +21,26 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("bidirectional", "bulk data both ways on a clean link", bidirectional),
     ("small_messages", "many small messages, coalesced", small_messages),
     ("lossy", "20 % of packets lost, each for itself", lossy),
-    ("bursts", "packets lost in bursts, and outages of milliseconds", bursts),
+    ("bursts", "packets lost in bursts, and blackouts of milliseconds", bursts),
     ("reordering", "packets that overtake each other", reordering),
     ("swaps", "neighbours that change places: no resend", swaps),
     ("hostile", "damaged, forged, repeated and replayed packets", hostile),
-    ("stalled", "a receiver that computes and does not look", stalled),
+    ("stalled", "a rank that computes and does not look: no resend of data", stalled),
     ("narrow", "a switch whose queue is much too short", narrow),
+    ("overrun", "a slow receiver whose socket is much too small", overrun),
+    ("shaped", "a link behind a token bucket", shaped),
+    ("clocks", "hosts whose clocks differ and drift", clocks),
     ("one_loss", "a single packet lost in a stream", one_loss),
     ("tail_loss", "the last packet of a stream lost", tail_loss),
-    ("swarm", "all of it, in proportions from the seed", swarm),
+    ("flapping", "a cable that is cut again and again", flapping),
+    ("trunk", "leaf and spine, and a trunk that is cut: a detour is found", trunk),
+    ("permutation", "leaf and spine, random pairs, one spine for each flow", permutation),
+    ("spraying", "leaf and spine, random pairs, any spine for each packet", spraying),
+    ("incast", "255 ranks send to one at the same time", incast),
+    ("all_to_all", "128 ranks, everybody to everybody", all_to_all),
+    ("barriers", "1024 ranks meet again and again", barriers),
+    ("thousands", "4096 ranks in 64 leaves, random pairs", thousands),
+    ("swarm", "any topology, any workload, any nuisances, from the seed", swarm),
 ];
 
 /// The named scenario.
@@ -33,45 +48,57 @@ pub fn find(name: &str) -> Option<Scenario> {
     SCENARIOS.iter().find(|(known, _, _)| *known == name).map(|(_, _, scenario)| *scenario)
 }
 
-/// Plays a scenario with a seed.
-pub fn play(scenario: Scenario, seed: u64, trace: bool) -> Result<Report, Violation> {
+/// The plan of a scenario for a seed, without the nuisances of these names.
+pub fn plan(scenario: Scenario, seed: u64, without: &[String]) -> Plan {
     let mut plan = scenario(&mut Random::new(seed));
-    plan.trace = trace;
-    world::run(&plan, seed)
+    plan.nuisances.retain(|nuisance| !without.iter().any(|name| name == nuisance.name()));
+    plan
 }
 
-/// Two processes, a clean link, nothing to do.
-fn quiet() -> Plan {
+/// Plays a scenario with a seed.
+pub fn play(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
+    world::run_watched(&plan(scenario, seed, &[]), seed, &mut Watch::default())
+}
+
+/// What to type to see a failure again.
+pub fn replay_line(name: &str, seed: u64) -> String {
+    format!("cargo run --release -p weft-sim -- {name} --seed {seed:#x} --trace")
+}
+
+/// Two ranks and a switch, nothing to do.
+pub(crate) fn quiet() -> Plan {
     Plan {
-        processes: 2,
+        ranks: 2,
+        topology: Topology::switch(Buffer::PerPort(4 << 20)),
+        host: Host::default(),
         settings: Settings::default(),
-        links: Links::default(),
-        faults: Faults::default(),
-        traffic: Vec::new(),
-        pauses: Vec::new(),
+        workload: Vec::new(),
+        nuisances: Vec::new(),
         demands: Demands::default(),
         time_limit: Duration::from_secs(60),
-        trace: false,
     }
 }
 
 const CLEAN: Demands = Demands {
     no_resend: true,
     no_resend_of_data: true,
-    no_duplicate: true,
+    spurious_permille_max: Some(0),
     packets_per_ack: Some(16),
     no_standalone_ack: false,
     wire_percent_max: None,
+    share_percent_min: None,
+    transfer_percent_max: None,
 };
+
+/// From process to process, without queues and wires' time: two links and a switch.
+fn latency(plan: &mut Plan, latency: u64) {
+    plan.topology.link_mut().propagation = Duration(latency / 2);
+}
 
 fn ping_pong(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.links.latency = Duration(random.between(2_000, 40_000));
-    let (messages, sizes) = (2_000, (8, 8));
-    plan.traffic = vec![
-        Traffic { messages, sizes, lead: Some(1), ..Traffic::between(0, 1) },
-        Traffic { messages, sizes, lead: Some(0), ..Traffic::between(1, 0) },
-    ];
+    latency(&mut plan, random.between(2_000, 40_000));
+    plan.workload = workload::ping_pong(2_000, 8);
     plan.demands = Demands { no_standalone_ack: true, ..CLEAN };
     plan
 }
@@ -80,217 +107,256 @@ fn stream(random: &mut Random) -> Plan {
     let mut plan = quiet();
     plan.settings.packet_size = random.pick(&[1452, 8952]);
     plan.settings.window_packets = random.pick(&[64, 128, 256, 1024]);
-    plan.links.latency = Duration(random.between(2_000, 20_000));
-    plan.links.queue_bytes = 16 << 20;
-    plan.links.socket_bytes = 16 << 20;
-    plan.traffic = vec![Traffic { bulk: vec![random.between(1 << 20, 8 << 20)], ..Traffic::between(0, 1) }];
+    plan.topology = Topology::switch(Buffer::PerPort(16 << 20));
+    latency(&mut plan, random.between(2_000, 20_000));
+    plan.host.receive_bytes = 16 << 20;
+    plan.workload = workload::stream(vec![random.between(1 << 20, 8 << 20)]);
     plan.demands = Demands { wire_percent_max: Some(105), ..CLEAN };
     plan
 }
 
 fn bidirectional(random: &mut Random) -> Plan {
     let mut plan = stream(random);
-    plan.traffic.push(Traffic { bulk: vec![1 << 20; 4], ..Traffic::between(1, 0) });
-    plan.traffic[0].bulk = vec![1 << 20; 4];
+    let bulk = vec![1 << 20; 4];
+    plan.workload =
+        vec![Traffic { bulk: bulk.clone(), ..Traffic::between(0, 1) }, Traffic { bulk, ..Traffic::between(1, 0) }];
     plan
 }
 
 fn small_messages(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    let sizes = (8, 8 + random.below(100));
-    plan.traffic = vec![Traffic { messages: 50_000, sizes, per_turn: 512, ..Traffic::between(0, 1) }];
-    plan.demands = CLEAN;
-    plan.demands.wire_percent_max = Some(200);
+    plan.workload = workload::small_messages(50_000, (8, 8 + random.below(100)));
+    plan.demands = Demands { wire_percent_max: Some(200), ..CLEAN };
     plan
-}
-
-/// Messages and bulk both ways between two processes.
-fn both_ways(random: &mut Random, messages: u32, bulk: u64) -> Vec<Traffic> {
-    let mut one = |from, to| Traffic {
-        messages,
-        sizes: (0, random.pick(&[8, 100, 1400])),
-        bulk: vec![bulk / 2, bulk / 3, bulk - bulk / 2 - bulk / 3],
-        per_turn: random.between(1, 32) as u32,
-        gap: Duration(random.below(20_000)),
-        ..Traffic::between(from, to)
-    };
-    vec![one(0, 1), one(1, 0)]
 }
 
 fn lossy(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.faults.loss = 200_000;
-    plan.traffic = both_ways(random, 2_000, 600_000);
-    plan.demands.no_duplicate = true;
+    plan.nuisances = vec![Nuisance::Loss { per_million: 200_000, rank: None }];
+    plan.workload = workload::both_ways(random, 2_000, 600_000);
     plan
 }
 
 fn bursts(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.faults.burst_begins = random.between(500, 10_000) as u32;
-    plan.faults.burst_ends = random.between(20_000, 500_000) as u32;
+    plan.nuisances = vec![Nuisance::Bursts {
+        begins: random.between(500, 10_000) as u32,
+        ends: random.between(20_000, 500_000) as u32,
+        loss: random.pick(&[500_000, 1_000_000]),
+    }];
     for _ in 0..random.below(4) {
         let from = Instant(random.below(20_000_000));
-        plan.faults.outages.push((from, from + Duration(random.below(20_000_000))));
+        plan.nuisances.push(Nuisance::Blackout { from, to: from + Duration(random.below(20_000_000)) });
     }
-    plan.traffic = both_ways(random, 2_000, 2_000_000);
-    plan.demands.no_duplicate = true;
+    plan.workload = workload::both_ways(random, 2_000, 2_000_000);
     plan
 }
 
 fn reordering(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.faults.reorder = random.between(1_000, 500_000) as u32;
-    plan.faults.reorder_max = Duration(random.between(1_000, 200_000));
-    plan.traffic = both_ways(random, 2_000, 2_000_000);
+    plan.nuisances = vec![Nuisance::Reordering {
+        per_million: random.between(1_000, 500_000) as u32,
+        delay_max: Duration(random.between(1_000, 200_000)),
+    }];
+    plan.workload = workload::both_ways(random, 2_000, 2_000_000);
     plan
 }
 
 /// A delay below two packets' time lets at most two overtake.
 fn swaps(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.links.latency = Duration(random.between(5_000, 20_000));
-    plan.faults.reorder = random.between(1_000, 500_000) as u32;
-    plan.faults.reorder_max = Duration(2 * plan.settings.packet_size as u64 * 8000 / plan.links.rate);
-    plan.traffic = vec![Traffic { bulk: vec![3_000_000], ..Traffic::between(0, 1) }];
-    plan.demands = Demands { no_resend: true, no_duplicate: true, ..Demands::default() };
+    latency(&mut plan, random.between(5_000, 20_000));
+    let packet = plan.topology.link().occupancy(plan.settings.packet_size as u64);
+    plan.nuisances = vec![Nuisance::Reordering {
+        per_million: random.between(1_000, 500_000) as u32,
+        delay_max: Duration(2 * packet.0),
+    }];
+    plan.workload = workload::stream(vec![3_000_000]);
+    plan.demands = Demands { no_resend: true, ..Demands::default() };
     plan
 }
 
 fn hostile(random: &mut Random) -> Plan {
     let mut plan = quiet();
     plan.settings.tag_bytes = random.pick(&[64, usize::MAX]);
-    plan.faults = Faults {
-        duplicate: 50_000,
-        corrupt: 50_000,
-        forge: 200_000,
-        replay: 200_000,
-        reorder: 10_000,
-        reorder_max: Duration(50_000),
-        ..Faults::default()
-    };
-    plan.processes = 3;
-    plan.traffic = both_ways(random, 2_000, 1_000_000);
-    plan.traffic.push(Traffic { messages: 500, sizes: (0, 300), ..Traffic::between(0, 2) });
+    plan.nuisances = vec![
+        Nuisance::Duplication { per_million: 50_000, late_max: Duration(50_000) },
+        Nuisance::Reordering { per_million: 10_000, delay_max: Duration(50_000) },
+        Nuisance::Corruption { per_million: 50_000 },
+        Nuisance::Forgery { per_million: 200_000 },
+        Nuisance::Replay { per_million: 200_000 },
+    ];
+    plan.ranks = 3;
+    plan.workload = workload::both_ways(random, 2_000, 1_000_000);
+    plan.workload.push(Traffic { messages: 500, sizes: (0, 300), ..Traffic::between(0, 2) });
     plan
 }
 
 fn stalled(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.traffic = both_ways(random, 1_000, 2_000_000);
+    plan.workload = workload::both_ways(random, 1_000, 2_000_000);
     for _ in 0..random.between(1, 5) {
-        let from = Instant(random.below(5_000_000));
-        plan.pauses.push((random.below(2) as u32, from, from + Duration(random.below(5_000_000_000))));
+        let (rank, from) = (random.below(2) as u32, Instant(random.below(5_000_000)));
+        plan.nuisances.push(Nuisance::Pause { rank, from, to: from + Duration(random.below(5_000_000_000)) });
     }
     // The socket holds a window and the probes, so nothing is lost and nothing may be sent again.
-    plan.demands = Demands { no_resend_of_data: true, no_duplicate: true, ..Demands::default() };
+    plan.demands = Demands { no_resend_of_data: true, ..Demands::default() };
     plan
 }
 
 fn narrow(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.processes = 5;
-    plan.links.queue_bytes = random.between(20_000, 100_000);
-    plan.links.socket_bytes = random.between(50_000, 200_000);
-    for from in 1..5 {
-        plan.traffic.push(Traffic { bulk: vec![1_000_000], messages: 100, ..Traffic::between(from, 0) });
+    plan.ranks = 5;
+    plan.topology =
+        Topology::switch(random.pick(&[Buffer::PerPort(20_000), Buffer::PerPort(100_000), Buffer::Shared(80_000)]));
+    plan.host.receive_bytes = random.between(50_000, 200_000);
+    plan.workload = workload::incast(5, 1_000_000);
+    for traffic in &mut plan.workload {
+        traffic.messages = 100;
     }
-    plan.demands.no_duplicate = true;
+    plan
+}
+
+fn overrun(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.host.receive_bytes = random.between(20_000, 60_000);
+    plan.nuisances = vec![Nuisance::Slow { rank: 1, factor: random.between(8, 20) as u32 }];
+    plan.workload = workload::both_ways(random, 500, 1_000_000);
+    plan
+}
+
+fn shaped(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    let rate = random.pick(&[1_000, 2_500, 5_000]);
+    let burst_bytes = random.between(3_000, 100_000);
+    plan.topology.link_mut().bucket = Some(Bucket { rate, burst_bytes, limit_bytes: 1 << 20 });
+    plan.workload = workload::stream(vec![4_000_000]);
+    plan.demands = Demands { share_percent_min: Some(85), ..CLEAN };
+    plan
+}
+
+fn clocks(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.nuisances = vec![Nuisance::Clocks { ahead_max: Duration::from_secs(3600), drift_max: 200 }];
+    plan.workload = workload::both_ways(random, 2_000, 4_000_000);
+    plan.demands = Demands { no_resend: true, ..Demands::default() };
     plan
 }
 
 fn one_loss(random: &mut Random) -> Plan {
     let mut plan = stream(random);
-    plan.demands = Demands { no_duplicate: true, ..Demands::default() };
-    plan.traffic[0].bulk = vec![1_000_000];
-    plan.faults.lose_exactly = vec![random.between(5, 60)];
+    plan.demands = Demands::default();
+    plan.workload = workload::stream(vec![1_000_000]);
+    plan.nuisances = vec![Nuisance::LoseExactly(vec![random.between(5, 60)])];
     plan
 }
 
 fn tail_loss(random: &mut Random) -> Plan {
     let mut plan = one_loss(random);
     plan.settings = Settings::default();
-    plan.traffic[0].bulk = vec![14_000];
-    plan.faults.lose_exactly = vec![9];
+    plan.workload = workload::stream(vec![14_000]);
+    plan.nuisances = vec![Nuisance::LoseExactly(vec![9])];
     plan
 }
 
-fn swarm(random: &mut Random) -> Plan {
+fn flapping(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.processes = random.between(2, 5) as u32;
-    plan.settings = Settings {
-        packet_size: random.pick(&[256, 576, 1452, 1452, 8952, 65_507]),
-        window_packets: random.pick(&[1, 2, 7, 16, 64, 128, 1024]),
-        ack_scheme: random.pick(&[AckScheme::Deferred, AckScheme::Immediate, AckScheme::EveryPacket]),
-        ack_packets: random.pick(&[1, 4, 16, 64]),
-        tag_bytes: random.pick(&[64, usize::MAX]),
-        queue_bytes: random.pick(&[1_000, 100_000]),
-        ..Settings::default()
+    plan.ranks = 4;
+    plan.workload = workload::neighbours(random, 4, 500, 4_000_000);
+    plan.nuisances = vec![Nuisance::Flapping {
+        cable: Cable::Rank(random.below(4) as u32),
+        from: Instant(random.below(1_000_000)),
+        down: Duration(random.between(10_000, 2_000_000)),
+        up: Duration(random.between(100_000, 2_000_000)),
+        times: random.between(3, 20) as u32,
+    }];
+    // The only way there is: nothing overtakes, so nothing misleads.
+    plan.demands.spurious_permille_max = Some(0);
+    plan
+}
+
+/// Leaves of eight ranks, and spines that carry half of what they could send.
+fn clos(ranks: u32, spreading: Spreading) -> Plan {
+    let mut plan = quiet();
+    plan.ranks = ranks;
+    let link = Link { propagation: Duration(500), ..Link::default() };
+    let (leaves, buffer) = (ranks / 8, Buffer::Shared(12 << 20));
+    plan.topology = Topology::LeafSpine { link, trunk: link, leaves, spines: 4, spreading, buffer };
+    plan
+}
+
+fn trunk(random: &mut Random) -> Plan {
+    let mut plan = clos(16, Spreading::PerFlow);
+    plan.workload = (0..8).map(|own| Traffic { bulk: vec![3_000_000], ..Traffic::between(own, own + 8) }).collect();
+    let from = Instant(random.below(1_000_000));
+    let cable = Cable::Trunk(random.below(2) as u32, random.below(4) as u32);
+    plan.nuisances = vec![Nuisance::Cut { cable, from, to: from + Duration::from_secs(50) }];
+    plan.time_limit = Duration::from_secs(10);
+    plan
+}
+
+fn permutation(random: &mut Random) -> Plan {
+    let mut plan = clos(64, Spreading::PerFlow);
+    plan.workload = workload::permutation(random, 64, 1_000_000);
+    plan
+}
+
+fn spraying(random: &mut Random) -> Plan {
+    let mut plan = clos(64, Spreading::PerPacket);
+    plan.workload = workload::permutation(random, 64, 1_000_000);
+    plan
+}
+
+/// Ranks and bytes from each.
+const INCAST: (u32, u64) = (256, 64_000);
+
+fn incast(_random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.ranks = INCAST.0;
+    plan.topology = Topology::Switch {
+        link: Link { propagation: Duration(500), mark_bytes: Some(100_000), ..Link::default() },
+        buffer: Buffer::Shared(12 << 20),
     };
-    plan.links = Links {
-        latency: Duration(random.between(1_000, 500_000)),
-        rate: random.pick(&[100, 1_000, 10_000, 100_000]),
-        queue_bytes: random.pick(&[200_000, 1 << 20, 16 << 20]),
-        socket_bytes: random.pick(&[200_000, 1 << 20, 16 << 20]),
-        packet_cost: Duration(random.between(100, 5_000)),
-    };
-    plan.faults = swarm_faults(random);
-    let scale = plan.settings.packet_size as u64;
-    for from in 0..plan.processes {
-        for to in (0..plan.processes).filter(|to| *to != from) {
-            if random.chance(600_000) {
-                plan.traffic.push(swarm_traffic(random, from, to, scale));
+    plan.workload = workload::incast(INCAST.0, INCAST.1);
+    plan
+}
+
+fn all_to_all(_random: &mut Random) -> Plan {
+    let mut plan = clos(128, Spreading::PerFlow);
+    plan.workload = workload::all_to_all(128, 8_000);
+    plan
+}
+
+fn barriers(random: &mut Random) -> Plan {
+    let mut plan = clos(1024, Spreading::PerFlow);
+    plan.workload = workload::barriers(1024, 5, Duration(random.between(20_000, 100_000)));
+    plan
+}
+
+fn thousands(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.ranks = 4096;
+    let link = Link { propagation: Duration(500), ..Link::default() };
+    let (trunk, buffer) = (Link { rate: 40_000, ..link }, Buffer::Shared(16 << 20));
+    let spreading = Spreading::PerFlow;
+    plan.topology = Topology::LeafSpine { link, trunk, leaves: 64, spines: 16, spreading, buffer };
+    plan.workload = workload::permutation(random, 4096, 20_000);
+    plan
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_scenario_has_a_plan_that_can_be_built() {
+        for (name, _, scenario) in SCENARIOS {
+            for seed in 0..200 {
+                let plan = scenario(&mut Random::new(seed));
+                let flaw = plan.topology.flaw(plan.ranks, plan.settings.packet_size as u64);
+                assert_eq!(flaw, None, "{name} seed {seed}");
+                assert!(!plan.workload.is_empty(), "{name} seed {seed} has nothing to do");
             }
         }
     }
-    for _ in 0..random.below(4) {
-        let (who, from) = (random.below(plan.processes.into()) as u32, Instant(random.below(50_000_000)));
-        plan.pauses.push((who, from, from + Duration(random.below(200_000_000))));
-    }
-    plan.demands.no_duplicate = plan.faults.are_only_losses();
-    // A window of one packet at 30 % loss and half a millisecond takes its time.
-    plan.time_limit = Duration::from_secs(600);
-    plan
-}
-
-fn swarm_faults(random: &mut Random) -> Faults {
-    let mut some = |most: u64| if random.chance(500_000) { random.below(most) as u32 } else { 0 };
-    let mut faults = Faults {
-        loss: some(300_000),
-        burst_begins: some(5_000),
-        burst_ends: 100_000,
-        duplicate: some(100_000),
-        reorder: some(300_000),
-        corrupt: some(50_000),
-        forge: some(100_000),
-        replay: some(100_000),
-        ..Faults::default()
-    };
-    faults.reorder_max = Duration(random.between(1_000, 1_000_000));
-    for _ in 0..random.below(3) {
-        let from = Instant(random.below(50_000_000));
-        faults.outages.push((from, from + Duration(random.below(50_000_000))));
-    }
-    faults
-}
-
-fn swarm_traffic(random: &mut Random, from: u32, to: u32, scale: u64) -> Traffic {
-    let mut bulk = Vec::new();
-    for _ in 0..random.below(5) {
-        bulk.push(random.between(1, 60 * scale));
-    }
-    let low = random.below(50);
-    Traffic {
-        messages: random.below(400) as u32,
-        sizes: (low, low + random.below(scale)),
-        bulk,
-        per_turn: random.between(1, 50) as u32,
-        gap: Duration(random.below(100_000)),
-        ..Traffic::between(from, to)
-    }
-}
-
-/// What to type to see a failure again.
-pub fn replay_line(name: &str, seed: u64) -> String {
-    format!("cargo run -p weft-sim -- {name} --seed {seed:#x} --trace")
 }

@@ -1,29 +1,29 @@
-//! Plays a plan: processes with real flows, a heap of events, and the checks.
+//! Plays a plan: processes with real flows, an agenda of what happens, and the checks.
 
-use crate::ledger::{Receiving, Sending};
-use crate::network::{Flight, Network};
-use crate::plan::{Plan, Traffic};
-use crate::random::Random;
+use crate::agenda::{Agenda, Happening, Slab};
+use crate::capture::Capture;
+use crate::check;
+use crate::fabric::{Fabric, Hop};
+use crate::ledger::Conversation;
+use crate::nuisance::{Cause, Flight, Nuisance, Outcome, Stages};
+use crate::plan::{Plan, RANKS_MAX, Traffic};
+use crate::process::Process;
 use crate::report::Report;
-use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, VecDeque};
-use weft_core::flow::{Event, Flow, IDLE_BYTES_MAX};
+use crate::topology::Node;
+use std::collections::HashMap;
+use weft_core::flow::Flow;
 use weft_core::time::{Duration, Instant};
-use weft_core::wire;
+use weft_core::wire::{self, Kind};
 
 /// Events after which a run is taken for endless.
-const EVENTS_MAX: u64 = 20_000_000;
-/// Packets a process handles before it looks at the rest of its work.
-const BATCH: usize = 64;
-/// Bytes that may wait for a process's own link before it stops sending (a socket's send buffer).
-const UPLINK_BYTES: u64 = 128 * 1024;
+const EVENTS_MAX: u64 = 200_000_000;
 /// Added to what a flow may hold: growth of buffers by doubling, records, events.
 const FLOW_BYTES_SLACK: usize = 256 * 1024;
 /// The job's secret.
-const SECRET: [u8; 16] = *b"the job's secret";
+pub(crate) const SECRET: [u8; 16] = *b"the job's secret";
 
 /// What the run did wrong.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation(pub String);
 
 impl std::fmt::Display for Violation {
@@ -32,368 +32,256 @@ impl std::fmt::Display for Violation {
     }
 }
 
+/// What to show of a run while it is played.
+#[derive(Default)]
+pub struct Watch {
+    /// Print every packet.
+    pub trace: bool,
+    /// Write every packet that a host sends or takes from its socket.
+    pub capture: Option<Capture>,
+}
+
 /// Plays the plan to its end.
 pub fn run(plan: &Plan, seed: u64) -> Result<Report, Violation> {
-    let mut world = World::new(plan, seed);
+    run_watched(plan, seed, &mut Watch::default())
+}
+
+/// Plays the plan to its end and shows what happens.
+pub fn run_watched(plan: &Plan, seed: u64, watch: &mut Watch) -> Result<Report, Violation> {
+    let begin = std::time::Instant::now();
+    let mut world = World::new(plan, seed, watch)?;
     world.play()?;
-    world.check_rest()?;
-    world.check_demands()?;
-    Ok(world.report)
+    let mut report = world.into_report()?;
+    report.wall = begin.elapsed();
+    check::demands(plan, &report)?;
+    Ok(report)
 }
 
-/// Everything one process knows of another.
-struct Peer {
-    flow: Flow,
-    sending: Sending,
-    receiving: Receiving,
-}
-
-impl Peer {
-    fn is_complete(&self) -> bool {
-        self.sending.is_complete() && self.receiving.is_complete()
-    }
-}
-
-struct Process {
-    peers: BTreeMap<u32, Peer>,
-    socket: VecDeque<Vec<u8>>,
-    socket_bytes: u64,
-    /// It does nothing before: it works off what it did.
-    busy_until: Instant,
-    wake_at: Option<Instant>,
-}
-
-#[derive(Debug)]
-enum Happening {
-    AtSwitch(Flight),
-    AtProcess(u32, Vec<u8>),
-    Wake(u32),
-}
-
-struct Entry {
-    at: Instant,
-    serial: u64,
-    what: Happening,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.serial) == (other.at, other.serial)
-    }
-}
-impl Eq for Entry {}
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
-
-struct World<'a> {
-    plan: &'a Plan,
-    random: Random,
-    now: Instant,
-    serial: u64,
-    heap: BinaryHeap<Reverse<Entry>>,
-    network: Network,
-    processes: Vec<Process>,
-    packet: Vec<u8>,
-    flow_bytes_allowed: usize,
-    report: Report,
+pub(crate) struct World<'a> {
+    pub(crate) plan: &'a Plan,
+    watch: &'a mut Watch,
+    pub(crate) now: Instant,
+    pub(crate) agenda: Agenda,
+    pub(crate) fabric: Fabric,
+    stages: Stages,
+    outcome: Outcome,
+    pub(crate) processes: Vec<Process>,
+    pub(crate) conversations: Vec<Conversation>,
+    /// By sender and receiver.
+    pub(crate) pairs: HashMap<(u32, u32), usize>,
+    /// Packets in the network and in sockets.
+    pub(crate) packets: Slab<Flight>,
+    /// Buffers to use again.
+    pub(crate) spare: Vec<Vec<u8>>,
+    pub(crate) packet: Vec<u8>,
+    pub(crate) flow_bytes_allowed: usize,
+    pub(crate) report: Report,
 }
 
 impl<'a> World<'a> {
-    fn new(plan: &'a Plan, seed: u64) -> Self {
+    fn new(plan: &'a Plan, seed: u64, watch: &'a mut Watch) -> Result<Self, Violation> {
         let settings = &plan.settings;
-        let damage_anywhere = settings.tag_bytes >= settings.packet_size;
-        let processes = (0..plan.processes).map(|own| Process::new(plan, seed, own)).collect();
-        Self {
+        if !(2..=RANKS_MAX).contains(&plan.ranks) {
+            return Err(Violation(format!("{} ranks; a run has 2 to {RANKS_MAX}", plan.ranks)));
+        }
+        if let Some(flaw) = plan.topology.flaw(plan.ranks, settings.packet_size as u64) {
+            return Err(Violation(flaw));
+        }
+        let cuts: Vec<_> = plan.nuisances.iter().flat_map(Nuisance::cuts).collect();
+        let process = |own| Process::new(own, plan.host.packet_cost, &plan.nuisances, seed);
+        let mut world = Self {
             plan,
-            random: Random::new(seed),
+            watch,
             now: Instant(0),
-            serial: 0,
-            heap: BinaryHeap::new(),
-            network: Network::new(plan.links, plan.faults.clone(), plan.processes, damage_anywhere),
-            processes,
+            agenda: Agenda::default(),
+            fabric: Fabric::new(&plan.topology, plan.ranks, &cuts, seed),
+            stages: Stages::new(&plan.nuisances, plan.ranks, seed),
+            outcome: Outcome::default(),
+            processes: (0..plan.ranks).map(process).collect(),
+            conversations: Vec::new(),
+            pairs: HashMap::new(),
+            packets: Slab::default(),
+            spare: Vec::new(),
             packet: vec![0; settings.packet_size],
             flow_bytes_allowed: 2 * settings.queue_bytes
                 + 2 * settings.window_packets as usize * settings.packet_size
                 + FLOW_BYTES_SLACK,
-            report: Report::default(),
-        }
+            report: Report::of(plan),
+        };
+        world.open_conversations(seed)?;
+        Ok(world)
     }
 
-    fn schedule(&mut self, at: Instant, what: Happening) {
-        self.serial += 1;
-        self.heap.push(Reverse(Entry { at: at.max(self.now), serial: self.serial, what }));
+    fn open_conversations(&mut self, seed: u64) -> Result<(), Violation> {
+        let frame_max = Flow::new(&self.plan.settings, SECRET, 0, 1).frame_max();
+        let mut workload: Vec<&Traffic> = self.plan.workload.iter().collect();
+        // The latest first, as `will_begin` wants it; otherwise in the order of the plan.
+        workload.reverse();
+        workload.sort_by_key(|traffic| std::cmp::Reverse(traffic.begin));
+        for traffic in workload {
+            let (from, to) = (traffic.from, traffic.to);
+            let index = self.conversations.len();
+            if from == to || from.max(to) >= self.plan.ranks || self.pairs.insert((from, to), index).is_some() {
+                return Err(Violation(format!("the plan has traffic from {from} to {to} twice, or no such ranks")));
+            }
+            self.converse(seed, traffic.clone(), frame_max);
+            self.processes[from as usize].will_begin(traffic.begin, index);
+        }
+        for index in 0..self.conversations.len() {
+            let Traffic { from, to, .. } = self.conversations[index].traffic;
+            if !self.pairs.contains_key(&(to, from)) {
+                self.pairs.insert((to, from), self.conversations.len());
+                self.converse(seed, Traffic::between(to, from), frame_max);
+            }
+        }
+        Ok(())
+    }
+
+    fn converse(&mut self, seed: u64, traffic: Traffic, frame_max: usize) {
+        let key = wire::Key::derive(&SECRET, traffic.from, traffic.to);
+        self.conversations.push(Conversation::new(seed, traffic, frame_max, key));
     }
 
     fn play(&mut self) -> Result<(), Violation> {
-        for own in 0..self.plan.processes {
+        for own in 0..self.plan.ranks {
             self.wake(own, Instant(0));
         }
-        let mut events = 0;
-        while let Some(Reverse(Entry { at, what, .. })) = self.heap.pop() {
+        while let Some((at, what)) = self.agenda.next() {
             self.now = at;
-            events += 1;
-            if events > EVENTS_MAX || at.0 > self.plan.time_limit.0 {
-                return Err(Violation(format!("no end after {events} events and {} us", at.0 / 1000)));
-            }
             match what {
-                Happening::AtSwitch(flight) => self.at_switch(flight),
-                Happening::AtProcess(to, bytes) => self.at_process(to, bytes),
-                Happening::Wake(own) => self.run_process(own)?,
+                Happening::Arrival(slot, Node::Host(rank)) => self.at_host(slot, rank),
+                Happening::Arrival(slot, node) => self.at_switch(slot, node),
+                Happening::Wake(own) if self.is_due(own) => self.run_process(own)?,
+                Happening::Wake(_) => continue,
             }
+            self.report.events += 1;
+            if self.report.events > EVENTS_MAX || at.0 > self.plan.time_limit.0 {
+                return Err(self.no_end());
+            }
+            self.report.elapsed = Duration(at.0);
         }
         Ok(())
     }
 
-    fn at_switch(&mut self, flight: Flight) {
-        let times = self.network.switch(self.now, &flight, &mut self.random);
-        let mut bytes = Some(flight.bytes);
-        for (i, at) in times.iter().enumerate() {
-            let copy = if i + 1 == times.len() { bytes.take() } else { bytes.clone() };
-            self.schedule(*at, Happening::AtProcess(flight.to, copy.unwrap_or_default()));
-        }
+    /// What is still missing when the time is up.
+    fn no_end(&self) -> Violation {
+        let open: Vec<_> = self.conversations.iter().filter(|conversation| !conversation.is_complete()).collect();
+        let first = open.first().map(|conversation| conversation.progress()).unwrap_or("all has arrived".into());
+        let (events, us) = (self.report.events, self.now.0 / 1000);
+        Violation(format!("no end after {events} events and {us} us; {} pairs are not done; {first}", open.len()))
     }
 
-    fn at_process(&mut self, to: u32, bytes: Vec<u8>) {
-        let process = &mut self.processes[to as usize];
-        if process.socket_bytes + bytes.len() as u64 > self.plan.links.socket_bytes {
-            self.report.dropped_by_socket += 1;
-            return;
+    /// A packet leaves its process.
+    pub(crate) fn depart(&mut self, conversation: usize, mut flight: Flight) -> Result<(), Violation> {
+        let witnessed = &mut self.conversations[conversation];
+        let opened = wire::Packet::open(&witnessed.key, self.plan.settings.tag_bytes, &flight.bytes);
+        if let Ok((packet, payload)) = &opened {
+            if let Kind::Numbered { number, .. } = packet.kind {
+                flight.number = Some(number.0);
+                witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
+            }
+            if self.watch.trace {
+                let (from, to, bytes) = (flight.from, flight.to, payload.len());
+                println!("{:>12} ns  {from} -> {to}  {bytes} bytes {packet:?}", self.now.0);
+            }
+        } else {
+            return Err(Violation(format!("{} makes a packet that {} cannot open", flight.from, flight.to)));
         }
-        process.socket_bytes += bytes.len() as u64;
-        process.socket.push_back(bytes);
-        self.wake(to, self.now);
-    }
-
-    /// Sees to it that a process runs at `at`, or before.
-    fn wake(&mut self, own: u32, at: Instant) {
-        let process = &mut self.processes[own as usize];
-        let at = at.max(process.busy_until).max(self.now);
-        if process.wake_at.is_none_or(|planned| at < planned) {
-            process.wake_at = Some(at);
-            self.schedule(at, Happening::Wake(own));
-        }
-    }
-
-    fn run_process(&mut self, own: u32) -> Result<(), Violation> {
-        let process = &mut self.processes[own as usize];
-        if process.wake_at != Some(self.now) {
-            // An earlier wake-up made this one obsolete.
+        self.capture(flight.from, true, &flight);
+        self.outcome.fates.sent += 1;
+        self.outcome.fates.sent_bytes += flight.bytes.len() as u64;
+        let (rank, number) = (flight.from, flight.number);
+        let hop = self.fabric.forward(self.now, Node::Host(rank), rank, flight.to, flight.bytes.len() as u64);
+        let Hop::Arrives { at, node, marked } = hop else {
+            self.drop_at(hop, flight);
             return Ok(());
+        };
+        flight.marked |= marked;
+        self.stages.pass(at, flight, &mut self.outcome);
+        let mut onward = std::mem::take(&mut self.outcome.onward);
+        let copies = onward.iter().filter(|(_, flight)| flight.number.is_some()).count();
+        if let Some(number) = number {
+            let witness = &mut self.conversations[conversation].witness;
+            (1..copies).for_each(|_| witness.copied(number));
+            if let (0, Some(cause)) = (copies, self.outcome.cause) {
+                witness.gone(number, cause);
+            }
         }
-        process.wake_at = None;
-        let asleep = |(who, from, to): &&(u32, Instant, Instant)| *who == own && (*from..*to).contains(&self.now);
-        if let Some((_, _, until)) = self.plan.pauses.iter().find(asleep) {
-            self.wake(own, *until);
-            return Ok(());
+        for (delay, flight) in onward.drain(..) {
+            let slot = self.packets.put(flight);
+            self.agenda.add(at + delay, Happening::Arrival(slot, node));
         }
-        let handled = self.handle_arrivals(own);
-        self.take_events(own)?;
-        let sent = self.send(own);
-        let process = &mut self.processes[own as usize];
-        process.busy_until = self.now + Duration((handled + sent) as u64 * self.plan.links.packet_cost.0);
-        self.check_process(own)?;
-        self.plan_wake(own);
+        self.outcome.onward = onward;
         Ok(())
     }
 
-    fn handle_arrivals(&mut self, own: u32) -> usize {
-        let process = &mut self.processes[own as usize];
-        let count = process.socket.len().min(BATCH);
-        for bytes in process.socket.drain(..count) {
-            process.socket_bytes -= bytes.len() as u64;
-            let Some(peer) = wire::peek_sender(&bytes).and_then(|from| process.peers.get_mut(&from)) else { continue };
-            let (messages, payload) = (peer.receiving.messages, peer.receiving.bytes);
-            peer.flow.handle_packet(self.now, &bytes, &mut peer.receiving);
-            if peer.receiving.messages > messages && peer.sending.submitted_at.0 > 0 {
-                self.report.round_trips.push(self.now.since(peer.sending.submitted_at));
-            }
-            if peer.receiving.bytes > payload {
-                self.report.delivered_at = Duration(self.now.0);
-            }
+    fn at_switch(&mut self, slot: u32, node: Node) {
+        let flight = self.packets.at(slot);
+        let (from, to, bytes) = (flight.from, flight.to, flight.bytes.len() as u64);
+        let hop = self.fabric.forward(self.now, node, from, to, bytes);
+        if let Hop::Arrives { at, node, marked } = hop {
+            self.outcome.fates.marked += u64::from(marked && !flight.marked);
+            flight.marked |= marked;
+            return self.agenda.add(at, Happening::Arrival(slot, node));
         }
-        count
+        let flight = self.packets.take(slot);
+        self.drop_at(hop, flight);
     }
 
-    /// Nothing may be acknowledged that has not arrived.
-    fn take_events(&mut self, own: u32) -> Result<(), Violation> {
-        let mut claims = Vec::new();
-        for (&other, peer) in &mut self.processes[own as usize].peers {
-            while let Some(event) = peer.flow.poll_event() {
-                match event {
-                    Event::Acknowledged { region, bytes } => {
-                        let claim = peer.sending.acknowledged(region, bytes).map_err(Violation)?;
-                        claims.push((other, claim));
-                    }
-                    Event::PeerFailed { reason } => {
-                        return Err(Violation(format!("{own} takes {other} for failed: {reason:?}")));
-                    }
-                }
-            }
+    fn at_host(&mut self, slot: u32, rank: u32) {
+        let bytes = self.packets.at(slot).bytes.len() as u64;
+        if self.processes[rank as usize].receive(slot, bytes, self.plan.host.receive_bytes) {
+            return self.wake(rank, self.now);
         }
-        for (other, (sink, bytes)) in claims {
-            let placed = self.processes[other as usize].peers[&own].receiving.placed(sink);
-            if placed < bytes {
-                return Err(Violation(format!(
-                    "{own} was told that {bytes} bytes of sink {sink} are at {other}, which has {placed}"
-                )));
-            }
-        }
-        Ok(())
+        let flight = self.packets.take(slot);
+        self.outcome.fates.dropped_by_socket += 1;
+        self.gone(flight, Cause::Socket);
     }
 
-    fn send(&mut self, own: u32) -> usize {
-        let mut sent = 0;
-        let others: Vec<u32> = self.processes[own as usize].peers.keys().copied().collect();
-        let limit = Duration(UPLINK_BYTES * 8000 / self.plan.links.rate);
-        for other in others {
-            loop {
-                let process = &mut self.processes[own as usize];
-                let Some(peer) = process.peers.get_mut(&other) else { break };
-                peer.sending.submit(self.now, &mut peer.flow, peer.receiving.messages);
-                if self.network.up_free(own).since(self.now) > limit {
-                    break;
-                }
-                let packet = &mut self.packet;
-                let Some(length) = peer.flow.poll_transmit(self.now, &mut peer.sending, packet) else { break };
-                let bytes = packet[..length].to_vec();
-                sent += 1;
-                self.depart(Flight { from: own, to: other, bytes });
-            }
+    fn drop_at(&mut self, hop: Hop, flight: Flight) {
+        let fates = &mut self.outcome.fates;
+        let cause = if hop == Hop::Full { Cause::Queue } else { Cause::Cut };
+        match cause {
+            Cause::Queue => fates.dropped_by_switch += 1,
+            _ => fates.dropped_by_cut += 1,
         }
-        sent
+        self.gone(flight, cause);
     }
 
-    fn depart(&mut self, flight: Flight) {
-        if self.plan.trace {
-            trace(self.now, &flight);
+    fn gone(&mut self, flight: Flight, cause: Cause) {
+        // Strangers' packets may stand between any two ranks; those of a flow have a conversation.
+        if let Some(number) = flight.number {
+            self.conversations[self.pairs[&(flight.from, flight.to)]].witness.gone(number, cause);
         }
-        for (at, flight) in self.network.send(self.now, flight, &mut self.random) {
-            self.schedule(at, Happening::AtSwitch(flight));
-        }
+        self.spare.push(flight.bytes);
     }
 
-    fn check_process(&mut self, own: u32) -> Result<(), Violation> {
-        for (other, peer) in &self.processes[own as usize].peers {
-            if let Some(violation) = &peer.receiving.violation {
-                return Err(Violation(violation.clone()));
-            }
-            let held = peer.flow.memory_bytes();
-            self.report.flow_bytes_max = self.report.flow_bytes_max.max(held);
-            if held > self.flow_bytes_allowed {
-                return Err(Violation(format!("the flow from {own} to {other} holds {held} bytes")));
-            }
-        }
-        Ok(())
-    }
-
-    fn plan_wake(&mut self, own: u32) {
-        let process = &self.processes[own as usize];
-        let mut next = if process.socket.is_empty() { None } else { Some(self.now) };
-        let limit = Duration(UPLINK_BYTES * 8000 / self.plan.links.rate);
-        let uplink = self.network.up_free(own) - limit;
-        for peer in process.peers.values() {
-            let turn = peer.sending.next_turn(&peer.flow, peer.receiving.messages);
-            // A full link delays whatever wants to leave.
-            let timeout = peer.flow.next_timeout().map(|at| at.max(uplink + Duration(1)));
-            next = [next, turn, timeout].into_iter().flatten().min();
-        }
-        if let Some(at) = next {
-            // A process that has nothing more to do now sleeps at least a moment, or time would stand still.
-            let at = if at <= self.now && process.socket.is_empty() { self.now + Duration(100) } else { at };
-            self.wake(own, at);
+    /// Writes a packet to the capture, if there is one.
+    pub(crate) fn capture(&mut self, rank: u32, outgoing: bool, flight: &Flight) {
+        if let Some(capture) = &mut self.watch.capture {
+            capture.write(self.now, rank, outgoing, flight);
         }
     }
 
     /// All is delivered, all is acknowledged, nobody waits for anything, nobody keeps much.
-    fn check_rest(&mut self) -> Result<(), Violation> {
-        self.report.elapsed = Duration(self.now.0);
-        self.report.fates = self.network.fates;
-        for (own, process) in self.processes.iter_mut().enumerate() {
-            for (other, peer) in &mut process.peers {
-                let pair = format!("{own} with {other}");
-                if !peer.is_complete() {
-                    return Err(Violation(format!("{pair} stopped before everything had arrived")));
-                }
-                if !peer.flow.is_idle() || peer.flow.next_timeout().is_some() {
-                    return Err(Violation(format!("{pair} does not come to rest")));
-                }
-                let held = peer.flow.memory_bytes();
-                if held > IDLE_BYTES_MAX {
-                    return Err(Violation(format!("{pair} is idle and holds {held} bytes")));
-                }
-                self.report.bytes += peer.receiving.bytes;
+    fn into_report(mut self) -> Result<Report, Violation> {
+        for conversation in &mut self.conversations {
+            if !conversation.is_complete() {
+                return Err(Violation(format!("it stopped before everything had arrived {}", conversation.progress())));
+            }
+            self.report.take(conversation);
+        }
+        for (own, process) in self.processes.iter().enumerate() {
+            for peer in &process.peers {
+                check::rest(own as u32, peer)?;
                 self.report.add(peer.flow.counters());
+                self.report.flows += 1;
             }
         }
-        Ok(())
+        self.report.fates = self.outcome.fates;
+        (self.report.queue_bytes_max, self.report.host_bytes_max) = self.fabric.deepest_bytes();
+        self.report.packets_alive_max = self.packets.most();
+        self.report.agenda_max = self.agenda.longest;
+        Ok(self.report)
     }
-
-    fn check_demands(&self) -> Result<(), Violation> {
-        let (demands, sum) = (&self.plan.demands, &self.report.counters);
-        let peers = || self.processes.iter().flat_map(|process| process.peers.values());
-        let flows = peers().count() as u64;
-        let mut broken = Vec::new();
-        let mut demand = |holds: bool, what: String| {
-            if !holds {
-                broken.push(what);
-            }
-        };
-        let resent = sum.resent();
-        if demands.no_resend {
-            demand(resent == 0 && sum.probes == 0, format!("{resent} resends and {} probes", sum.probes));
-        }
-        if demands.no_resend_of_data {
-            demand(resent == 0, format!("{resent} resends"));
-        }
-        if demands.no_duplicate {
-            demand(sum.duplicates == 0, format!("{} packets arrived twice", sum.duplicates));
-        }
-        if let Some(packets) = demands.packets_per_ack {
-            let ranges: u64 = peers().map(|peer| peer.sending.bulk_ranges()).sum();
-            let allowed = sum.data_packets_received / packets + ranges + flows;
-            demand(sum.acks_standalone <= allowed, format!("{} acks, {allowed} allowed", sum.acks_standalone));
-        }
-        if demands.no_standalone_ack {
-            demand(sum.acks_standalone <= flows, format!("{} acks of their own", sum.acks_standalone));
-        }
-        if let Some(percent) = demands.wire_percent_max {
-            let (wire, payload) = (self.report.fates.sent_bytes, self.report.bytes);
-            demand(wire * 100 <= payload * percent, format!("{wire} bytes on the wire for {payload}"));
-        }
-        if broken.is_empty() { Ok(()) } else { Err(Violation(broken.join("; "))) }
-    }
-}
-
-impl Process {
-    fn new(plan: &Plan, seed: u64, own: u32) -> Self {
-        let mut peers = BTreeMap::new();
-        let traffic = |from: u32, to: u32| {
-            let found = plan.traffic.iter().find(|traffic| (traffic.from, traffic.to) == (from, to));
-            (found.cloned().unwrap_or_else(|| Traffic::between(from, to)), found.is_some())
-        };
-        for other in (0..plan.processes).filter(|other| *other != own) {
-            let ((there, sends), (back, receives)) = (traffic(own, other), traffic(other, own));
-            if sends || receives {
-                let flow = Flow::new(&plan.settings, SECRET, own, other);
-                let receiving = Receiving::new(seed, back, flow.frame_max());
-                peers.insert(other, Peer { flow, sending: Sending::new(seed, there), receiving });
-            }
-        }
-        Self { peers, socket: VecDeque::new(), socket_bytes: 0, busy_until: Instant(0), wake_at: None }
-    }
-}
-
-fn trace(now: Instant, flight: &Flight) {
-    let key = wire::Key::derive(&SECRET, flight.from, flight.to);
-    let opened = wire::Packet::open(&key, wire::TAG_BYTES, &flight.bytes);
-    let what = opened.map(|(packet, payload)| format!("{} bytes {packet:?}", payload.len()));
-    println!("{:>12} ns  {} -> {}  {what:?}", now.0, flight.from, flight.to);
 }

@@ -1,16 +1,16 @@
 //! Every scenario over a fixed selection of seeds.
 
 use weft_core::time::Duration;
-use weft_sim::plan::{Faults, Plan};
+use weft_sim::plan::Plan;
 use weft_sim::random::Random;
 use weft_sim::report::Report;
-use weft_sim::scenario::{find, play, replay_line};
+use weft_sim::scenario::{SCENARIOS, find, play, replay_line};
 use weft_sim::world;
 
 fn check(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
     let scenario = find(name).expect("a scenario of that name");
     seeds
-        .map(|seed| match play(scenario, seed, false) {
+        .map(|seed| match play(scenario, seed) {
             Ok(report) => report,
             Err(violation) => panic!("{violation}\nreplay: {}", replay_line(name, seed)),
         })
@@ -41,7 +41,9 @@ fn small_messages() {
 
 #[test]
 fn lossy() {
-    check("lossy", 0..12);
+    for report in check("lossy", 0..12) {
+        assert!(report.resends.lost > 0 && report.resends.spurious() == 0);
+    }
 }
 
 #[test]
@@ -65,6 +67,7 @@ fn swaps() {
 fn hostile() {
     for report in check("hostile", 0..8) {
         assert!(report.counters.forged > 0 && report.counters.duplicates > 0);
+        assert!(report.resends.damaged > 0);
     }
 }
 
@@ -75,18 +78,91 @@ fn stalled() {
 
 #[test]
 fn narrow() {
-    check("narrow", 0..8);
+    for report in check("narrow", 0..8) {
+        assert!(report.resends.queue + report.resends.socket > 0);
+    }
+}
+
+#[test]
+fn overrun() {
+    for report in check("overrun", 0..8) {
+        assert!(report.resends.socket > 0);
+    }
+}
+
+#[test]
+fn shaped() {
+    check("shaped", 0..6);
+}
+
+#[test]
+fn clocks() {
+    check("clocks", 0..4);
+}
+
+#[test]
+fn flapping() {
+    for report in check("flapping", 0..6) {
+        assert!(report.resends.cut > 0);
+    }
+}
+
+/// Half the trunks of the way are never cut, and eight flows meet the cut one with some luck.
+#[test]
+fn trunk() {
+    let reports = check("trunk", 0..6);
+    assert!(reports.iter().any(|report| report.resends.cut > 0));
+}
+
+#[test]
+fn permutation() {
+    check("permutation", 0..2);
+}
+
+#[test]
+fn spraying() {
+    for report in check("spraying", 0..1) {
+        assert!(report.counters.reordered > 0);
+    }
+}
+
+#[test]
+fn incast() {
+    for report in check("incast", 0..1) {
+        assert_eq!(report.transfers.count(), 255);
+    }
+}
+
+#[test]
+fn all_to_all() {
+    for report in check("all_to_all", 0..1) {
+        assert_eq!(report.transfers.count(), 128 * 127);
+    }
+}
+
+#[test]
+fn barriers() {
+    for report in check("barriers", 0..1) {
+        assert_eq!(report.counters.messages_received, 1024 * 10 * 5);
+    }
+}
+
+#[test]
+fn thousands() {
+    for report in check("thousands", 0..1) {
+        // Flows only between those that talk, on both sides.
+        assert_eq!((report.transfers.count(), report.flows), (4096, 8192));
+    }
 }
 
 /// How much later all had arrived because of the packets a scenario loses, and the round trip of the empty link.
 fn delay_by_loss(name: &str, seed: u64) -> (Duration, Duration) {
     let plan = find(name).expect("a scenario of that name")(&mut Random::new(seed));
-    let without = Plan { faults: Faults::default(), ..plan.clone() };
+    let without = Plan { nuisances: Vec::new(), ..plan.clone() };
     let [lossy, clean] = [&plan, &without].map(|plan| world::run(plan, seed).expect("both runs succeed"));
     assert_eq!((lossy.counters.resent(), clean.counters.resent()), (1, 0), "{}", replay_line(name, seed));
-    let packet = Duration(plan.settings.packet_size as u64 * 8000 / plan.links.rate);
-    let round_trip = Duration(2 * plan.links.latency.0 + 2 * packet.0 + 4 * plan.links.packet_cost.0);
-    (Duration(lossy.delivered_at.0.saturating_sub(clean.delivered_at.0)), round_trip)
+    let round_trip = plan.topology.round_trip(plan.settings.packet_size as u64).0 + 4 * plan.host.packet_cost.0;
+    (Duration(lossy.delivered_at.0.saturating_sub(clean.delivered_at.0)), Duration(round_trip))
 }
 
 #[test]
@@ -117,4 +193,14 @@ fn swarm() {
 fn the_same_seed_gives_the_same_run() {
     let [first, second] = [0, 1].map(|_| check("swarm", 7..8).remove(0));
     assert_eq!(first.to_string(), second.to_string());
+}
+
+/// A scenario that no test plays would be a promise.
+#[test]
+fn every_scenario_is_played_here() {
+    let source = include_str!("scenarios.rs");
+    for (name, about, _) in SCENARIOS {
+        let played = [format!("check(\"{name}\""), format!("delay_by_loss(\"{name}\"")];
+        assert!(played.iter().any(|call| source.contains(call)), "nothing plays {name}: {about}");
+    }
 }

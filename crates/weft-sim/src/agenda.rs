@@ -1,0 +1,127 @@
+//! What will happen, in order of time; at one time in the order in which it was put here, so that runs repeat.
+
+use crate::topology::Node;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use weft_core::time::Instant;
+
+/// Something that happens at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Happening {
+    /// The packet in this slot arrives at a node.
+    Arrival(u32, Node),
+    /// A rank's process may have something to do.
+    Wake(u32),
+}
+
+/// The order is that of the first two fields; the serial number is unique.
+#[derive(Debug)]
+struct Entry {
+    at: Instant,
+    serial: u64,
+    what: Happening,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.serial == other.serial
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+/// The queue of what will happen.
+#[derive(Debug, Default)]
+pub(crate) struct Agenda {
+    heap: BinaryHeap<Reverse<Entry>>,
+    serial: u64,
+    /// Most entries at a time.
+    pub(crate) longest: usize,
+}
+
+impl Agenda {
+    /// Puts something in.
+    pub(crate) fn add(&mut self, at: Instant, what: Happening) {
+        self.serial += 1;
+        self.heap.push(Reverse(Entry { at, serial: self.serial, what }));
+        self.longest = self.longest.max(self.heap.len());
+    }
+
+    /// Takes out what happens next.
+    pub(crate) fn next(&mut self) -> Option<(Instant, Happening)> {
+        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.what))
+    }
+}
+
+/// Packets under way, by slot, and buffers that are no longer needed.
+#[derive(Debug)]
+pub(crate) struct Slab<T> {
+    slots: Vec<Option<T>>,
+    free: Vec<u32>,
+}
+
+impl<T> Default for Slab<T> {
+    fn default() -> Self {
+        Self { slots: Vec::new(), free: Vec::new() }
+    }
+}
+
+impl<T> Slab<T> {
+    /// Puts something in; returns where.
+    pub(crate) fn put(&mut self, value: T) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.slots[slot as usize] = Some(value);
+            return slot;
+        }
+        self.slots.push(Some(value));
+        self.slots.len() as u32 - 1
+    }
+
+    /// What is there. Panics if nothing is.
+    pub(crate) fn at(&mut self, slot: u32) -> &mut T {
+        self.slots[slot as usize].as_mut().expect("a slot that is in use")
+    }
+
+    /// Takes it out. Panics if nothing is there.
+    pub(crate) fn take(&mut self, slot: u32) -> T {
+        self.free.push(slot);
+        self.slots[slot as usize].take().expect("a slot that is in use")
+    }
+
+    /// Most that were there at a time.
+    pub(crate) fn most(&self) -> usize {
+        self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn things_happen_in_order_of_time_and_then_of_entry() {
+        let mut agenda = Agenda::default();
+        for (at, rank) in [(5, 0), (3, 1), (5, 2), (1, 3), (3, 4)] {
+            agenda.add(Instant(at), Happening::Wake(rank));
+        }
+        let order: Vec<_> = std::iter::from_fn(|| agenda.next()).map(|(_, what)| what).collect();
+        assert_eq!(order, [3, 1, 4, 0, 2].map(Happening::Wake));
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let mut slab = Slab::default();
+        let (a, b) = (slab.put('a'), slab.put('b'));
+        assert_eq!((slab.take(a), slab.put('c')), ('a', a));
+        assert_eq!((*slab.at(b), slab.take(a), slab.most()), ('b', 'c', 2));
+    }
+}

@@ -1,0 +1,103 @@
+//! What must hold at the end of every run, and what a plan demands besides.
+//!
+//! While a run is played, `ledger` checks that every message arrives exactly once, in order and whole, that every byte of
+//! bulk data arrives once at its place, and that nothing is acknowledged before; `process` checks the memory of each flow;
+//! `witness` knows of each resend whether anything was lost; `world` ends a run that does not end itself.
+
+use crate::nuisance::Nuisance;
+use crate::plan::{Demands, Plan};
+use crate::process::Peer;
+use crate::report::Report;
+use crate::world::Violation;
+use weft_core::flow::IDLE_BYTES_MAX;
+
+/// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late is taken for
+/// lost as long as the flow has not learnt how late packets are here, and now and then afterwards.
+const SPURIOUS_PERMILLE: u64 = 200;
+/// The same, for each flow, until it has learnt anything.
+const SPURIOUS_UNLEARNT: u64 = 32;
+
+/// A flow has nothing to do, expects nothing, and keeps little.
+pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
+    let pair = format!("{own} with {}", peer.other);
+    if !peer.flow.is_idle() || peer.flow.next_timeout().is_some() {
+        return Err(Violation(format!("{pair} does not come to rest")));
+    }
+    let held = peer.flow.memory_bytes();
+    if held > IDLE_BYTES_MAX {
+        return Err(Violation(format!("{pair} is idle and holds {held} bytes")));
+    }
+    Ok(())
+}
+
+/// Whether packets can arrive later than ones that left after them, or twice.
+pub fn misleads(plan: &Plan) -> bool {
+    plan.topology.spreads_packets()
+        || plan.nuisances.iter().any(|nuisance| match nuisance {
+            Nuisance::Duplication { .. } | Nuisance::Reordering { .. } | Nuisance::Replay { .. } => true,
+            // A detour may be shorter than what waits on the way that was cut.
+            Nuisance::Cut { .. } | Nuisance::Flapping { .. } => true,
+            _ => false,
+        })
+}
+
+/// Resends for nothing that the nuisances of a plan excuse.
+fn spurious_allowed(plan: &Plan, report: &Report) -> u64 {
+    let numbered = report.counters.data_packets_sent;
+    match plan.demands.spurious_permille_max {
+        Some(permille) => numbered * permille / 1000,
+        None if misleads(plan) => numbered * SPURIOUS_PERMILLE / 1000 + plan.workload.len() as u64 * SPURIOUS_UNLEARNT,
+        None => 0,
+    }
+}
+
+/// What holds always, and what the plan demands.
+pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
+    let Demands { packets_per_ack, wire_percent_max, share_percent_min, transfer_percent_max, .. } = plan.demands;
+    let sum = &report.counters;
+    let mut broken = Vec::new();
+    let mut demand = |holds: bool, what: String| {
+        if !holds {
+            broken.push(what);
+        }
+    };
+    let (resent, spurious) = (sum.resent(), report.resends.spurious());
+    demand(
+        resent == report.resends.total(),
+        format!("flows count {resent} resends, the network saw {}", report.resends.total()),
+    );
+    let allowed = spurious_allowed(plan, report);
+    demand(
+        spurious <= allowed,
+        format!("{spurious} of {} packets sent again for nothing, {allowed} allowed", sum.data_packets_sent),
+    );
+    let answered = sum.data_packets_received + sum.duplicates + sum.probes_received + sum.malformed;
+    demand(sum.acks_standalone <= answered, format!("{} acks for {answered} packets", sum.acks_standalone));
+    if plan.demands.no_resend {
+        demand(sum.probes == 0, format!("{} probes", sum.probes));
+    }
+    if plan.demands.no_resend || plan.demands.no_resend_of_data {
+        demand(resent == 0, format!("{resent} resends"));
+    }
+    if let Some(packets) = packets_per_ack {
+        let ranges: u64 = plan.workload.iter().map(|traffic| traffic.bulk.len() as u64).sum();
+        let allowed = sum.data_packets_received / packets + ranges + report.flows;
+        demand(sum.acks_standalone <= allowed, format!("{} acks, {allowed} allowed", sum.acks_standalone));
+    }
+    if plan.demands.no_standalone_ack {
+        demand(sum.acks_standalone <= report.flows, format!("{} acks of their own", sum.acks_standalone));
+    }
+    if let Some(percent) = wire_percent_max {
+        let (wire, payload) = (report.fates.sent_bytes, report.bytes);
+        demand(wire * 100 <= payload * percent, format!("{wire} bytes on the wire for {payload}"));
+    }
+    if let Some(percent) = share_percent_min {
+        let share = report.share_percent();
+        demand(share >= percent as f64, format!("{share:.1} % of the busiest link"));
+    }
+    if let Some(percent) = transfer_percent_max {
+        let (slow, ideal) = (report.transfers.percentile(99).0, report.ideal.0);
+        demand(slow * 100 <= ideal * percent, format!("a transfer takes {slow} ns, ideally {ideal}"));
+    }
+    if broken.is_empty() { Ok(()) } else { Err(Violation(broken.join("; "))) }
+}

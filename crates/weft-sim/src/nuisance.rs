@@ -1,0 +1,585 @@
+//! What can go wrong. A plan has any number of these; each draws from a generator of its own, so that leaving one out
+//! changes nothing of the others.
+
+use crate::fabric::Cut;
+use crate::random::{Random, mix};
+use crate::topology::Cable;
+use std::fmt;
+use weft_core::time::{Duration, Instant};
+
+/// Most cuts that flapping makes.
+pub const FLAPS_MAX: u32 = 64;
+
+/// Something that goes wrong; chances are in cases per million packets.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Nuisance {
+    /// Packets are lost, each for itself.
+    Loss {
+        /// How many.
+        per_million: u32,
+        /// Only what this rank sends.
+        rank: Option<u32>,
+    },
+    /// The packets with these numbers are lost, counted over the whole run from 0.
+    LoseExactly(Vec<u64>),
+    /// Packets are lost in bursts (Gilbert 1960, Elliott 1963): the link of each rank is good or bad, and in a bad time loses.
+    Bursts {
+        /// A packet begins a bad time.
+        begins: u32,
+        /// A packet in a bad time is its last.
+        ends: u32,
+        /// Packets lost in a bad time.
+        loss: u32,
+    },
+    /// Every packet of all ranks is lost for a time.
+    Blackout {
+        /// First instant.
+        from: Instant,
+        /// The end.
+        to: Instant,
+    },
+    /// Packets arrive twice.
+    Duplication {
+        /// How many.
+        per_million: u32,
+        /// The second is later by at most this.
+        late_max: Duration,
+    },
+    /// Packets are delayed, so that others overtake them.
+    Reordering {
+        /// How many.
+        per_million: u32,
+        /// By how much at most.
+        delay_max: Duration,
+    },
+    /// Packets are damaged: a bit, or cut short, or made longer.
+    Corruption {
+        /// How many.
+        per_million: u32,
+    },
+    /// Packets are accompanied by one that somebody without the secret made up.
+    Forgery {
+        /// How many.
+        per_million: u32,
+    },
+    /// Packets are accompanied by one that was sent before, to whomever.
+    Replay {
+        /// How many.
+        per_million: u32,
+    },
+    /// A rank does nothing for a time: it computes, or its host is busy.
+    Pause {
+        /// Who.
+        rank: u32,
+        /// First instant.
+        from: Instant,
+        /// The end.
+        to: Instant,
+    },
+    /// A rank needs so many times the processor time.
+    Slow {
+        /// Who.
+        rank: u32,
+        /// How many times.
+        factor: u32,
+    },
+    /// A cable is cut for a time.
+    Cut {
+        /// Which.
+        cable: Cable,
+        /// First instant.
+        from: Instant,
+        /// The end.
+        to: Instant,
+    },
+    /// A cable is cut again and again.
+    Flapping {
+        /// Which.
+        cable: Cable,
+        /// The first cut.
+        from: Instant,
+        /// How long it is cut.
+        down: Duration,
+        /// How long it works in between.
+        up: Duration,
+        /// How often; at most `FLAPS_MAX`.
+        times: u32,
+    },
+    /// Clocks of hosts began at different times and run fast or slow.
+    Clocks {
+        /// Ahead by at most this.
+        ahead_max: Duration,
+        /// Fast or slow by at most so many parts per million.
+        drift_max: u32,
+    },
+}
+
+impl Nuisance {
+    /// The word for it, to leave it out by.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Loss { .. } => "loss",
+            Self::LoseExactly(_) => "lose-exactly",
+            Self::Bursts { .. } => "bursts",
+            Self::Blackout { .. } => "blackout",
+            Self::Duplication { .. } => "duplication",
+            Self::Reordering { .. } => "reordering",
+            Self::Corruption { .. } => "corruption",
+            Self::Forgery { .. } => "forgery",
+            Self::Replay { .. } => "replay",
+            Self::Pause { .. } => "pause",
+            Self::Slow { .. } => "slow",
+            Self::Cut { .. } => "cut",
+            Self::Flapping { .. } => "flapping",
+            Self::Clocks { .. } => "clocks",
+        }
+    }
+
+    /// The times at which it cuts a cable.
+    pub fn cuts(&self) -> Vec<Cut> {
+        match *self {
+            Self::Cut { cable, from, to } => vec![(cable, from..to)],
+            Self::Flapping { cable, from, down, up, times } => (0..u64::from(times.min(FLAPS_MAX)))
+                .map(|k| from + Duration(k * (down.0 + up.0)))
+                .map(|start| (cable, start..start + down))
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The stage it puts into the way of packets, if it does.
+    pub fn stage(&self, ranks: u32, seed: u64) -> Option<Box<dyn Stage>> {
+        let random = Random::new(seed);
+        let stage: Box<dyn Stage> = match *self {
+            Self::Loss { per_million, rank } => Box::new(Loss { per_million, rank, random }),
+            Self::LoseExactly(ref numbers) => Box::new(LoseExactly { numbers: numbers.clone(), serial: 0 }),
+            Self::Bursts { begins, ends, loss } => {
+                Box::new(Bursts { begins, ends, loss, bad: vec![false; ranks as usize], random })
+            }
+            Self::Blackout { from, to } => Box::new(Blackout { from, to }),
+            Self::Duplication { per_million, late_max } => Box::new(Duplication { per_million, late_max, random }),
+            Self::Reordering { per_million, delay_max } => Box::new(Reordering { per_million, delay_max, random }),
+            Self::Corruption { per_million } => Box::new(Corruption { per_million, random }),
+            Self::Forgery { per_million } => Box::new(Forgery { per_million, random }),
+            Self::Replay { per_million } => Box::new(Replay { per_million, random, overheard: Vec::new() }),
+            Self::Pause { .. } | Self::Slow { .. } | Self::Cut { .. } | Self::Flapping { .. } | Self::Clocks { .. } => {
+                return None;
+            }
+        };
+        Some(stage)
+    }
+}
+
+impl fmt::Display for Nuisance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let percent = |per_million: u32| format!("{} %", f64::from(per_million) / 10_000.0);
+        let us = |at: u64| format!("{} us", at / 1000);
+        match self {
+            Self::Loss { per_million, rank: None } => write!(f, "loss {}", percent(*per_million)),
+            Self::Loss { per_million, rank: Some(rank) } => write!(f, "loss {} of rank {rank}", percent(*per_million)),
+            Self::LoseExactly(numbers) => write!(f, "loss of packets {numbers:?}"),
+            Self::Bursts { begins, ends, loss } => {
+                write!(f, "bursts begin {} end {} lose {}", percent(*begins), percent(*ends), percent(*loss))
+            }
+            Self::Blackout { from, to } => write!(f, "blackout {} to {}", us(from.0), us(to.0)),
+            Self::Duplication { per_million, .. } => write!(f, "duplication {}", percent(*per_million)),
+            Self::Reordering { per_million, delay_max } => {
+                write!(f, "reordering {} by {}", percent(*per_million), us(delay_max.0))
+            }
+            Self::Corruption { per_million } => write!(f, "corruption {}", percent(*per_million)),
+            Self::Forgery { per_million } => write!(f, "forgery {}", percent(*per_million)),
+            Self::Replay { per_million } => write!(f, "replay {}", percent(*per_million)),
+            Self::Pause { rank, from, to } => write!(f, "pause of rank {rank} {} to {}", us(from.0), us(to.0)),
+            Self::Slow { rank, factor } => write!(f, "rank {rank} slow {factor} times"),
+            Self::Cut { cable, from, to } => write!(f, "cut of {cable:?} {} to {}", us(from.0), us(to.0)),
+            Self::Flapping { cable, from, down, up, times } => {
+                write!(f, "flapping of {cable:?} from {}, {times} times {} of {}", us(from.0), us(down.0), us(up.0))
+            }
+            Self::Clocks { ahead_max, drift_max } => write!(f, "clocks {} apart, {drift_max} ppm", us(ahead_max.0)),
+        }
+    }
+}
+
+/// Why a packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// Lost on the way.
+    Loss,
+    /// Damaged.
+    Damage,
+    /// A switch had no room.
+    Queue,
+    /// The receiver's socket had no room.
+    Socket,
+    /// A cable was cut.
+    Cut,
+}
+
+/// A packet on its way.
+#[derive(Clone, Debug)]
+pub struct Flight {
+    /// Who sent it (or seems to have).
+    pub from: u32,
+    /// Who will get it.
+    pub to: u32,
+    /// The datagram.
+    pub bytes: Vec<u8>,
+    /// The number it has if it is what a flow sent and stands in no doubt; see `witness`.
+    pub number: Option<u32>,
+    /// A switch has marked it.
+    pub marked: bool,
+}
+
+/// What became of a packet and its copies on the way.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    /// What goes on, and how much later.
+    pub onward: Vec<(Duration, Flight)>,
+    /// Why a genuine packet does not go on.
+    pub cause: Option<Cause>,
+    /// What happened so far.
+    pub fates: Fates,
+}
+
+/// What happened to packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Fates {
+    /// Packets that left a process.
+    pub sent: u64,
+    /// Their bytes.
+    pub sent_bytes: u64,
+    /// Lost on the way.
+    pub lost: u64,
+    /// Delivered twice.
+    pub duplicated: u64,
+    /// Delayed.
+    pub delayed: u64,
+    /// Damaged.
+    pub corrupted: u64,
+    /// Made up.
+    pub forged: u64,
+    /// Sent again by an eavesdropper.
+    pub replayed: u64,
+    /// Dropped because a queue of a switch was full.
+    pub dropped_by_switch: u64,
+    /// Dropped because the socket was full.
+    pub dropped_by_socket: u64,
+    /// Lost because a cable was cut.
+    pub dropped_by_cut: u64,
+    /// Marked by a switch.
+    pub marked: u64,
+}
+
+/// A place on the way between a host's link and the next node that changes, loses or adds packets. Stages stand in a row.
+pub trait Stage {
+    /// A packet passes. What goes on is added to `outcome.onward`; a packet that does not leaves its cause.
+    fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome);
+}
+
+/// The stages of a plan, one behind the other.
+#[derive(Default)]
+pub struct Stages(Vec<Box<dyn Stage>>);
+
+impl Stages {
+    /// The stages of these nuisances. Each has its seed from its name, so that leaving one out changes no other.
+    pub fn new(nuisances: &[Nuisance], ranks: u32, seed: u64) -> Self {
+        let name = |nuisance: &Nuisance| nuisance.name().bytes().fold(7, |hash, byte| mix(hash ^ u64::from(byte)));
+        let salted = |(i, nuisance): (usize, &Nuisance)| {
+            let namesakes = nuisances[..i].iter().filter(|other| other.name() == nuisance.name()).count() as u64;
+            nuisance.stage(ranks, mix(seed ^ mix(name(nuisance) ^ namesakes)))
+        };
+        Self(nuisances.iter().enumerate().filter_map(salted).collect())
+    }
+
+    /// A packet passes all of them; `outcome.onward` is empty before.
+    pub fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome) {
+        outcome.cause = None;
+        outcome.onward.push((Duration(0), flight));
+        for stage in &mut self.0 {
+            let count = outcome.onward.len();
+            for _ in 0..count {
+                let (delay, flight) = outcome.onward.remove(0);
+                let before = outcome.onward.len();
+                stage.pass(now, flight, outcome);
+                for (later, _) in &mut outcome.onward[before..] {
+                    later.0 += delay.0;
+                }
+            }
+        }
+    }
+}
+
+impl Outcome {
+    fn lose(&mut self, flight: &Flight) {
+        self.fates.lost += 1;
+        if flight.number.is_some() {
+            self.cause = Some(Cause::Loss);
+        }
+    }
+
+    fn go_on(&mut self, flight: Flight) {
+        self.onward.push((Duration(0), flight));
+    }
+}
+
+struct Loss {
+    per_million: u32,
+    rank: Option<u32>,
+    random: Random,
+}
+
+impl Stage for Loss {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        if self.rank.is_none_or(|rank| rank == flight.from) && self.random.chance(self.per_million) {
+            outcome.lose(&flight);
+        } else {
+            outcome.go_on(flight);
+        }
+    }
+}
+
+struct LoseExactly {
+    numbers: Vec<u64>,
+    serial: u64,
+}
+
+impl Stage for LoseExactly {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        self.serial += 1;
+        if self.numbers.contains(&(self.serial - 1)) {
+            outcome.lose(&flight);
+        } else {
+            outcome.go_on(flight);
+        }
+    }
+}
+
+struct Bursts {
+    begins: u32,
+    ends: u32,
+    loss: u32,
+    /// By rank.
+    bad: Vec<bool>,
+    random: Random,
+}
+
+impl Stage for Bursts {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        let bad = &mut self.bad[flight.from as usize];
+        if !*bad && self.random.chance(self.begins) {
+            *bad = true;
+        }
+        if *bad {
+            *bad = !self.random.chance(self.ends);
+            if self.random.chance(self.loss) {
+                return outcome.lose(&flight);
+            }
+        }
+        outcome.go_on(flight);
+    }
+}
+
+struct Blackout {
+    from: Instant,
+    to: Instant,
+}
+
+impl Stage for Blackout {
+    fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome) {
+        if (self.from..self.to).contains(&now) { outcome.lose(&flight) } else { outcome.go_on(flight) }
+    }
+}
+
+struct Duplication {
+    per_million: u32,
+    late_max: Duration,
+    random: Random,
+}
+
+impl Stage for Duplication {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        if self.random.chance(self.per_million) {
+            outcome.fates.duplicated += 1;
+            outcome.onward.push((Duration(self.random.below(self.late_max.0)), flight.clone()));
+        }
+        outcome.go_on(flight);
+    }
+}
+
+struct Reordering {
+    per_million: u32,
+    delay_max: Duration,
+    random: Random,
+}
+
+impl Stage for Reordering {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        let mut delay = Duration(0);
+        if self.random.chance(self.per_million) {
+            outcome.fates.delayed += 1;
+            delay = Duration(self.random.below(self.delay_max.0));
+        }
+        outcome.onward.push((delay, flight));
+    }
+}
+
+/// Damage to single bits stays where any tag reaches: what a shorter tag lets pass is the user's choice, and the Ethernet
+/// checksum's business. A changed length is noticed by every tag.
+const DAMAGE_REACH: usize = 90;
+/// Bytes by which a packet becomes longer, at most.
+const GROWTH_MAX: u64 = 20;
+
+struct Corruption {
+    per_million: u32,
+    random: Random,
+}
+
+impl Stage for Corruption {
+    fn pass(&mut self, _now: Instant, mut flight: Flight, outcome: &mut Outcome) {
+        let random = &mut self.random;
+        if random.chance(self.per_million) {
+            outcome.fates.corrupted += 1;
+            let length = flight.bytes.len();
+            match random.below(4) {
+                0 => flight.bytes.truncate(random.below(length as u64) as usize),
+                1 => flight.bytes.resize(length + random.between(1, GROWTH_MAX) as usize, 0),
+                _ => {
+                    let reach = length.min(DAMAGE_REACH) as u64;
+                    flight.bytes[random.below(reach) as usize] ^= 1 << random.below(8);
+                }
+            }
+            if flight.number.take().is_some() {
+                outcome.cause = Some(Cause::Damage);
+            }
+        }
+        outcome.go_on(flight);
+    }
+}
+
+/// Longest packet that somebody without the secret makes up, bytes.
+const FORGED_SIZE_MAX: u64 = 200;
+
+struct Forgery {
+    per_million: u32,
+    random: Random,
+}
+
+impl Stage for Forgery {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        let random = &mut self.random;
+        if random.chance(self.per_million) {
+            outcome.fates.forged += 1;
+            let mut forged = Flight { number: None, ..flight.clone() };
+            if random.chance(500_000) || forged.bytes.len() < 8 {
+                forged.bytes = (0..random.below(FORGED_SIZE_MAX)).map(|_| random.next() as u8).collect();
+            } else {
+                // A plausible header under a tag that is wrong.
+                forged.bytes[..8].copy_from_slice(&random.next().to_le_bytes());
+            }
+            outcome.go_on(forged);
+        }
+        outcome.go_on(flight);
+    }
+}
+
+/// Packets that an eavesdropper remembers.
+const OVERHEARD_MAX: usize = 64;
+
+struct Replay {
+    per_million: u32,
+    random: Random,
+    overheard: Vec<Flight>,
+}
+
+impl Stage for Replay {
+    fn pass(&mut self, _now: Instant, flight: Flight, outcome: &mut Outcome) {
+        let random = &mut self.random;
+        if random.chance(self.per_million) && !self.overheard.is_empty() {
+            outcome.fates.replayed += 1;
+            let mut replayed = self.overheard[random.below(self.overheard.len() as u64) as usize].clone();
+            if random.chance(200_000) {
+                replayed.to = flight.to;
+            }
+            outcome.go_on(replayed);
+        }
+        if random.chance(100_000) {
+            let heard = Flight { number: None, ..flight.clone() };
+            if self.overheard.len() < OVERHEARD_MAX {
+                self.overheard.push(heard);
+            } else {
+                self.overheard[random.below(OVERHEARD_MAX as u64) as usize] = heard;
+            }
+        }
+        outcome.go_on(flight);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FLIGHTS: u32 = 100_000;
+
+    /// So many packets through these nuisances; what came out and what happened.
+    fn through(nuisances: &[Nuisance]) -> (Vec<Vec<(Duration, Flight)>>, Fates) {
+        let (mut stages, mut outcome) = (Stages::new(nuisances, 2, 7), Outcome::default());
+        let flight =
+            |i: u32| Flight { from: i % 2, to: 1 - i % 2, bytes: vec![i as u8; 40], number: Some(i), marked: false };
+        let passed = (0..FLIGHTS).map(|i| {
+            stages.pass(Instant(u64::from(i)), flight(i), &mut outcome);
+            let number = outcome.onward.iter().filter(|(_, flight)| flight.number.is_some()).count();
+            assert_eq!(number == 0, outcome.cause.is_some(), "what is gone has a cause");
+            std::mem::take(&mut outcome.onward)
+        });
+        (passed.collect(), outcome.fates)
+    }
+
+    #[test]
+    fn losses_are_as_frequent_as_asked_for() {
+        let (passed, fates) = through(&[Nuisance::Loss { per_million: 100_000, rank: None }]);
+        assert_eq!(passed.iter().filter(|packets| packets.is_empty()).count() as u64, fates.lost);
+        assert!((9_500..10_500).contains(&fates.lost));
+        let (passed, _) = through(&[Nuisance::Loss { per_million: 500_000, rank: Some(1) }]);
+        assert!(passed.iter().step_by(2).all(|packets| packets.len() == 1), "rank 0 loses nothing");
+    }
+
+    #[test]
+    fn bursts_are_as_long_and_as_frequent_as_asked_for() {
+        let (passed, fates) = through(&[Nuisance::Bursts { begins: 1_000, ends: 100_000, loss: 1_000_000 }]);
+        // Each rank's way is bad 10 of 1010 packets.
+        assert!((600..1_500).contains(&fates.lost), "{}", fates.lost);
+        let of_one: Vec<bool> = passed.iter().step_by(2).map(Vec::is_empty).collect();
+        let begun = of_one.windows(2).filter(|pair| !pair[0] && pair[1]).count();
+        let lost = of_one.iter().filter(|lost| **lost).count();
+        assert!((5..20).contains(&(lost / begun)), "{lost} lost in {begun} bursts");
+    }
+
+    #[test]
+    fn copies_and_delays_add_up() {
+        let late_max = Duration(1000);
+        let twice = Nuisance::Duplication { per_million: 500_000, late_max };
+        let late = Nuisance::Reordering { per_million: 1_000_000, delay_max: late_max };
+        let (passed, fates) = through(&[twice.clone(), late.clone()]);
+        let copies: usize = passed.iter().map(Vec::len).sum();
+        assert_eq!(copies as u64, u64::from(FLIGHTS) + fates.duplicated);
+        assert_eq!(fates.delayed, copies as u64);
+        let longest = passed.iter().flatten().map(|(delay, _)| delay.0).max();
+        assert!((1500..2000).contains(&longest.expect("some")), "both delays");
+    }
+
+    #[test]
+    fn one_left_out_changes_nothing_of_the_others() {
+        let loss = Nuisance::Loss { per_million: 100_000, rank: None };
+        let forgery = Nuisance::Forgery { per_million: 0 };
+        let late = Nuisance::Reordering { per_million: 100_000, delay_max: Duration(50) };
+        let gone = |nuisances: &[Nuisance]| through(nuisances).0.iter().map(Vec::is_empty).collect::<Vec<_>>();
+        assert_eq!(gone(&[late, loss.clone()]), gone(&[forgery, loss]));
+    }
+
+    #[test]
+    fn a_flapping_cable_is_cut_so_often() {
+        let cable = Cable::Rank(3);
+        let flapping = Nuisance::Flapping { cable, from: Instant(10), down: Duration(5), up: Duration(20), times: 2 };
+        assert_eq!(flapping.cuts(), [(cable, Instant(10)..Instant(15)), (cable, Instant(35)..Instant(40))]);
+    }
+}

@@ -1,0 +1,347 @@
+//! One rank's process: its flows, its socket, and when it looks at them.
+
+use crate::agenda::Happening;
+use crate::clock::Clock;
+use crate::nuisance::{Flight, Nuisance};
+use crate::world::{SECRET, Violation, World};
+use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::ops::Range;
+use weft_core::flow::{Event, Flow};
+use weft_core::time::{Duration, Instant};
+use weft_core::wire;
+
+/// Packets a process handles, and packets it sends, before it looks at the rest of its work.
+const BATCH: usize = 64;
+/// Packets for one peer before it is the next one's turn.
+const TURN: usize = 16;
+/// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand still.
+const MOMENT: Duration = Duration(100);
+
+/// How a peer's turn to send ended.
+enum Turn {
+    /// The flow has no more to send now, after so many packets.
+    Done(usize),
+    /// There were `TURN` packets.
+    Over,
+    /// The host's queue is full, after so many packets.
+    NoRoom(usize),
+}
+
+/// Everything one process knows of another.
+pub(crate) struct Peer {
+    pub(crate) flow: Flow,
+    /// Index of the other.
+    pub(crate) other: u32,
+    /// What goes there, and what comes from there.
+    pub(crate) there: usize,
+    pub(crate) back: usize,
+    /// It is in `Process::active`.
+    active: bool,
+    timer: Option<Instant>,
+}
+
+/// A process. Peers are made when they first talk, and found by index.
+pub(crate) struct Process {
+    pub(crate) peers: Vec<Peer>,
+    by_index: HashMap<u32, usize>,
+    /// Slots of packets that wait.
+    socket: VecDeque<u32>,
+    socket_bytes: u64,
+    /// It does nothing before: it works off what it did.
+    busy_until: Instant,
+    wake_at: Option<Instant>,
+    /// Peers that may have something to send, in turn.
+    active: VecDeque<usize>,
+    timers: BTreeSet<(Instant, usize)>,
+    /// Conversations not yet begun, the last the earliest.
+    to_begin: Vec<(Instant, usize)>,
+    pauses: Vec<Range<Instant>>,
+    clock: Clock,
+    packet_cost: Duration,
+}
+
+impl Process {
+    pub(crate) fn new(own: u32, packet_cost: Duration, nuisances: &[Nuisance], seed: u64) -> Self {
+        let mut pauses = Vec::new();
+        let mut factor = 1;
+        for nuisance in nuisances {
+            match *nuisance {
+                Nuisance::Pause { rank, from, to } if rank == own => pauses.push(from..to),
+                Nuisance::Slow { rank, factor: times } if rank == own => factor *= u64::from(times),
+                _ => {}
+            }
+        }
+        Self {
+            peers: Vec::new(),
+            by_index: HashMap::new(),
+            socket: VecDeque::new(),
+            socket_bytes: 0,
+            busy_until: Instant(0),
+            wake_at: None,
+            active: VecDeque::new(),
+            timers: BTreeSet::new(),
+            to_begin: Vec::new(),
+            pauses,
+            clock: Clock::of(own, nuisances, seed),
+            packet_cost: Duration(packet_cost.0 * factor),
+        }
+    }
+
+    /// It will send this conversation. To be called for all before the run, the latest first.
+    pub(crate) fn will_begin(&mut self, begin: Instant, conversation: usize) {
+        self.to_begin.push((begin, conversation));
+    }
+
+    /// Takes a packet into the socket; false if there is no room.
+    pub(crate) fn receive(&mut self, slot: u32, bytes: u64, room: u64) -> bool {
+        let fits = self.socket_bytes + bytes <= room;
+        if fits {
+            self.socket_bytes += bytes;
+            self.socket.push_back(slot);
+        }
+        fits
+    }
+
+    fn activate(&mut self, peer: usize) {
+        if !self.peers[peer].active {
+            self.peers[peer].active = true;
+            self.active.push_back(peer);
+        }
+    }
+
+    fn set_timer(&mut self, peer: usize, at: Option<Instant>) {
+        let timer = &mut self.peers[peer].timer;
+        if *timer == at {
+            return;
+        }
+        if let Some(old) = timer.take() {
+            self.timers.remove(&(old, peer));
+        }
+        *timer = at;
+        self.timers.extend(at.map(|at| (at, peer)));
+    }
+}
+
+impl World<'_> {
+    /// Sees to it that a process runs at `at`, or before.
+    pub(crate) fn wake(&mut self, own: u32, at: Instant) {
+        let process = &mut self.processes[own as usize];
+        let at = at.max(process.busy_until).max(self.now);
+        if process.wake_at.is_none_or(|planned| at < planned) {
+            process.wake_at = Some(at);
+            self.agenda.add(at, Happening::Wake(own));
+        }
+    }
+
+    /// Whether the process is to run now; an earlier wake-up may have made this one obsolete.
+    pub(crate) fn is_due(&self, own: u32) -> bool {
+        self.processes[own as usize].wake_at == Some(self.now)
+    }
+
+    pub(crate) fn run_process(&mut self, own: u32) -> Result<(), Violation> {
+        let process = &mut self.processes[own as usize];
+        process.wake_at = None;
+        if let Some(pause) = process.pauses.iter().find(|pause| pause.contains(&self.now)) {
+            let until = pause.end;
+            self.wake(own, until);
+            return Ok(());
+        }
+        let handled = self.handle_arrivals(own)?;
+        self.begin(own);
+        let sent = self.send(own)?;
+        let process = &mut self.processes[own as usize];
+        process.busy_until = self.now + Duration((handled + sent) as u64 * process.packet_cost.0);
+        self.plan_wake(own);
+        Ok(())
+    }
+
+    /// The peer of a process: made now, if there is something to say between the two.
+    fn peer(&mut self, own: u32, other: u32) -> Option<usize> {
+        if let Some(&peer) = self.processes[own as usize].by_index.get(&other) {
+            return Some(peer);
+        }
+        let (&there, &back) = (self.pairs.get(&(own, other))?, self.pairs.get(&(other, own))?);
+        let flow = Flow::new(&self.plan.settings, SECRET, own, other);
+        let process = &mut self.processes[own as usize];
+        process.by_index.insert(other, process.peers.len());
+        process.peers.push(Peer { flow, other, there, back, active: false, timer: None });
+        Some(process.peers.len() - 1)
+    }
+
+    fn handle_arrivals(&mut self, own: u32) -> Result<usize, Violation> {
+        let count = self.processes[own as usize].socket.len().min(BATCH);
+        for _ in 0..count {
+            let process = &mut self.processes[own as usize];
+            let Some(slot) = process.socket.pop_front() else { break };
+            let flight = self.packets.take(slot);
+            process.socket_bytes -= flight.bytes.len() as u64;
+            self.handle(own, &flight)?;
+            self.spare.push(flight.bytes);
+        }
+        Ok(count)
+    }
+
+    fn handle(&mut self, own: u32, flight: &Flight) -> Result<(), Violation> {
+        self.capture(own, false, flight);
+        let sender = wire::peek_sender(&flight.bytes);
+        let Some(index) = sender.and_then(|from| self.peer(own, from)) else {
+            self.report.strangers += 1;
+            return Ok(());
+        };
+        let process = &mut self.processes[own as usize];
+        let peer = &mut process.peers[index];
+        let (there, back) = (peer.there, peer.back);
+        let conversation = &mut self.conversations[back];
+        let messages = conversation.messages_received;
+        conversation.now = self.now;
+        peer.flow.handle_packet(process.clock.read(self.now), &flight.bytes, conversation);
+        if let Some(number) = flight.number {
+            conversation.witness.arrived(number);
+        }
+        if let Some(violation) = &conversation.violation {
+            return Err(Violation(violation.clone()));
+        }
+        let answered = conversation.messages_received > messages;
+        let sending = &self.conversations[there];
+        if let (true, Some(_), Some(at)) = (answered, sending.traffic.lead, sending.last_submitted) {
+            self.report.round_trips.push(self.now.since(at));
+        }
+        self.note_memory(own, index)?;
+        self.take_events(own, index)?;
+        self.processes[own as usize].activate(index);
+        Ok(())
+    }
+
+    fn note_memory(&mut self, own: u32, peer: usize) -> Result<(), Violation> {
+        let peer = &self.processes[own as usize].peers[peer];
+        let held = peer.flow.memory_bytes();
+        self.report.flow_bytes_max = self.report.flow_bytes_max.max(held);
+        if held > self.flow_bytes_allowed {
+            return Err(Violation(format!("the flow from {own} to {} holds {held} bytes", peer.other)));
+        }
+        Ok(())
+    }
+
+    /// Nothing may be acknowledged that has not arrived, and nobody fails here.
+    fn take_events(&mut self, own: u32, peer: usize) -> Result<(), Violation> {
+        let peer = &mut self.processes[own as usize].peers[peer];
+        while let Some(event) = peer.flow.poll_event() {
+            match event {
+                Event::Acknowledged { region, bytes } => {
+                    self.conversations[peer.there].acknowledged(region, bytes).map_err(Violation)?;
+                }
+                Event::PeerFailed { reason } => {
+                    return Err(Violation(format!("{own} takes {} for failed: {reason:?}", peer.other)));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Conversations and timers whose time has come.
+    fn begin(&mut self, own: u32) {
+        while let Some(&(at, conversation)) = self.processes[own as usize].to_begin.last() {
+            if at > self.now {
+                break;
+            }
+            self.processes[own as usize].to_begin.pop();
+            let other = self.conversations[conversation].traffic.to;
+            if let Some(peer) = self.peer(own, other) {
+                self.processes[own as usize].activate(peer);
+            }
+        }
+        let process = &mut self.processes[own as usize];
+        while let Some(&(at, peer)) = process.timers.first() {
+            if at > self.now {
+                break;
+            }
+            process.set_timer(peer, None);
+            process.activate(peer);
+        }
+    }
+
+    /// Sends for each peer in turn while there is room in the host's queue.
+    fn send(&mut self, own: u32) -> Result<usize, Violation> {
+        let mut sent = 0;
+        while sent < BATCH {
+            let Some(index) = self.processes[own as usize].active.pop_front() else { break };
+            let turn = self.send_to(own, index)?;
+            let process = &mut self.processes[own as usize];
+            match turn {
+                Turn::Done(count) => {
+                    sent += count;
+                    process.peers[index].active = false;
+                    self.settle_timer(own, index);
+                }
+                Turn::Over => {
+                    sent += TURN;
+                    process.active.push_back(index);
+                }
+                Turn::NoRoom(count) => {
+                    process.active.push_front(index);
+                    return Ok(sent + count);
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    fn has_room(&mut self, own: u32) -> bool {
+        self.fabric.host_waiting_bytes(self.now, own) <= self.plan.host.send_bytes
+    }
+
+    fn send_to(&mut self, own: u32, index: usize) -> Result<Turn, Violation> {
+        for count in 0..TURN {
+            if !self.has_room(own) {
+                return Ok(Turn::NoRoom(count));
+            }
+            let process = &mut self.processes[own as usize];
+            let peer = &mut process.peers[index];
+            let (there, other) = (peer.there, peer.other);
+            let received = self.conversations[peer.back].messages_received;
+            let conversation = &mut self.conversations[there];
+            conversation.submit(self.now, &mut peer.flow, received);
+            let local = process.clock.read(self.now);
+            let Some(length) = peer.flow.poll_transmit(local, conversation, &mut self.packet) else {
+                self.note_memory(own, index)?;
+                self.take_events(own, index)?;
+                return Ok(Turn::Done(count));
+            };
+            let mut bytes = self.spare.pop().unwrap_or_default();
+            bytes.clear();
+            bytes.extend_from_slice(&self.packet[..length]);
+            self.depart(there, Flight { from: own, to: other, bytes, number: None, marked: false })?;
+        }
+        Ok(Turn::Over)
+    }
+
+    fn settle_timer(&mut self, own: u32, index: usize) {
+        let process = &mut self.processes[own as usize];
+        let peer = &process.peers[index];
+        let received = self.conversations[peer.back].messages_received;
+        let turn = self.conversations[peer.there].next_turn(&peer.flow, received);
+        let timeout = peer.flow.next_timeout().map(|at| process.clock.reaches(at));
+        let next = [turn, timeout].into_iter().flatten().min();
+        process.set_timer(index, next.map(|at| at.max(self.now + MOMENT)));
+    }
+
+    fn plan_wake(&mut self, own: u32) {
+        let process = &self.processes[own as usize];
+        let mut next = (!process.socket.is_empty()).then_some(self.now);
+        let timer = process.timers.first().map(|(at, _)| *at);
+        let begin = process.to_begin.last().map(|(at, _)| *at);
+        next = [next, timer, begin].into_iter().flatten().min();
+        if !process.active.is_empty() {
+            // Room for a batch, not for a packet: it is woken less often.
+            let room = self.plan.host.send_bytes;
+            let room = if self.has_room(own) { room } else { room / 4 * 3 };
+            let free = self.fabric.host_waits_at_most(self.now, own, room);
+            next = Some(next.map_or(free, |at| at.min(free)));
+        }
+        if let Some(at) = next {
+            let busy = self.processes[own as usize].busy_until;
+            // Even a process that costs nothing takes a moment between two looks.
+            self.wake(own, if busy > self.now { at } else { at.max(self.now + MOMENT) });
+        }
+    }
+}
