@@ -5,7 +5,7 @@
 pub(crate) mod library;
 mod links;
 pub(crate) mod machine;
-mod text;
+pub(crate) mod text;
 mod variables;
 
 use std::process::ExitCode;

@@ -1,6 +1,7 @@
 //! The `weft` command: tools around the library that are no part of an MPI program.
 #![forbid(unsafe_code)]
 
+mod doctor;
 mod hosts;
 mod info;
 mod record;
@@ -22,6 +23,8 @@ struct Line {
 enum Command {
     /// Virtual hosts on this machine, for as long as one command runs
     Hosts(hosts::Arguments),
+    /// Check hosts and the ways between them; exit code 0: no fault, 1: faults, 2: wrong use
+    Doctor(doctor::Options),
     /// What is built in, what would be used and why, every setting
     Info(info::Options),
     /// Print the version
@@ -31,6 +34,7 @@ enum Command {
 fn main() -> ExitCode {
     match Line::parse().command {
         Command::Hosts(arguments) => hosts::main(arguments),
+        Command::Doctor(options) => doctor::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Version => {
             println!("weft {}", env!("CARGO_PKG_VERSION"));

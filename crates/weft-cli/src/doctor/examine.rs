@@ -1,0 +1,398 @@
+//! Asking the agents, in an order that takes no longer with many hosts than with one: each request goes to all, then the
+//! answers are fetched.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::Plan;
+use super::agent;
+use super::facts::Facts;
+use super::findings::{self, Finding, HostSeen, PairSeen};
+use super::host::{Host, Unreachable};
+use super::protocol::{Fate, MULTICAST, Reply, Request, SHORT_BYTES, Target, VERSION};
+
+/// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
+pub(crate) const ALL_PAIRS_HOSTS_MAX: usize = 16;
+/// How long an agent may take for one request beyond what the request itself says.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
+/// Rounds of packets: what was lost in one is sent again in the next.
+const ROUNDS: usize = 3;
+/// How long the agents wait for packets in one round; they stop when all are there.
+const COLLECT: Duration = Duration::from_millis(400);
+/// Questions for the time.
+const PINGS: usize = 5;
+/// Payloads tried, in bytes, where the largest is lost: those of usual MTUs less 28 and 48 bytes of headers.
+const LADDER: [usize; 9] = [472, 548, 872, 1232, 1252, 1372, 1422, 1452, 1472];
+/// The variables that belong to one host and are not sent to others.
+const HOST_BOUND: [&str; 2] = ["WEFT_NODE", "WEFT_AGENT"];
+
+/// Everything that was found.
+pub(crate) struct Report {
+    pub(crate) hosts: Vec<String>,
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) facts: BTreeMap<String, Facts>,
+    /// Pairs of hosts between which packets were sent, both directions counted.
+    pub(crate) directions: usize,
+    pub(crate) seconds: f64,
+}
+
+/// Examines all hosts; none when the user stopped it.
+pub(crate) fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Option<Report> {
+    let began = Instant::now();
+    let mut findings = Vec::new();
+    let hosts = start(plan, interrupted, &mut findings);
+    let mut examination = Examination::new(hosts);
+    examination.introduce();
+    examination.time();
+    examination.facts();
+    examination.open();
+    examination.packets();
+    examination.multicast();
+    examination.ladder();
+    examination.trace();
+    if interrupted.load(Ordering::Relaxed) {
+        return None;
+    }
+    let Examination { hosts, seen, pairs, names, .. } = examination;
+    for host in &hosts {
+        findings.extend(host.fault.as_ref().map(|why| findings::lost(&host.name, why)));
+    }
+    seen.iter().for_each(|one| findings.extend(findings::of_host(one)));
+    findings.extend(findings::of_all(&seen));
+    pairs.iter().for_each(|pair| findings.extend(findings::of_pair(&pair.seen)));
+    findings.extend(findings::of_multicast(&seen, &names));
+    Some(Report {
+        hosts: plan.hosts.iter().map(|(name, _)| name.clone()).collect(),
+        findings,
+        facts: seen.into_iter().map(|one| (one.name, one.facts)).collect(),
+        directions: pairs.len(),
+        seconds: began.elapsed().as_secs_f64(),
+    })
+}
+
+/// Starts all agents at once; those that cannot be reached are findings.
+fn start(plan: &Plan, interrupted: &Arc<AtomicBool>, findings: &mut Vec<Finding>) -> Vec<Host> {
+    let answer = plan.reach.answer;
+    let started: Vec<Result<Host, Unreachable>> = std::thread::scope(|scope| {
+        let start = |(name, remote): &'_ (String, bool)| {
+            let (name, reach) = (name.clone(), remote.then(|| plan.reach.clone()));
+            scope.spawn(move || Host::start(&name, reach.as_ref(), answer, interrupted))
+        };
+        let threads: Vec<_> = plan.hosts.iter().map(start).collect();
+        let ended = "the thread that started it ended".to_owned();
+        threads.into_iter().map(|thread| thread.join().unwrap_or(Err(Unreachable::Silent(ended.clone())))).collect()
+    });
+    let mut hosts = Vec::new();
+    for ((name, _), result) in plan.hosts.iter().zip(started) {
+        match result {
+            Ok(host) => hosts.push(host),
+            Err(Unreachable::Silent(why)) => findings.push(findings::unreachable(name, &why)),
+            Err(Unreachable::Version(theirs)) => findings.push(findings::other_version(name, &theirs, VERSION)),
+            Err(Unreachable::Interrupted) => {}
+        }
+    }
+    hosts
+}
+
+struct Examination {
+    hosts: Vec<Host>,
+    names: Vec<String>,
+    seen: Vec<HostSeen>,
+    pairs: Vec<Pair>,
+}
+
+/// One direction over one link: indices of the hosts, what was seen.
+struct Pair {
+    from: usize,
+    to: usize,
+    card: String,
+    /// Bytes of the largest packet, once the way is known.
+    full: Option<usize>,
+    seen: PairSeen,
+}
+
+impl Examination {
+    fn new(hosts: Vec<Host>) -> Examination {
+        let names: Vec<String> = hosts.iter().map(|host| host.name.clone()).collect();
+        let seen = |host: &Host| HostSeen {
+            name: host.name.clone(),
+            reached_seconds: host.reached_after.as_secs_f64(),
+            ..HostSeen::default()
+        };
+        let seen = hosts.iter().map(seen).collect();
+        Examination { hosts, names, seen, pairs: Vec::new() }
+    }
+
+    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order.
+    fn ask(&mut self, limit: Duration, mut request: impl FnMut(usize) -> Option<Request>) -> Vec<Option<Reply>> {
+        let mut asked = Vec::with_capacity(self.hosts.len());
+        for (index, host) in self.hosts.iter_mut().enumerate() {
+            let request = request(index);
+            request.iter().for_each(|request| host.request(request));
+            asked.push(request.is_some());
+        }
+        self.hosts.iter_mut().zip(asked).map(|(host, asked)| if asked { host.reply(limit) } else { None }).collect()
+    }
+
+    fn introduce(&mut self) {
+        let token = std::collections::hash_map::RandomState::new().build_hasher().finish();
+        let own: BTreeMap<String, String> = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| name.starts_with("WEFT_") && !HOST_BOUND.contains(&name.as_str()))
+            .collect();
+        self.ask(REPLY_TIMEOUT, |index| Some(Request::Begin { index: index as u16, token, variables: own.clone() }));
+    }
+
+    /// Asks each host alone for its time, so that waiting for others is not counted; the quickest answer is the best.
+    fn time(&mut self) {
+        for (host, seen) in self.hosts.iter_mut().zip(&mut self.seen) {
+            let mut best = f64::INFINITY;
+            for _ in 0..PINGS {
+                let (asked, clock) = (Instant::now(), agent::now());
+                host.request(&Request::Ping);
+                let Some(Reply::Time { nanoseconds }) = host.reply(REPLY_TIMEOUT) else { break };
+                let took = asked.elapsed().as_secs_f64();
+                if took < best {
+                    best = took;
+                    seen.answer_milliseconds = took * 1e3;
+                    seen.clock_ahead_seconds = (nanoseconds as f64 - clock as f64) / 1e9 - took / 2.0;
+                }
+            }
+        }
+    }
+
+    fn facts(&mut self) {
+        let replies = self.ask(REPLY_TIMEOUT, |_| Some(Request::Facts));
+        for (index, reply) in replies.into_iter().enumerate() {
+            match reply {
+                Some(Reply::Facts(facts)) => self.seen[index].facts = *facts,
+                other => self.wrong(index, other),
+            }
+        }
+    }
+
+    fn open(&mut self) {
+        let wrong: Vec<bool> = self.seen.iter().map(|seen| seen.facts.wrong_setting.is_some()).collect();
+        let replies = self.ask(REPLY_TIMEOUT, |index| (!wrong[index]).then_some(Request::Open));
+        for (index, reply) in replies.into_iter().enumerate() {
+            match reply {
+                Some(Reply::Opened { links, multicast }) => {
+                    self.seen[index].links = links;
+                    self.seen[index].multicast = multicast;
+                }
+                other if !wrong[index] => self.wrong(index, other),
+                _ => self.seen[index].multicast = Some("a setting makes no sense".into()),
+            }
+        }
+        self.pairs = directions(self.hosts.len()).into_iter().flat_map(|(from, to)| self.pairs_of(from, to)).collect();
+    }
+
+    /// One direction over each link that both hosts have.
+    fn pairs_of(&self, from: usize, to: usize) -> Vec<Pair> {
+        let common = self.seen[to].links.iter().filter(|link| self.has(from, &link.name));
+        let pair = |link: &super::protocol::OpenedLink| {
+            let seen = PairSeen {
+                link: link.name.clone(),
+                from: self.names[from].clone(),
+                to: self.names[to].clone(),
+                firewall: firewall_of(&self.seen[to].facts),
+                ..PairSeen::default()
+            };
+            Some(Pair { from, to, card: link.card.clone().ok()?, full: None, seen })
+        };
+        common.filter_map(pair).collect()
+    }
+
+    fn has(&self, host: usize, link: &str) -> bool {
+        self.seen[host].links.iter().any(|one| one.name == link && one.card.is_ok())
+    }
+
+    /// An answer that is none: the host is left alone from now on.
+    fn wrong(&mut self, index: usize, reply: Option<Reply>) {
+        let host = &mut self.hosts[index];
+        let why = match reply {
+            Some(Reply::Failed { why }) => why,
+            _ => "its agent gave another answer than was asked for".to_owned(),
+        };
+        host.fault.get_or_insert(why);
+    }
+
+    /// A short and a full packet from each to each, again while something is missing.
+    fn packets(&mut self) {
+        for _ in 0..ROUNDS {
+            let missing = |pair: &Pair| {
+                let impossible = matches!(pair.seen.way, Some(Err(_)));
+                let is_whole = pair.seen.short_arrived && pair.seen.full_arrived;
+                if impossible || is_whole { None } else { Some(Vec::new()) }
+            };
+            if !self.round(missing) {
+                return;
+            }
+            for pair in &mut self.pairs {
+                let (seen, link) = (&self.seen[pair.to], pair.seen.link.as_str());
+                let short = came(seen, link, pair.from, SHORT_BYTES);
+                let full = pair.full.is_some_and(|full| came(seen, link, pair.from, full));
+                (pair.seen.short_arrived, pair.seen.full_arrived) = (short, full);
+            }
+        }
+    }
+
+    /// Where only the full size is lost, finds the largest that arrives.
+    fn ladder(&mut self) {
+        let wanted = |pair: &Pair| {
+            let full = pair.full.filter(|_| pair.seen.short_arrived && !pair.seen.full_arrived)?;
+            Some(LADDER.into_iter().filter(|&size| size < full).collect())
+        };
+        if !self.round(wanted) {
+            return;
+        }
+        for pair in &mut self.pairs {
+            if pair.seen.short_arrived && !pair.seen.full_arrived {
+                let sizes =
+                    LADDER.into_iter().filter(|&size| came(&self.seen[pair.to], &pair.seen.link, pair.from, size));
+                pair.seen.largest_arrived = sizes.max();
+            }
+        }
+    }
+
+    /// Sends packets of the sizes that `wanted` says (empty: the usual two) and waits for them. False: there was nothing to send.
+    fn round(&mut self, wanted: impl Fn(&Pair) -> Option<Vec<usize>>) -> bool {
+        let wishes: Vec<Option<Vec<usize>>> = self.pairs.iter().map(wanted).collect();
+        if wishes.iter().all(Option::is_none) || self.hosts.iter().all(|host| host.fault.is_some()) {
+            return false;
+        }
+        let links: BTreeSet<String> = self.pairs.iter().map(|pair| pair.seen.link.clone()).collect();
+        for link in links {
+            let targets = |from: usize| {
+                let own =
+                    self.pairs.iter().zip(&wishes).filter(|(pair, _)| pair.from == from && pair.seen.link == link);
+                let target = |(pair, sizes): (&Pair, &Option<Vec<usize>>)| {
+                    Some(Target { peer: pair.to as u16, card: pair.card.clone(), sizes: sizes.clone()? })
+                };
+                own.filter_map(target).collect::<Vec<Target>>()
+            };
+            let requests = (0..self.hosts.len()).map(targets).map(|targets| {
+                let link = link.clone();
+                (!targets.is_empty()).then_some(Request::Send { link, targets })
+            });
+            let requests = requests.collect();
+            self.send(&link, requests);
+        }
+        let mut missing = vec![0; self.hosts.len()];
+        for (pair, sizes) in self.pairs.iter().zip(&wishes) {
+            let usual = 2 - usize::from(pair.seen.short_arrived) - usize::from(pair.seen.full_arrived);
+            let sent = sizes.as_ref().map_or(0, |sizes| if sizes.is_empty() { usual } else { sizes.len() });
+            missing[pair.to] += if matches!(pair.seen.way, Some(Ok(_))) { sent } else { 0 };
+        }
+        self.collect(&missing);
+        true
+    }
+
+    fn send(&mut self, link: &str, requests: Vec<Option<Request>>) {
+        let mut requests = requests;
+        let replies = self.ask(REPLY_TIMEOUT, |index| requests[index].take());
+        for (from, reply) in replies.into_iter().enumerate() {
+            let Some(Reply::Sent { targets }) = reply else { continue };
+            for sent in targets {
+                let to = usize::from(sent.peer);
+                let mut own = self.pairs.iter_mut();
+                let Some(pair) = own.find(|pair| pair.from == from && pair.to == to && pair.seen.link == link) else {
+                    continue;
+                };
+                pair.full = sent.path.as_ref().ok().map(|way| way.packet_bytes);
+                pair.seen.way = Some(sent.path);
+                pair.seen.refused = sent.refused;
+            }
+        }
+    }
+
+    /// Takes what has come, waiting until each host has so many new ones as `missing` says.
+    fn collect(&mut self, missing: &[usize]) {
+        let milliseconds = COLLECT.as_millis() as u64;
+        let due: Vec<usize> = self.seen.iter().zip(missing).map(|(seen, more)| seen.arrived.len() + more).collect();
+        let replies = self.ask(REPLY_TIMEOUT, |index| Some(Request::Collect { expected: due[index], milliseconds }));
+        for (index, reply) in replies.into_iter().enumerate() {
+            match reply {
+                Some(Reply::Arrived { packets }) => self.seen[index].arrived.extend(packets),
+                other => self.wrong(index, other),
+            }
+        }
+    }
+
+    fn multicast(&mut self) {
+        let can: Vec<bool> = self.seen.iter().map(|seen| seen.multicast.is_none() && !seen.links.is_empty()).collect();
+        let count = can.iter().filter(|&&can| can).count();
+        if count < 2 {
+            return;
+        }
+        for _ in 0..ROUNDS {
+            self.ask(REPLY_TIMEOUT, |index| can[index].then_some(Request::Multicast));
+            self.collect(&self.unheard(&can, count - 1));
+            if self.unheard(&can, count - 1).iter().all(|&missing| missing == 0) {
+                return;
+            }
+        }
+    }
+
+    /// How many of the `others` each host has not heard.
+    fn unheard(&self, can: &[bool], others: usize) -> Vec<usize> {
+        let heard = |seen: &HostSeen| seen.arrived.iter().filter(|one| one.link == MULTICAST).count();
+        let unheard = |(seen, &can)| if can { others.saturating_sub(heard(seen)) } else { 0 };
+        self.seen.iter().zip(can).map(unheard).collect()
+    }
+
+    /// Where nothing arrives, asks the network why; one pair of each host at a time.
+    fn trace(&mut self) {
+        for index in 0..self.pairs.len() {
+            let Pair { from, card, seen, .. } = &self.pairs[index];
+            if seen.short_arrived || !matches!(seen.way, Some(Ok(_))) || !seen.refused.is_empty() {
+                continue;
+            }
+            let request = Request::Trace { link: seen.link.clone(), card: card.clone() };
+            let host = &mut self.hosts[*from];
+            host.request(&request);
+            let fate = match host.reply(REPLY_TIMEOUT) {
+                Some(Reply::Traced { fate }) => fate,
+                _ => Fate::Silence,
+            };
+            self.pairs[index].seen.fate = Some(fate);
+        }
+    }
+}
+
+fn came(seen: &HostSeen, link: &str, from: usize, bytes: usize) -> bool {
+    seen.arrived.iter().any(|one| one.link == link && usize::from(one.from) == from && one.bytes == bytes)
+}
+
+fn firewall_of(facts: &Facts) -> Option<String> {
+    (facts.firewall.stopping > 0).then(|| facts.firewall.example.clone())
+}
+
+/// Every direction between `count` hosts, or those of a ring when there are many.
+fn directions(count: usize) -> Vec<(usize, usize)> {
+    if count <= ALL_PAIRS_HOSTS_MAX {
+        return (0..count)
+            .flat_map(|from| (0..count).filter(move |&to| to != from).map(move |to| (from, to)))
+            .collect();
+    }
+    (0..count).flat_map(|from| [(from, (from + 1) % count), ((from + 1) % count, from)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_hosts_are_tried_all_with_all_and_many_in_a_ring() {
+        assert_eq!(directions(0), []);
+        assert_eq!(directions(1), []);
+        assert_eq!(directions(2), [(0, 1), (1, 0)]);
+        assert_eq!(directions(16).len(), 16 * 15);
+        let ring = directions(17);
+        assert_eq!(ring.len(), 34);
+        assert!(ring.contains(&(16, 0)) && ring.contains(&(0, 16)) && !ring.contains(&(0, 5)));
+    }
+}

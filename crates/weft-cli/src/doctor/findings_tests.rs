@@ -1,0 +1,223 @@
+//! Findings from made-up facts: what each must be called, and that all but "ok" have a cure.
+
+use super::*;
+use crate::info::library::Library;
+use crate::info::machine::{Copying, Directory, Machine};
+
+fn good() -> HostSeen {
+    let machine = Machine {
+        processors: 8,
+        processors_usable: 8,
+        shared_memory: Directory {
+            path: "/dev/shm".into(),
+            bytes: Some(8 << 30),
+            bytes_free: Some(8 << 30),
+            no_exec: false,
+            writable: true,
+        },
+        single_copy: Copying { allowed: true, why: String::new(), ptrace_scope: Some(1) },
+        ..Machine::default()
+    };
+    let library = Library { path: Some("/x".into()), found_by: String::new(), version: None, fault: None };
+    let facts = Facts {
+        machine,
+        library: Some(library),
+        capabilities: u64::MAX,
+        user_namespaces: Some(1000),
+        locked_bytes: (None, None),
+        open_files: (Some(1024), Some(1 << 20)),
+        receive_buffer_max: 8 << 20,
+        clock_source: "tsc".into(),
+        network: 1,
+        own_name_milliseconds: Some(1),
+        ..Facts::default()
+    };
+    let link = OpenedLink { name: "udp".into(), card: Ok("card".into()), warnings: Vec::new() };
+    HostSeen {
+        name: "h0".into(),
+        reached_seconds: 0.1,
+        answer_milliseconds: 0.2,
+        facts,
+        links: vec![link],
+        ..HostSeen::default()
+    }
+}
+
+/// Names of the findings that are not "ok", each with its level; all must say what to do.
+fn names(findings: &[Finding]) -> Vec<(Level, &'static str)> {
+    for finding in findings.iter().filter(|finding| finding.level != Level::Ok) {
+        assert!(!finding.what.is_empty() && !finding.cure.is_empty(), "{finding:?}");
+    }
+    findings.iter().filter(|finding| finding.level != Level::Ok).map(|finding| (finding.level, finding.name)).collect()
+}
+
+fn changed(change: impl Fn(&mut HostSeen)) -> Vec<(Level, &'static str)> {
+    let mut seen = good();
+    change(&mut seen);
+    names(&of_host(&seen))
+}
+
+#[test]
+fn a_good_host_has_nothing_but_ok() {
+    assert_eq!(names(&of_host(&good())), []);
+}
+
+#[test]
+fn each_thing_that_is_wrong_on_a_host_has_one_finding() {
+    use Level::{Fault, Note, Warning};
+    type Change = fn(&mut HostSeen);
+    let cases: [(Change, Level, &str); 17] = [
+        (|seen| seen.reached_seconds = 9.0, Note, "host-slow"),
+        (|seen| seen.facts.library.as_mut().unwrap().fault = Some("old".into()), Warning, "library-differs"),
+        (|seen| seen.facts.wrong_setting = Some("WEFT_ACK=late".into()), Fault, "setting-wrong"),
+        (|seen| seen.links[0].card = Err("e0 is down".into()), Fault, "link-unusable"),
+        (|seen| seen.links[0].warnings = vec!["small".into()], Warning, "link-limited"),
+        (|seen| seen.facts.machine.shared_memory.bytes_free = Some(1 << 20), Warning, "shm-small"),
+        (|seen| seen.facts.machine.shared_memory.bytes = None, Warning, "shm-missing"),
+        (|seen| seen.facts.machine.shared_memory.no_exec = true, Note, "shm-no-exec"),
+        (|seen| seen.facts.machine.shared_memory.writable = false, Warning, "shm-not-writable"),
+        (|seen| seen.facts.machine.single_copy.allowed = false, Warning, "single-copy-refused"),
+        (|seen| seen.facts.machine.processors_usable = 2, Note, "processors-limited"),
+        (|seen| seen.facts.locked_bytes.0 = Some(64 << 10), Note, "locked-memory-small"),
+        (|seen| seen.facts.open_files.1 = Some(256), Warning, "open-files-few"),
+        (|seen| seen.clock_ahead_seconds = -7.0, Warning, "clock-differs"),
+        (|seen| seen.facts.clock_source = "hpet".into(), Warning, "clock-slow"),
+        (|seen| seen.facts.own_name_milliseconds = None, Note, "own-name-unknown"),
+        (|seen| seen.facts.firewall = firewall(), Note, "firewall-rules"),
+    ];
+    for (change, level, name) in cases {
+        assert_eq!(changed(change), [(level, name)]);
+    }
+}
+
+fn firewall() -> super::super::facts::Firewall {
+    super::super::facts::Firewall { stopping: 2, example: "udp drop".into(), tool: "nft".into() }
+}
+
+#[test]
+fn without_rights_there_are_notes_and_small_buffers_count() {
+    let found = changed(|seen| {
+        seen.facts.capabilities = 0;
+        seen.facts.receive_buffer_max = 212_992;
+    });
+    let expected = ["socket-buffers-small", "no-raw-packets", "no-xdp-rights"].map(|name| (Level::Note, name));
+    assert_eq!(found, expected);
+    assert_eq!(changed(|seen| seen.facts.receive_buffer_max = 212_992), [], "CAP_NET_ADMIN may exceed the limit");
+}
+
+#[test]
+fn a_clock_is_not_blamed_for_a_slow_answer() {
+    assert_eq!(changed(|seen| (seen.clock_ahead_seconds, seen.answer_milliseconds) = (1.5, 4000.0)), []);
+}
+
+fn way(own: usize, peer: usize) -> Way {
+    let packet_bytes = own.min(peer);
+    Way { own: "10.0.0.1".into(), peer: "10.0.0.2:7000".into(), own_bytes: own, peer_bytes: peer, packet_bytes }
+}
+
+fn pair(change: impl Fn(&mut PairSeen)) -> Vec<(Level, &'static str)> {
+    let mut seen = PairSeen {
+        link: "udp".into(),
+        from: "h0".into(),
+        to: "h1".into(),
+        way: Some(Ok(way(1472, 1472))),
+        short_arrived: true,
+        full_arrived: true,
+        ..PairSeen::default()
+    };
+    change(&mut seen);
+    names(&of_pair(&seen))
+}
+
+#[test]
+fn each_way_in_which_packets_do_not_arrive_has_one_finding() {
+    use Level::{Fault, Warning};
+    assert_eq!(pair(|_| ()), []);
+    assert_eq!(pair(|seen| seen.way = Some(Err("no common family".into()))), [(Fault, "no-path")]);
+    assert_eq!(pair(|seen| seen.full_arrived = false), [(Fault, "full-size-lost")]);
+    assert_eq!(pair(|seen| seen.way = Some(Ok(way(1472, 872)))), [(Warning, "mtu-differs")]);
+    let lost = |fate: Option<Fate>, firewall: Option<&str>| {
+        pair(|seen| {
+            (seen.short_arrived, seen.full_arrived) = (false, false);
+            (seen.fate, seen.firewall) = (fate, firewall.map(str::to_owned));
+        })
+    };
+    assert_eq!(lost(Some(Fate::Refused), None), [(Fault, "packets-rejected")]);
+    assert_eq!(lost(Some(Fate::Prohibited), None), [(Fault, "packets-prohibited")]);
+    assert_eq!(lost(Some(Fate::NoRoute), None), [(Fault, "packets-no-route")]);
+    assert_eq!(lost(Some(Fate::HostDown), None), [(Fault, "packets-lost")]);
+    assert_eq!(lost(Some(Fate::Silence), None), [(Fault, "packets-lost")]);
+    assert_eq!(lost(Some(Fate::Silence), Some("udp drop")), [(Fault, "packets-dropped")]);
+    let refused = pair(|seen| {
+        (seen.short_arrived, seen.full_arrived) = (false, false);
+        seen.refused = vec![(SHORT_BYTES, "Operation not permitted".into())];
+    });
+    assert_eq!(refused, [(Fault, "packets-refused-here")]);
+}
+
+#[test]
+fn the_largest_packet_that_arrives_gives_the_mtu_to_set() {
+    let seen = PairSeen {
+        link: "udp".into(),
+        way: Some(Ok(way(1472, 1472))),
+        short_arrived: true,
+        largest_arrived: Some(872),
+        ..PairSeen::default()
+    };
+    let finding = &of_pair(&seen)[0];
+    assert!(finding.what.contains("872 bytes still arrive") && finding.cure.contains("mtu 900"), "{finding:?}");
+}
+
+fn address(interface: &str, address: &str, refused: Option<&str>) -> Address {
+    let (interface, address) = (interface.to_owned(), address.to_owned());
+    Address { interface, address, mtu: 1500, refused: refused.map(str::to_owned), segmentation: None }
+}
+
+#[test]
+fn hosts_are_compared_with_each_other() {
+    let other = |change: fn(&mut HostSeen)| {
+        let mut other = good();
+        other.name = "h1".into();
+        other.facts.network = 2;
+        change(&mut other);
+        names(&of_all(&[good(), other]))
+    };
+    assert_eq!(other(|_| ()), []);
+    assert_eq!(
+        other(|seen| seen.facts.addresses = vec![address("lo", "127.0.0.1/8", None)]),
+        [(Level::Fault, "only-loopback")]
+    );
+    let usual = |seen: &mut HostSeen| {
+        let refused = address("lo", "127.0.0.1/8", Some("there are others"));
+        seen.facts.addresses = vec![refused, address("e0", "10.0.0.1/24", None)];
+    };
+    assert_eq!(other(usual), []);
+    assert_eq!(other(|seen| seen.facts.user = 1000), [(Level::Warning, "user-differs")]);
+    assert_eq!(other(|seen| seen.facts.network = 1), [(Level::Note, "same-machine")]);
+    assert_eq!(of_all(&[good()]), []);
+}
+
+#[test]
+fn multicast_is_heard_or_not_or_could_not_be_tried() {
+    let names_of_hosts = ["h0".to_owned(), "h1".to_owned()];
+    let heard = |from: u16| Arrived { link: MULTICAST.into(), from, bytes: SHORT_BYTES };
+    let (mut h0, mut h1) = (good(), good());
+    h1.name = "h1".into();
+    h0.arrived = [heard(1)].into();
+    h1.arrived = [heard(0)].into();
+    let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);
+    assert_eq!((all.len(), all[0].name, all[0].level), (1, "multicast", Level::Ok));
+    h1.arrived.clear();
+    let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);
+    assert_eq!(names(&all), [(Level::Note, "multicast-lost")]);
+    assert!(all[0].subject == "h0" && all[0].what.contains("h1"));
+    h1.multicast = Some("no IPv4".into());
+    assert_eq!(names(&of_multicast(&[h0, h1], &names_of_hosts)), [(Level::Note, "multicast-untried")]);
+}
+
+#[test]
+fn a_host_that_cannot_be_talked_to_is_a_fault() {
+    let all = [unreachable("h1", "`false` ended"), other_version("h1", "0.0.1", "0.1.0"), lost("h1", "it hung")];
+    let expected = ["host-unreachable", "version-differs", "host-stopped-answering"].map(|name| (Level::Fault, name));
+    assert_eq!(names(&all), expected);
+}

@@ -1,0 +1,261 @@
+//! One host as the controller sees it: the process that reaches it, requests and replies, each with a time limit.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use weft_launch::reach;
+
+use super::protocol::{GREETING, LINE_MAX, Reply, Request, VERSION};
+
+/// How long an agent may take to end once its input is closed.
+const END_TIMEOUT: Duration = Duration::from_secs(2);
+/// How often a wait looks whether the user wants to stop.
+const POLL: Duration = Duration::from_millis(20);
+/// Lines that wait to be read.
+const LINES_MAX: usize = 64;
+/// What a remote shell may print before the agent greets, lines.
+const NOISE_LINES_MAX: usize = 1000;
+/// How much of what the command says on standard error is kept, bytes.
+const ERRORS_KEPT: usize = 2048;
+
+/// How a host is reached.
+#[derive(Clone, Debug)]
+pub(crate) struct Reach {
+    /// The command template.
+    pub(crate) template: String,
+    /// The path of this command there.
+    pub(crate) program: String,
+    /// How long it may take to answer for the first time.
+    pub(crate) answer: Duration,
+}
+
+/// Why there is nothing to talk to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unreachable {
+    /// It did not greet: half a sentence.
+    Silent(String),
+    /// Its command is of another version.
+    Version(String),
+    /// The user has stopped everything.
+    Interrupted,
+}
+
+/// A connection to an agent.
+pub(crate) struct Host {
+    pub(crate) name: String,
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<Vec<u8>>,
+    errors: Arc<Mutex<Vec<u8>>>,
+    interrupted: Arc<AtomicBool>,
+    /// The command, to be shown.
+    command: String,
+    /// Why it does not answer any more.
+    pub(crate) fault: Option<String>,
+    /// From the start to the greeting.
+    pub(crate) reached_after: Duration,
+}
+
+impl Host {
+    /// Starts the agent and hears its greeting. `remote` is none for an agent that is started here directly.
+    pub(crate) fn start(
+        name: &str,
+        remote: Option<&Reach>,
+        answer: Duration,
+        interrupted: &Arc<AtomicBool>,
+    ) -> Result<Host, Unreachable> {
+        let words = match remote {
+            Some(reach) => reach::command(name, &reach.template, &reach.program, &["doctor", "--serve"]),
+            None => own_path().map(|path| vec![path, "doctor".into(), "--serve".into()]),
+        };
+        let words = words.map_err(Unreachable::Silent)?;
+        let shown = reach::shown(&words);
+        let began = Instant::now();
+        // A process group of its own: whatever the command starts can be ended with it.
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| Unreachable::Silent(format!("`{shown}` cannot be started: {error}")))?;
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let (sender, lines) = sync_channel(LINES_MAX);
+        let kept = Arc::new(Mutex::new(Vec::new()));
+        if let (Some(output), Some(errors)) = (output, errors) {
+            std::thread::spawn(move || read_lines(output, &sender));
+            let kept = Arc::clone(&kept);
+            std::thread::spawn(move || keep_errors(errors, &kept));
+        }
+        let mut host = Host {
+            name: name.to_owned(),
+            input: child.stdin.take(),
+            child,
+            lines,
+            errors: kept,
+            interrupted: Arc::clone(interrupted),
+            command: shown,
+            fault: None,
+            reached_after: Duration::ZERO,
+        };
+        host.hear_greeting(answer)?;
+        host.reached_after = began.elapsed();
+        Ok(host)
+    }
+
+    fn hear_greeting(&mut self, answer: Duration) -> Result<(), Unreachable> {
+        let deadline = Instant::now() + answer;
+        for _ in 0..NOISE_LINES_MAX {
+            let line = match self.line(deadline) {
+                Ok(line) => line,
+                Err(Wait::Interrupted) => return Err(Unreachable::Interrupted),
+                Err(Wait::TimedOut) => {
+                    return Err(self.explain(&format!("did not answer within {} s", answer.as_secs_f64())));
+                }
+                Err(Wait::Closed) => {
+                    let ended = self.ended().map_or("closed its output".to_owned(), |status| ended_with(&status));
+                    return Err(self.explain(&ended));
+                }
+            };
+            let line = String::from_utf8_lossy(&line).into_owned();
+            // The noise before it may lack a newline of its own.
+            if let Some(at) = line.rfind(GREETING) {
+                let version = line[at + GREETING.len()..].trim();
+                return if version == VERSION { Ok(()) } else { Err(Unreachable::Version(version.to_owned())) };
+            }
+        }
+        Err(self.explain("answers, but is something else than weft"))
+    }
+
+    /// Half a sentence: the command, what became of it, what it said last.
+    fn explain(&self, fate: &str) -> Unreachable {
+        // The last words may still be on their way.
+        std::thread::sleep(POLL);
+        let kept = self.errors.lock().map(|kept| kept.clone()).unwrap_or_default();
+        let said = String::from_utf8_lossy(&kept);
+        let last = said.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+        let words = if last.is_empty() { String::new() } else { format!(", saying: {last}") };
+        Unreachable::Silent(format!("`{}` {fate}{words}", self.command))
+    }
+
+    /// Sends a request; the answer is fetched by [`Self::reply`]. A host that has failed is left alone.
+    pub(crate) fn request(&mut self, request: &Request) {
+        if self.fault.is_some() {
+            return;
+        }
+        let mut line = serde_json::to_vec(request).unwrap_or_default();
+        line.push(b'\n');
+        let written = self.input.as_mut().map(|input| input.write_all(&line).and_then(|()| input.flush()));
+        if !matches!(written, Some(Ok(()))) {
+            self.fault = Some("its agent has ended".into());
+        }
+    }
+
+    /// The answer to the oldest request; none, and `fault` says why, when there is none.
+    pub(crate) fn reply(&mut self, limit: Duration) -> Option<Reply> {
+        if self.fault.is_some() {
+            return None;
+        }
+        match self.line(Instant::now() + limit) {
+            Ok(line) => match serde_json::from_slice(&line) {
+                Ok(reply) => return Some(reply),
+                Err(error) => self.fault = Some(format!("its agent's answer makes no sense: {error}")),
+            },
+            Err(Wait::TimedOut) => {
+                self.fault = Some(format!("its agent did not answer within {} s", limit.as_secs_f64()));
+            }
+            Err(Wait::Closed) => self.fault = Some("its agent has ended".into()),
+            Err(Wait::Interrupted) => self.fault = Some("interrupted".into()),
+        }
+        None
+    }
+
+    fn line(&self, deadline: Instant) -> Result<Vec<u8>, Wait> {
+        loop {
+            if self.interrupted.load(Ordering::Relaxed) {
+                return Err(Wait::Interrupted);
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left.min(POLL)) {
+                Ok(line) => return Ok(line),
+                Err(RecvTimeoutError::Disconnected) => return Err(Wait::Closed),
+                Err(RecvTimeoutError::Timeout) if left.is_zero() => return Err(Wait::TimedOut),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+
+    /// The end of the process, which has closed its output and so is about to end.
+    fn ended(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + END_TIMEOUT;
+        loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => return Some(status),
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(POLL),
+                _ => return None,
+            }
+        }
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // An agent ends when its input closes; whatever else the command is does not stay either.
+        drop(self.input.take());
+        let healthy =
+            self.fault.is_none() && !self.interrupted.load(Ordering::Relaxed) && !self.reached_after.is_zero();
+        if !healthy || self.ended().is_none() {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
+        let _ = self.child.wait();
+    }
+}
+
+/// Why there is no line.
+enum Wait {
+    TimedOut,
+    Closed,
+    Interrupted,
+}
+
+fn ended_with(status: &ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.code(), status.signal()) {
+        (Some(code), _) => format!("ended with status {code}"),
+        (None, signal) => format!("died by signal {}", signal.unwrap_or(0)),
+    }
+}
+
+/// The path of this command, which other hosts have too unless the user says otherwise.
+pub(crate) fn own_path() -> Result<String, String> {
+    let path = std::env::current_exe().map_err(|error| format!("where this program is stays unknown: {error}"))?;
+    Ok(path.to_str().ok_or("the path of this program is not text; name it with --agent-program")?.to_owned())
+}
+
+fn read_lines(output: impl Read, sender: &SyncSender<Vec<u8>>) {
+    let mut output = BufReader::new(output);
+    loop {
+        let mut line = Vec::new();
+        let read = output.by_ref().take(LINE_MAX).read_until(b'\n', &mut line);
+        if !matches!(read, Ok(count) if count > 0) || sender.send(line).is_err() {
+            return;
+        }
+    }
+}
+
+fn keep_errors(mut errors: impl Read, kept: &Mutex<Vec<u8>>) {
+    let mut buffer = [0; 1024];
+    while let Ok(count @ 1..) = errors.read(&mut buffer) {
+        let Ok(mut kept) = kept.lock() else { return };
+        kept.extend_from_slice(&buffer[..count]);
+        let surplus = kept.len().saturating_sub(ERRORS_KEPT);
+        kept.drain(..surplus);
+    }
+}

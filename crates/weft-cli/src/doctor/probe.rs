@@ -1,0 +1,358 @@
+//! Links as the doctor needs them: a card to give to peers, the way to a peer, packets there and back.
+//!
+//! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::time::{Duration, Instant};
+
+use weft_mpi::settings::Settings;
+use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::udp::{self, Card, Udp};
+
+use super::protocol::{Arrived, Fate, MULTICAST, OpenedLink, SentTo, Target, Way};
+use super::protocol::{COPIES, SHORT_BYTES};
+
+/// What a packet of a doctor begins with; the token, sender and receiver follow.
+const MAGIC: &[u8; 8] = b"weftdoc1";
+const HEAD_BYTES: usize = 8 + 8 + 2 + 2;
+/// The receiver that means everybody.
+const EVERYBODY: u16 = u16::MAX;
+/// Packets taken from a link in one go.
+const BATCH: usize = 64;
+/// Different packets that are remembered, so that strangers cannot fill the memory.
+const ARRIVED_MAX: usize = 1 << 16;
+const POLL: Duration = Duration::from_millis(1);
+/// How long an answer of the network to a packet that did not arrive is waited for, and how often it is tried.
+const TRACE_WAIT: Duration = Duration::from_millis(300);
+const TRACE_ATTEMPTS: usize = 3;
+
+const _: () = assert!(HEAD_BYTES <= SHORT_BYTES && SHORT_BYTES <= udp::PACKET_SIZE_MIN);
+
+/// Which run this is, and which of its agents.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Identity {
+    pub(crate) token: u64,
+    pub(crate) index: u16,
+}
+
+/// A link, opened.
+pub(crate) trait Link {
+    /// As `WEFT_LINK` says it.
+    fn name(&self) -> &'static str;
+    /// What peers need to know.
+    fn card(&self) -> String;
+    fn warnings(&self) -> Vec<String>;
+    /// The way to the peer with this card, and where packets go.
+    fn way(&self, card: &str) -> Result<(Way, Address), String>;
+    fn datagrams(&mut self) -> &mut dyn Datagrams;
+    /// Why the machine last refused a packet.
+    fn refusal(&self) -> String;
+}
+
+struct UdpLink(Udp);
+
+impl Link for UdpLink {
+    fn name(&self) -> &'static str {
+        "udp"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.0.warnings().to_vec()
+    }
+
+    fn way(&self, card: &str) -> Result<(Way, Address), String> {
+        let peer = Card::decode(card).map_err(|error| error.to_string())?;
+        let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
+        let way = Way {
+            own: pair.own.ip.to_string(),
+            peer: pair.to.to_string(),
+            own_bytes: usize::from(pair.own.packet_size),
+            peer_bytes: usize::from(pair.peer.packet_size),
+            packet_bytes: pair.packet_size,
+        };
+        Ok((way, pair.to.into()))
+    }
+
+    fn datagrams(&mut self) -> &mut dyn Datagrams {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.last_refusal().map_or_else(String::new, |error| error.to_string())
+    }
+}
+
+/// The links of one host and what came over them.
+#[derive(Default)]
+pub(crate) struct Probe {
+    identity: Identity,
+    links: Vec<Box<dyn Link>>,
+    multicast: Option<Multicast>,
+    arrived: BTreeSet<Arrived>,
+}
+
+impl Probe {
+    pub(crate) fn new(identity: Identity) -> Probe {
+        Probe { identity, ..Probe::default() }
+    }
+
+    /// Opens every link that the settings allow; tells what became of each, and why multicast cannot be tried.
+    pub(crate) fn open(&mut self, settings: &Settings) -> (Vec<OpenedLink>, Option<String>) {
+        let mut told = Vec::new();
+        self.links.clear();
+        for (name, opened) in open_all(settings) {
+            let warnings = opened.as_ref().map_or(Vec::new(), |link| link.warnings());
+            let card = opened.as_ref().map(|link| link.card()).map_err(Clone::clone);
+            told.push(OpenedLink { name: name.to_owned(), card, warnings });
+            self.links.extend(opened.ok());
+        }
+        let own = self.links.iter().find_map(|link| Card::decode(&link.card()).ok()?.candidates.first().copied());
+        let multicast = match own.map(|candidate| candidate.ip) {
+            Some(IpAddr::V4(own)) => Multicast::join(own, self.identity),
+            Some(IpAddr::V6(_)) => Err("it is tried with IPv4 only".to_owned()),
+            None => Err("no link has an address".to_owned()),
+        };
+        let why = multicast.as_ref().err().cloned();
+        self.multicast = multicast.ok();
+        (told, why)
+    }
+
+    /// Sends packets to the targets.
+    pub(crate) fn send(&mut self, link: &str, targets: &[Target]) -> Result<Vec<SentTo>, String> {
+        let identity = self.identity;
+        let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
+        Ok(targets.iter().map(|target| send_to(link.as_mut(), identity, target)).collect())
+    }
+
+    /// Sends to the multicast group.
+    pub(crate) fn multicast(&mut self) -> Result<(), String> {
+        let multicast = self.multicast.as_ref().ok_or("there is no multicast socket")?;
+        multicast.send(&packet(self.identity, EVERYBODY, SHORT_BYTES))
+    }
+
+    /// Takes what comes until `expected` different packets are there, at most for `limit`.
+    pub(crate) fn collect(&mut self, expected: usize, limit: Duration) -> Vec<Arrived> {
+        let deadline = Instant::now() + limit;
+        loop {
+            let took = self.take();
+            if self.arrived.len() >= expected || Instant::now() >= deadline {
+                return self.arrived.iter().cloned().collect();
+            }
+            if took == 0 {
+                std::thread::sleep(POLL);
+            }
+        }
+    }
+
+    fn take(&mut self) -> usize {
+        let (identity, arrived) = (self.identity, &mut self.arrived);
+        let mut took = 0;
+        let mut note = |link: &str, bytes: &[u8]| {
+            if let Some(from) = sender(identity, bytes).filter(|_| arrived.len() < ARRIVED_MAX) {
+                arrived.insert(Arrived { link: link.to_owned(), from, bytes: bytes.len() });
+            }
+        };
+        for link in &mut self.links {
+            let name = link.name();
+            took += link.datagrams().receive(&mut |bytes| note(name, bytes), BATCH);
+        }
+        if let Some(multicast) = &self.multicast {
+            let mut bytes = [0; SHORT_BYTES + 1];
+            for _ in 0..BATCH {
+                let Ok(length) = multicast.listener.recv(&mut bytes) else { break };
+                note(MULTICAST, &bytes[..length]);
+                took += 1;
+            }
+        }
+        took
+    }
+
+    /// Sends from a socket of its own that the network's answers come back to.
+    pub(crate) fn trace(&self, link: &str, card: &str) -> Result<Fate, String> {
+        let link = self.links.iter().find(|one| one.name() == link).ok_or("this link is not open")?;
+        let (_, Address::Udp(to)) = link.way(card)? else { return Ok(Fate::Silence) };
+        let any = if to.is_ipv4() { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { "[::]:0".parse().unwrap() };
+        let socket = UdpSocket::bind(any).map_err(|error| error.to_string())?;
+        socket.set_read_timeout(Some(TRACE_WAIT)).map_err(|error| error.to_string())?;
+        let packet = packet(self.identity, EVERYBODY, SHORT_BYTES);
+        for _ in 0..TRACE_ATTEMPTS {
+            let answer = socket.connect(to).and_then(|()| socket.send(&packet)).and_then(|_| socket.recv(&mut [0; 1]));
+            if let Some(fate) = answer.err().and_then(|error| fate(error.kind())) {
+                return Ok(fate);
+            }
+        }
+        let neighbours = std::fs::read_to_string("/proc/net/arp").unwrap_or_default();
+        Ok(if is_silent_neighbour(&neighbours, &to.ip().to_string()) { Fate::HostDown } else { Fate::Silence })
+    }
+}
+
+/// Whether the kernel has asked for the hardware address of `ip` on its own segment, and nobody has answered: the entry's flags
+/// are 0 (proc_pid_net(5)).
+fn is_silent_neighbour(neighbours: &str, ip: &str) -> bool {
+    let mut entries = neighbours.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    entries.any(|entry| entry.first() == Some(&ip) && entry.get(2) == Some(&"0x0"))
+}
+
+/// What an error of a connected socket says; none: nothing yet.
+fn fate(error: ErrorKind) -> Option<Fate> {
+    match error {
+        ErrorKind::ConnectionRefused => Some(Fate::Refused),
+        // For a connected UDP socket Linux reports only those that are final: "prohibited", not "unreachable just now".
+        ErrorKind::HostUnreachable | ErrorKind::PermissionDenied => Some(Fate::Prohibited),
+        ErrorKind::NetworkUnreachable | ErrorKind::NetworkDown => Some(Fate::NoRoute),
+        _ => None,
+    }
+}
+
+/// A link, or why it cannot be used here.
+type Opened = Result<Box<dyn Link>, String>;
+
+fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
+    let mut all = Vec::new();
+    if settings.links.udp {
+        let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+        let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
+        all.push(("udp", opened.map_err(|error| error.to_string())));
+    }
+    all
+}
+
+fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
+    let (way, to) = match link.way(&target.card) {
+        Ok(found) => found,
+        Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new() },
+    };
+    let usual = [SHORT_BYTES, way.packet_bytes];
+    let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
+    let mut refused = Vec::new();
+    for &size in sizes {
+        let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, udp::PACKET_SIZE_MAX));
+        for _ in 0..COPIES {
+            let outcome = link.datagrams().send(&to, &packet);
+            let why = match outcome {
+                Ok(Outcome::Sent) => continue,
+                Ok(Outcome::WouldBlock) => "the send buffer is full".to_owned(),
+                Ok(Outcome::Dropped) => link.refusal(),
+                Ok(Outcome::TooLarge) => "it is larger than the path allows, says this machine".to_owned(),
+                Err(error) => error.to_string(),
+            };
+            refused.push((size, why));
+            break;
+        }
+    }
+    SentTo { peer: target.peer, path: Ok(way), refused }
+}
+
+/// A packet of `size` bytes with a body that can be checked.
+fn packet(identity: Identity, to: u16, size: usize) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(size);
+    packet.extend_from_slice(MAGIC);
+    packet.extend_from_slice(&identity.token.to_le_bytes());
+    packet.extend_from_slice(&identity.index.to_le_bytes());
+    packet.extend_from_slice(&to.to_le_bytes());
+    packet.extend((HEAD_BYTES..size).map(body));
+    packet
+}
+
+fn body(at: usize) -> u8 {
+    (at % 251) as u8
+}
+
+/// Who sent this packet of the same run to this agent; none: it is a stranger's, or damaged.
+fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
+    let (head, rest) = packet.split_at_checked(HEAD_BYTES)?;
+    let (magic, head) = head.split_at(MAGIC.len());
+    let (token, head) = head.split_at(8);
+    let (from, to) = (u16::from_le_bytes([head[0], head[1]]), u16::from_le_bytes([head[2], head[3]]));
+    let is_whole = rest.iter().enumerate().all(|(at, &byte)| byte == body(HEAD_BYTES + at));
+    let is_ours = magic == MAGIC && token == identity.token.to_le_bytes();
+    (is_ours && is_whole && from != identity.index && (to == identity.index || to == EVERYBODY)).then_some(from)
+}
+
+/// A member of the run's multicast group.
+struct Multicast {
+    listener: UdpSocket,
+    speaker: UdpSocket,
+    group: SocketAddr,
+}
+
+impl Multicast {
+    /// Group and port follow from the run's token: administratively scoped, RFC 2365, so that no router passes it on.
+    fn join(own: Ipv4Addr, identity: Identity) -> Result<Multicast, String> {
+        let [a, b, c, d, ..] = identity.token.to_le_bytes();
+        let group = Ipv4Addr::new(239, 255, a, b);
+        let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;
+        let failed = |what: &str| {
+            let what = what.to_owned();
+            move |error: std::io::Error| format!("{what}: {error}")
+        };
+        let listener = UdpSocket::bind((group, port)).map_err(failed("no socket for the group"))?;
+        listener.join_multicast_v4(&group, &own).map_err(failed("the group cannot be joined"))?;
+        listener.set_nonblocking(true).map_err(failed("no socket for the group"))?;
+        // A sender that is bound to an address uses its interface.
+        let speaker = UdpSocket::bind((own, 0)).map_err(failed("no socket to send with"))?;
+        Ok(Multicast { listener, speaker, group: (group, port).into() })
+    }
+
+    fn send(&self, packet: &[u8]) -> Result<(), String> {
+        for _ in 0..COPIES {
+            self.speaker.send_to(packet, self.group).map_err(|error| error.to_string())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Identity = Identity { token: 77, index: 0 };
+    const B: Identity = Identity { token: 77, index: 1 };
+
+    #[test]
+    fn only_whole_packets_of_this_run_count() {
+        for size in [HEAD_BYTES, SHORT_BYTES, 1472] {
+            assert_eq!(sender(B, &packet(A, 1, size)), Some(0));
+        }
+        assert_eq!(sender(B, &packet(A, EVERYBODY, 64)), Some(0));
+        assert_eq!(sender(B, &packet(A, 2, 64)), None);
+        assert_eq!(sender(A, &packet(A, EVERYBODY, 64)), None, "its own echo");
+        assert_eq!(sender(Identity { token: 78, index: 1 }, &packet(A, 1, 64)), None);
+        let mut damaged = packet(A, 1, 64);
+        damaged[40] ^= 1;
+        assert_eq!(sender(B, &damaged), None);
+        assert_eq!(sender(B, b"short"), None);
+    }
+
+    #[test]
+    fn a_neighbour_that_never_answered_is_known() {
+        let table = "IP address HW type Flags HW address Mask Device\n\
+                     10.0.0.2 0x1 0x0 00:00:00:00:00:00 * e0\n10.0.0.3 0x1 0x2 02:00:00:00:00:01 * e0\n";
+        assert!(is_silent_neighbour(table, "10.0.0.2"));
+        assert!(!is_silent_neighbour(table, "10.0.0.3") && !is_silent_neighbour(table, "10.0.0.4"));
+    }
+
+    #[test]
+    fn two_probes_of_one_machine_reach_each_other() {
+        let settings = Settings::read(|name| (name == "WEFT_INTERFACE").then(|| "lo".to_owned())).unwrap();
+        let (mut a, mut b) = (Probe::new(A), Probe::new(B));
+        a.open(&settings);
+        let (links, _) = b.open(&settings);
+        let card = links[0].card.clone().unwrap();
+        let sent = a.send("udp", &[Target { peer: 1, card: card.clone(), sizes: Vec::new() }]).unwrap();
+        assert_eq!(sent[0].refused, []);
+        let full = sent[0].path.as_ref().unwrap().packet_bytes;
+        let arrived = b.collect(2, Duration::from_secs(10));
+        let sizes: Vec<usize> = arrived.iter().map(|one| one.bytes).collect();
+        assert_eq!(sizes, [SHORT_BYTES, full]);
+        drop(b);
+        assert_eq!(a.trace("udp", &card), Ok(Fate::Refused));
+        assert!(a.send("carrier pigeon", &[]).is_err());
+    }
+}
