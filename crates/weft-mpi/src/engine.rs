@@ -365,24 +365,50 @@ impl Engine {
                 }
             }
         }
-        let doorbell = match &mut self.node {
-            Some(node) => {
-                if !node.arm() {
-                    node.disarm();
-                    return None;
-                }
-                Some(node.doorbell_fd())
-            }
-            None => None,
+        let network = self.datagrams.as_ref().map(|datagrams| datagrams.fd());
+        let Some(node) = &mut self.node else {
+            return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
         };
-        Some(Sleep { doorbell, network: self.datagrams.as_ref().map(|datagrams| datagrams.fd()), timeout })
+        let by = if network.is_some() { shared::Rest::Doorbell } else { shared::Rest::Futex };
+        if !node.arm(by) {
+            return None;
+        }
+        let rest = match by {
+            shared::Rest::Futex => Rest::Neighbours(node.sleeper()),
+            shared::Rest::Doorbell => Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network },
+        };
+        Some(Sleep { rest, timeout })
+    }
+
+    /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
+    pub fn nudge(&mut self) -> bool {
+        let only_neighbours = self.datagrams.is_none();
+        match &mut self.node {
+            Some(node) if only_neighbours => {
+                node.nudge();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Processes of the job on this node.
+    pub fn locals(&self) -> usize {
+        self.locals.len()
+    }
+
+    /// Processes of the node that want a processor, as far as MPI knows.
+    pub fn awake(&self) -> usize {
+        self.node.as_ref().map_or(1, shared::Node::awake)
     }
 
     /// After the sleep.
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            node.drain_doorbell();
+            if self.datagrams.is_some() {
+                node.drain_doorbell();
+            }
         }
         self.check_node();
         // The network is looked at in the very next pass.
@@ -416,12 +442,23 @@ impl Engine {
     }
 }
 
-/// What a waiter sleeps on.
+/// How a waiter sleeps.
 pub struct Sleep {
-    /// Readable when a process of the node has something for us.
-    pub doorbell: Option<i32>,
-    /// Readable when a packet is here.
-    pub network: Option<i32>,
+    /// On what.
+    pub rest: Rest,
     /// At most so many nanoseconds.
     pub timeout: Option<u64>,
+}
+
+/// What a waiter sleeps on.
+pub enum Rest {
+    /// Only processes of the node can have something for us.
+    Neighbours(shared::Sleeper),
+    /// Descriptors that become readable.
+    Descriptors {
+        /// When a process of the node has something for us.
+        doorbell: Option<i32>,
+        /// When a packet is here.
+        network: Option<i32>,
+    },
 }

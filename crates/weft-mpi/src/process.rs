@@ -10,24 +10,30 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use weft_core::time::Duration;
-use weft_net::wait::{self, Interest};
+use weft_core::time::{Duration, Instant};
+use weft_launch::Load;
+use weft_net::clock;
+use weft_net::wait::{self, Interest, Spin};
 
 use crate::collective::Running;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
-use crate::engine::Engine;
+use crate::engine::{Engine, Rest};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::messages::Messages;
 use crate::object::Objects;
 use crate::start::Job;
 
-/// Passes of the progress loop before a waiter sleeps, when every rank of the node can have a processor.
-const SPIN_PASSES: u32 = 4_000;
-/// The same without peers on the node: each pass looks at the network, which is a system call.
-const SPIN_PASSES_NETWORK: u32 = 300;
-/// The same when ranks outnumber processors: somebody else needs this one.
-const SPIN_PASSES_CROWDED: u32 = 3;
+/// How long a waiter spins at most before it sleeps, with peers on this node: what a sleep and a wake-up cost.
+const SPIN_NODE: Duration = Duration::from_micros(20);
+/// The same when there are peers on other nodes: about two round trips.
+const SPIN_NETWORK: Duration = Duration::from_micros(50);
+/// Passes of the progress loop after which a waiter sees whether it may spin on.
+const PASSES_FREE: u32 = 3;
+/// Passes between two looks at the clock while it spins.
+const PASSES_PER_LOOK: u32 = 32;
+/// Passes take much less, so a thread that sees so much time go by between two looks was not running.
+const PREEMPTED: Duration = Duration::from_micros(100);
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
 
@@ -67,7 +73,8 @@ pub struct Process {
     /// How the job was started; set while active.
     pub job: Option<Job>,
     engine: Option<Box<Engine>>,
-    spin_passes: u32,
+    spin: Spin,
+    processors: usize,
     asleep: bool,
     parked: u32,
     signalled: u64,
@@ -126,9 +133,10 @@ pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
 
 /// The same, when the lock is held already.
 pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> Option<R>) -> R {
-    let mut passes = 0;
+    let mut wait = Wait::default();
     loop {
         if let Some(result) = check(&mut process) {
+            wait.conclude(&mut process);
             process.signal();
             return result;
         }
@@ -138,19 +146,64 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
             continue;
         }
         if let Some(result) = check(&mut process) {
+            wait.conclude(&mut process);
             process.signal();
             return result;
         }
         process.signal();
-        passes += 1;
         process = if process.asleep {
             park(process)
-        } else if passes < process.spin_passes {
+        } else if wait.spins_on(&mut process) {
             give_way(process)
         } else {
-            passes = 0;
+            wait = Wait { slept: true, ..Wait::default() };
             sleep(process)
         };
+    }
+}
+
+/// One call that waits: spins as long as that is worth it.
+#[derive(Default)]
+struct Wait {
+    passes: u32,
+    /// When the spin began, and when the clock was last looked at.
+    looked: Option<(Instant, Instant)>,
+    slept: bool,
+}
+
+impl Wait {
+    /// After a pass in vain: whether to make another one before sleeping.
+    #[inline]
+    fn spins_on(&mut self, process: &mut Process) -> bool {
+        self.passes += 1;
+        if self.passes < PASSES_FREE {
+            return true;
+        }
+        if self.passes == PASSES_FREE {
+            let awake = process.engine.as_ref().map_or(1, |engine| engine.awake());
+            return awake <= process.processors && process.spin.budget() > Duration::default();
+        }
+        !self.passes.is_multiple_of(PASSES_PER_LOOK) || self.look(process)
+    }
+
+    fn look(&mut self, process: &mut Process) -> bool {
+        let now = clock::now();
+        let (began, last) = self.looked.unwrap_or((now, now));
+        self.looked = Some((began, now));
+        let preempted = now.since(last) > PREEMPTED;
+        if !preempted && now.since(began) < process.spin.budget() {
+            return true;
+        }
+        process.spin.missed(preempted);
+        false
+    }
+
+    /// What was waited for is here.
+    #[inline]
+    fn conclude(&self, process: &mut Process) {
+        if self.passes > PASSES_FREE && !self.slept {
+            process.spin.hit();
+        }
     }
 }
 
@@ -183,13 +236,19 @@ fn park(mut process: Guard) -> Guard {
 fn sleep(mut process: Guard) -> Guard {
     let Some(engine) = &mut process.engine else { return process };
     let Some(plan) = engine.prepare_sleep() else { return process };
+    let timeout = plan.timeout.map(Duration);
     let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
-    // ppoll(2) passes over negative descriptors.
-    let fds = [plan.doorbell, plan.network, alarm].map(|fd| (fd.unwrap_or(-1), Interest::Read));
     process.asleep = true;
     drop(process);
-    // Whatever ends the sleep, the next thing to do is to look around.
-    let _ = wait::wait(&fds, plan.timeout.map(Duration));
+    match plan.rest {
+        Rest::Neighbours(sleeper) => sleeper.sleep(timeout),
+        Rest::Descriptors { doorbell, network } => {
+            // ppoll(2) passes over negative descriptors.
+            let fds = [doorbell, network, alarm].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+            // Whatever ends the sleep, the next thing to do is to look around.
+            let _ = wait::wait(&fds, timeout);
+        }
+    }
     let mut process = lock();
     process.asleep = false;
     if let Some((receiver, _)) = &mut process.alarm {
@@ -231,7 +290,8 @@ impl Process {
             contexts: crate::context::Contexts::new(),
             job: None,
             engine: None,
-            spin_passes: SPIN_PASSES,
+            spin: Spin::new(SPIN_NODE),
+            processors: 1,
             asleep: false,
             parked: 0,
             signalled: 0,
@@ -239,20 +299,21 @@ impl Process {
         }
     }
 
-    /// The engine is there: communication is possible.
+    /// The engine is there: communication is possible. `load` is what its processors bear.
     ///
     /// # Errors
     /// When the process has not enough file descriptors.
-    pub fn attach_engine(&mut self, engine: Engine, crowded: bool, node_peers: bool) -> std::io::Result<()> {
+    pub fn attach_engine(&mut self, engine: Engine, load: Load) -> std::io::Result<()> {
         let (receiver, sender) = UnixStream::pair()?;
         receiver.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
         self.alarm = Some((receiver, sender));
-        self.spin_passes = match (crowded, node_peers) {
-            (true, _) => SPIN_PASSES_CROWDED,
-            (false, true) => SPIN_PASSES,
-            (false, false) => SPIN_PASSES_NETWORK,
-        };
+        self.spin = Spin::new(if engine.has_network() { SPIN_NETWORK } else { SPIN_NODE });
+        self.processors = load.processors;
+        if load.ranks > engine.locals() && load.is_crowded() {
+            // Other jobs were here first: spinning must show that it pays before it is trusted.
+            self.spin.missed(true);
+        }
         self.engine = Some(Box::new(engine));
         Ok(())
     }
@@ -324,12 +385,13 @@ impl Process {
 
     #[cold]
     fn signal_sleepers(&mut self) {
-        let Some(engine) = &self.engine else { return };
+        let Some(engine) = &mut self.engine else { return };
         let completions = engine.messages.completions;
         let news = completions != self.signalled;
         self.signalled = completions;
         if self.asleep
             && (news || engine.has_deadlines())
+            && !engine.nudge()
             && let Some((_, sender)) = &mut self.alarm
         {
             // A full pipe means that the sleeper has been woken already.

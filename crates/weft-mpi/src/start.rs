@@ -124,10 +124,10 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     };
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
-    let joined = connect(&settings, rank, size, &cards, udp, secret)?;
-    let crowded = Load::of_this_process(joined.locals).is_crowded();
+    let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
+    let engine = connect(&settings, rank, size, &cards, udp, secret)?;
     process
-        .attach_engine(joined.engine, crowded, joined.locals > 1)
+        .attach_engine(engine, load)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
     process.objects.start(rank, size);
     process.job = Some(Job {
@@ -151,12 +151,6 @@ fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
     texts.iter().map(|text| Card::decode(text).map_err(other)).collect()
 }
 
-struct Joined {
-    engine: Engine,
-    /// Ranks of this node.
-    locals: usize,
-}
-
 /// Finds a path to every process of the job.
 fn connect(
     settings: &Settings,
@@ -165,7 +159,7 @@ fn connect(
     cards: &[Card],
     udp: Option<Udp>,
     secret: [u8; 16],
-) -> Result<Joined> {
+) -> Result<Engine> {
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
     let use_shared = settings.links.shared && locals.len() > 1;
@@ -204,9 +198,8 @@ fn connect(
         plan.seed = plan.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
         if plan.is_clean() { Box::new(udp) } else { Box::new(Faults::new(udp, plan)) }
     });
-    let count = locals.len();
     let parts = Parts { rank, paths, node, locals, pids, datagrams, secret, eager_limit: settings.eager_limit };
-    Ok(Joined { engine: Engine::new(parts), locals: count })
+    Ok(Engine::new(parts))
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {

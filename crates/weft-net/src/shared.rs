@@ -9,13 +9,15 @@
 //!
 //! | the sleeper | a sender |
 //! |---|---|
-//! | 1. writes `sleeping = 1` | a. writes the frame's ready word |
-//! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if 1, takes it to 0 and rings the doorbell |
+//! | 1. writes to `sleeping` how it sleeps ([`Rest`]) | a. writes the frame's ready word |
+//! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if not 0, takes it to 0 and wakes |
 //!
-//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees 1 and rings. The sender that took `sleeping`
-//! to 0 is the only one that rings: a sleep costs one system call on the sending side, however many send.
+//! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees the sleeper and wakes it. The sender that
+//! took `sleeping` to 0 is the only one that wakes: a sleep costs one system call on the sending side, however many send. Who sleeps
+//! on the futex sleeps on `sleeping` itself, so a sender that comes between 2 and the sleep makes the kernel refuse the sleep.
 
 mod doorbell;
+mod futex;
 mod ring;
 mod segment;
 
@@ -85,6 +87,31 @@ pub struct PeerFault {
     pub peer: usize,
     /// What the peer did or what happened to it; completes the sentence "rank … ".
     pub reason: String,
+}
+
+/// How a rank sleeps; the values of [`segment::Place::sleeping`] beside 0, awake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Rest {
+    /// In poll(2) or epoll(7), with the doorbell among what it watches.
+    Doorbell = 1,
+    /// In [`Sleeper::sleep`]: nothing but a neighbour will wake it.
+    Futex = 2,
+}
+
+/// Sleeps for a [`Node`] while others use it.
+#[derive(Clone)]
+pub struct Sleeper {
+    segment: Arc<Segment>,
+    own: usize,
+}
+
+impl Sleeper {
+    /// After [`Node::arm`] for [`Rest::Futex`] said true: sleeps until a neighbour wakes this rank, or for `timeout` at most.
+    pub fn sleep(&self, timeout: Option<Duration>) {
+        let word = &self.segment.place(self.own).sleeping;
+        futex::wait(word, Rest::Futex as u32, timeout.map(Duration::as_nanos));
+    }
 }
 
 /// This process's place among the ranks of its node.
@@ -175,11 +202,10 @@ impl Node {
         }
     }
 
-    /// Announces that this rank is going to sleep on [`Self::doorbell_fd`]. False: a frame is there already, do not sleep.
+    /// Announces that this rank is going to sleep. False: a frame is there already, do not sleep.
     /// After true, whatever ends the sleep, call [`Self::disarm`].
-    pub fn arm(&mut self) -> bool {
-        let sleeping = &self.inbox.segment.place(self.inbox.own).sleeping;
-        sleeping.store(1, Ordering::SeqCst);
+    pub fn arm(&mut self, rest: Rest) -> bool {
+        self.inbox.segment.fall_asleep(self.inbox.own, rest as u32);
         if self.inbox.is_pending() {
             self.disarm();
             return false;
@@ -187,9 +213,28 @@ impl Node {
         true
     }
 
-    /// Awake again: senders need not ring.
+    /// Awake again: senders need not wake.
     pub fn disarm(&mut self) {
-        self.inbox.segment.place(self.inbox.own).sleeping.store(0, Ordering::Relaxed);
+        self.inbox.segment.take_sleep(self.inbox.own);
+    }
+
+    /// Wakes the thread of this process that sleeps by [`Rest::Futex`], if there is one.
+    pub fn nudge(&mut self) {
+        let place = self.inbox.segment.place(self.inbox.own);
+        if place.sleeping.load(Ordering::SeqCst) == Rest::Futex as u32 {
+            self.inbox.segment.take_sleep(self.inbox.own);
+            futex::wake(&place.sleeping);
+        }
+    }
+
+    /// What sleeps while others use the node.
+    pub fn sleeper(&self) -> Sleeper {
+        Sleeper { segment: Arc::clone(&self.inbox.segment), own: self.inbox.own }
+    }
+
+    /// Ranks of the node that are not asleep in MPI, this one included.
+    pub fn awake(&self) -> usize {
+        self.inbox.segment.awake()
     }
 
     /// Readable when somebody has rung. One sleep gathers one ring as a rule; a late one makes the next sleep short, no more.
@@ -400,7 +445,16 @@ impl Outbox {
     /// Step b of the sleeping protocol.
     #[cold]
     fn wake(&mut self, to: usize) {
-        if self.segment.place(to).sleeping.swap(0, Ordering::SeqCst) == 0 {
+        let rest = self.segment.take_sleep(to);
+        if rest == 0 {
+            return;
+        }
+        if rest == Rest::Futex as u32 {
+            let place = self.segment.place(to);
+            // Nobody in the kernel: it is just falling asleep, which the kernel will refuse, or it is dead.
+            if !futex::wake(&place.sleeping) && !futex::exists(place.pid.load(Ordering::Relaxed)) {
+                self.close(to, "has died: its process is gone".into());
+            }
             return;
         }
         match self.bell.ring(&self.bells[to]) {

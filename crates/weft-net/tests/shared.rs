@@ -41,7 +41,7 @@ fn join(index: usize, size: usize) -> Node {
 
 /// Whether it really slept.
 fn sleep(node: &mut Node) -> bool {
-    let armed = node.arm();
+    let armed = node.arm(weft_net::shared::Rest::Doorbell);
     if armed {
         let ready = wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
         node.disarm();
@@ -136,7 +136,7 @@ fn a_leader_killed_before_the_others_came_is_swept_by_the_next() {
 #[ignore = "a role"]
 fn role_sleeps_until_killed() {
     let mut node = join(variable("INDEX").parse().unwrap(), 2);
-    assert!(node.arm());
+    assert!(node.arm(weft_net::shared::Rest::Doorbell));
     say("asleep");
     listen();
 }

@@ -99,7 +99,7 @@ fn all_ranks_send_to_all_in_order_and_sleep_in_between() {
                     }
                     // Nobody runs ahead by more than a few rounds, so everybody must sleep often.
                     while expected.iter().any(|&next| next + 3 <= round) {
-                        if receive(&mut node, &mut expected) == 0 && node.arm() {
+                        if receive(&mut node, &mut expected) == 0 && node.arm(Rest::Doorbell) {
                             wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
                             node.disarm();
                             node.drain_doorbell();
@@ -130,9 +130,9 @@ fn receive(node: &mut Node, expected: &mut [u32]) -> usize {
 fn a_frame_before_the_sleep_is_noticed_and_one_during_it_rings() {
     let mut nodes = nodes("arm", 2);
     assert!(nodes[0].try_send(1, &[], &[1]));
-    assert!(!nodes[1].arm(), "the first frame of a ring that was never used");
+    assert!(!nodes[1].arm(Rest::Doorbell), "the first frame of a ring that was never used");
     assert_eq!(take(&mut nodes[1]).len(), 1);
-    assert!(nodes[1].arm());
+    assert!(nodes[1].arm(Rest::Doorbell));
     let readable = |node: &Node, ms| {
         !wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty()
     };
@@ -146,9 +146,41 @@ fn a_frame_before_the_sleep_is_noticed_and_one_during_it_rings() {
 }
 
 #[test]
+fn a_sleeper_on_the_futex_is_woken_by_a_frame_and_by_its_own_process() {
+    let mut nodes = nodes("futex", 2);
+    assert_eq!(nodes[0].awake(), 2);
+    for own in [false, true] {
+        assert!(nodes[1].arm(Rest::Futex));
+        assert_eq!(nodes[0].awake(), 1);
+        let sleeper = nodes[1].sleeper();
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let asleep = scope.spawn(move || sleeper.sleep(Some(Duration::from_secs(20))));
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            if own {
+                nodes[1].nudge();
+            } else {
+                assert!(nodes[0].try_send(1, &[], &[1]));
+            }
+            asleep.join().unwrap();
+        });
+        assert!(began.elapsed() < std::time::Duration::from_secs(15), "nobody woke the sleeper");
+        nodes[1].disarm();
+        assert_eq!(nodes[0].awake(), 2);
+        take(&mut nodes[1]);
+    }
+    // A frame that comes between the announcement and the sleep: the kernel refuses the sleep.
+    assert!(nodes[1].arm(Rest::Futex));
+    assert!(nodes[0].try_send(1, &[], &[1]));
+    nodes[1].sleeper().sleep(None);
+    nodes[1].disarm();
+    assert_eq!(nodes[0].poll_fault(), None);
+}
+
+#[test]
 fn a_peer_that_died_asleep_is_a_fault_reported_once() {
     let mut nodes = nodes("died", 2);
-    assert!(nodes[1].arm());
+    assert!(nodes[1].arm(Rest::Doorbell));
     // Killed: the bell disappears, the flag stays.
     let segment = Arc::clone(&nodes[0].inbox.segment);
     drop(nodes.pop());
@@ -175,7 +207,10 @@ fn a_scribbled_ring_is_a_fault_of_that_peer_only() {
     assert_eq!(frames, [(2, vec![3])]);
     let fault = nodes[1].poll_fault().unwrap();
     assert!(fault.peer == 0 && fault.reason.contains("0xffffffff"), "{fault:?}");
-    assert!(nodes[1].poll_fault().is_none() && nodes[1].arm(), "the broken ring does not keep anybody awake");
+    assert!(
+        nodes[1].poll_fault().is_none() && nodes[1].arm(Rest::Doorbell),
+        "the broken ring does not keep anybody awake"
+    );
     nodes[1].disarm();
 }
 

@@ -23,7 +23,7 @@ use super::{LOCAL_SIZE_MAX, Settings};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x01");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x02");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
@@ -41,12 +41,15 @@ struct Header {
     local_size: AtomicU64,
     ring_bytes: AtomicU64,
     attached: AtomicU32,
+    _pad: [u8; 100],
+    /// Ranks that sleep in MPI, or are about to: the others want processors.
+    asleep: AtomicU32,
 }
 
 /// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not shared with others.
 #[repr(C, align(256))]
 pub(crate) struct Place {
-    /// 1 while the rank sleeps, or is about to, and wants to be rung.
+    /// How the rank sleeps, or is about to, and so how it is woken (`super::Rest`); 0 while it is awake.
     pub(crate) sleeping: AtomicU32,
     /// Grows when a sender uses its ring for the first time.
     pub(crate) announcements: AtomicU32,
@@ -244,6 +247,26 @@ impl Segment {
         assert!(index < self.geometry.local_size);
         // SAFETY: places follow the header's page, `index` is one of them, and all fields are atomics.
         unsafe { self.base.add(PAGE).cast::<Place>().add(index).as_ref() }
+    }
+
+    /// Rank `index` is about to sleep by `rest`.
+    pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
+        self.header().asleep.fetch_add(1, Ordering::Relaxed);
+        self.place(index).sleeping.store(rest, Ordering::SeqCst);
+    }
+
+    /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else than 0.
+    pub(crate) fn take_sleep(&self, index: usize) -> u32 {
+        let rest = self.place(index).sleeping.swap(0, Ordering::SeqCst);
+        if rest != 0 {
+            self.header().asleep.fetch_sub(1, Ordering::Relaxed);
+        }
+        rest
+    }
+
+    /// Ranks that do not sleep. What killed ranks leave behind makes it smaller, never less than 1.
+    pub(crate) fn awake(&self) -> usize {
+        self.geometry.local_size.saturating_sub(self.header().asleep.load(Ordering::Relaxed) as usize).max(1)
     }
 
     /// The ring from `from` to `to`. Whoever asks must keep the segment mapped as long as the ring is used, and take one end only.
