@@ -13,7 +13,7 @@ mod search;
 mod server;
 
 use crate::call_site::Board;
-use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Position, Report, State, VERSION};
+use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Position, Report, State, VERSION, Watch};
 use crate::processors::{self, Hold, Registry, Set, Topology};
 use crate::sys::{self, Mask, Poll, READ, Signals, WRITE};
 use binding::Bound;
@@ -100,6 +100,8 @@ fn serve(mut channel: Channel, signals: Signals, mask: Mask, null: File) -> io::
         poll: Poll::default(),
         gone: false,
         hold: Hold::default(),
+        watch: (plan.patience_ms > 0).then(|| Watch::new(Duration::from_millis(plan.patience_ms), Instant::now())),
+        suspended: false,
     };
     let bound = agent.bind(&plan, &allowed);
     agent.launch(&plan, &bound, &mask, &null, status.as_raw_fd());
@@ -153,6 +155,10 @@ struct Agent {
     gone: bool,
     /// The processors that ranks have, noted for other jobs as long as this agent lives.
     hold: Hold,
+    /// On another host: how long `mpiexec` may be silent.
+    watch: Option<Watch>,
+    /// `mpiexec` has stopped the ranks, and then itself: it says nothing until it goes on.
+    suspended: bool,
 }
 
 /// What a poll entry belongs to.
@@ -268,7 +274,9 @@ impl Agent {
         if self.ending.as_ref().is_some_and(|ending| !ending.forced && Instant::now() >= ending.force_at) {
             self.force();
         }
-        if self.channel.state() == State::Closed && !self.gone {
+        let received = self.channel.received();
+        let deserted = self.watch.as_mut().is_some_and(|watch| watch.is_over(received, Instant::now()));
+        if (self.channel.state() == State::Closed || (deserted && !self.suspended)) && !self.gone {
             self.abandon();
         }
         Ok(())
@@ -304,7 +312,8 @@ impl Agent {
             let end = self.silent_since + LINGER;
             end - now.min(end)
         });
-        force.into_iter().chain(linger).min()
+        let watch = self.watch.as_ref().filter(|_| !self.gone).map(Watch::pause);
+        force.into_iter().chain(linger).chain(watch).min()
     }
 
     fn handle_source(&mut self, source: &Source) {
@@ -432,7 +441,11 @@ impl Agent {
                     self.act();
                 }
             }
-            Order::Signal(signal) => self.signal_all(signal, None),
+            Order::Signal(signal) => {
+                self.suspended = signal == libc::SIGSTOP;
+                self.signal_all(signal, None);
+            }
+            Order::Ping => self.report(&Report::Pong),
             Order::End { signal, grace_ms, spare } => {
                 self.signal_all(signal, spare);
                 self.signal_all(libc::SIGCONT, None);

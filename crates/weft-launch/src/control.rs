@@ -5,8 +5,10 @@
 
 mod channel;
 mod codec;
+mod watch;
 
 pub(crate) use channel::{Channel, State};
+pub(crate) use watch::Watch;
 
 use crate::call_site::Whereabouts;
 use crate::sys::Ended;
@@ -128,6 +130,8 @@ pub(crate) struct Plan {
     /// Whether standard error goes where standard output goes.
     pub(crate) merge: bool,
     pub(crate) binding: Binding,
+    /// How long the agent may hear nothing from `mpiexec` before it ends its ranks, in milliseconds; 0: for ever.
+    pub(crate) patience_ms: u64,
     pub(crate) programs: Vec<Program>,
     /// The ranks of this host in order, each with the index of its program.
     pub(crate) ranks: Vec<(u32, u32)>,
@@ -171,6 +175,8 @@ pub(crate) enum Order {
     End { signal: i32, grace_ms: u32, spare: Option<u32> },
     /// Say where every rank is.
     Where,
+    /// Give a sign of life.
+    Ping,
 }
 
 /// How far a rank has come with PMI.
@@ -221,6 +227,8 @@ pub(crate) enum Report {
     Note(String),
     /// Each rank and the processors it got, in words.
     Bindings(Vec<(u32, String)>),
+    /// A sign of life.
+    Pong,
     /// All ranks have ended and all their output was sent. The last report.
     Done,
 }
@@ -238,6 +246,7 @@ impl Order {
             Self::Signal(signal) => (6u8, signal).encode(out),
             Self::End { signal, grace_ms, spare } => (7u8, signal, grace_ms, spare).encode(out),
             Self::Where => 8u8.encode(out),
+            Self::Ping => 9u8.encode(out),
         }
     }
 
@@ -262,6 +271,7 @@ impl Order {
                 spare: Decode::decode(&mut reader)?,
             },
             8 => Self::Where,
+            9 => Self::Ping,
             _ => return None,
         };
         reader.is_empty().then_some(order)
@@ -285,6 +295,7 @@ impl Report {
             Self::Note(text) => (10u8, text).encode(out),
             Self::Done => 11u8.encode(out),
             Self::Bindings(ranks) => (12u8, ranks).encode(out),
+            Self::Pong => 13u8.encode(out),
         }
     }
 
@@ -314,6 +325,7 @@ impl Report {
             10 => Self::Note(Decode::decode(reader)?),
             11 => Self::Done,
             12 => Self::Bindings(Decode::decode(reader)?),
+            13 => Self::Pong,
             _ => return None,
         };
         reader.is_empty().then_some(report)
@@ -339,6 +351,7 @@ codec::structure!(Plan {
     input,
     merge,
     binding,
+    patience_ms,
     programs,
     ranks
 });

@@ -39,17 +39,20 @@ fn killing_mpiexec_leaves_no_agent() {
     await_processes(&mark, 0);
 }
 
+/// The agent of one of the ranks, which run `sleep` with this mark.
+fn an_agent(mark: &str, job: &Run) -> u32 {
+    let ranks = processes(&format!("sleep\0{mark}"));
+    let rank = *ranks.iter().find(|&&pid| pid != job.child.id()).expect("a rank");
+    let stat = std::fs::read_to_string(format!("/proc/{rank}/stat")).expect("it lives");
+    stat.rsplit_once(") ").expect("a name").1.split(' ').nth(1).expect("a parent").parse().expect("a pid")
+}
+
 #[test]
 fn a_lost_agent_ends_the_job() {
     let mark = mark(14);
     let job = Run::start(command(&format!("{TWO_HOSTS} -n 2 sleep {mark}")), b"");
     await_processes(&mark, 3);
-    let ranks = processes(&format!("sleep\0{mark}"));
-    let rank = *ranks.iter().find(|&&pid| pid != job.child.id()).expect("a rank");
-    let stat = std::fs::read_to_string(format!("/proc/{rank}/stat")).expect("it lives");
-    let agent: u32 =
-        stat.rsplit_once(") ").expect("a name").1.split(' ').nth(1).expect("a parent").parse().expect("a pid");
-    signal(agent, "KILL");
+    signal(an_agent(&mark, &job), "KILL");
     job.wait().expect(1).says("is lost: its command died by signal 9");
     await_processes(&mark, 0);
 }
@@ -75,4 +78,38 @@ fn a_job_that_fails_takes_everybody_along() {
 fn many_ranks_on_few_processors_work() {
     let outcome = run("-n 32 PEER meet done").expect(0);
     assert_eq!(outcome.out.matches("of 32 met all").count(), 32);
+}
+
+#[test]
+fn a_host_that_falls_silent_ends_the_job() {
+    // A host without power: its connection stays open, and nothing comes through it any more.
+    let mark = mark(17);
+    let job = Run::start(command(&format!("--host-timeout 2 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
+    await_processes(&mark, 3);
+    let agent = an_agent(&mark, &job);
+    signal(agent, "STOP");
+    let outcome = job.wait().expect(1);
+    outcome
+        .says("the host h")
+        .says(" has not answered for 2 s: it or the way to it has failed; ending the other rank\n");
+    assert_eq!(outcome.err.lines().count(), 1, "one line is enough: {outcome:?}");
+    await_processes(&mark, 0);
+}
+
+#[test]
+fn a_quiet_job_is_not_a_silent_host() {
+    run(&format!("--host-timeout 1 {TWO_HOSTS} -n 2 sleep 3")).expect(0);
+    run(&format!("--host-timeout 0 {TWO_HOSTS} -n 2 true")).expect(0);
+}
+
+#[test]
+fn an_mpiexec_that_falls_silent_leaves_nobody_on_other_hosts() {
+    let mark = mark(18);
+    let job = Run::start(command(&format!("--host-timeout 0.5 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
+    await_processes(&mark, 3);
+    job.signal("STOP");
+    // The stopped mpiexec itself stays.
+    await_processes(&mark, 1);
+    job.signal("KILL");
+    job.wait();
 }

@@ -24,6 +24,7 @@ fn server(ranks: &[u32]) -> Server {
         input: InputTo::Nobody,
         merge: false,
         binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 2 },
+        patience_ms: 0,
         programs: vec![program.clone(), Program { number: 7, ..program }],
         ranks: ranks.iter().map(|&rank| (rank, rank % 2)).collect(),
     };

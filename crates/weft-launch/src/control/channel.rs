@@ -29,6 +29,8 @@ pub(crate) struct Channel {
     /// Start of what was not written yet.
     written: usize,
     state: State,
+    /// Bytes that have ever arrived.
+    received: u64,
 }
 
 impl Channel {
@@ -40,12 +42,17 @@ impl Channel {
         sys::set_nonblocking(&input)?;
         sys::set_nonblocking(&output)?;
         let (inbox, outbox) = (Vec::new(), Vec::new());
-        Ok(Self { input, output, inbox, start: 0, outbox, written: 0, state: State::Open })
+        Ok(Self { input, output, inbox, start: 0, outbox, written: 0, state: State::Open, received: 0 })
     }
 
     /// Whether the other side may still say something.
     pub(crate) fn state(&self) -> State {
         self.state
+    }
+
+    /// Bytes that have ever arrived.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
     }
 
     /// Adds what this channel waits for. The entries are for [`handle`](Self::handle).
@@ -113,7 +120,9 @@ impl Channel {
             let end = self.inbox.len();
             self.inbox.resize(end + CHUNK, 0);
             let result = self.input.read(&mut self.inbox[end..]);
-            self.inbox.truncate(end + *result.as_ref().unwrap_or(&0));
+            let count = *result.as_ref().unwrap_or(&0);
+            self.inbox.truncate(end + count);
+            self.received += count as u64;
             match result {
                 Ok(0) => self.state = State::Closed,
                 Ok(count) if count == CHUNK => continue,

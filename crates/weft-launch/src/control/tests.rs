@@ -15,6 +15,7 @@ fn plan() -> Plan {
         input: InputTo::Rank(2),
         merge: false,
         binding: Binding { to: BindTo::Core, by: MapBy::Numa, each: 2, report: true, machine_ranks: 3 },
+        patience_ms: 120_000,
         programs: vec![Program {
             number: 1,
             words: vec![b"a".to_vec(), vec![0xff]],
@@ -41,6 +42,7 @@ fn orders() -> Vec<Order> {
         Order::End { signal: 15, grace_ms: 100, spare: Some(1) },
         Order::End { signal: 15, grace_ms: 100, spare: None },
         Order::Where,
+        Order::Ping,
     ]
 }
 
@@ -60,6 +62,7 @@ fn reports() -> Vec<Report> {
         Report::Ended { position: position(Phase::Finalized, Whereabouts::Outside), ended: Ended::Signal(9) },
         Report::Bindings(vec![(0, "bound".into()), (3, "not bound".into())]),
         Report::Violation { rank: 0, text: "t".into() },
+        Report::Pong,
         Report::Where(vec![position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into()))]),
         Report::Stats { text: "0 1 udp 1 2 3\n".into() },
         Report::Note("n".into()),

@@ -33,6 +33,7 @@ How hosts are reached
                            everything goes through its standard input and output.
   --agent-program PATH     where mpiexec is found on the hosts (default: where it is here)
   --agent-timeout SECONDS  how long an agent may take to answer (default 20)
+  --host-timeout SECONDS   how long a host may be silent before the job ends (default 30; 0: for ever)
 
 What ranks see
   -genv, -env NAME VALUE   set a variable for all programs, or for the one that follows

@@ -10,7 +10,7 @@ use super::reach::{Agent, Stage};
 use super::stats::Stats;
 use super::survey::{Purpose, Survey};
 use super::verdict::{self, Verdict};
-use crate::control::{INPUT_WINDOW, InputTo, Order, Phase};
+use crate::control::{INPUT_WINDOW, InputTo, Order, Phase, Watch};
 use crate::sys::{self, Mask, Poll, READ, Signals};
 use crate::wire;
 use std::collections::BTreeMap;
@@ -118,6 +118,8 @@ struct Running {
     /// When agents are given up.
     give_up_at: Option<Instant>,
     time_limit_at: Option<Instant>,
+    /// When silent hosts are looked for.
+    look_at: Option<Instant>,
     survey: Option<Survey>,
     /// When it is asked whether ranks wait for one that has ended.
     check_at: Option<Instant>,
@@ -149,6 +151,7 @@ impl Running {
             ended: vec![None; size],
             verdict: None,
             give_up_at: None,
+            look_at: None,
             survey: None,
             check_at: None,
             interrupts: 0,
@@ -229,7 +232,8 @@ impl Running {
         let closing = closing.filter_map(|agent| agent.closed_at).map(|at| at + STATUS_WAIT).min();
         let survey = self.survey.as_ref().map(|survey| survey.deadline);
         let terminal = (self.may_feed() && self.feeder.must_look_again()).then(|| Instant::now() + TERMINAL_PAUSE);
-        let timers = [greeting, closing, survey, terminal, self.check_at, self.give_up_at, self.time_limit_at];
+        let timers =
+            [greeting, closing, survey, terminal, self.check_at, self.look_at, self.give_up_at, self.time_limit_at];
         if self.console.is_urgent() {
             return Some(Duration::ZERO);
         }
@@ -264,6 +268,9 @@ impl Running {
         {
             self.conclude(&survey);
         }
+        if passed(self.look_at) {
+            self.look_at = self.look_for_silence();
+        }
         if passed(self.give_up_at) {
             self.give_up();
         }
@@ -287,6 +294,9 @@ impl Running {
             if agent.stage == Stage::Greeted {
                 agent.stage = Stage::Working;
             }
+            let limit = self.job.settings.host_timeout.filter(|_| agent.remote);
+            agent.watch = limit.map(|limit| Watch::new(limit, Instant::now()));
+            self.look_at = self.look_at.or(limit.map(|_| Instant::now()));
         }
         if self.feeder.is_closed() {
             self.order_input(&Order::InputEnd);

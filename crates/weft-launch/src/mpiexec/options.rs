@@ -17,6 +17,9 @@ const SECONDS_MAX: f64 = 366.0 * 86400.0;
 /// How long an agent may take to answer when the user does not say.
 const AGENT_TIMEOUT_DEFAULT: Duration = Duration::from_secs(reach::ANSWER_SECONDS);
 
+/// How long a host may be silent once its ranks run when the user does not say.
+const HOST_TIMEOUT_DEFAULT: Duration = Duration::from_secs(30);
+
 /// What `mpiexec` is asked to do.
 #[derive(Debug)]
 pub(crate) enum Request {
@@ -54,6 +57,8 @@ pub(crate) struct Settings {
     pub(crate) agent: Option<String>,
     pub(crate) agent_program: Option<String>,
     pub(crate) agent_timeout: Duration,
+    /// How long a host may be silent once its ranks run; `None`: for ever.
+    pub(crate) host_timeout: Option<Duration>,
     pub(crate) stats: Option<stats::Format>,
     pub(crate) universe: Option<u32>,
     pub(crate) verbose: bool,
@@ -130,6 +135,7 @@ impl<'a> Parser<'a> {
             agent: None,
             agent_program: None,
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
+            host_timeout: Some(HOST_TIMEOUT_DEFAULT),
             stats: None,
             universe: None,
             verbose: false,
@@ -210,6 +216,8 @@ impl<'a> Parser<'a> {
             Global::TimeLimit => settings.time_limit = Some(seconds(name, &first())?),
             Global::Agent => settings.agent = Some(template(name, &first())?),
             Global::AgentProgram => settings.agent_program = Some(first()),
+            Global::HostTimeout if first() == "0" => settings.host_timeout = None,
+            Global::HostTimeout => settings.host_timeout = Some(seconds(name, &first())?),
             Global::AgentTimeout => settings.agent_timeout = seconds(name, &first())?,
             Global::Stats => settings.stats = Some(stats_format(&first())?),
             Global::Universe => settings.universe = Some(number(name, &first())?),

@@ -8,6 +8,10 @@ use crate::{reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
+/// An agent waits for a silent `mpiexec` so many times as long as `mpiexec` for a silent host: whoever gives up first says
+/// why.
+const AGENT_PATIENCE: u64 = 4;
+
 /// A job that is ready to be started.
 pub(crate) struct Job {
     pub(crate) settings: Settings,
@@ -151,6 +155,7 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
             report: settings.binding.report,
             machine_ranks: 0,
         },
+        patience_ms: 0,
         programs: Vec::new(),
         ranks: Vec::new(),
     }
@@ -171,8 +176,11 @@ fn complete(mut job: Job) -> Result<Job, String> {
         (true, 1) => Label::Rank,
         (true, _) => Label::RankAndHost,
     };
+    let silence = job.settings.host_timeout.map_or(0, |limit| limit.as_millis());
+    let patience_ms = u64::try_from(silence).unwrap_or(u64::MAX).saturating_mul(AGENT_PATIENCE);
     for share in &mut job.shares {
         let plan = &mut share.plan;
+        plan.patience_ms = if share.remote { patience_ms } else { 0 };
         plan.job.clone_from(&name);
         plan.secret.copy_from_slice(secret);
         plan.label = label;

@@ -2,7 +2,7 @@
 
 use super::table;
 use crate::agent;
-use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION};
+use crate::control::{Channel, GREETING, Gathered, Order, State, VERSION, Watch};
 use crate::sys::{self, Ended, Fork, Mask, Poll, READ, Spawn};
 use crate::{processors, reach};
 use std::ffi::{CString, OsStr};
@@ -49,6 +49,8 @@ pub(crate) struct Agent {
     pub(crate) ended: Option<Ended>,
     /// When its channel was found closed before its time.
     pub(crate) closed_at: Option<Instant>,
+    /// How long it may be silent, once it works on another host.
+    pub(crate) watch: Option<Watch>,
     pub(crate) gathered: Option<(bool, Gathered)>,
     pub(crate) input_taken: u64,
     errors: Option<File>,
@@ -69,6 +71,7 @@ impl Agent {
             pid: Some(pid),
             ended: None,
             closed_at: None,
+            watch: None,
             gathered: None,
             input_taken: 0,
             errors,

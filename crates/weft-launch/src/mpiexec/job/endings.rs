@@ -83,6 +83,37 @@ impl Running {
         }
     }
 
+    /// Asks all hosts for a sign of life, and gives up the one that has not given any for too long. Says when to look again.
+    pub(super) fn look_for_silence(&mut self) -> Option<Instant> {
+        let now = Instant::now();
+        let mut pause = None;
+        for index in 0..self.agents.len() {
+            let agent = &mut self.agents[index];
+            let (received, working) = (agent.channel.received(), agent.is_working());
+            let Some(watch) = agent.watch.as_mut().filter(|_| working) else { continue };
+            pause = Some(watch.pause());
+            if watch.is_over(received, now) {
+                self.lose_silent(index);
+            } else {
+                let fits = agent.order(&Order::Ping);
+                assert!(fits, "a short order");
+            }
+        }
+        pause.map(|pause| now + pause)
+    }
+
+    /// A host has said nothing for too long: its ranks are gone, and the job with them.
+    fn lose_silent(&mut self, index: usize) {
+        let limit = self.job.settings.host_timeout.unwrap_or_default().as_secs_f64();
+        let agent = &mut self.agents[index];
+        let clause = format!("the host {} has not answered for {limit} s: it or the way to it has failed", agent.host);
+        agent.kill();
+        for &(rank, _) in &self.job.shares[index].plan.ranks {
+            self.ended[rank as usize].get_or_insert(Phase::Silent);
+        }
+        self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
+    }
+
     pub(super) fn ask_where(&mut self, purpose: Purpose) {
         let overruled = self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::TimeLimit);
         if self.verdict.is_some() || overruled {

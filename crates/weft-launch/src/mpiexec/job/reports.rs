@@ -113,6 +113,7 @@ impl Running {
                     self.console.say(&text);
                 }
             }
+            Report::Pong => {}
             Report::Done => self.agents[index].stage = Stage::Done,
         }
     }
