@@ -1,9 +1,13 @@
 //! The `weft` command: tools around the library that are no part of an MPI program.
 #![forbid(unsafe_code)]
 
+mod availability;
+mod bench;
+mod compare;
 mod doctor;
 mod hosts;
 mod info;
+mod measure;
 mod record;
 
 use std::process::ExitCode;
@@ -23,6 +27,12 @@ struct Line {
 enum Command {
     /// Virtual hosts on this machine, for as long as one command runs
     Hosts(hosts::Arguments),
+    /// Measure MPI libraries side by side: the same programs, in turn, in the same places
+    Compare(compare::Arguments),
+    /// One measurement under the library at hand
+    Bench(bench::Arguments),
+    /// How much processor time is left to a program while messages are under way, for any MPI library
+    Availability(availability::Arguments),
     /// Check hosts and the ways between them; exit code 0: no fault, 1: faults, 2: wrong use
     Doctor(doctor::Options),
     /// What is built in, what would be used and why, every setting
@@ -34,6 +44,9 @@ enum Command {
 fn main() -> ExitCode {
     match Line::parse().command {
         Command::Hosts(arguments) => hosts::main(arguments),
+        Command::Compare(arguments) => compare::main(&arguments),
+        Command::Bench(arguments) => bench::main(&arguments),
+        Command::Availability(arguments) => availability::main(&arguments),
         Command::Doctor(options) => doctor::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Version => {

@@ -97,6 +97,11 @@ impl Fabric {
         Ok(fabric)
     }
 
+    /// The names of the hosts, in order.
+    pub(crate) fn hosts(&self) -> &[String] {
+        &self.hosts
+    }
+
     /// The variables by which the command finds its hosts.
     pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
         let weft = std::env::current_exe().unwrap_or_else(|_| "weft".into());

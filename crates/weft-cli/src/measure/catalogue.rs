@@ -1,0 +1,93 @@
+//! What can be measured.
+
+/// Paces of a job: rounds repeat it, so one job takes few samples.
+const SHORT: &[&str] = &["--samples", "2", "--seconds", "0.02"];
+/// A point of an availability sweep is one of about fifty.
+const SWEEP: &[&str] = &["--samples", "1", "--seconds", "0.004"];
+const NAS: &[&str] = &["--samples", "1", "--class", "W"];
+const WAIT: &[&str] = &["--samples", "1", "--seconds", "0.5"];
+
+/// How a figure is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// The program prints samples.
+    Printed,
+    /// From starting `mpiexec` to its end; the program does nothing but start and end.
+    Launch,
+}
+
+/// One measurement.
+#[derive(Debug)]
+pub(crate) struct Measurement {
+    pub(crate) name: &'static str,
+    /// The file in bench/programs, without `.c`.
+    pub(crate) program: &'static str,
+    /// Options unless the user says otherwise: later ones win.
+    pub(crate) arguments: &'static [&'static str],
+    /// It makes no sense with fewer.
+    pub(crate) ranks_min: u32,
+    pub(crate) unit: &'static str,
+    pub(crate) has_sizes: bool,
+    pub(crate) method: Method,
+}
+
+const fn sized(name: &'static str, unit: &'static str) -> Measurement {
+    Measurement { name, program: name, arguments: SHORT, ranks_min: 2, unit, has_sizes: true, method: Method::Printed }
+}
+
+const fn unsized_(name: &'static str, unit: &'static str, arguments: &'static [&'static str]) -> Measurement {
+    Measurement { name, program: name, arguments, ranks_min: 2, unit, has_sizes: false, method: Method::Printed }
+}
+
+/// All of them, in the order of explanations.
+pub(crate) const MEASUREMENTS: &[Measurement] = &[
+    sized("pingpong", "us"),
+    sized("bandwidth", "MB/s"),
+    sized("bibandwidth", "MB/s"),
+    sized("rate", "messages/s"),
+    sized("sendrecv", "MB/s"),
+    sized("exchange", "MB/s"),
+    unsized_("barrier", "us", SHORT),
+    sized("bcast", "us"),
+    sized("bcast_throughput", "us"),
+    sized("bcast_skew", "us"),
+    sized("allreduce", "us"),
+    sized("allgather", "us"),
+    sized("alltoall", "us"),
+    sized("reducescatter", "us"),
+    sized("put_latency", "us"),
+    sized("get_latency", "us"),
+    sized("put_bandwidth", "MB/s"),
+    sized("get_bandwidth", "MB/s"),
+    Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
+    Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
+    unsized_("waitcpu", "s", WAIT),
+    Measurement { arguments: SWEEP, ..sized("availability", "percent") },
+    Measurement { ranks_min: 1, ..unsized_("nas_is", "Mop/s", NAS) },
+    Measurement { ranks_min: 1, ..unsized_("nas_cg", "Mop/s", NAS) },
+];
+
+/// The measurement of that name, or a sentence with the nearest and all names.
+pub(crate) fn find(name: &str) -> Result<&'static Measurement, String> {
+    if let Some(found) = MEASUREMENTS.iter().find(|known| known.name == name) {
+        return Ok(found);
+    }
+    let near = MEASUREMENTS.iter().max_by(|a, b| strsim::jaro(a.name, name).total_cmp(&strsim::jaro(b.name, name)));
+    let near = near.filter(|near| strsim::jaro(near.name, name) > 0.7);
+    let near = near.map(|near| format!("did you mean {}? ", near.name)).unwrap_or_default();
+    let all: Vec<&str> = MEASUREMENTS.iter().map(|known| known.name).collect();
+    Err(format!("no measurement is called {name:?}; {near}There are {}", all.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_name_is_told_the_nearest() {
+        assert_eq!(find("barrier").unwrap().program, "barrier");
+        assert!(find("pinpong").unwrap_err().contains("did you mean pingpong?"));
+        let strange = find("xyzzy").unwrap_err();
+        assert!(!strange.contains("did you mean") && strange.contains("nas_cg"));
+    }
+}

@@ -1,0 +1,147 @@
+//! How each library starts ranks in a place.
+//!
+//! Weft's `mpiexec` stays outside and reaches hosts through its agent. Other launchers need to be reached back over IP, so they
+//! run inside the first host; they reach the others by a script in the place of `ssh`.
+
+use std::path::Path;
+
+use super::library::{Kind, Mpi};
+use super::place::{Net, Place, processors};
+
+/// A command and the variables it needs beside those of this process.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Invocation {
+    pub(crate) words: Vec<String>,
+    pub(crate) environment: Vec<(String, String)>,
+}
+
+/// The job that runs `program` with `arguments` under `mpi` in `place`. `libfabric`: a directory that holds one, for a library
+/// that brings none.
+pub(crate) fn invocation(
+    mpi: &Mpi,
+    place: &Place,
+    net: Option<&Net>,
+    libfabric: Option<&Path>,
+    program: &Path,
+    arguments: &[String],
+) -> Invocation {
+    let mut words = Vec::new();
+    if let (Some(net), true) = (net, mpi.kind != Kind::Weft) {
+        words.extend(net.enter(0));
+    }
+    words.push(mpi.bin("mpiexec").display().to_string());
+    words.extend(options(mpi.kind, place, net, &mpi.prefix));
+    words.extend(["-n".to_owned(), place.ranks.to_string(), program.display().to_string()]);
+    words.extend(arguments.iter().cloned());
+    Invocation { words, environment: environment(mpi, net.is_some(), libfabric) }
+}
+
+/// The variables for `mpi`; those of the user come last.
+pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) -> Vec<(String, String)> {
+    let prefix = mpi.prefix.display().to_string();
+    let mut library_path = format!("{prefix}/lib");
+    let mut set: Vec<(&str, String)> = Vec::new();
+    match mpi.kind {
+        Kind::Weft => {}
+        Kind::Mpich if is_remote => set.extend([("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]),
+        Kind::Mpich => {}
+        Kind::Intel => {
+            set.push(("I_MPI_ROOT", prefix));
+            if is_remote {
+                // All hosts share the processors: pinning on each would put the first ranks of all on the same one.
+                set.extend([("I_MPI_PIN", "off".into()), ("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]);
+                library_path += &libfabric.map(|path| format!(":{}", path.display())).unwrap_or_default();
+            }
+        }
+        Kind::OpenMpi => {
+            set.push(("OPAL_PREFIX", prefix));
+            if is_remote {
+                set.extend([
+                    ("OMPI_MCA_pml", "ob1".into()),
+                    ("OMPI_MCA_btl", "self,sm,tcp".into()),
+                    ("OMPI_MCA_btl_tcp_if_include", "e0".into()),
+                ]);
+            }
+        }
+    }
+    set.push(("LD_LIBRARY_PATH", library_path));
+    let mut all: Vec<(String, String)> = set.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    all.extend(mpi.environment.clone());
+    all
+}
+
+fn options(kind: Kind, place: &Place, net: Option<&Net>, prefix: &Path) -> Vec<String> {
+    let per_host = place.ranks_per_host();
+    let mut words: Vec<String> = Vec::new();
+    match (kind, net) {
+        (Kind::Weft, Some(net)) => {
+            words.extend(["-ppn".into(), per_host.to_string(), "--hosts".into(), net.hosts().join(",")]);
+            words.extend(["--agent".into(), format!("'{}' hosts enter {{host}}", super::place::this_command())]);
+        }
+        (Kind::Mpich | Kind::Intel, Some(net)) => {
+            words.extend(["-iface", "e0", "-launcher", "ssh", "-launcher-exec"].map(str::to_owned));
+            words.extend([net.agent.display().to_string(), "-hosts".into(), net.addresses().join(",")]);
+            words.extend(["-ppn".into(), per_host.to_string()]);
+        }
+        (Kind::OpenMpi, net) => {
+            if rustix::process::geteuid().is_root() {
+                words.push("--allow-run-as-root".into());
+            }
+            if let Some(net) = net {
+                let hosts: Vec<String> =
+                    net.addresses().iter().map(|address| format!("{address}:{per_host}")).collect();
+                words.extend([
+                    "--prefix".into(),
+                    prefix.display().to_string(),
+                    "--prtemca".into(),
+                    "plm_ssh_agent".into(),
+                ]);
+                words.extend([net.agent.display().to_string(), "--host".into(), hosts.join(",")]);
+            }
+            let is_crowded = place.ranks > processors();
+            if is_crowded {
+                words.extend(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
+            }
+            if net.is_some() || is_crowded {
+                // As with Intel's: the hosts share the processors.
+                words.extend(["--bind-to".into(), "none".into()]);
+            }
+        }
+        (Kind::Weft | Kind::Mpich | Kind::Intel, None) => {}
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+
+    fn mpi(kind: Kind) -> Mpi {
+        let environment = BTreeMap::from([("FI_PROVIDER".to_owned(), "verbs".to_owned())]);
+        Mpi { id: kind.name().into(), kind, prefix: "/opt/mpi".into(), environment, has_abi: true }
+    }
+
+    #[test]
+    fn one_node_needs_no_more_than_a_number() {
+        let place = Place { hosts: 1, ranks: 1, rate: None, loss: None };
+        let words = |kind| {
+            let program = Path::new("/p");
+            invocation(&mpi(kind), &place, None, None, program, &["--sizes".into(), "8".into()]).words.join(" ")
+        };
+        for kind in [Kind::Weft, Kind::Mpich, Kind::Intel] {
+            assert_eq!(words(kind), "/opt/mpi/bin/mpiexec -n 1 /p --sizes 8");
+        }
+        assert!(words(Kind::OpenMpi).ends_with("-n 1 /p --sizes 8"));
+    }
+
+    #[test]
+    fn the_users_variables_come_last() {
+        for kind in Kind::ALL {
+            let all = environment(&mpi(kind), true, Some(Path::new("/fabric")));
+            assert_eq!(all.last().unwrap(), &("FI_PROVIDER".to_owned(), "verbs".to_owned()));
+            let path = &all.iter().find(|(name, _)| name == "LD_LIBRARY_PATH").unwrap().1;
+            assert_eq!(path.ends_with(":/fabric"), kind == Kind::Intel);
+        }
+    }
+}

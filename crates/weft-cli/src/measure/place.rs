@@ -1,0 +1,124 @@
+//! Places: how many hosts and ranks, and what the wires between them are like.
+
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::hosts::fabric::{self, Fabric, Failure, Plan};
+use crate::hosts::loss::Loss;
+use crate::record;
+
+/// More virtual hosts than this on one machine measure nothing but its scheduler.
+pub(crate) const HOSTS_MAX: u32 = 8;
+pub(crate) const RANKS_MAX: u32 = 512;
+
+/// One place, before it exists.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Place {
+    /// 1: the machine as it is.
+    pub(crate) hosts: u32,
+    pub(crate) ranks: u32,
+    pub(crate) rate: Option<String>,
+    pub(crate) loss: Option<Loss>,
+}
+
+impl Place {
+    pub(crate) fn id(&self) -> String {
+        let several = |count: u32, word: &str| format!("{count}-{word}{}", if count == 1 { "" } else { "s" });
+        let mut id = format!("{}-{}", several(self.hosts, "host"), several(self.ranks, "rank"));
+        if let Some(rate) = &self.rate {
+            id += &format!("-{rate}");
+        }
+        if let Some(loss) = self.loss {
+            id += &format!("-loss-{}%", loss.percent);
+        }
+        id
+    }
+
+    /// Ranks on each host, but the last.
+    pub(crate) fn ranks_per_host(&self) -> u32 {
+        self.ranks.div_ceil(self.hosts)
+    }
+
+    pub(crate) fn record(&self) -> record::Place {
+        record::Place {
+            id: self.id(),
+            hosts: self.hosts,
+            ranks: self.ranks,
+            rate: self.rate.clone(),
+            loss_percent: self.loss.map(|loss| loss.percent),
+            processors: processors(),
+            note: self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned()),
+        }
+    }
+
+    /// The hosts of this place; none where it is the machine itself.
+    pub(crate) fn open(&self, work: &Path, stop: &mut dyn FnMut() -> Option<i32>) -> Result<Option<Net>, Failure> {
+        if self.hosts == 1 {
+            return Ok(None);
+        }
+        let plan = Plan { count: self.hosts as usize, rate: self.rate.clone(), loss: self.loss };
+        let fabric = Fabric::create(&plan, stop)?;
+        let agent = work.join("agent");
+        write_agent(&agent, fabric.hosts()).map_err(|error| format!("cannot write {}: {error}", agent.display()))?;
+        Ok(Some(Net { fabric, agent }))
+    }
+}
+
+pub(crate) fn processors() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+}
+
+/// Virtual hosts, and what other launchers use in the place of `ssh` to reach them.
+pub(crate) struct Net {
+    fabric: Fabric,
+    pub(crate) agent: PathBuf,
+}
+
+impl Net {
+    pub(crate) fn hosts(&self) -> &[String] {
+        self.fabric.hosts()
+    }
+
+    pub(crate) fn addresses(&self) -> Vec<String> {
+        (0..self.hosts().len()).map(fabric::address).collect()
+    }
+
+    /// The words that put a command into the host at `index`.
+    pub(crate) fn enter(&self, index: usize) -> Vec<String> {
+        vec![this_command(), "hosts".into(), "enter".into(), self.hosts()[index].clone()]
+    }
+}
+
+/// This command, as others can start it.
+pub(crate) fn this_command() -> String {
+    std::env::current_exe().map_or_else(|_| "weft".to_owned(), |path| path.display().to_string())
+}
+
+/// `agent [OPTION…] ADDRESS COMMAND…`, called as `ssh` would be.
+fn write_agent(path: &Path, hosts: &[String]) -> std::io::Result<()> {
+    let mut file = std::fs::File::create(path)?;
+    writeln!(file, "#!/bin/sh\nwhile [ \"${{1#-}}\" != \"$1\" ]; do shift; done\ncase $1 in")?;
+    for (index, host) in hosts.iter().enumerate() {
+        writeln!(file, "{}) host={host} ;;", fabric::address(index))?;
+    }
+    writeln!(file, "*) echo \"agent: no host has the address $1\" >&2; exit 1 ;;\nesac\nshift")?;
+    writeln!(file, "exec '{}' hosts enter \"$host\" sh -c \"$*\"", this_command())?;
+    file.set_permissions(std::fs::Permissions::from_mode(0o755))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_have_names() {
+        let mut place = Place { hosts: 1, ranks: 2, rate: None, loss: None };
+        assert_eq!(place.id(), "1-host-2-ranks");
+        place = Place { hosts: 2, rate: Some("10gbit".into()), ..place };
+        assert_eq!(place.id(), "2-hosts-2-ranks-10gbit");
+        place = Place { rate: None, loss: "1%".parse().ok(), ranks: 3, ..place };
+        assert_eq!((place.id().as_str(), place.ranks_per_host()), ("2-hosts-3-ranks-loss-1%", 2));
+        assert!(place.record().note.is_some());
+    }
+}

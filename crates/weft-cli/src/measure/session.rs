@@ -1,0 +1,515 @@
+//! A session: every library in every place, round by round, into a run file.
+//!
+//! In a round each measurement runs each library in turn before the next measurement begins, and each round begins with
+//! another library: drift of the machine hits all alike, and so does standing behind a neighbour.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Map, Value, json};
+
+use super::arguments::Request;
+use super::build::{self, Programs};
+use super::carrier::{CARRIERS, Carrier};
+use super::catalogue::{Measurement, Method};
+use super::condition::{self, Observer};
+use super::fetch;
+use super::launch::{self, Invocation};
+use super::library::{Kind, Mpi, Spec};
+use super::output::{self, Output};
+use super::place::{Net, Place};
+use super::process::{self, Task};
+use super::progress::Progress;
+use super::verdict::{self, Verdict};
+use crate::hosts::fabric::{self, Failure};
+use crate::hosts::supervise::Caught;
+use crate::record::{self, Condition, End, Job, Outcome, Record, Role, Run, Sample};
+
+/// How a session ended that has a run file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// With a figure, or a reason, in every cell.
+    Complete,
+    /// The same, and no cell has a figure.
+    Nothing,
+    /// By this signal.
+    Interrupted(i32),
+}
+
+/// Why a session could not be held.
+pub(crate) enum Refused {
+    /// A sentence for the command line.
+    Wrong(String),
+    /// No privilege for virtual hosts, and why.
+    Unsupported(String),
+}
+
+impl From<String> for Refused {
+    fn from(why: String) -> Refused {
+        Refused::Wrong(why)
+    }
+}
+
+/// Libraries to be compared: those named, or Weft and the peers that are there. `fetch`: gets peers that are not.
+pub(crate) struct Wanted {
+    pub(crate) named: Vec<Spec>,
+    pub(crate) fetch: bool,
+    /// Peers are wanted when nobody is named.
+    pub(crate) peers: bool,
+}
+
+/// One competitor: a library, or a carrier.
+struct Competitor {
+    record: record::Library,
+    what: What,
+    /// It does not load or start, and what it said: nothing more is tried.
+    broken: Option<String>,
+}
+
+enum What {
+    Mpi { mpi: Mpi, programs: Option<Programs> },
+    Carrier { carrier: &'static Carrier, program: PathBuf },
+}
+
+/// Holds the session that `request` describes and writes it to `path`.
+pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<Ended, Refused> {
+    if request.places.iter().any(|place| place.hosts > 1) && !rustix::process::geteuid().is_root() {
+        return Err(Refused::Unsupported("only root can make virtual hosts; run it as root, or with --hosts 1".into()));
+    }
+    let cache = super::cache();
+    let mut caught = Caught::new().map_err(|error| format!("cannot catch signals: {error}"))?;
+    fabric::sweep();
+    let work = Work::new()?;
+    let libraries = libraries(wanted, &cache, request.is_quiet)?;
+    let output = Output::create(path)?;
+    let began = Instant::now();
+    let mut session = Session {
+        request,
+        output,
+        observer: Observer::new(began),
+        began,
+        work,
+        caught: &mut caught,
+        jobs: 0,
+        figures: 0,
+        given_up: BTreeMap::new(),
+        libfabric: libraries.iter().find_map(brings_libfabric),
+        progress: Progress::new(0, true),
+    };
+    session.write(Record::Run(Run {
+        format: record::FORMAT,
+        started: output::now(),
+        command: std::env::args().collect(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        rounds: request.rounds,
+        machine: condition::machine(),
+    }))?;
+    let result = session.hold(&libraries, &cache);
+    session.progress.finish();
+    let signal = session.caught.terminated();
+    let at = session.began.elapsed().as_secs_f64();
+    match result {
+        Ok(()) => session.write(Record::End(End { at, interrupted: signal.is_some() }))?,
+        Err(refused) => {
+            // The run file may be what is broken: it is tried, and the first reason is the one that is told.
+            let _ = session.write(Record::End(End { at, interrupted: true }));
+            return Err(refused);
+        }
+    }
+    Ok(match signal {
+        Some(signal) => Ended::Interrupted(signal),
+        None if session.figures == 0 => Ended::Nothing,
+        None => Ended::Complete,
+    })
+}
+
+/// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
+fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, String> {
+    let plain = |kind: Kind| Spec { name: kind.name().into(), prefix: None, environment: BTreeMap::new() };
+    let is_wanted = |kind: &Kind| {
+        let mut named = wanted.named.iter().filter(|spec| spec.prefix.is_none());
+        wanted.named.is_empty() && wanted.peers || named.any(|spec| spec.name == kind.name())
+    };
+    let mut absent = Vec::new();
+    if wanted.fetch {
+        for kind in fetch::PEERS.into_iter().filter(is_wanted) {
+            if fetch::fetched(cache, kind).is_none() && !is_quiet {
+                eprintln!("fetching {} into {}", kind.name(), cache.join("peers").display());
+            }
+            if let Err(why) = fetch::fetch(cache, kind) {
+                eprintln!("{} cannot be fetched ({why}); the comparison goes on without it", kind.name());
+                absent.push(kind.name());
+            }
+        }
+    }
+    let mut specs = wanted.named.clone();
+    if specs.is_empty() {
+        specs.push(plain(Kind::Weft));
+        let here = fetch::PEERS.into_iter().filter(|kind| wanted.peers && fetch::fetched(cache, *kind).is_some());
+        specs.extend(here.map(plain));
+    }
+    let mut found: Vec<Mpi> = Vec::new();
+    for spec in specs.iter().filter(|spec| spec.prefix.is_some() || !absent.contains(&spec.name.as_str())) {
+        let mpi = Mpi::find(spec, cache)?;
+        if found.iter().any(|known| known.id == mpi.id) {
+            return Err(format!("{} is named twice; NAME=PREFIX gives one of them another name", mpi.id));
+        }
+        found.push(mpi);
+    }
+    match found.is_empty() {
+        true => Err("no library is left to measure".into()),
+        false => Ok(found),
+    }
+}
+
+/// The directory of a libfabric that a library carries, for one that carries none.
+fn brings_libfabric(mpi: &Mpi) -> Option<PathBuf> {
+    let directory = mpi.prefix.join("lib/mpich");
+    directory.join("libfabric.so.1").is_file().then_some(directory)
+}
+
+/// The wrapper by which programs for `mpi` are built. Libraries of the standard ABI share one binary, built by MPICH's
+/// wrapper when it takes part; one that has no wrapper borrows another's.
+fn compiler<'a>(mpi: &'a Mpi, all: &'a [Mpi]) -> Result<(&'a Mpi, PathBuf), String> {
+    let shared = || {
+        let abi = |kind| all.iter().find(|one| one.kind == kind && one.has_abi && one.compiler().is_some());
+        abi(Kind::Mpich).or_else(|| abi(Kind::Weft))
+    };
+    let chosen = if mpi.has_abi { shared() } else { None };
+    let chosen = chosen.unwrap_or(mpi);
+    let compiler = chosen.compiler().ok_or_else(|| {
+        format!(
+            "{} has no compiler wrapper; name a library that has one for the standard ABI as well, such as weft",
+            mpi.id
+        )
+    })?;
+    Ok((chosen, compiler))
+}
+
+/// The directory of temporary files; removed with everything in it.
+struct Work(PathBuf);
+
+impl Work {
+    fn new() -> Result<Work, String> {
+        let path = std::env::temp_dir().join(format!("weft-run-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("t")).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        Ok(Work(path))
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+struct Session<'a> {
+    request: &'a Request,
+    output: Output,
+    observer: Observer,
+    began: Instant,
+    work: Work,
+    caught: &'a mut Caught,
+    jobs: u32,
+    /// Jobs that gave a figure.
+    figures: usize,
+    /// What took too long once is not waited for again: measurement, place and library, with the round.
+    given_up: BTreeMap<(String, String, String), u32>,
+    libfabric: Option<PathBuf>,
+    progress: Progress,
+}
+
+impl Session<'_> {
+    fn write(&mut self, record: Record) -> Result<(), Refused> {
+        self.output.write(&record).map_err(Refused::Wrong)
+    }
+
+    fn is_stopped(&mut self) -> bool {
+        self.caught.terminated().is_some()
+    }
+
+    fn hold(&mut self, libraries: &[Mpi], cache: &Path) -> Result<(), Refused> {
+        let request = self.request;
+        for place in &request.places {
+            self.write(Record::Place(place.record()))?;
+        }
+        let competitors = self.competitors(libraries, cache)?;
+        let in_place = |place: &Place| {
+            let cells =
+                request.measurements.iter().flat_map(|m| competitors.iter().map(move |c| c.takes_part(m, place)));
+            cells.filter(|takes_part| *takes_part).count()
+        };
+        let jobs: usize = request.places.iter().map(in_place).sum();
+        self.progress = Progress::new(jobs * request.rounds as usize, request.is_quiet);
+        for round in 0..request.rounds {
+            for place in &request.places {
+                if self.is_stopped() {
+                    return Ok(());
+                }
+                let caught = &mut *self.caught;
+                let net = match place.open(&self.work.0, &mut || caught.terminated()) {
+                    Ok(net) => net,
+                    Err(Failure::Interrupted) => return Ok(()),
+                    Err(Failure::Unsupported(why)) => return Err(Refused::Unsupported(why)),
+                    Err(Failure::Step(why)) => {
+                        return Err(Refused::Wrong(format!("cannot make the virtual hosts: {why}")));
+                    }
+                };
+                self.round(round, place, net.as_ref(), &competitors)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every measurement in one place, each with every competitor.
+    fn round(&mut self, round: u32, place: &Place, net: Option<&Net>, all: &[Competitor]) -> Result<(), Refused> {
+        for measurement in &self.request.measurements {
+            let taking_part: Vec<&Competitor> = all.iter().filter(|one| one.takes_part(measurement, place)).collect();
+            for competitor in rotated(&taking_part, round) {
+                if self.is_stopped() {
+                    return Ok(());
+                }
+                self.job(round, measurement, place, net, competitor)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks every library who it is, which tells whether it works at all; builds the carriers.
+    fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
+        let mut all = Vec::new();
+        let alone = Place { hosts: 1, ranks: 1, rate: None, loss: None };
+        let has_weft = libraries.iter().any(|mpi| mpi.kind == Kind::Weft);
+        for (index, mpi) in libraries.iter().enumerate() {
+            let prepared = compiler(mpi, libraries)
+                .and_then(|(owner, compiler)| Programs::new(cache, &compiler, launch::environment(owner, false, None)));
+            let answer = prepared.clone().and_then(|programs| self.ask(mpi, &alone, &programs));
+            let (version, broken) = match answer {
+                Ok(version) => (version, None),
+                Err(why) => {
+                    (String::new(), Some(format!("{} in {} does not work: {why}", mpi.id, mpi.prefix.display())))
+                }
+            };
+            if let Some(why) = &broken {
+                eprintln!("{why}; the others go on");
+            }
+            let is_subject = if has_weft { mpi.kind == Kind::Weft } else { index == 0 };
+            let record = record::Library {
+                id: mpi.id.clone(),
+                role: if is_subject { Role::Subject } else { Role::Peer },
+                title: mpi.title(&version),
+                version,
+                prefix: Some(mpi.prefix.display().to_string()),
+                environment: mpi.environment.clone(),
+            };
+            self.write(Record::Library(record.clone()))?;
+            all.push(Competitor { record, what: What::Mpi { mpi: mpi.clone(), programs: prepared.ok() }, broken });
+        }
+        if self.request.carriers {
+            all.extend(self.carriers(cache)?);
+        }
+        Ok(all)
+    }
+
+    fn carriers(&mut self, cache: &Path) -> Result<Vec<Competitor>, Refused> {
+        let request = self.request;
+        let fits = |carrier: &&Carrier| {
+            let names = request.measurements.iter().map(|measurement| measurement.name);
+            names.into_iter().any(|name| request.places.iter().any(|place| carrier.fits(name, place)))
+        };
+        let mut all = Vec::new();
+        for carrier in CARRIERS.iter().filter(fits) {
+            let built = build::carrier(cache);
+            let record = record::Library {
+                id: carrier.id(),
+                role: Role::Carrier,
+                title: carrier.title.into(),
+                version: String::new(),
+                prefix: None,
+                environment: BTreeMap::new(),
+            };
+            self.write(Record::Library(record.clone()))?;
+            let broken = built.as_ref().err().map(|why| format!("the carriers' program is missing: {why}"));
+            all.push(Competitor {
+                record,
+                what: What::Carrier { carrier, program: built.unwrap_or_default() },
+                broken,
+            });
+        }
+        Ok(all)
+    }
+
+    /// What `MPI_Get_library_version` says, from a program with one rank.
+    fn ask(&mut self, mpi: &Mpi, place: &Place, programs: &Programs) -> Result<String, String> {
+        let program = programs.build(build::LIBRARY)?;
+        let invocation = launch::invocation(mpi, place, None, self.libfabric.as_deref(), &program, &[]);
+        let (verdict, _) = self.execute(&invocation, None)?;
+        let text = verdict.samples.first().and_then(|sample| sample.get("library")?.as_str().map(str::to_owned));
+        text.filter(|_| verdict.outcome == Outcome::Succeeded).ok_or(verdict.why.unwrap_or("it said nothing".into()))
+    }
+
+    fn execute(&mut self, main: &Invocation, companion: Option<&Invocation>) -> Result<(Verdict, Duration), String> {
+        self.jobs += 1;
+        let temporary = self.work.0.join("t");
+        let limit = Duration::from_secs(self.request.limit_seconds.into());
+        let task = Task { main, companion, temporary: &temporary, limit, number: self.jobs };
+        let finished = process::run(&task, &mut || self.caught.terminated())?;
+        Ok((verdict::judge(&finished, limit.as_secs_f64()), finished.elapsed))
+    }
+
+    /// One job with its condition before and after, its samples and its verdict.
+    fn job(
+        &mut self,
+        round: u32,
+        measurement: &Measurement,
+        place: &Place,
+        net: Option<&Net>,
+        competitor: &Competitor,
+    ) -> Result<(), Refused> {
+        let cell = (measurement.name.to_owned(), place.id(), competitor.record.id.clone());
+        let name = format!("{} · {} · {}", cell.0, cell.1, cell.2);
+        self.progress.begin(&name);
+        let condition = self.observer.look();
+        self.write(Record::Condition(condition))?;
+        let prepared = self.given_up.get(&cell).map_or_else(
+            || competitor.invocation(self.request, measurement, place, net, self.libfabric.as_deref()),
+            |first| {
+                let limit = self.request.limit_seconds;
+                Err((Outcome::TimedOut, format!("not tried again: it did not end in {limit} s in round {}", first + 1)))
+            },
+        );
+        let (command, verdict, took) = match prepared {
+            Err((outcome, why)) => {
+                (Vec::new(), Verdict { samples: Vec::new(), outcome, why: Some(why) }, Duration::ZERO)
+            }
+            Ok((main, companion)) => match self.execute(&main, companion.as_ref()) {
+                Ok((verdict, took)) => (main.words, verdict, took),
+                Err(why) => {
+                    let verdict = Verdict { samples: Vec::new(), outcome: Outcome::Failed, why: Some(why) };
+                    (main.words, verdict, Duration::ZERO)
+                }
+            },
+        };
+        if verdict.outcome == Outcome::TimedOut {
+            self.given_up.entry(cell.clone()).or_insert(round);
+        }
+        self.figures += usize::from(verdict.outcome == Outcome::Succeeded);
+        let lines = match measurement.method {
+            Method::Launch if verdict.outcome == Outcome::Succeeded => vec![launch_sample(measurement, place, took)],
+            Method::Launch => Vec::new(),
+            Method::Printed => verdict.samples,
+        };
+        for line in lines {
+            let sample = Sample { place: cell.1.clone(), library: cell.2.clone(), round, line };
+            self.write(Record::Sample(sample))?;
+        }
+        self.progress.end(&name, took, verdict.why.as_deref());
+        self.write(Record::Job(Job {
+            measurement: cell.0,
+            place: cell.1,
+            library: cell.2,
+            round,
+            command,
+            outcome: verdict.outcome,
+            why: verdict.why,
+            seconds: took.as_secs_f64(),
+        }))?;
+        let condition: Condition = self.observer.look();
+        self.write(Record::Condition(condition))
+    }
+}
+
+type Prepared = (Invocation, Option<Invocation>);
+
+impl Competitor {
+    /// A carrier is there only for what it is a floor of; a library always is.
+    fn takes_part(&self, measurement: &Measurement, place: &Place) -> bool {
+        match &self.what {
+            What::Mpi { .. } => true,
+            What::Carrier { carrier, .. } => carrier.fits(measurement.name, place),
+        }
+    }
+
+    /// What to run, with a companion beside it; or why there is nothing to run.
+    fn invocation(
+        &self,
+        request: &Request,
+        measurement: &Measurement,
+        place: &Place,
+        net: Option<&Net>,
+        libfabric: Option<&Path>,
+    ) -> Result<Prepared, (Outcome, String)> {
+        if let Some(why) = &self.broken {
+            return Err((Outcome::Failed, why.clone()));
+        }
+        if place.ranks < measurement.ranks_min {
+            return Err((Outcome::Unsupported, format!("needs at least {} ranks", measurement.ranks_min)));
+        }
+        let mut options: Vec<String> = measurement.arguments.iter().map(|word| (*word).to_owned()).collect();
+        let sizes = request.sizes.iter().filter(|_| measurement.has_sizes);
+        match &self.what {
+            What::Mpi { mpi, programs } => {
+                options.extend(sizes.flat_map(|sizes| ["--sizes".to_owned(), sizes.clone()]));
+                options.extend(request.options.iter().cloned());
+                let programs = programs.as_ref().ok_or((Outcome::Failed, "no program could be built".to_owned()))?;
+                let program = programs.build(measurement.program).map_err(|why| (Outcome::Failed, why))?;
+                Ok((launch::invocation(mpi, place, net, libfabric, &program, &options), None))
+            }
+            What::Carrier { carrier, program } => Ok(carrier.invocations(program, measurement.name, net, &options)),
+        }
+    }
+}
+
+fn launch_sample(measurement: &Measurement, place: &Place, took: Duration) -> Map<String, Value> {
+    let fields = json!({
+        "measurement": measurement.name, "size": 0, "ranks": place.ranks, "unit": measurement.unit,
+        "value": took.as_secs_f64() * 1e3, "valid": true,
+    });
+    match fields {
+        Value::Object(fields) => fields,
+        _ => unreachable!("an object was written"),
+    }
+}
+
+/// The same in another order for each round: everyone begins once, and the neighbours stay.
+fn rotated<T: Copy>(all: &[T], round: u32) -> impl Iterator<Item = T> + '_ {
+    let first = if all.is_empty() { 0 } else { round as usize % all.len() };
+    all[first..].iter().chain(&all[..first]).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everyone_begins_once() {
+        let order = |round| rotated(&["a", "b", "c"], round).collect::<String>();
+        assert_eq!([order(0), order(1), order(2), order(3)], ["abc", "bca", "cab", "abc"]);
+        assert_eq!(rotated::<u8>(&[], 3).count(), 0);
+    }
+
+    #[test]
+    fn libraries_of_the_standard_abi_share_a_wrapper() {
+        let root = std::env::temp_dir().join(format!("weft-session-test-{}", std::process::id()));
+        let library = |kind: Kind, wrapper: Option<&str>| {
+            let prefix = root.join(kind.name());
+            std::fs::create_dir_all(prefix.join("bin")).unwrap();
+            if let Some(wrapper) = wrapper {
+                std::fs::write(prefix.join("bin").join(wrapper), "").unwrap();
+            }
+            let has_abi = kind != Kind::OpenMpi;
+            Mpi { id: kind.name().into(), kind, prefix, environment: BTreeMap::new(), has_abi }
+        };
+        let weft = library(Kind::Weft, Some("mpicc"));
+        let mpich = library(Kind::Mpich, Some("mpicc_abi"));
+        let intel = library(Kind::Intel, None);
+        let open = library(Kind::OpenMpi, Some("mpicc"));
+        let all = [weft.clone(), mpich.clone(), intel.clone(), open.clone()];
+        let owners: Vec<&str> = all.iter().map(|mpi| compiler(mpi, &all).unwrap().0.id.as_str()).collect();
+        let alone = compiler(&intel, std::slice::from_ref(&intel)).map(drop);
+        let _ = std::fs::remove_dir_all(&root);
+        assert_eq!(owners, ["mpich", "mpich", "mpich", "openmpi"]);
+        assert!(alone.unwrap_err().contains("no compiler wrapper"));
+    }
+}

@@ -1,0 +1,126 @@
+//! How a job went, from how it ended and what it printed.
+
+use serde_json::{Map, Value};
+
+use super::process::{Ending, Finished};
+use crate::record::Outcome;
+
+/// The exit status by which the programs of bench/carriers say that something is missing here.
+const EXIT_MISSING: i32 = 77;
+/// A reason is one sentence, not a page.
+const WHY_CHARACTERS_MAX: usize = 240;
+
+/// A job's samples and its verdict.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) samples: Vec<Map<String, Value>>,
+    pub(crate) outcome: Outcome,
+    pub(crate) why: Option<String>,
+}
+
+/// Judges a job that had `limit_seconds`.
+pub(crate) fn judge(finished: &Finished, limit_seconds: f64) -> Verdict {
+    let mut samples = Vec::new();
+    let mut stray = None;
+    for line in &finished.lines {
+        match sample(line) {
+            Some(sample) => samples.push(sample),
+            None => stray = stray.or(Some(line)),
+        }
+    }
+    let (outcome, why) = match finished.ending {
+        Ending::Interrupted => (Outcome::Interrupted, Some("the run was interrupted".to_owned())),
+        Ending::TimedOut => (Outcome::TimedOut, Some(format!("it did not end in {limit_seconds} s"))),
+        Ending::Code(code) => ended(code, &samples, stray, &finished.complaints),
+    };
+    Verdict { samples, outcome, why: why.map(|why| shortened(&why)) }
+}
+
+fn ended(
+    code: i32,
+    samples: &[Map<String, Value>],
+    stray: Option<&String>,
+    complaints: &[String],
+) -> (Outcome, Option<String>) {
+    let invalid = samples.iter().find(|sample| sample["valid"] != true);
+    let reason =
+        invalid.map(|sample| sample.get("why").and_then(Value::as_str).unwrap_or("a sample is not valid").to_owned());
+    let has_figure = samples.iter().any(|sample| sample["value"].is_number());
+    let last_word = || useful(complaints).map_or_else(|| format!("it ended with {code}"), str::to_owned);
+    match (code, reason) {
+        (EXIT_MISSING, _) => (Outcome::Unsupported, Some(last_word())),
+        // The programs say so themselves when a library or the number of ranks is not what they need.
+        (_, Some(reason)) if !has_figure && (code == 0 || reason.starts_with("needs ")) => {
+            (Outcome::Unsupported, Some(reason))
+        }
+        (_, Some(reason)) => (Outcome::Failed, Some(reason)),
+        (0, None) => match stray {
+            Some(line) => (Outcome::Failed, Some(format!("it printed what is no sample: {line}"))),
+            None if samples.is_empty() => (Outcome::Failed, Some("it printed no sample".into())),
+            None => (Outcome::Succeeded, None),
+        },
+        (_, None) => (Outcome::Failed, Some(last_word())),
+    }
+}
+
+fn sample(line: &str) -> Option<Map<String, Value>> {
+    let sample: Map<String, Value> = serde_json::from_str(line).ok()?;
+    let is_whole =
+        ["measurement", "size", "ranks", "unit", "value", "valid"].iter().all(|field| sample.contains_key(*field));
+    is_whole.then_some(sample)
+}
+
+/// The line of a complaint that says most: the first that names an error, else the last that is no ornament.
+pub(crate) fn useful(complaints: &[String]) -> Option<&str> {
+    const SIGNS: [&str; 8] = ["error", "cannot", "fail", "unable", "no such", "refused", "not found", "abort"];
+    let says = |line: &&str| line.chars().filter(|c| c.is_alphanumeric()).count() > 3;
+    let lines = || complaints.iter().map(|line| line.trim()).filter(says);
+    lines().find(|line| SIGNS.iter().any(|sign| line.to_lowercase().contains(sign))).or(lines().next_back())
+}
+
+fn shortened(why: &str) -> String {
+    match why.char_indices().nth(WHY_CHARACTERS_MAX) {
+        Some((at, _)) => format!("{}…", &why[..at]),
+        None => why.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn verdict(ending: Ending, lines: &[&str], complaints: &[&str]) -> (Outcome, String, usize) {
+        let owned = |lines: &[&str]| lines.iter().map(|line| (*line).to_owned()).collect();
+        let finished =
+            Finished { ending, lines: owned(lines), complaints: owned(complaints), elapsed: Duration::from_secs(1) };
+        let verdict = judge(&finished, 60.0);
+        (verdict.outcome, verdict.why.unwrap_or_default(), verdict.samples.len())
+    }
+
+    const GOOD: &str = r#"{"measurement":"rate","size":8,"ranks":2,"unit":"us","value":1.5,"valid":true}"#;
+    const WRONG: &str =
+        r#"{"measurement":"rate","size":8,"ranks":2,"unit":"us","value":1.5,"valid":false,"why":"byte 3 is 4"}"#;
+    const LACKS: &str = r#"{"measurement":"rate","size":8,"ranks":2,"unit":"us","value":null,"valid":false,"why":"needs at least 2 ranks"}"#;
+
+    #[test]
+    fn every_end_has_a_verdict() {
+        assert_eq!(verdict(Ending::Code(0), &[GOOD, GOOD], &["noise"]), (Outcome::Succeeded, String::new(), 2));
+        assert_eq!(verdict(Ending::Code(1), &[GOOD, WRONG], &[]), (Outcome::Failed, "byte 3 is 4".into(), 2));
+        assert_eq!(verdict(Ending::Code(1), &[LACKS], &[]), (Outcome::Unsupported, "needs at least 2 ranks".into(), 1));
+        assert_eq!(verdict(Ending::Code(77), &[], &["carrier: no right"]).0, Outcome::Unsupported);
+        assert_eq!(verdict(Ending::Code(0), &[], &[]), (Outcome::Failed, "it printed no sample".into(), 0));
+        assert!(verdict(Ending::Code(0), &[GOOD, "hello"], &[]).1.contains("no sample: hello"));
+        assert_eq!(verdict(Ending::TimedOut, &[GOOD], &[]), (Outcome::TimedOut, "it did not end in 60 s".into(), 1));
+        assert_eq!(verdict(Ending::Interrupted, &[GOOD], &[]).0, Outcome::Interrupted);
+        assert_eq!(verdict(Ending::Code(9), &[], &[]).1, "it ended with 9");
+    }
+
+    #[test]
+    fn the_useful_line_of_a_complaint_is_found() {
+        let lines = ["-----", "libfoo.so.1: cannot open shared object file", "then more", "====="].map(str::to_owned);
+        assert_eq!(useful(&lines), Some(lines[1].as_str()));
+        assert_eq!(useful(&["nothing special".to_owned(), "***".into()]), Some("nothing special"));
+        assert_eq!(useful(&[]), None);
+    }
+}
