@@ -415,6 +415,14 @@ impl Engine {
         self.passes = NETWORK_EVERY - 1;
     }
 
+    /// The counters of the flow to each peer of another node that has been talked to.
+    pub fn flow_counters(&self) -> impl Iterator<Item = &weft_core::flow::Counters> {
+        self.links.iter().filter_map(|link| match &link.path {
+            Path::Remote(remote) => remote.flow.as_ref().map(|flow| flow.counters()),
+            _ => None,
+        })
+    }
+
     /// What went to each peer.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut rows = Vec::new();

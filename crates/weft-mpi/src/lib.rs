@@ -10,6 +10,7 @@
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`dimensions`] | shapes of process grids |
 //! | [`object`], [`predefined`], [`handle`], [`request`] | objects and how they are found |
+//! | [`settings`], [`tools`] | what can be set, what is counted, and the tool interface to both |
 //! | [`memory`] | the program's memory: the only unsafe module |
 #![deny(unsafe_code)]
 
@@ -35,6 +36,7 @@ pub mod process;
 pub mod request;
 pub mod settings;
 pub mod start;
+pub mod tools;
 
 /// The core's parts that the boundary speaks of: it depends on this crate only.
 pub use weft_core::{collective as algorithms, layout, reduce};

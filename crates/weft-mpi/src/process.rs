@@ -40,7 +40,7 @@ const YIELDS_MAX: u32 = 64;
 /// Where the process stands between `MPI_Init` and `MPI_Finalize` (MPI-5.0 §11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// Before `MPI_Init`.
+    /// Before `MPI_Init` has returned.
     Before,
     /// In between.
     Active,
@@ -116,6 +116,11 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
     let result = operation(&mut process);
     process.signal();
     result
+}
+
+/// Has MPI been initialized, whether or not it has been finalized since?
+pub fn has_started() -> bool {
+    lock().phase != Phase::Before
 }
 
 /// Makes progress once, calls of the program's reduction functions included.

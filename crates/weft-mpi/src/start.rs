@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
+use crate::tools;
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
 const WINDOW_MIN: u32 = 4;
@@ -93,8 +94,9 @@ pub fn note_return() {
 /// # Errors
 /// One sentence: the launcher, a setting, or a link that cannot be used.
 pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
+    let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
+    let settings = Settings::read(variable).map_err(other)?;
     let mut process = process::lock();
-    let settings = Settings::read(|name| std::env::var(name).ok()).map_err(other)?;
     let mut client = Client::from_environment().map_err(|error| other(error.to_string()))?;
     client.name_calls(names);
     let (rank, size) = (client.rank(), client.size());

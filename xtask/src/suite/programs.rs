@@ -18,6 +18,7 @@ const PROGRAMS: &[&str] = &[
     "errors",
     "start",
     "threads",
+    "tools",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
 /// Even and odd: with 3 one host has two ranks and the other one.

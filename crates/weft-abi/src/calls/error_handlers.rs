@@ -26,7 +26,8 @@ enum Reaction {
 /// `error.message` names the function. The process lock is free.
 pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     if scope == Scope::Tool {
-        return error.class;
+        // The generated checks name the class of all other calls (MPI-5.0 §15.3.10).
+        return if error.class == MPI_ERR_ARG { MPI_T_ERR_INVALID } else { error.class };
     }
     let (reaction, place) = process::with(|process| (reaction(process, scope), place(process)));
     match reaction {

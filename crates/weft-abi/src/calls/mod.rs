@@ -20,4 +20,5 @@ pub(crate) mod point_to_point;
 pub(crate) mod requests;
 pub(crate) mod status;
 pub(crate) mod text;
+pub(crate) mod tools;
 pub(crate) mod topologies;

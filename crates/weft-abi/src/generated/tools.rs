@@ -18,7 +18,10 @@ entry! { MPI_Pcontrol PMPI_Pcontrol(level: c_int) -> c_int {
 } }
 
 entry! { MPI_T_category_changed PMPI_T_category_changed(update_number: *mut c_int) -> c_int {
-    unsupported(Function::TCategoryChanged, Scope::Tool)
+    call_anytime(Function::TCategoryChanged, Scope::Tool, || {
+        check::pointer("update_number", update_number)?;
+        unsafe { crate::calls::tools::t_category_changed(update_number) }
+    })
 } }
 
 entry! { MPI_T_category_get_categories PMPI_T_category_get_categories(
@@ -26,7 +29,10 @@ entry! { MPI_T_category_get_categories PMPI_T_category_get_categories(
     len: c_int,
     indices: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetCategories, Scope::Tool)
+    call_anytime(Function::TCategoryGetCategories, Scope::Tool, || {
+        check::natural("len", i64::from(len))?;
+        unsafe { crate::calls::tools::t_category_get_categories(cat_index, len, indices) }
+    })
 } }
 
 entry! { MPI_T_category_get_cvars PMPI_T_category_get_cvars(
@@ -34,7 +40,10 @@ entry! { MPI_T_category_get_cvars PMPI_T_category_get_cvars(
     len: c_int,
     indices: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetCvars, Scope::Tool)
+    call_anytime(Function::TCategoryGetCvars, Scope::Tool, || {
+        check::natural("len", i64::from(len))?;
+        unsafe { crate::calls::tools::t_category_get_cvars(cat_index, len, indices) }
+    })
 } }
 
 entry! { MPI_T_category_get_events PMPI_T_category_get_events(
@@ -42,11 +51,18 @@ entry! { MPI_T_category_get_events PMPI_T_category_get_events(
     len: c_int,
     indices: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetEvents, Scope::Tool)
+    call_anytime(Function::TCategoryGetEvents, Scope::Tool, || {
+        check::natural("len", i64::from(len))?;
+        unsafe { crate::calls::tools::t_category_get_events(cat_index, len, indices) }
+    })
 } }
 
 entry! { MPI_T_category_get_index PMPI_T_category_get_index(name: *const c_char, cat_index: *mut c_int) -> c_int {
-    unsupported(Function::TCategoryGetIndex, Scope::Tool)
+    call_anytime(Function::TCategoryGetIndex, Scope::Tool, || {
+        check::pointer("name", name)?;
+        check::pointer("cat_index", cat_index)?;
+        unsafe { crate::calls::tools::t_category_get_index(name, cat_index) }
+    })
 } }
 
 entry! { MPI_T_category_get_info PMPI_T_category_get_info(
@@ -59,18 +75,30 @@ entry! { MPI_T_category_get_info PMPI_T_category_get_info(
     num_pvars: *mut c_int,
     num_categories: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetInfo, Scope::Tool)
+    call_anytime(Function::TCategoryGetInfo, Scope::Tool, || {
+        unsafe {
+            crate::calls::tools::t_category_get_info(
+                cat_index, name, name_len, desc, desc_len, num_cvars, num_pvars, num_categories
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_category_get_num PMPI_T_category_get_num(num_cat: *mut c_int) -> c_int {
-    unsupported(Function::TCategoryGetNum, Scope::Tool)
+    call_anytime(Function::TCategoryGetNum, Scope::Tool, || {
+        check::pointer("num_cat", num_cat)?;
+        unsafe { crate::calls::tools::t_category_get_num(num_cat) }
+    })
 } }
 
 entry! { MPI_T_category_get_num_events PMPI_T_category_get_num_events(
     cat_index: c_int,
     num_events: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetNumEvents, Scope::Tool)
+    call_anytime(Function::TCategoryGetNumEvents, Scope::Tool, || {
+        check::pointer("num_events", num_events)?;
+        unsafe { crate::calls::tools::t_category_get_num_events(cat_index, num_events) }
+    })
 } }
 
 entry! { MPI_T_category_get_pvars PMPI_T_category_get_pvars(
@@ -78,11 +106,18 @@ entry! { MPI_T_category_get_pvars PMPI_T_category_get_pvars(
     len: c_int,
     indices: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCategoryGetPvars, Scope::Tool)
+    call_anytime(Function::TCategoryGetPvars, Scope::Tool, || {
+        check::natural("len", i64::from(len))?;
+        unsafe { crate::calls::tools::t_category_get_pvars(cat_index, len, indices) }
+    })
 } }
 
 entry! { MPI_T_cvar_get_index PMPI_T_cvar_get_index(name: *const c_char, cvar_index: *mut c_int) -> c_int {
-    unsupported(Function::TCvarGetIndex, Scope::Tool)
+    call_anytime(Function::TCvarGetIndex, Scope::Tool, || {
+        check::pointer("name", name)?;
+        check::pointer("cvar_index", cvar_index)?;
+        unsafe { crate::calls::tools::t_cvar_get_index(name, cvar_index) }
+    })
 } }
 
 entry! { MPI_T_cvar_get_info PMPI_T_cvar_get_info(
@@ -97,11 +132,20 @@ entry! { MPI_T_cvar_get_info PMPI_T_cvar_get_info(
     bind: *mut c_int,
     scope: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCvarGetInfo, Scope::Tool)
+    call_anytime(Function::TCvarGetInfo, Scope::Tool, || {
+        unsafe {
+            crate::calls::tools::t_cvar_get_info(
+                cvar_index, name, name_len, verbosity, datatype, enumtype, desc, desc_len, bind, scope
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_cvar_get_num PMPI_T_cvar_get_num(num_cvar: *mut c_int) -> c_int {
-    unsupported(Function::TCvarGetNum, Scope::Tool)
+    call_anytime(Function::TCvarGetNum, Scope::Tool, || {
+        check::pointer("num_cvar", num_cvar)?;
+        unsafe { crate::calls::tools::t_cvar_get_num(num_cvar) }
+    })
 } }
 
 entry! { MPI_T_cvar_handle_alloc PMPI_T_cvar_handle_alloc(
@@ -110,19 +154,26 @@ entry! { MPI_T_cvar_handle_alloc PMPI_T_cvar_handle_alloc(
     handle: *mut MPI_T_cvar_handle,
     count: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TCvarHandleAlloc, Scope::Tool)
+    call_anytime(Function::TCvarHandleAlloc, Scope::Tool, || {
+        check::pointer("handle", handle)?;
+        check::pointer("count", count)?;
+        unsafe { crate::calls::tools::t_cvar_handle_alloc(cvar_index, obj_handle, handle, count) }
+    })
 } }
 
 entry! { MPI_T_cvar_handle_free PMPI_T_cvar_handle_free(handle: *mut MPI_T_cvar_handle) -> c_int {
-    unsupported(Function::TCvarHandleFree, Scope::Tool)
+    call_anytime(Function::TCvarHandleFree, Scope::Tool, || {
+        check::pointer("handle", handle)?;
+        unsafe { crate::calls::tools::t_cvar_handle_free(handle) }
+    })
 } }
 
 entry! { MPI_T_cvar_read PMPI_T_cvar_read(handle: MPI_T_cvar_handle, buf: *mut c_void) -> c_int {
-    unsupported(Function::TCvarRead, Scope::Tool)
+    call_anytime(Function::TCvarRead, Scope::Tool, || unsafe { crate::calls::tools::t_cvar_read(handle, buf) })
 } }
 
 entry! { MPI_T_cvar_write PMPI_T_cvar_write(handle: MPI_T_cvar_handle, buf: *const c_void) -> c_int {
-    unsupported(Function::TCvarWrite, Scope::Tool)
+    call_anytime(Function::TCvarWrite, Scope::Tool, || unsafe { crate::calls::tools::t_cvar_write(handle, buf) })
 } }
 
 entry! { MPI_T_enum_get_info PMPI_T_enum_get_info(
@@ -165,7 +216,11 @@ entry! { MPI_T_event_copy PMPI_T_event_copy(event_instance: MPI_T_event_instance
 } }
 
 entry! { MPI_T_event_get_index PMPI_T_event_get_index(name: *const c_char, event_index: *mut c_int) -> c_int {
-    unsupported(Function::TEventGetIndex, Scope::Tool)
+    call_anytime(Function::TEventGetIndex, Scope::Tool, || {
+        check::pointer("name", name)?;
+        check::pointer("event_index", event_index)?;
+        unsafe { crate::calls::tools::t_event_get_index(name, event_index) }
+    })
 } }
 
 entry! { MPI_T_event_get_info PMPI_T_event_get_info(
@@ -186,7 +241,10 @@ entry! { MPI_T_event_get_info PMPI_T_event_get_info(
 } }
 
 entry! { MPI_T_event_get_num PMPI_T_event_get_num(num_events: *mut c_int) -> c_int {
-    unsupported(Function::TEventGetNum, Scope::Tool)
+    call_anytime(Function::TEventGetNum, Scope::Tool, || {
+        check::pointer("num_events", num_events)?;
+        unsafe { crate::calls::tools::t_event_get_num(num_events) }
+    })
 } }
 
 entry! { MPI_T_event_get_source PMPI_T_event_get_source(
@@ -260,11 +318,14 @@ entry! { MPI_T_event_set_dropped_handler PMPI_T_event_set_dropped_handler(
 } }
 
 entry! { MPI_T_finalize PMPI_T_finalize() -> c_int {
-    unsupported(Function::TFinalize, Scope::Tool)
+    call_anytime(Function::TFinalize, Scope::Tool, || unsafe { crate::calls::tools::t_finalize() })
 } }
 
 entry! { MPI_T_init_thread PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int {
-    unsupported(Function::TInitThread, Scope::Tool)
+    call_anytime(Function::TInitThread, Scope::Tool, || {
+        check::pointer("provided", provided)?;
+        unsafe { crate::calls::tools::t_init_thread(required, provided) }
+    })
 } }
 
 entry! { MPI_T_pvar_get_index PMPI_T_pvar_get_index(
@@ -272,7 +333,11 @@ entry! { MPI_T_pvar_get_index PMPI_T_pvar_get_index(
     var_class: c_int,
     pvar_index: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TPvarGetIndex, Scope::Tool)
+    call_anytime(Function::TPvarGetIndex, Scope::Tool, || {
+        check::pointer("name", name)?;
+        check::pointer("pvar_index", pvar_index)?;
+        unsafe { crate::calls::tools::t_pvar_get_index(name, var_class, pvar_index) }
+    })
 } }
 
 entry! { MPI_T_pvar_get_info PMPI_T_pvar_get_info(
@@ -290,11 +355,32 @@ entry! { MPI_T_pvar_get_info PMPI_T_pvar_get_info(
     continuous: *mut c_int,
     atomic: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TPvarGetInfo, Scope::Tool)
+    call_anytime(Function::TPvarGetInfo, Scope::Tool, || {
+        unsafe {
+            crate::calls::tools::t_pvar_get_info(
+                pvar_index,
+                name,
+                name_len,
+                verbosity,
+                var_class,
+                datatype,
+                enumtype,
+                desc,
+                desc_len,
+                bind,
+                readonly,
+                continuous,
+                atomic,
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_pvar_get_num PMPI_T_pvar_get_num(num_pvar: *mut c_int) -> c_int {
-    unsupported(Function::TPvarGetNum, Scope::Tool)
+    call_anytime(Function::TPvarGetNum, Scope::Tool, || {
+        check::pointer("num_pvar", num_pvar)?;
+        unsafe { crate::calls::tools::t_pvar_get_num(num_pvar) }
+    })
 } }
 
 entry! { MPI_T_pvar_handle_alloc PMPI_T_pvar_handle_alloc(
@@ -304,14 +390,21 @@ entry! { MPI_T_pvar_handle_alloc PMPI_T_pvar_handle_alloc(
     handle: *mut MPI_T_pvar_handle,
     count: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TPvarHandleAlloc, Scope::Tool)
+    call_anytime(Function::TPvarHandleAlloc, Scope::Tool, || {
+        check::pointer("handle", handle)?;
+        check::pointer("count", count)?;
+        unsafe { crate::calls::tools::t_pvar_handle_alloc(pe_session, pvar_index, obj_handle, handle, count) }
+    })
 } }
 
 entry! { MPI_T_pvar_handle_free PMPI_T_pvar_handle_free(
     pe_session: MPI_T_pvar_session,
     handle: *mut MPI_T_pvar_handle,
 ) -> c_int {
-    unsupported(Function::TPvarHandleFree, Scope::Tool)
+    call_anytime(Function::TPvarHandleFree, Scope::Tool, || {
+        check::pointer("handle", handle)?;
+        unsafe { crate::calls::tools::t_pvar_handle_free(pe_session, handle) }
+    })
 } }
 
 entry! { MPI_T_pvar_read PMPI_T_pvar_read(
@@ -319,7 +412,9 @@ entry! { MPI_T_pvar_read PMPI_T_pvar_read(
     handle: MPI_T_pvar_handle,
     buf: *mut c_void,
 ) -> c_int {
-    unsupported(Function::TPvarRead, Scope::Tool)
+    call_anytime(Function::TPvarRead, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_pvar_read(pe_session, handle, buf) }
+    })
 } }
 
 entry! { MPI_T_pvar_readreset PMPI_T_pvar_readreset(
@@ -327,27 +422,35 @@ entry! { MPI_T_pvar_readreset PMPI_T_pvar_readreset(
     handle: MPI_T_pvar_handle,
     buf: *mut c_void,
 ) -> c_int {
-    unsupported(Function::TPvarReadreset, Scope::Tool)
+    call_anytime(Function::TPvarReadreset, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_pvar_readreset(pe_session, handle, buf) }
+    })
 } }
 
 entry! { MPI_T_pvar_reset PMPI_T_pvar_reset(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> c_int {
-    unsupported(Function::TPvarReset, Scope::Tool)
+    call_anytime(Function::TPvarReset, Scope::Tool, || unsafe { crate::calls::tools::t_pvar_reset(pe_session, handle) })
 } }
 
 entry! { MPI_T_pvar_session_create PMPI_T_pvar_session_create(pe_session: *mut MPI_T_pvar_session) -> c_int {
-    unsupported(Function::TPvarSessionCreate, Scope::Tool)
+    call_anytime(Function::TPvarSessionCreate, Scope::Tool, || {
+        check::pointer("pe_session", pe_session)?;
+        unsafe { crate::calls::tools::t_pvar_session_create(pe_session) }
+    })
 } }
 
 entry! { MPI_T_pvar_session_free PMPI_T_pvar_session_free(pe_session: *mut MPI_T_pvar_session) -> c_int {
-    unsupported(Function::TPvarSessionFree, Scope::Tool)
+    call_anytime(Function::TPvarSessionFree, Scope::Tool, || {
+        check::pointer("pe_session", pe_session)?;
+        unsafe { crate::calls::tools::t_pvar_session_free(pe_session) }
+    })
 } }
 
 entry! { MPI_T_pvar_start PMPI_T_pvar_start(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> c_int {
-    unsupported(Function::TPvarStart, Scope::Tool)
+    call_anytime(Function::TPvarStart, Scope::Tool, || unsafe { crate::calls::tools::t_pvar_start(pe_session, handle) })
 } }
 
 entry! { MPI_T_pvar_stop PMPI_T_pvar_stop(pe_session: MPI_T_pvar_session, handle: MPI_T_pvar_handle) -> c_int {
-    unsupported(Function::TPvarStop, Scope::Tool)
+    call_anytime(Function::TPvarStop, Scope::Tool, || unsafe { crate::calls::tools::t_pvar_stop(pe_session, handle) })
 } }
 
 entry! { MPI_T_pvar_write PMPI_T_pvar_write(
@@ -355,7 +458,9 @@ entry! { MPI_T_pvar_write PMPI_T_pvar_write(
     handle: MPI_T_pvar_handle,
     buf: *const c_void,
 ) -> c_int {
-    unsupported(Function::TPvarWrite, Scope::Tool)
+    call_anytime(Function::TPvarWrite, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_pvar_write(pe_session, handle, buf) }
+    })
 } }
 
 entry! { MPI_T_source_get_info PMPI_T_source_get_info(
@@ -373,7 +478,10 @@ entry! { MPI_T_source_get_info PMPI_T_source_get_info(
 } }
 
 entry! { MPI_T_source_get_num PMPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
-    unsupported(Function::TSourceGetNum, Scope::Tool)
+    call_anytime(Function::TSourceGetNum, Scope::Tool, || {
+        check::pointer("num_sources", num_sources)?;
+        unsafe { crate::calls::tools::t_source_get_num(num_sources) }
+    })
 } }
 
 entry! { MPI_T_source_get_timestamp PMPI_T_source_get_timestamp(

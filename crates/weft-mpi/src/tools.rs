@@ -1,0 +1,512 @@
+//! The tool information interface (MPI-5.0 §15.3): settings as control variables, counters as performance variables.
+//!
+//! It works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use weft_core::flow::Counters;
+
+use crate::constants::*;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::process;
+use crate::settings::{self, Setting};
+
+/// Characters of a control variable's value, the zero byte included.
+pub const VALUE_LENGTH: usize = 256;
+/// Handles of variables that a tool may hold at once.
+const HANDLES_MAX: usize = 1 << 16;
+/// Sessions that tools may hold at once.
+const SESSIONS_MAX: usize = 1 << 10;
+
+/// What kind of number a performance variable is (MPI-5.0 §15.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// How much of something there is now. Always measured, never written.
+    Level,
+    /// How often something has happened while the handle was started.
+    Counter,
+}
+
+/// A performance variable: 64 bits without sign, bound to no object.
+pub struct Variable {
+    /// Its name: the category, then what is counted.
+    pub name: &'static str,
+    /// Its kind.
+    pub class: Class,
+    /// Index of its category.
+    pub category: usize,
+    /// What it counts, with the unit.
+    pub meaning: &'static str,
+    source: Source,
+}
+
+/// Where the number comes from.
+enum Source {
+    Engine(fn(&Engine) -> u64),
+    /// The sum over the flows to all peers.
+    Flows(fn(&Counters) -> u64),
+}
+
+impl Variable {
+    /// The number now; 0 outside of MPI_Init and MPI_Finalize.
+    fn measure(&self) -> u64 {
+        process::with(|process| match (process.engine(), &self.source) {
+            (Ok(engine), Source::Engine(read)) => read(engine),
+            (Ok(engine), Source::Flows(read)) => engine.flow_counters().map(read).sum(),
+            (Err(_), _) => 0,
+        })
+    }
+}
+
+/// Categories: name and meaning (MPI-5.0 §15.3.9).
+pub const CATEGORIES: [(&str, &str); 3] = [
+    ("settings", "the WEFT_* variables of the environment"),
+    ("messages", "messages of this process, over all links"),
+    ("network", "packets between this process and those of other hosts, summed over all of them"),
+];
+/// Index of the category that holds the control variables.
+pub const SETTINGS: usize = 0;
+const MESSAGES: usize = 1;
+const NETWORK: usize = 2;
+
+const fn messages(name: &'static str, class: Class, meaning: &'static str, read: fn(&Engine) -> u64) -> Variable {
+    Variable { name, class, category: MESSAGES, meaning, source: Source::Engine(read) }
+}
+
+const fn network(name: &'static str, meaning: &'static str, read: fn(&Counters) -> u64) -> Variable {
+    Variable { name, class: Class::Counter, category: NETWORK, meaning, source: Source::Flows(read) }
+}
+
+/// The performance variables, by index.
+pub const VARIABLES: [Variable; 27] = [
+    messages("messages_sent", Class::Counter, "messages sent, those to oneself included", |engine| {
+        engine.traffic().iter().map(|row| row.messages).sum()
+    }),
+    messages("messages_bytes_sent", Class::Counter, "payload of the messages sent, bytes", |engine| {
+        engine.traffic().iter().map(|row| row.bytes).sum()
+    }),
+    messages("messages_unexpected", Class::Level, "messages that no receive has asked for", |engine| {
+        engine.messages.matcher.unexpected_count() as u64
+    }),
+    messages("messages_posted", Class::Level, "receives that no message has come for", |engine| {
+        engine.messages.matcher.posted_count() as u64
+    }),
+    network("network_packets_sent", "packets given to the link, of every kind", |flow| flow.packets_sent),
+    network("network_packets_received", "authentic packets that arrived, of every kind", |flow| flow.packets_received),
+    network("network_data_packets_sent", "packets with messages or data, sent for the first time", |flow| {
+        flow.data_packets_sent
+    }),
+    network("network_data_packets_received", "packets with messages or data, arrived for the first time", |flow| {
+        flow.data_packets_received
+    }),
+    network("network_messages_sent", "protocol messages put in order", |flow| flow.messages_sent),
+    network("network_messages_received", "protocol messages delivered in order", |flow| flow.messages_received),
+    network("network_bytes_sent", "bytes of messages and data, sent for the first time", |flow| flow.bytes_sent),
+    network("network_bytes_received", "bytes of messages and data delivered", |flow| flow.bytes_received),
+    network("network_lost_by_gap", "packets found missing because later ones were acknowledged", |flow| {
+        flow.lost_by_gap
+    }),
+    network("network_lost_by_probe", "packets found missing by the echo of a probe", |flow| flow.lost_by_probe),
+    network("network_resent_by_gap", "packets sent again because later ones were acknowledged", |flow| {
+        flow.resent_by_gap
+    }),
+    network("network_resent_by_probe", "packets sent again because the echo of a probe proved them missing", |flow| {
+        flow.resent_by_probe
+    }),
+    network("network_probes", "probes sent", |flow| flow.probes),
+    network("network_probes_received", "probes that arrived", |flow| flow.probes_received),
+    network("network_duplicates", "packets that had arrived before", |flow| flow.duplicates),
+    network("network_reordered", "packets that arrived later than one with a higher number", |flow| flow.reordered),
+    network("network_out_of_window", "packets with a number outside the window", |flow| flow.out_of_window),
+    network("network_forged", "packets whose tag was wrong", |flow| flow.forged),
+    network("network_malformed", "authentic packets that made no sense", |flow| flow.malformed),
+    network("network_acknowledged_unsent", "acknowledgements of packets that were never sent", |flow| {
+        flow.acknowledged_unsent
+    }),
+    network("network_acks_standalone", "packets that carried nothing but an acknowledgement", |flow| {
+        flow.acks_standalone
+    }),
+    network("network_acks_piggybacked", "acknowledgements that travelled with a message or data", |flow| {
+        flow.acks_piggybacked
+    }),
+    network("network_window_cuts", "times the congestion window was cut", |flow| flow.window_cuts),
+];
+
+/// A tool's handle of a performance variable.
+struct Handle {
+    session: usize,
+    variable: usize,
+    /// What was counted up to the last stop or reset.
+    counted: u64,
+    /// The variable when counting began; `None`: stopped.
+    began: Option<u64>,
+}
+
+impl Handle {
+    fn value(&self, now: u64) -> u64 {
+        match (VARIABLES[self.variable].class, self.began) {
+            (Class::Level, _) => now,
+            (Class::Counter, Some(began)) => self.counted.wrapping_add(now.saturating_sub(began)),
+            (Class::Counter, None) => self.counted,
+        }
+    }
+
+    fn set(&mut self, value: u64, now: u64) {
+        self.counted = value;
+        self.began = self.began.map(|_| now);
+    }
+}
+
+/// What tools hold.
+#[derive(Default)]
+pub struct Tools {
+    /// Calls of MPI_T_init_thread without their MPI_T_finalize.
+    users: u64,
+    /// Numbers are never used twice, so that a stale handle is noticed. 0 and 1 mean "none" and "all".
+    last: usize,
+    sessions: Vec<usize>,
+    controls: BTreeMap<usize, usize>,
+    handles: BTreeMap<usize, Handle>,
+    /// What tools wrote to settings, by their index.
+    written: BTreeMap<usize, String>,
+}
+
+static TOOLS: Mutex<Option<Tools>> = Mutex::new(None);
+
+fn lock() -> MutexGuard<'static, Option<Tools>> {
+    TOOLS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn wrong(class: i32, message: impl Into<std::borrow::Cow<'static, str>>) -> Error {
+    Error::new(class, message)
+}
+
+/// MPI_T_init_thread.
+pub fn enter() {
+    lock().get_or_insert_default().users += 1;
+}
+
+/// MPI_T_finalize. What tools wrote to settings stays.
+///
+/// # Errors
+/// MPI_T_ERR_NOT_INITIALIZED.
+pub fn leave() -> Result<()> {
+    with(|tools| {
+        tools.users -= 1;
+        if tools.users == 0 {
+            let written = std::mem::take(&mut tools.written);
+            *tools = Tools { last: tools.last, written, ..Tools::default() };
+        }
+        Ok(())
+    })
+}
+
+/// Runs a call of a tool.
+///
+/// # Errors
+/// MPI_T_ERR_NOT_INITIALIZED, or the call's.
+pub fn with<R>(call: impl FnOnce(&mut Tools) -> Result<R>) -> Result<R> {
+    match lock().as_mut().filter(|tools| tools.users > 0) {
+        Some(tools) => call(tools),
+        None => Err(wrong(MPI_T_ERR_NOT_INITIALIZED, "called outside of MPI_T_init_thread and MPI_T_finalize")),
+    }
+}
+
+/// What a tool wrote to the setting of this name before MPI_Init.
+pub(crate) fn written(name: &str) -> Option<String> {
+    let index = settings::TABLE.iter().position(|setting| setting.name == name)?;
+    lock().as_ref()?.written.get(&index).cloned()
+}
+
+fn index(index: i32, length: usize, what: &str) -> Result<usize> {
+    usize::try_from(index)
+        .ok()
+        .filter(|index| *index < length)
+        .ok_or_else(|| wrong(MPI_T_ERR_INVALID_INDEX, format!("index {index} is none of the {length} {what}")))
+}
+
+/// The control variable of an index.
+///
+/// # Errors
+/// MPI_T_ERR_INVALID_INDEX.
+pub fn control(at: i32) -> Result<&'static Setting> {
+    Ok(settings::TABLE[index(at, settings::TABLE.len(), "control variables")?])
+}
+
+/// The performance variable of an index.
+///
+/// # Errors
+/// MPI_T_ERR_INVALID_INDEX.
+pub fn variable(at: i32) -> Result<&'static Variable> {
+    Ok(&VARIABLES[index(at, VARIABLES.len(), "performance variables")?])
+}
+
+/// The category of an index: its place, name and meaning.
+///
+/// # Errors
+/// MPI_T_ERR_INVALID_INDEX.
+pub fn category(at: i32) -> Result<(usize, &'static str, &'static str)> {
+    let at = index(at, CATEGORIES.len(), "categories")?;
+    Ok((at, CATEGORIES[at].0, CATEGORIES[at].1))
+}
+
+/// The place of `name` among `names`.
+///
+/// # Errors
+/// MPI_T_ERR_INVALID_NAME.
+pub fn find(name: &str, mut names: impl Iterator<Item = &'static str>) -> Result<i32> {
+    let found = names.position(|known| known == name).and_then(|place| i32::try_from(place).ok());
+    found.ok_or_else(|| wrong(MPI_T_ERR_INVALID_NAME, format!("nothing is called '{name}'")))
+}
+
+impl Tools {
+    fn number(&mut self) -> usize {
+        self.last = self.last.max(1) + 1;
+        self.last
+    }
+
+    fn may_take_handle(&self) -> Result<()> {
+        if self.controls.len() + self.handles.len() < HANDLES_MAX {
+            return Ok(());
+        }
+        Err(wrong(MPI_T_ERR_OUT_OF_HANDLES, format!("there are {HANDLES_MAX} handles already")))
+    }
+
+    /// MPI_T_cvar_handle_alloc.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_OUT_OF_HANDLES.
+    pub fn take_control(&mut self, at: i32) -> Result<usize> {
+        let at = index(at, settings::TABLE.len(), "control variables")?;
+        self.may_take_handle()?;
+        let handle = self.number();
+        self.controls.insert(handle, at);
+        Ok(handle)
+    }
+
+    /// MPI_T_cvar_handle_free.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_HANDLE.
+    pub fn drop_control(&mut self, handle: usize) -> Result<()> {
+        self.controls.remove(&handle).map(drop).ok_or_else(stale)
+    }
+
+    fn setting(&self, handle: usize) -> Result<usize> {
+        self.controls.get(&handle).copied().ok_or_else(stale)
+    }
+
+    /// MPI_T_cvar_read: what counts, or would, in the environment's words.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_HANDLE.
+    pub fn read_control(&self, handle: usize) -> Result<String> {
+        let at = self.setting(handle)?;
+        let setting = settings::TABLE[at];
+        let said = || std::env::var(setting.name).ok().filter(|value| !value.is_empty());
+        Ok(self.written.get(&at).cloned().or_else(said).unwrap_or_else(|| setting.default.to_owned()))
+    }
+
+    /// MPI_T_cvar_write, before MPI_Init, which reads it.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_HANDLE; MPI_T_ERR_CVAR_SET_NEVER once the library has started; MPI_T_ERR_INVALID for a value that
+    /// is too long.
+    pub fn write_control(&mut self, handle: usize, value: &str) -> Result<()> {
+        let at = self.setting(handle)?;
+        let setting = settings::TABLE[at];
+        if setting.reader != settings::Reader::Library || process::has_started() {
+            let why = format!("{} is read once, when a job or a process starts", setting.name);
+            return Err(wrong(MPI_T_ERR_CVAR_SET_NEVER, why));
+        }
+        if value.len() >= VALUE_LENGTH {
+            let why = format!("a value of {} characters; {} are allowed", value.len(), VALUE_LENGTH - 1);
+            return Err(wrong(MPI_T_ERR_INVALID, why));
+        }
+        self.written.insert(at, value.to_owned());
+        Ok(())
+    }
+
+    /// MPI_T_pvar_session_create.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_OUT_OF_SESSIONS.
+    pub fn open_session(&mut self) -> Result<usize> {
+        if self.sessions.len() >= SESSIONS_MAX {
+            return Err(wrong(MPI_T_ERR_OUT_OF_SESSIONS, format!("there are {SESSIONS_MAX} sessions already")));
+        }
+        let session = self.number();
+        self.sessions.push(session);
+        Ok(session)
+    }
+
+    /// MPI_T_pvar_session_free, its handles included.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_SESSION.
+    pub fn close_session(&mut self, session: usize) -> Result<()> {
+        self.check_session(session)?;
+        self.sessions.retain(|open| *open != session);
+        self.handles.retain(|_, handle| handle.session != session);
+        Ok(())
+    }
+
+    fn check_session(&self, session: usize) -> Result<()> {
+        if self.sessions.contains(&session) {
+            return Ok(());
+        }
+        Err(wrong(MPI_T_ERR_INVALID_SESSION, "the session is none that is open"))
+    }
+
+    /// MPI_T_pvar_handle_alloc. Levels are measured at once, counters when they are started.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_SESSION, MPI_T_ERR_INVALID_INDEX, MPI_T_ERR_OUT_OF_HANDLES.
+    pub fn take_variable(&mut self, session: usize, at: i32) -> Result<usize> {
+        self.check_session(session)?;
+        let variable = index(at, VARIABLES.len(), "performance variables")?;
+        self.may_take_handle()?;
+        let handle = self.number();
+        self.handles.insert(handle, Handle { session, variable, counted: 0, began: None });
+        Ok(handle)
+    }
+
+    /// MPI_T_pvar_handle_free.
+    ///
+    /// # Errors
+    /// As [`Self::read_variable`].
+    pub fn drop_variable(&mut self, session: usize, handle: usize) -> Result<()> {
+        self.held(session, handle)?;
+        self.handles.remove(&handle);
+        Ok(())
+    }
+
+    fn held(&mut self, session: usize, handle: usize) -> Result<&mut Handle> {
+        self.check_session(session)?;
+        self.handles.get_mut(&handle).filter(|held| held.session == session).ok_or_else(stale)
+    }
+
+    /// MPI_T_pvar_read.
+    ///
+    /// # Errors
+    /// MPI_T_ERR_INVALID_SESSION, MPI_T_ERR_INVALID_HANDLE.
+    pub fn read_variable(&mut self, session: usize, handle: usize) -> Result<u64> {
+        let held = self.held(session, handle)?;
+        Ok(held.value(VARIABLES[held.variable].measure()))
+    }
+
+    /// MPI_T_pvar_readreset: the value before.
+    ///
+    /// # Errors
+    /// As [`Self::change_variables`].
+    pub fn read_and_reset(&mut self, session: usize, handle: usize) -> Result<u64> {
+        let value = self.read_variable(session, handle)?;
+        self.change_variables(session, handle, Change::Set(0))?;
+        Ok(value)
+    }
+
+    /// Starts, stops or sets a handle; with MPI_T_PVAR_ALL_HANDLES all of the session's that can be.
+    ///
+    /// # Errors
+    /// As [`Self::read_variable`]; MPI_T_ERR_PVAR_NO_STARTSTOP or MPI_T_ERR_PVAR_NO_WRITE for a level.
+    pub fn change_variables(&mut self, session: usize, handle: usize, change: Change) -> Result<()> {
+        if handle == MPI_T_PVAR_ALL_HANDLES {
+            self.check_session(session)?;
+            let own = self.handles.values_mut().filter(|held| held.session == session);
+            own.filter(|held| VARIABLES[held.variable].class == Class::Counter)
+                .for_each(|held| change.apply(held, VARIABLES[held.variable].measure()));
+            return Ok(());
+        }
+        let held = self.held(session, handle)?;
+        let variable = &VARIABLES[held.variable];
+        if variable.class == Class::Level {
+            let class = if let Change::Set(_) = change { MPI_T_ERR_PVAR_NO_WRITE } else { MPI_T_ERR_PVAR_NO_STARTSTOP };
+            return Err(wrong(class, format!("{} is a level: it is always measured, and only read", variable.name)));
+        }
+        change.apply(held, variable.measure());
+        Ok(())
+    }
+}
+
+/// What can be done with a handle of a counter.
+#[derive(Clone, Copy, Debug)]
+pub enum Change {
+    /// Count from now on.
+    Start,
+    /// Keep what was counted.
+    Stop,
+    /// Begin again from this value.
+    Set(u64),
+}
+
+impl Change {
+    fn apply(self, held: &mut Handle, now: u64) {
+        match self {
+            Self::Start => held.began = held.began.or(Some(now)),
+            Self::Stop => {
+                held.counted = held.value(now);
+                held.began = None;
+            }
+            Self::Set(value) => held.set(value, now),
+        }
+    }
+}
+
+fn stale() -> Error {
+    wrong(MPI_T_ERR_INVALID_HANDLE, "the handle is none of this session, or was freed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_begin_with_their_category() {
+        for (place, variable) in VARIABLES.iter().enumerate() {
+            assert!(variable.name.starts_with(CATEGORIES[variable.category].0), "{}", variable.name);
+            assert_eq!(find(variable.name, VARIABLES.iter().map(|v| v.name)).unwrap(), place as i32);
+        }
+    }
+
+    #[test]
+    fn a_counter_counts_between_start_and_stop() {
+        let mut held = Handle { session: 2, variable: 0, counted: 0, began: None };
+        assert_eq!(held.value(100), 0);
+        Change::Start.apply(&mut held, 100);
+        Change::Start.apply(&mut held, 105);
+        assert_eq!(held.value(107), 7);
+        Change::Stop.apply(&mut held, 110);
+        assert_eq!(held.value(200), 10);
+        Change::Start.apply(&mut held, 200);
+        assert_eq!(held.value(201), 11);
+        Change::Set(5).apply(&mut held, 210);
+        assert_eq!(held.value(212), 7);
+    }
+
+    #[test]
+    fn a_handle_belongs_to_its_session_and_dies_with_it() {
+        let mut tools = Tools { users: 1, ..Tools::default() };
+        let (a, b) = (tools.open_session().unwrap(), tools.open_session().unwrap());
+        let handle = tools.take_variable(a, 0).unwrap();
+        assert_eq!(tools.read_variable(b, handle).unwrap_err().class, MPI_T_ERR_INVALID_HANDLE);
+        assert_eq!(tools.take_variable(a, VARIABLES.len() as i32).unwrap_err().class, MPI_T_ERR_INVALID_INDEX);
+        tools.close_session(a).unwrap();
+        assert_eq!(tools.read_variable(a, handle).unwrap_err().class, MPI_T_ERR_INVALID_SESSION);
+        assert!(tools.handles.is_empty());
+    }
+
+    #[test]
+    fn levels_are_only_read() {
+        let mut tools = Tools { users: 1, ..Tools::default() };
+        let session = tools.open_session().unwrap();
+        let level = VARIABLES.iter().position(|variable| variable.class == Class::Level).unwrap();
+        let handle = tools.take_variable(session, level as i32).unwrap();
+        let start = tools.change_variables(session, handle, Change::Start).unwrap_err();
+        assert_eq!(start.class, MPI_T_ERR_PVAR_NO_STARTSTOP);
+        let set = tools.change_variables(session, handle, Change::Set(1)).unwrap_err();
+        assert_eq!(set.class, MPI_T_ERR_PVAR_NO_WRITE);
+        tools.change_variables(session, MPI_T_PVAR_ALL_HANDLES, Change::Start).unwrap();
+    }
+}

@@ -1,0 +1,145 @@
+/* The tool interface (MPI-5.0 15.3): settings can be read, and written before MPI_Init; counters count what was sent. */
+#include "check.h"
+
+/* Tools' calls return their codes themselves: no error handler. */
+#define TOOL(call) CHECK_EQUAL(call, MPI_SUCCESS)
+#define HOLDS(condition) CHECK(condition, "it does not")
+
+static void settings_before_init(void)
+{
+    STORY("control variables before MPI_Init");
+    int count, index, provided, length = 0;
+    CHECK_EQUAL(MPI_T_cvar_get_num(&count), MPI_T_ERR_NOT_INITIALIZED);
+    TOOL(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    TOOL(MPI_T_cvar_get_num(&count));
+    HOLDS(count > 5);
+    TOOL(MPI_T_cvar_get_index("WEFT_EAGER_LIMIT", &index));
+    CHECK_EQUAL(MPI_T_cvar_get_index("WEFT_NOTHING", &index), MPI_T_ERR_INVALID_NAME);
+    char name[64];
+    int verbosity, bind, scope;
+    MPI_Datatype type;
+    MPI_T_enum enumeration;
+    /* A length of zero asks for the length. */
+    TOOL(MPI_T_cvar_get_info(index, name, &length, &verbosity, &type, &enumeration, NULL, NULL, &bind, &scope));
+    CHECK_EQUAL(length, (int)strlen("WEFT_EAGER_LIMIT") + 1);
+    TOOL(MPI_T_cvar_get_info(index, name, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    HOLDS(strcmp(name, "WEFT_EAGER_LIMIT") == 0);
+    length = 5;
+    TOOL(MPI_T_cvar_get_info(index, name, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
+    HOLDS(strcmp(name, "WEFT") == 0);
+    HOLDS(type == MPI_CHAR && bind == MPI_T_BIND_NO_OBJECT);
+    CHECK_EQUAL(MPI_T_cvar_get_info(count, name, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    MPI_T_cvar_handle handle;
+    TOOL(MPI_T_cvar_handle_alloc(index, NULL, &handle, &length));
+    char *value = malloc((size_t)length);
+    TOOL(MPI_T_cvar_write(handle, "4096"));
+    TOOL(MPI_T_cvar_read(handle, value));
+    HOLDS(strcmp(value, "4096") == 0);
+    TOOL(MPI_T_cvar_handle_free(&handle));
+    HOLDS(handle == MPI_T_CVAR_HANDLE_NULL);
+    CHECK_EQUAL(MPI_T_cvar_read(handle, value), MPI_T_ERR_INVALID_HANDLE);
+    free(value);
+}
+
+static void settings_after_init(void)
+{
+    STORY("control variables after MPI_Init");
+    int index, length;
+    MPI_T_cvar_handle handle;
+    TOOL(MPI_T_cvar_get_index("WEFT_EAGER_LIMIT", &index));
+    TOOL(MPI_T_cvar_handle_alloc(index, NULL, &handle, &length));
+    char *value = malloc((size_t)length);
+    TOOL(MPI_T_cvar_read(handle, value));
+    HOLDS(strcmp(value, "4096") == 0);
+    CHECK_EQUAL(MPI_T_cvar_write(handle, "1"), MPI_T_ERR_CVAR_SET_NEVER);
+    TOOL(MPI_T_cvar_handle_free(&handle));
+    free(value);
+}
+
+static unsigned long long reading(MPI_T_pvar_session session, MPI_T_pvar_handle handle)
+{
+    unsigned long long value = ~0ull;
+    TOOL(MPI_T_pvar_read(session, handle, &value));
+    return value;
+}
+
+static void counters(void)
+{
+    STORY("performance variables");
+    int index, length, sum = 0, one = 1;
+    MPI_T_pvar_session session, other;
+    MPI_T_pvar_handle messages, unexpected;
+    TOOL(MPI_T_pvar_session_create(&session));
+    TOOL(MPI_T_pvar_session_create(&other));
+    TOOL(MPI_T_pvar_get_index("messages_sent", MPI_T_PVAR_CLASS_COUNTER, &index));
+    CHECK_EQUAL(MPI_T_pvar_get_index("messages_sent", MPI_T_PVAR_CLASS_LEVEL, &index), MPI_T_ERR_INVALID_NAME);
+    TOOL(MPI_T_pvar_handle_alloc(session, index, NULL, &messages, &length));
+    CHECK_EQUAL(length, 1);
+    CHECK_EQUAL(MPI_T_pvar_start(other, messages), MPI_T_ERR_INVALID_HANDLE);
+    CHECK_EQUAL((int)reading(session, messages), 0);
+    TOOL(MPI_T_pvar_start(session, messages));
+    MPI_Send(&one, 1, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD);
+    CHECK_EQUAL((int)reading(session, messages), 0);
+    MPI_Request request;
+    MPI_Isend(&one, 1, MPI_INT, rank, 3, MPI_COMM_WORLD, &request);
+    CHECK_EQUAL((int)reading(session, messages), 1);
+    TOOL(MPI_T_pvar_get_index("messages_unexpected", MPI_T_PVAR_CLASS_LEVEL, &index));
+    TOOL(MPI_T_pvar_handle_alloc(session, index, NULL, &unexpected, &length));
+    MPI_Probe(rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    /* Others may be ahead, in the collective below: their messages are unexpected too. */
+    int waiting = (int)reading(session, unexpected);
+    HOLDS(ranks == 1 ? waiting == 1 : waiting >= 1);
+    MPI_Recv(&sum, 1, MPI_INT, rank, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    HOLDS(ranks > 1 || reading(session, unexpected) == 0);
+    CHECK_EQUAL(MPI_T_pvar_reset(session, unexpected), MPI_T_ERR_PVAR_NO_WRITE);
+    TOOL(MPI_T_pvar_stop(session, messages));
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK_EQUAL((int)reading(session, messages), 1);
+    unsigned long long value;
+    TOOL(MPI_T_pvar_readreset(session, messages, &value));
+    CHECK_EQUAL((int)value, 1);
+    TOOL(MPI_T_pvar_start(session, MPI_T_PVAR_ALL_HANDLES));
+    CHECK_EQUAL((int)reading(session, messages), 0);
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    HOLDS(ranks == 1 || reading(session, messages) > 0);
+    TOOL(MPI_T_pvar_handle_free(session, &messages));
+    TOOL(MPI_T_pvar_session_free(&session));
+    CHECK_EQUAL(MPI_T_pvar_read(session, unexpected, &value), MPI_T_ERR_INVALID_SESSION);
+    TOOL(MPI_T_pvar_session_free(&other));
+}
+
+static void categories(void)
+{
+    STORY("categories hold every variable once");
+    int count, settings, variables, in_categories = 0, cvars, pvars, categories_in, indices[256];
+    TOOL(MPI_T_category_get_num(&count));
+    TOOL(MPI_T_cvar_get_num(&settings));
+    TOOL(MPI_T_pvar_get_num(&variables));
+    for (int i = 0; i < count; i++) {
+        TOOL(MPI_T_category_get_info(i, NULL, NULL, NULL, NULL, &cvars, &pvars, &categories_in));
+        HOLDS(pvars <= 256 && cvars <= 256);
+        TOOL(MPI_T_category_get_pvars(i, 256, indices));
+        for (int k = 0; k < pvars; k++)
+            HOLDS(indices[k] >= 0 && indices[k] < variables);
+        in_categories += cvars + pvars;
+    }
+    CHECK_EQUAL(in_categories, settings + variables);
+    CHECK_EQUAL(MPI_T_category_get_info(count, NULL, NULL, NULL, NULL, &cvars, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    TOOL(MPI_T_event_get_num(&count));
+    CHECK_EQUAL(count, 0);
+}
+
+int main(int argc, char **argv)
+{
+    watch_the_clock();
+    settings_before_init();
+    begin(&argc, &argv);
+    settings_after_init();
+    counters();
+    categories();
+    TOOL(MPI_T_finalize());
+    int count;
+    CHECK_EQUAL(MPI_T_pvar_get_num(&count), MPI_T_ERR_NOT_INITIALIZED);
+    return end();
+}
