@@ -4,6 +4,7 @@
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
 mod context;
+mod doctor;
 mod launcher;
 mod peers;
 mod process;
@@ -49,6 +50,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
+    Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },

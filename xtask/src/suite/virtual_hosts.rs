@@ -55,7 +55,7 @@ fn check(_: &Context, run: Run, expected: Expected) -> Outcome {
     judge(&namespaces(), run.limit(END.as_secs()).finish(), expected)
 }
 
-fn judge(before: &[String], finished: anyhow::Result<Finished>, expected: Expected) -> Outcome {
+pub(super) fn judge(before: &[String], finished: anyhow::Result<Finished>, expected: Expected) -> Outcome {
     if finished.as_ref().is_ok_and(|finished| finished.code == Some(SKIPPED)) {
         return Outcome::Skipped("no privilege to make network namespaces".into());
     }
@@ -66,7 +66,7 @@ fn judge(before: &[String], finished: anyhow::Result<Finished>, expected: Expect
 }
 
 /// The namespaces that exist; other runs on this machine may come and go.
-fn namespaces() -> Vec<String> {
+pub(super) fn namespaces() -> Vec<String> {
     let entries = std::fs::read_dir("/run/netns").into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }

@@ -78,6 +78,8 @@ pub(crate) struct PairSeen {
     pub(crate) way: Option<Result<Way, String>>,
     /// By size: what the sending machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
+    /// The sending machine knows that the path is smaller, and cuts packets.
+    pub(crate) cut: bool,
     pub(crate) short_arrived: bool,
     pub(crate) full_arrived: bool,
     /// The largest that arrived when the full one did not, bytes.
@@ -441,6 +443,13 @@ pub(crate) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
                 format!("{}: packets of {SHORT_BYTES} and {} bytes arrive, {between}", seen.link, way.packet_bytes);
             all.push(Finding::ok("packets-arrive", &subject, what));
         }
+    }
+    if seen.cut && seen.full_arrived {
+        let what =
+            format!("{}: the path is smaller than both ends: packets of {} bytes are cut", seen.link, way.packet_bytes);
+        let cure =
+            format!("`tracepath {}` finds the place; raise its MTU, or lower both ends' to it", ip_of(&way.peer));
+        all.push(Finding::new(Level::Warning, "packets-cut", &subject, what, cure));
     }
     if way.own_bytes != way.peer_bytes {
         let what = format!(

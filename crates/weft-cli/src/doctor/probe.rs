@@ -49,6 +49,8 @@ pub(crate) trait Link {
     fn datagrams(&mut self) -> &mut dyn Datagrams;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
+    /// Packets that the machine cut, because the path is smaller than both ends.
+    fn cut(&self) -> u64;
 }
 
 struct UdpLink(Udp);
@@ -81,6 +83,10 @@ impl Link for UdpLink {
 
     fn datagrams(&mut self) -> &mut dyn Datagrams {
         &mut self.0
+    }
+
+    fn cut(&self) -> u64 {
+        self.0.counters().fragmented
     }
 
     fn refusal(&self) -> String {
@@ -226,11 +232,11 @@ fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
 fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
     let (way, to) = match link.way(&target.card) {
         Ok(found) => found,
-        Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new() },
+        Err(why) => return SentTo { peer: target.peer, path: Err(why), refused: Vec::new(), cut: false },
     };
     let usual = [SHORT_BYTES, way.packet_bytes];
     let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
-    let mut refused = Vec::new();
+    let (mut refused, before) = (Vec::new(), link.cut());
     for &size in sizes {
         let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, udp::PACKET_SIZE_MAX));
         for _ in 0..COPIES {
@@ -246,7 +252,7 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
             break;
         }
     }
-    SentTo { peer: target.peer, path: Ok(way), refused }
+    SentTo { peer: target.peer, path: Ok(way), refused, cut: link.cut() > before }
 }
 
 /// A packet of `size` bytes with a body that can be checked.

@@ -1,0 +1,155 @@
+//! `weft info` and `weft doctor`: what is broken on purpose is found, by its name, in bounded time, and nothing stays.
+//!
+//! The hosts are virtual and broken by `ip` alone, so that no firewall has to be installed.
+
+use std::time::Duration;
+
+use rustix::process::{Signal, kill_process};
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::virtual_hosts::{judge, namespaces};
+use super::{Case, Outcome};
+
+/// Seconds for one case; the longest wait inside one is a few seconds.
+const LIMIT: u64 = 30;
+/// Names for the scripts: the command, the two hosts and the switch between them.
+const NAMES: &str = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = info();
+    cases.extend(broken_hosts());
+    cases.extend(broken_agents());
+    cases
+}
+
+fn info() -> Vec<Case> {
+    vec![
+        Case::new("info: links, addresses, settings", |context| {
+            let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGER_LIMIT", "0");
+            let expected =
+                Expected::code(0).says("the same as this command").says("WEFT_EAGER_LIMIT").says("there are");
+            finish(run, expected.says("from the environment; the default is 65536").says("a ring of"))
+        }),
+        Case::new("info: a name that is no setting", |context| {
+            let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGR_LIMIT", "0");
+            finish(
+                run,
+                Expected::code(0).says("WEFT_EAGR_LIMIT is set, but is no setting of Weft; WEFT_EAGER_LIMIT is"),
+            )
+        }),
+        Case::new("info: a value that makes no sense", |context| {
+            let run = Run::new(context.bin("weft")).args(["info", "--json"]).env("WEFT_ACK", "late");
+            finish(run, Expected::code(1).says("\"wrong_setting\": \"WEFT_ACK=late"))
+        }),
+        Case::new("programs point out a name that is no setting, once", |context| {
+            let program = match context.compile("tests/c/probe.c") {
+                Ok(program) => program,
+                Err(error) => return Outcome::Failed(format!("{error:#}")),
+            };
+            let run = context.mpiexec(2).arg(program).env("WEFT_LINKS", "udp");
+            finish(run, Expected::code(0).says("rank 0: WEFT_LINKS is set").never_says("rank 1: WEFT_LINKS"))
+        }),
+    ]
+}
+
+fn broken_hosts() -> Vec<Case> {
+    let fine = || Expected::code(0).never_says("fault  ").says("0 faults");
+    let fault = |name: &'static str| Expected::code(1).says(name);
+    let case = |name: &str, break_it: &'static str, expected: Expected| {
+        Case::new(format!("doctor: {name}"), move |context: &Context| {
+            on_hosts(context, &format!("{break_it}; \"$weft\" doctor $h0 $h1"), expected.clone())
+        })
+    };
+    vec![
+        case("two hosts that are fine", ":", fine().says("packets-arrive").says("multicast").says("clock")),
+        case("a smaller MTU on one side", "ip -n $h1 link set e0 mtu 900", fine().says("mtu-differs")),
+        case("a smaller MTU between", "ip -n $switch link set p1 mtu 900", fault("full-size-lost").says("872 bytes")),
+        case("a smaller path", "ip -n $h0 route change 198.18.0.0/24 dev e0 mtu 900", fine().says("packets-cut")),
+        case("an interface that is down", "ip -n $h1 link set e0 down", fault("only-loopback").says("it is down")),
+        case("no cable", "ip -n $switch link set p1 down", fault("only-loopback").says("no carrier")),
+        case(
+            "a route that forbids",
+            "ip -n $h0 route add prohibit 198.18.0.2/32",
+            fault("packets-refused-here").says("ip route get 198.18.0.2"),
+        ),
+        case(
+            "a neighbour that is somebody else",
+            "ip -n $h0 neighbour replace 198.18.0.2 lladdr 02:00:00:00:00:99 dev e0 nud permanent",
+            fault("packets-lost").says("nothing answers"),
+        ),
+        case("a setting that makes no sense", "export WEFT_ACK=late", fault("setting-wrong").says("every-packet")),
+        Case::new("doctor: a host that is not there", |context| {
+            let expected = Expected::code(1).says("host-unreachable").says("weft-0-9").says("host-reached");
+            on_hosts(context, "\"$weft\" doctor $h0,weft-0-9", expected)
+        }),
+        Case::new("doctor: more hosts than are tried each with each", |context| {
+            let script = "\"$weft\" doctor $WEFT_HOSTS";
+            let run = hosts(context, 17, script);
+            judge(&namespaces(), run.limit(LIMIT).finish(), Expected::code(0).says("34 directions (in a ring)"))
+        }),
+    ]
+}
+
+fn broken_agents() -> Vec<Case> {
+    let doctor = |context: &Context, agent: &str| {
+        Run::new(context.bin("weft")).args(["doctor", "--agent-timeout", "1", "--agent", agent, "h0"])
+    };
+    vec![
+        Case::new("doctor: this machine alone", |context| {
+            let run = Run::new(context.bin("weft")).args(["doctor", "--json"]);
+            finish(run, Expected::code(0).says("\"single-copy").says("\"level\": \"ok\""))
+        }),
+        Case::new("doctor: an agent's command that fails", move |context| {
+            finish(doctor(context, "false"), Expected::code(1).says("host-unreachable").says("ended with status 1"))
+        }),
+        Case::new("doctor: an agent's command that is not there", move |context| {
+            finish(doctor(context, "/no/such/command"), Expected::code(1).says("cannot be started"))
+        }),
+        Case::new("doctor: an agent that says nothing", move |context| {
+            let run = doctor(context, "sh -c 'sleep 600'");
+            finish(run, Expected::code(1).says("host-unreachable").says("did not answer within 1 s"))
+        }),
+        Case::new("doctor: another version", move |context| {
+            let run = doctor(context, "sh -c 'echo Welcome; echo WEFT-DOCTOR 0.0.1; exec cat'");
+            finish(run, Expected::code(1).says("version-differs").says("0.0.1"))
+        }),
+        Case::new("doctor: an agent that talks nonsense", move |context| {
+            // The version is the second word of `weft version`; the command is given to the shell as its name.
+            let run = doctor(context, "sh -c 'set -- $($0 version); echo WEFT-DOCTOR $2; exec cat'");
+            finish(run, Expected::code(1).says("host-stopped-answering"))
+        }),
+        Case::new("doctor: SIGTERM while an agent hangs", |context| {
+            let arguments = ["doctor", "--agent", "sh -c 'echo hangs >&2; sleep 600'", "h0"];
+            let attempt = || {
+                let running = Run::new(context.bin("weft")).args(arguments).start()?;
+                let deadline = std::time::Instant::now() + Duration::from_secs(5);
+                while running.processes().len() < 2 && std::time::Instant::now() < deadline {
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                kill_process(running.pid(), Signal::TERM)?;
+                running.finish(Duration::from_secs(LIMIT))
+            };
+            Expected::code(130).says("interrupted").judge(attempt())
+        }),
+        Case::new("doctor: wrong use", |context| {
+            let run = Run::new(context.bin("weft")).args(["doctor", "--agent-timeout", "0", "h0"]);
+            finish(run, Expected::code(2).says("--agent-timeout"))
+        }),
+    ]
+}
+
+fn finish(run: Run, expected: Expected) -> Outcome {
+    expected.judge(run.limit(LIMIT).finish())
+}
+
+/// Runs a script beside two virtual hosts.
+fn on_hosts(context: &Context, script: &str, expected: Expected) -> Outcome {
+    judge(&namespaces(), hosts(context, 2, script).limit(LIMIT).finish(), expected)
+}
+
+fn hosts(context: &Context, count: u32, script: &str) -> Run {
+    let script = format!("{NAMES}; {script}");
+    let run = Run::new(context.bin("weft")).env("weft", context.bin("weft"));
+    run.args(["hosts", "run", "--count", &count.to_string(), "--", "sh", "-c", &script])
+}
