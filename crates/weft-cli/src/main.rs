@@ -9,6 +9,8 @@ mod hosts;
 mod info;
 mod measure;
 mod record;
+mod report;
+mod show;
 
 use std::process::ExitCode;
 
@@ -37,6 +39,8 @@ enum Command {
     Doctor(doctor::Options),
     /// What is built in, what would be used and why, every setting
     Info(info::Options),
+    /// Tables, charts and pages from the run files of `weft compare`
+    Report(report::Options),
     /// Print the version
     Version,
 }
@@ -49,6 +53,7 @@ fn main() -> ExitCode {
         Command::Availability(arguments) => availability::main(&arguments),
         Command::Doctor(options) => doctor::run(&options),
         Command::Info(options) => info::run(&options),
+        Command::Report(options) => report::run(&options),
         Command::Version => {
             println!("weft {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

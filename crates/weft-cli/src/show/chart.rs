@@ -1,0 +1,16 @@
+//! Charts: what is drawn (`gallery`), how a plot is laid out (`plot`), and the drawing as SVG and PNG (`canvas`, `png`).
+//!
+//! A chart is drawn once, into a list of lines, shapes and texts of which the place and width are known; SVG and PNG are two ways to
+//! write that list down. So a test can tell whether two texts overlap.
+
+mod axis;
+mod bars;
+mod canvas;
+mod conceptual;
+mod font;
+mod gallery;
+mod plot;
+mod png;
+
+pub(crate) use canvas::{Style, escape};
+pub(crate) use gallery::{Chart, all, prefix};

@@ -1,0 +1,527 @@
+//! From samples to figures: what was measured where, by whom, how often, and how it compares.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::read::RunFile;
+use super::statistics::{Figure, Observation, figure, paired};
+use super::units::{Better, better, is_share};
+use super::{warnings, words};
+use crate::record::{Job, Library, Outcome, Place, Role, Run, Sample};
+
+/// Fields of a sample that tell figures of one program and size apart, and what they are when absent.
+const KEYS: &[(&str, &str)] = &[
+    ("direction", ""),
+    ("operation", ""),
+    ("class", ""),
+    ("pairs", "1"),
+    ("skew_us_max", ""),
+    ("statistic", "median"),
+];
+
+/// A ratio further than this from 1 counts as a lead or a lag; and a difference of so many percentage points.
+const LEVEL_RATIO: f64 = 1.05;
+const LEVEL_POINTS: f64 = 2.0;
+/// A carrier stands for a message size of its own, or one at most so many times larger or smaller.
+const CARRIER_SIZES_APART_MAX: u64 = 8;
+
+/// Everything that is shown of one run file.
+pub(crate) struct Summary {
+    pub(crate) source: String,
+    pub(crate) run: Run,
+    pub(crate) places: Vec<Place>,
+    /// The subject first, then peers, then carriers.
+    pub(crate) libraries: Vec<Library>,
+    pub(crate) tables: Vec<Table>,
+    /// The points behind availability.
+    pub(crate) sweeps: Vec<Sweep>,
+    /// Sentences about the run as a whole.
+    pub(crate) warnings: Vec<String>,
+    /// The first command of each measurement, place and library.
+    pub(crate) commands: Vec<Job>,
+    pub(crate) interrupted: bool,
+    /// How long the run took in seconds, when it ended.
+    pub(crate) seconds: Option<f64>,
+}
+
+/// One measurement at one place.
+pub(crate) struct Table {
+    pub(crate) measurement: String,
+    pub(crate) place: Place,
+    pub(crate) unit: String,
+    /// Libraries that speak MPI, by their index in `Summary::libraries`: the columns.
+    pub(crate) columns: Vec<usize>,
+    pub(crate) rows: Vec<Row>,
+    /// What carriers reached, by library and size; their sizes are not always those of the rows.
+    pub(crate) carriers: Vec<(usize, u64, Figure)>,
+    /// Sentences that cells refer to.
+    pub(crate) footnotes: Vec<String>,
+}
+
+pub(crate) struct Row {
+    /// Direction, class and such: empty when there is nothing to tell apart.
+    pub(crate) variant: String,
+    /// None: nothing was measured of which the size would be known.
+    pub(crate) size: Option<u64>,
+    /// One for each column.
+    pub(crate) cells: Vec<Cell>,
+    pub(crate) best_peer: Option<Comparison>,
+    pub(crate) carrier: Option<Comparison>,
+}
+
+pub(crate) struct Cell {
+    pub(crate) figure: Option<Figure>,
+    /// Why there is no figure.
+    pub(crate) missing: Option<Missing>,
+    /// The samples differ much.
+    pub(crate) spread: bool,
+    /// Indices of the table's footnotes.
+    pub(crate) notes: Vec<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Failed,
+    TimedOut,
+    Unsupported,
+    Interrupted,
+    /// It ran, but what it received was not what was sent.
+    Invalid,
+    NotRun,
+    /// It ran well, and has no sample of this size.
+    NoSample,
+}
+
+/// The subject beside another library.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Comparison {
+    /// Index in `Summary::libraries`.
+    pub(crate) against: usize,
+    /// What size of message the other figure is for.
+    pub(crate) size: u64,
+    /// How many times better the subject is (above 1: better), or, for percentages, how many points.
+    pub(crate) advantage: Figure,
+    pub(crate) is_points: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Ahead,
+    Level,
+    Behind,
+}
+
+impl Comparison {
+    /// Ahead or behind only when the median says so clearly and three quarters of the rounds agree.
+    pub(crate) fn standing(&self) -> Standing {
+        let (up, level, down) =
+            if self.is_points { (LEVEL_POINTS, 0.0, -LEVEL_POINTS) } else { (LEVEL_RATIO, 1.0, 1.0 / LEVEL_RATIO) };
+        match self.advantage {
+            advantage if advantage.median > up && advantage.low > level => Standing::Ahead,
+            advantage if advantage.median < down && advantage.high < level => Standing::Behind,
+            _ => Standing::Level,
+        }
+    }
+}
+
+/// One sweep of the work behind an availability.
+pub(crate) struct Sweep {
+    pub(crate) place: Place,
+    pub(crate) library: usize,
+    pub(crate) direction: String,
+    pub(crate) size: u64,
+    /// Work and iteration in microseconds, from no work on.
+    pub(crate) points: Vec<(f64, f64)>,
+    pub(crate) transfer_us: f64,
+    pub(crate) overhead_us: f64,
+    pub(crate) base_threshold: f64,
+    pub(crate) stop_threshold: f64,
+}
+
+/// What is collected of one row.
+type Collected = BTreeMap<String, Vec<Observed>>;
+
+struct Observed {
+    round: u32,
+    value: Result<f64, String>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    unit: String,
+    rows: BTreeMap<(String, u64), Collected>,
+}
+
+impl Summary {
+    pub(crate) fn new(file: RunFile) -> Summary {
+        let mut libraries = file.libraries.clone();
+        for id in file.jobs.iter().map(|job| &job.library).chain(file.samples.iter().map(|sample| &sample.library)) {
+            if !libraries.iter().any(|library| library.id == *id) {
+                libraries.push(unknown_library(id));
+            }
+        }
+        libraries.sort_by_key(|library| role_order(library.role));
+        let places = known_places(&file);
+        let gathered = gather(&file.samples);
+        let mut tables = Vec::new();
+        for measurement in measurements(&file, &gathered) {
+            for place in &places {
+                let jobs: Vec<&Job> = file
+                    .jobs
+                    .iter()
+                    .filter(|job| job.place == place.id && words::program(&measurement) == job.measurement)
+                    .collect();
+                let found = gathered.get(&(measurement.clone(), place.id.clone()));
+                if found.is_some() || (!jobs.is_empty() && words::program(&measurement) == measurement) {
+                    tables.push(table(&measurement, place, &libraries, &jobs, found));
+                }
+            }
+        }
+        let mut summary = Summary {
+            sweeps: sweeps(&file.samples, &places, &libraries),
+            commands: commands(&file.jobs),
+            interrupted: file.interrupted(),
+            seconds: file.end.as_ref().map(|end| end.at),
+            warnings: Vec::new(),
+            source: file.source.clone(),
+            run: file.run.clone(),
+            places,
+            libraries,
+            tables,
+        };
+        summary.warnings = warnings::of(&file, &summary);
+        summary
+    }
+
+    /// What the comparison is about: the only library of that role.
+    pub(crate) fn subject(&self) -> Option<usize> {
+        self.libraries.iter().position(|library| library.role == Role::Subject)
+    }
+
+    pub(crate) fn library(&self, index: usize) -> &Library {
+        &self.libraries[index]
+    }
+}
+
+fn role_order(role: Role) -> u8 {
+    match role {
+        Role::Subject => 0,
+        Role::Peer => 1,
+        Role::Carrier => 2,
+    }
+}
+
+/// A library that samples speak of and the file does not describe: its start was cut out.
+fn unknown_library(id: &str) -> Library {
+    let role = if id.starts_with("carrier-") { Role::Carrier } else { Role::Peer };
+    let (id, title) = (id.to_owned(), id.to_owned());
+    Library { id, role, title, version: String::new(), prefix: None, environment: BTreeMap::new() }
+}
+
+fn known_places(file: &RunFile) -> Vec<Place> {
+    let mut places = file.places.clone();
+    for id in file.jobs.iter().map(|job| &job.place).chain(file.samples.iter().map(|sample| &sample.place)) {
+        if !places.iter().any(|place| place.id == *id) {
+            let id = id.clone();
+            places.push(Place { id, hosts: 0, ranks: 0, rate: None, loss_percent: None, processors: 0, note: None });
+        }
+    }
+    places
+}
+
+/// In the order of `words`, then as they come.
+fn measurements(file: &RunFile, gathered: &BTreeMap<(String, String), Gathered>) -> Vec<String> {
+    let mut all: Vec<String> = Vec::new();
+    let jobs = file.jobs.iter().map(|job| job.measurement.clone());
+    for measurement in jobs.chain(gathered.keys().map(|(measurement, _)| measurement.clone())) {
+        if !all.contains(&measurement) {
+            all.push(measurement);
+        }
+    }
+    all.sort_by_key(|measurement| words::order(measurement));
+    all
+}
+
+fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
+    let mut gathered: BTreeMap<(String, String), Gathered> = BTreeMap::new();
+    for sample in samples {
+        let text = |name: &str| sample.line.get(name).and_then(Value::as_str).unwrap_or_default();
+        let number = |name: &str| sample.line.get(name).and_then(Value::as_f64);
+        let measurement = text("measurement");
+        if measurement == "availability_sample" {
+            continue;
+        }
+        let valid = sample.line.get("valid").and_then(Value::as_bool).unwrap_or(false);
+        let why = if text("why").is_empty() { "the sample is not valid and does not say why" } else { text("why") };
+        let size = sample.line.get("size").and_then(Value::as_u64).unwrap_or(0);
+        let row = (variant(sample), size);
+        let mut add = |measurement: &str, unit: &str, value: Option<f64>| {
+            let value = value.filter(|value| valid && value.is_finite()).ok_or_else(|| why.to_owned());
+            let table = gathered.entry((measurement.to_owned(), sample.place.clone())).or_default();
+            table.unit = unit.to_owned();
+            let library = table.rows.entry(row.clone()).or_default().entry(sample.library.clone()).or_default();
+            library.push(Observed { round: sample.round, value });
+        };
+        add(measurement, text("unit"), number("value"));
+        if measurement == "availability" {
+            add("overhead", "us", number("overhead_us"));
+        }
+    }
+    gathered
+}
+
+fn variant(sample: &Sample) -> String {
+    let value = |name: &str| match sample.line.get(name) {
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(Value::Number(number)) => Some(number.to_string()),
+        _ => None,
+    };
+    let told = KEYS.iter().filter_map(|(name, usual)| Some((name, usual, value(name)?)));
+    let told = told.filter(|(_, usual, value)| value != *usual).map(|(name, _, value)| words::variant(name, &value));
+    told.collect::<Vec<_>>().join(", ")
+}
+
+fn table(measurement: &str, place: &Place, libraries: &[Library], jobs: &[&Job], found: Option<&Gathered>) -> Table {
+    let empty = Gathered::default();
+    let found = found.unwrap_or(&empty);
+    let is_carrier = |id: &str| libraries.iter().any(|library| library.id == id && library.role == Role::Carrier);
+    let ran = |library: &Library| {
+        jobs.iter().any(|job| job.library == library.id) || found.rows.values().any(|row| row.contains_key(&library.id))
+    };
+    let mpi = |library: &Library| library.role != Role::Carrier;
+    let anyone = libraries.iter().any(|library| mpi(library) && ran(library));
+    // Where only carriers were measured they are the columns.
+    let columns: Vec<usize> =
+        (0..libraries.len()).filter(|i| if anyone { mpi(&libraries[*i]) } else { ran(&libraries[*i]) }).collect();
+    let mut table = Table {
+        measurement: measurement.to_owned(),
+        place: place.clone(),
+        unit: if found.unit.is_empty() { words::unit(measurement).to_owned() } else { found.unit.clone() },
+        columns,
+        rows: Vec::new(),
+        carriers: carriers(found, libraries),
+        footnotes: Vec::new(),
+    };
+    let nothing = (String::new(), 0);
+    let nobody = Collected::new();
+    let mut rows: Vec<(&(String, u64), &Collected)> =
+        found.rows.iter().filter(|(_, row)| !anyone || row.keys().any(|id| !is_carrier(id))).collect();
+    let known = !rows.is_empty();
+    if !known {
+        rows.push((&nothing, &nobody));
+    }
+    for (key, collected) in rows {
+        let size = known.then_some(key.1);
+        let row = fill(&mut table, libraries, jobs, (key.0.clone(), size), collected, found);
+        table.rows.push(row);
+    }
+    table
+}
+
+fn carriers(found: &Gathered, libraries: &[Library]) -> Vec<(usize, u64, Figure)> {
+    let mut carriers = Vec::new();
+    for (index, library) in libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Carrier) {
+        for ((_, size), row) in &found.rows {
+            if let Some(figure) = row.get(&library.id).and_then(|all| figure(&valid(all))) {
+                carriers.push((index, *size, figure));
+            }
+        }
+    }
+    carriers
+}
+
+fn valid(observed: &[Observed]) -> Vec<Observation> {
+    observed.iter().filter_map(|one| Some((one.round, *one.value.as_ref().ok()?))).collect()
+}
+
+fn fill(
+    table: &mut Table,
+    libraries: &[Library],
+    jobs: &[&Job],
+    (variant, size): (String, Option<u64>),
+    collected: &Collected,
+    found: &Gathered,
+) -> Row {
+    let mut cells = Vec::new();
+    for index in table.columns.clone() {
+        let library = &libraries[index];
+        let own: Vec<&Job> = jobs.iter().filter(|job| job.library == library.id).copied().collect();
+        let observed = collected.get(&library.id).map_or(&[][..], Vec::as_slice);
+        cells.push(cell(table, library, &own, observed));
+    }
+    let subject = libraries.iter().position(|library| library.role == Role::Subject);
+    let ours = subject.and_then(|index| collected.get(&libraries[index].id)).map(|all| valid(all));
+    let (mut best, mut floor) = (None, None);
+    if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
+        let size = size.unwrap_or(0);
+        let peers = libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Peer);
+        let peers = peers.filter_map(|(i, library)| Some((i, size, valid(collected.get(&library.id)?))));
+        best = compare(&table.unit, &ours, choose(&table.unit, peers.collect()));
+        floor = compare(&table.unit, &ours, choose(&table.unit, fitting(&table.unit, size, libraries, found)));
+    }
+    Row { variant, size, cells, best_peer: best, carrier: floor }
+}
+
+type Candidate = (usize, u64, Vec<Observation>);
+
+/// Carriers' samples that may stand beside a message of `size`: of the same size when there are any; for a time else those of the
+/// nearest size; for a stream else those of any size, since a carrier's frames are no messages.
+fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Vec<Candidate> {
+    let mut all: Vec<Candidate> = Vec::new();
+    for (index, library) in libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Carrier) {
+        let rows = found.rows.iter();
+        all.extend(rows.filter_map(|((_, size), row)| Some((index, *size, valid(row.get(&library.id)?)))));
+    }
+    let apart = |other: u64| other.max(size) / other.min(size).max(1);
+    let exact = all.iter().any(|(_, other, values)| *other == size && !values.is_empty());
+    match better(unit) {
+        _ if exact => all.retain(|(_, other, _)| *other == size),
+        Better::Lower => {
+            let nearest = all.iter().map(|(_, other, _)| apart(*other)).min().unwrap_or(u64::MAX);
+            all.retain(|(_, other, _)| apart(*other) == nearest && nearest <= CARRIER_SIZES_APART_MAX);
+        }
+        Better::Higher => {}
+    }
+    all
+}
+
+/// The one with the best median.
+fn choose(unit: &str, candidates: Vec<Candidate>) -> Option<Candidate> {
+    let median = |candidate: &Candidate| figure(&candidate.2).map(|figure| figure.median);
+    let known = candidates.into_iter().filter(|candidate| median(candidate).is_some());
+    let order = |a: &Candidate, b: &Candidate| median(a).unwrap_or(0.0).total_cmp(&median(b).unwrap_or(0.0));
+    match better(unit) {
+        Better::Lower => known.min_by(order),
+        Better::Higher => known.max_by(order),
+    }
+}
+
+fn compare(unit: &str, ours: &[Observation], theirs: Option<Candidate>) -> Option<Comparison> {
+    let (against, size, theirs) = theirs?;
+    let advantage = paired(ours, &theirs, |mine, other| match better(unit) {
+        _ if is_share(unit) => mine - other,
+        Better::Lower => other / mine,
+        Better::Higher => mine / other,
+    })?;
+    Some(Comparison { against, size, advantage, is_points: is_share(unit) })
+}
+
+fn cell(table: &mut Table, library: &Library, jobs: &[&Job], observed: &[Observed]) -> Cell {
+    let figure = figure(&valid(observed));
+    let mut cell = Cell { figure, missing: None, spread: false, notes: Vec::new() };
+    cell.spread = figure.is_some_and(|figure| warnings::is_spread(&figure, &table.unit));
+    for (outcome, why, rounds) in troubles(jobs) {
+        note(table, &mut cell, words::trouble(&library.title, outcome, &why, &rounds, jobs.len()));
+        cell.missing = cell.missing.or(match outcome {
+            Outcome::Failed => Some(Missing::Failed),
+            Outcome::TimedOut => Some(Missing::TimedOut),
+            Outcome::Unsupported => Some(Missing::Unsupported),
+            Outcome::Interrupted => Some(Missing::Interrupted),
+            Outcome::Succeeded => None,
+        });
+    }
+    if let Some(why) = observed.iter().find_map(|one| one.value.as_ref().err()) {
+        let count = observed.iter().filter(|one| one.value.is_err()).count();
+        note(table, &mut cell, words::invalid(&library.title, why, count, observed.len()));
+        cell.missing = Some(cell.missing.unwrap_or(Missing::Invalid));
+    }
+    if cell.figure.is_some() {
+        cell.missing = None;
+    } else if cell.missing.is_none() {
+        let (missing, sentence) = match jobs {
+            [] if observed.is_empty() => (Missing::NotRun, "was not run here"),
+            _ => (Missing::NoSample, "ended well but has no sample of this size"),
+        };
+        note(table, &mut cell, format!("{} {sentence}.", library.title));
+        cell.missing = Some(missing);
+    }
+    cell
+}
+
+/// What went wrong, each thing once, with the rounds in which it did.
+fn troubles(jobs: &[&Job]) -> Vec<(Outcome, String, Vec<u32>)> {
+    let mut troubles: Vec<(Outcome, String, Vec<u32>)> = Vec::new();
+    for job in jobs.iter().filter(|job| job.outcome != Outcome::Succeeded) {
+        let why = job.why.clone().unwrap_or_default();
+        match troubles.iter_mut().find(|(outcome, known, _)| *outcome == job.outcome && *known == why) {
+            Some((_, _, rounds)) => rounds.push(job.round),
+            None => troubles.push((job.outcome, why, vec![job.round])),
+        }
+    }
+    troubles
+}
+
+fn note(table: &mut Table, cell: &mut Cell, sentence: String) {
+    let known = table.footnotes.iter().position(|known| *known == sentence);
+    let index = known.unwrap_or_else(|| {
+        table.footnotes.push(sentence);
+        table.footnotes.len() - 1
+    });
+    if !cell.notes.contains(&index) {
+        cell.notes.push(index);
+    }
+}
+
+/// Place, library, direction, size.
+type SweepKey = (String, String, String, u64);
+
+fn sweeps(samples: &[Sample], places: &[Place], libraries: &[Library]) -> Vec<Sweep> {
+    let mut sweeps = Vec::new();
+    let mut points: BTreeMap<SweepKey, Vec<(f64, f64)>> = BTreeMap::new();
+    for sample in samples {
+        let text = |name: &str| sample.line.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = |name: &str| sample.line.get(name).and_then(Value::as_f64);
+        let size = sample.line.get("size").and_then(Value::as_u64).unwrap_or(0);
+        let key = (sample.place.clone(), sample.library.clone(), text("direction"), size);
+        match text("measurement").as_str() {
+            "availability_sample" => {
+                let all = points.entry(key).or_default();
+                if number("point") == Some(0.0) {
+                    all.clear();
+                }
+                all.extend(number("work_us").zip(number("iteration_us")));
+            }
+            "availability" => {
+                let points = points.remove(&key).unwrap_or_default();
+                let place = places.iter().find(|place| place.id == key.0);
+                let library = libraries.iter().position(|library| library.id == key.1);
+                let valid = sample.line.get("valid").and_then(Value::as_bool) == Some(true);
+                let figures = number("transfer_us").zip(number("overhead_us"));
+                if let (Some(place), Some(library), Some((transfer_us, overhead_us)), true) =
+                    (place, library, figures, valid && points.len() > 2)
+                {
+                    let base_threshold = number("base_threshold").unwrap_or(1.02);
+                    let stop_threshold = number("stop_threshold").unwrap_or(1.5);
+                    let (place, direction) = (place.clone(), key.2);
+                    sweeps.push(Sweep {
+                        place,
+                        library,
+                        direction,
+                        size,
+                        points,
+                        transfer_us,
+                        overhead_us,
+                        base_threshold,
+                        stop_threshold,
+                    });
+                }
+            }
+            _ => {}
+        }
+    }
+    sweeps
+}
+
+fn commands(jobs: &[Job]) -> Vec<Job> {
+    let mut first: Vec<Job> = Vec::new();
+    for job in jobs.iter().filter(|job| !job.command.is_empty()) {
+        let same = |known: &Job| {
+            (&known.measurement, &known.place, &known.library) == (&job.measurement, &job.place, &job.library)
+        };
+        if !first.iter().any(same) {
+            first.push(job.clone());
+        }
+    }
+    first
+}

@@ -1,0 +1,303 @@
+//! The run file of `tests/report`, shown in every way, and run files that are wrong.
+
+use serde_json::Value;
+
+use super::summary::{Missing, Standing, Summary};
+use super::terminal::Look;
+use super::{chart, export, html, markdown, read, terminal, words};
+
+const FIXTURE: &str = include_str!("../../../../tests/report/run.jsonl");
+
+/// Boxes of texts may touch, and the measures are those of one font.
+const OVERLAP_PIXELS: f64 = 0.5;
+
+fn fixture() -> Summary {
+    summary(FIXTURE)
+}
+
+fn summary(text: &str) -> Summary {
+    Summary::new(read::parse(text.as_bytes(), "run.jsonl").unwrap())
+}
+
+fn terminal(summary: &Summary, colour: bool) -> String {
+    let mut out = Vec::new();
+    terminal::write(&mut out, summary, Look { colour, width: Some(200) }).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+const HEAD: &str = r#"{"record":"run","format":1,"started":0,"command":["weft","compare"],"version":"0","rounds":5,"machine":[]}
+{"record":"place","id":"p","hosts":1,"ranks":2,"rate":null,"loss_percent":null,"processors":2}
+{"record":"library","id":"weft","role":"subject","title":"Weft","version":"","prefix":null,"environment":{}}
+{"record":"library","id":"other","role":"peer","title":"Other","version":"","prefix":null,"environment":{}}
+"#;
+
+/// `measurement unit size library round value …`: a run file of such samples.
+fn run_of(samples: &str, more: &str) -> Summary {
+    let mut text = HEAD.to_owned() + more;
+    for line in samples.lines().filter(|line| !line.trim().is_empty()) {
+        let [measurement, unit, size, library, round, value] = line.split_whitespace().collect::<Vec<_>>()[..] else {
+            panic!("not a sample: {line}")
+        };
+        text += &format!(
+            "{{\"record\":\"sample\",\"place\":\"p\",\"library\":\"{library}\",\"round\":{round},\"measurement\":\"{measurement}\",\
+             \"size\":{size},\"unit\":\"{unit}\",\"value\":{value},\"valid\":true}}\n"
+        );
+    }
+    summary(&(text + "{\"record\":\"end\",\"at\":1.0,\"interrupted\":false}\n"))
+}
+
+#[test]
+fn a_line_that_was_cut_off_is_left_out_and_said() {
+    let whole = summary(FIXTURE);
+    let cut = FIXTURE.trim_end().len() - 10;
+    let shorter = summary(&FIXTURE[..cut]);
+    assert_eq!(whole.tables.len(), shorter.tables.len());
+    assert!(shorter.warnings.iter().any(|warning| warning.contains("cut off")), "{:?}", shorter.warnings);
+    assert!(shorter.warnings.iter().any(|warning| warning.contains("did not come to its end")));
+    assert!(!whole.interrupted && shorter.interrupted);
+}
+
+/// A run file that ends anywhere is a run file, or is refused with one sentence.
+#[test]
+fn a_file_may_end_anywhere() {
+    let text = &FIXTURE[..FIXTURE.len().min(6000)];
+    let head = text.find('\n').unwrap();
+    for end in (0..text.len()).filter(|end| text.is_char_boundary(*end)) {
+        match read::parse(&text.as_bytes()[..end], "run.jsonl") {
+            Ok(file) => drop(Summary::new(file)),
+            Err(why) => assert!(end < head, "{end}: {why}"),
+        }
+    }
+}
+
+#[test]
+fn what_is_no_run_file_is_refused_in_a_sentence() {
+    let refused = |text: &str| read::parse(text.as_bytes(), "x.jsonl").unwrap_err().to_string();
+    assert!(refused("").starts_with("x.jsonl is empty"));
+    assert!(refused("hello\n").contains("is not a run file"));
+    assert!(refused("{\"record\":\"job\"}\n").contains("is not a run file"));
+    assert!(
+        refused(&HEAD.replace("\"format\":1", "\"format\":7"))
+            .contains("has format 7, and this program reads format 1")
+    );
+    assert!(refused(&(HEAD.to_owned() + "nonsense\n{}\n")).contains("line 5 is no record"));
+}
+
+#[test]
+fn ratios_say_who_is_better_whichever_way_the_unit_runs() {
+    let summary = run_of(
+        "pingpong us 8 weft 0 2\n pingpong us 8 other 0 4\n pingpong us 8 weft 1 20\n pingpong us 8 other 1 40
+         bandwidth MB/s 8 weft 0 100\n bandwidth MB/s 8 other 0 200\n bandwidth MB/s 8 weft 1 100\n bandwidth MB/s 8 other 1 200
+         availability percent 8 weft 0 90\n availability percent 8 other 0 -30",
+        "",
+    );
+    let found: Vec<(String, Standing)> = (summary.tables.iter())
+        .filter_map(|table| table.rows[0].best_peer)
+        .map(|comparison| (words::advantage(&comparison), comparison.standing()))
+        .collect();
+    let expected = [("2.00×", Standing::Ahead), ("0.500×", Standing::Behind), ("+120.0", Standing::Ahead)];
+    assert_eq!(found, expected.map(|(text, standing)| (text.to_owned(), standing)));
+}
+
+#[test]
+fn a_lead_that_the_rounds_do_not_agree_on_is_level() {
+    let samples = "pingpong us 8 weft 0 1\n pingpong us 8 other 0 2\n pingpong us 8 weft 1 1\n pingpong us 8 other 1 2
+                   pingpong us 8 weft 2 2\n pingpong us 8 other 2 1\n pingpong us 8 weft 3 2\n pingpong us 8 other 3 1.5";
+    let comparison = run_of(samples, "").tables[0].rows[0].best_peer.unwrap();
+    assert_eq!(comparison.standing(), Standing::Level);
+}
+
+#[test]
+fn the_carrier_that_fits_is_taken() {
+    let carriers = r#"{"record":"library","id":"carrier-udp","role":"carrier","title":"UDP","version":"","prefix":null,"environment":{}}
+"#;
+    let summary = run_of(
+        "pingpong us 8 weft 0 4\n pingpong us 4096 weft 0 9\n pingpong us 64 carrier-udp 0 2
+         bandwidth MB/s 8 weft 0 10\n bandwidth MB/s 1048576 weft 0 900\n bandwidth MB/s 1448 carrier-udp 0 1000",
+        carriers,
+    );
+    let beside = |table: usize, row: usize| words::comparison(&summary, summary.tables[table].rows[row].carrier, None);
+    assert_eq!(summary.tables[0].rows.len(), 2, "a carrier's size makes no row");
+    assert_eq!([beside(0, 0), beside(0, 1)], ["0.500× udp", "–"]);
+    assert_eq!([beside(1, 0), beside(1, 1)], ["0.0100× udp", "0.900× udp"]);
+}
+
+#[test]
+fn what_failed_stays_in_the_table_with_its_reason() {
+    let job = |round: u32, outcome: &str, why: &str| {
+        format!(
+            "{{\"record\":\"job\",\"measurement\":\"pingpong\",\"place\":\"p\",\"library\":\"other\",\"round\":{round},\"command\":[],\
+             \"outcome\":\"{outcome}\",\"why\":\"{why}\",\"seconds\":1.0}}\n"
+        )
+    };
+    let all = job(0, "timed_out", "it did not end in 60 s") + &job(1, "timed_out", "it did not end in 60 s");
+    let summary = run_of("pingpong us 8 weft 0 1\n pingpong us 8 weft 1 1", &all);
+    let cell = &summary.tables[0].rows[0].cells[1];
+    assert_eq!(cell.missing, Some(Missing::TimedOut));
+    assert_eq!(summary.tables[0].footnotes, ["Other timed out: it did not end in 60 s."]);
+    let text = terminal(&summary, false);
+    assert!(text.contains("timed out [1]") && text.contains("  [1] Other timed out"), "{text}");
+    // One round of two failed: there is a figure, and the footnote.
+    let some = job(0, "failed", "signal 11") + &job(1, "succeeded", "");
+    let summary = run_of("pingpong us 8 weft 0 1\n pingpong us 8 other 1 1", &some);
+    assert_eq!(summary.tables[0].footnotes, ["Other failed in round 1 of 2: signal 11."]);
+    assert!(summary.tables[0].rows[0].cells[1].figure.is_some());
+    // Nobody has a sample: the table is there all the same.
+    let summary = run_of("", &all);
+    assert!(terminal(&summary, false).contains("timed out [2]"));
+    assert!(summary.tables[0].footnotes.iter().any(|note| note == "Weft was not run here."));
+}
+
+#[test]
+fn samples_that_did_not_validate_do_not_count() {
+    let bad = r#"{"record":"sample","place":"p","library":"weft","round":0,"measurement":"pingpong","size":8,"unit":"us","value":0.1,"valid":false,"why":"byte 3 is 7"}
+"#;
+    let summary = run_of("pingpong us 8 weft 1 5", bad);
+    let cell = &summary.tables[0].rows[0].cells[0];
+    assert_eq!(cell.figure.unwrap().median, 5.0);
+    assert_eq!(
+        summary.tables[0].footnotes[0],
+        "Weft: 1 of 2 samples did not validate and are not counted: byte 3 is 7."
+    );
+    assert_eq!(run_of("", bad).tables[0].rows[0].cells[0].missing, Some(Missing::Invalid));
+}
+
+#[test]
+fn what_may_have_spoilt_a_run_is_said() {
+    let more = r#"{"record":"place","id":"crowded","hosts":1,"ranks":8,"rate":null,"loss_percent":null,"processors":2}
+{"record":"condition","at":0,"load":3.0,"strangers":0,"megahertz":[2000.0],"steal_percent":0}
+{"record":"condition","at":1,"load":3.0,"strangers":4,"megahertz":[3000.0],"steal_percent":9}
+"#;
+    let wide = "pingpong us 8 weft 0 1\n pingpong us 8 weft 1 2\n pingpong us 8 weft 2 3\n pingpong us 8 weft 3 4";
+    let said = run_of(wide, more).warnings.join("\n");
+    for part in [
+        "8 ranks share 2 processors",
+        "not idle",
+        "at 1 of 2 looks",
+        "between 2000 and 3000 MHz",
+        "up to 9 %",
+        "1 of 1 figures",
+    ] {
+        assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+    let calm = "pingpong us 8 weft 0 1\n pingpong us 8 weft 1 1\n pingpong us 8 other 2 1\n pingpong us 8 other 3 1";
+    assert_eq!(run_of(calm, "").warnings, Vec::<String>::new());
+}
+
+/// Titles, reasons and names come from programs that we do not know.
+#[test]
+fn markup_in_a_run_file_stays_text() {
+    let text = FIXTURE
+        .replace("\"title\":\"MPICH 5.0.2\"", "\"title\":\"<script>alert(1)</script>\"")
+        .replace("\"why\":\"its launcher", "\"why\":\"<img src=x onerror=alert(2)> its launcher");
+    assert_ne!(text, FIXTURE);
+    let summary = summary(&text);
+    let page = html::page(std::slice::from_ref(&summary));
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;img src=x"));
+    assert!(!page.contains("<script") && !page.contains("<img"));
+    let document = markdown::document(std::slice::from_ref(&summary), None);
+    assert!(!document.contains("<script") && !document.contains("<img"));
+    for chart in chart::all(&summary) {
+        assert!(!chart.svg().contains("<script"));
+    }
+}
+
+#[test]
+fn the_page_needs_nothing_else() {
+    let page = html::page(&[fixture()]);
+    for outside in ["http://", "https://", "src=", "@import", "url("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    for opening in ["<section", "<table", "<figure", "<svg", "<details", "<div", "<ul", "<ol"] {
+        let closing = opening.replace('<', "</") + ">";
+        assert_eq!(page.matches(opening).count(), page.matches(&closing).count(), "{opening}");
+    }
+    assert_eq!(page.matches("<figure").count(), chart::all(&fixture()).len());
+}
+
+#[test]
+fn no_two_texts_of_a_chart_overlap_and_none_leaves_it() {
+    let summary = fixture();
+    let charts = chart::all(&summary);
+    assert!(charts.len() >= 15, "{}", charts.len());
+    for chart in &charts {
+        let (texts, [_, _, width, height]) = chart.texts();
+        assert!(texts.len() > 4, "{}", chart.id);
+        for (i, (text, [left, top, right, bottom])) in texts.iter().enumerate() {
+            let inside = *left >= 0.0 && *top >= 0.0 && *right <= width && *bottom <= height;
+            assert!(inside, "{}: {text:?} leaves the picture", chart.id);
+            for (other, [l, t, r, b]) in &texts[i + 1..] {
+                let across = right.min(*r) - left.max(*l);
+                let down = bottom.min(*b) - top.max(*t);
+                let overlap = across > OVERLAP_PIXELS && down > OVERLAP_PIXELS;
+                assert!(!overlap, "{}: {text:?} and {other:?}", chart.id);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_chart_is_a_whole_svg_and_a_png_of_twice_its_size() {
+    let summary = fixture();
+    let charts = chart::all(&summary);
+    let mut names: Vec<&str> = charts.iter().map(|chart| chart.id.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), charts.len());
+    let chart = &charts[0];
+    let svg = chart.svg();
+    assert!(
+        svg.starts_with("<svg xmlns=") && svg.ends_with("</svg>\n") && !svg.contains("NaN") && !svg.contains("inf")
+    );
+    let png = chart.png().unwrap();
+    assert_eq!(&png[1..4], b"PNG");
+    let (_, [_, _, width, _]) = chart.texts();
+    assert_eq!(u32::from_be_bytes(png[16..20].try_into().unwrap()), width as u32 * 2);
+}
+
+#[test]
+fn json_and_csv_hold_every_cell() {
+    let summaries = [fixture()];
+    let mut json = Vec::new();
+    export::json(&mut json, &summaries).unwrap();
+    let value: Value = serde_json::from_slice(&json).unwrap();
+    let tables = value["runs"][0]["tables"].as_array().unwrap();
+    let cells = |table: &Value| {
+        table["rows"].as_array().unwrap().iter().map(|row| row["cells"].as_array().unwrap().len()).sum::<usize>()
+    };
+    let carriers = |table: &Value| table["carriers"].as_array().unwrap().len();
+    let expected: usize = tables.iter().map(|table| cells(table) + carriers(table)).sum();
+    let mut csv = Vec::new();
+    export::csv(&mut csv, &summaries).unwrap();
+    let csv = String::from_utf8(csv).unwrap();
+    assert_eq!(csv.lines().count(), expected + 1);
+    assert_eq!(value["shape"], 1);
+    assert!(tables.iter().any(|table| table["measurement"] == "overhead"));
+    assert!(csv.starts_with("source,measurement,place,variant,size,unit,better,library,role,median,"));
+}
+
+#[test]
+fn the_terminal_is_coloured_only_when_asked() {
+    let summary = fixture();
+    assert!(!terminal(&summary, false).contains('\x1b'));
+    assert!(terminal(&summary, true).contains("\x1b[1m"));
+    for table in &summary.tables {
+        assert!(terminal(&summary, false).contains(&words::title(&table.measurement)));
+    }
+}
+
+#[test]
+fn the_document_says_where_the_subject_is_behind_first() {
+    let samples =
+        "pingpong us 8 weft 0 3\n pingpong us 8 other 0 1\n pingpong us 64 weft 0 9\n pingpong us 64 other 0 1
+                   rate messages/s 8 weft 0 2000\n rate messages/s 8 other 0 1000";
+    let document = markdown::document(&[run_of(samples, "")], Some("performance"));
+    let at = |part: &str| document.find(part).unwrap_or_else(|| panic!("no {part:?} in:\n{document}"));
+    assert!(at("Weft leads the best peer in 1 of 3 rows, is level in 0 and behind in 2.") < at("### Behind"));
+    assert!(
+        at("Ping-pong latency, 64 B, 1 host, 2 ranks: 0.111×") < at("Ping-pong latency, 8 B, 1 host, 2 ranks: 0.333×")
+    );
+    assert!(at("### Behind") < at("### Ahead"));
+    at("![Ping-pong latency, 1 host, 2 ranks](performance/pingpong-p.svg)");
+    at("| 8 | **2.00 k** | 1.00 k | 2.00× other |");
+}

@@ -1,0 +1,272 @@
+//! Titles and sentences that tables, charts and pages share.
+
+use super::statistics::Figure;
+use super::summary::{Comparison, Missing, Row, Standing, Summary, Table};
+use super::units;
+use crate::record::{Outcome, Place};
+
+struct Measurement {
+    id: &'static str,
+    title: &'static str,
+    what: &'static str,
+    /// For tables without a sample.
+    unit: &'static str,
+}
+
+const fn m(id: &'static str, title: &'static str, unit: &'static str, what: &'static str) -> Measurement {
+    Measurement { id, title, what, unit }
+}
+
+/// In the order in which they are shown.
+const MEASUREMENTS: &[Measurement] = &[
+    m("pingpong", "Ping-pong latency", "us", "half the round trip of a blocking send and receive"),
+    m("bandwidth", "Bandwidth", "MB/s", "bytes a second in one direction, a window of messages outstanding"),
+    m("bibandwidth", "Bandwidth in both directions", "MB/s", "the same in both directions at once, added up"),
+    m("rate", "Message rate", "messages/s", "small messages a second from one rank to another"),
+    m("sendrecv", "Sendrecv", "MB/s", "MPI_Sendrecv around a ring; bytes in and out of a rank"),
+    m("exchange", "Exchange", "MB/s", "each rank exchanges with both neighbours; bytes in and out of a rank"),
+    m("barrier", "Barrier", "us", "barriers back to back, the slowest rank counts"),
+    m("bcast", "Broadcast", "us", "the slowest rank counts"),
+    m("bcast_throughput", "Broadcasts back to back", "MB/s", "bytes a second to each receiver"),
+    m("bcast_skew", "Broadcast to late receivers", "us", "receivers come late by a random time"),
+    m("allreduce", "Allreduce", "us", "the slowest rank counts"),
+    m("reducescatter", "Reduce-scatter", "us", "the slowest rank counts"),
+    m("allgather", "Allgather", "us", "the slowest rank counts"),
+    m("alltoall", "Alltoall", "us", "the slowest rank counts"),
+    m("put_latency", "One-sided put", "us", "a put and its flush"),
+    m("get_latency", "One-sided get", "us", "a get and its flush"),
+    m("put_bandwidth", "One-sided put bandwidth", "MB/s", "a window of puts, then one flush"),
+    m("get_bandwidth", "One-sided get bandwidth", "MB/s", "a window of gets, then one flush"),
+    m(
+        "availability",
+        "Application availability",
+        "percent",
+        "share of a transfer's time that is left to the application",
+    ),
+    m("overhead", "Overhead", "us", "processor time that a nonblocking transfer takes from the application"),
+    m("waitcpu", "Processor time of a waiting rank", "s", "processor seconds used while nothing arrives"),
+    m("startup", "Start-up", "ms", "MPI_Init, the slowest rank counts"),
+    m("nas_is", "NAS IS", "Mop/s", "sorting of integers, verified"),
+    m("nas_cg", "NAS CG", "Mop/s", "conjugate gradient, verified"),
+];
+
+fn known(measurement: &str) -> Option<(usize, &'static Measurement)> {
+    MEASUREMENTS.iter().enumerate().find(|(_, known)| known.id == measurement)
+}
+
+pub(crate) fn order(measurement: &str) -> usize {
+    known(measurement).map_or(MEASUREMENTS.len(), |(index, _)| index)
+}
+
+pub(crate) fn title(measurement: &str) -> String {
+    known(measurement).map_or_else(|| measurement.replace('_', " "), |(_, known)| known.title.to_owned())
+}
+
+pub(crate) fn what(measurement: &str) -> &'static str {
+    known(measurement).map_or("", |(_, known)| known.what)
+}
+
+pub(crate) fn unit(measurement: &str) -> &'static str {
+    known(measurement).map_or("", |(_, known)| known.unit)
+}
+
+/// The program whose samples a measurement is made of.
+pub(crate) fn program(measurement: &str) -> &str {
+    if measurement == "overhead" { "availability" } else { measurement }
+}
+
+/// `send`, `class A`, `2 pairs`.
+pub(crate) fn variant(key: &str, value: &str) -> String {
+    match (key, value) {
+        ("direction", "send") => "Isend".to_owned(),
+        ("direction", "receive") => "Irecv".to_owned(),
+        ("direction" | "operation", value) => value.to_owned(),
+        ("pairs", value) => format!("{value} pairs"),
+        ("skew_us_max", value) => format!("up to {value} µs late"),
+        ("statistic", value) => format!("by {value}"),
+        (key, value) => format!("{key} {value}"),
+    }
+}
+
+/// `two hosts, 2 ranks, links of 10gbit, 1 % loss`.
+pub(crate) fn place(place: &Place) -> String {
+    if place.hosts == 0 {
+        return place.id.clone();
+    }
+    let plural = |count: u32, noun: &str| format!("{count} {noun}{}", if count == 1 { "" } else { "s" });
+    let mut text = format!("{}, {}", plural(place.hosts, "host"), plural(place.ranks, "rank"));
+    if let Some(rate) = &place.rate {
+        text += &format!(", links of {}", rate.replace("gbit", " Gb/s").replace("mbit", " Mb/s"));
+    }
+    if let Some(loss) = place.loss_percent.filter(|loss| *loss > 0.0) {
+        text += &format!(", {loss} % of the frames lost");
+    }
+    text
+}
+
+pub(crate) fn missing(missing: Missing) -> &'static str {
+    match missing {
+        Missing::Failed => "failed",
+        Missing::TimedOut => "timed out",
+        Missing::Unsupported => "unsupported",
+        Missing::Interrupted => "interrupted",
+        Missing::Invalid => "not valid",
+        Missing::NotRun => "not run",
+        Missing::NoSample => "no sample",
+    }
+}
+
+/// Rounds are counted from 1 for people.
+pub(crate) fn trouble(library: &str, outcome: Outcome, why: &str, rounds: &[u32], all: usize) -> String {
+    let what = match outcome {
+        Outcome::Failed => "failed",
+        Outcome::TimedOut => "timed out",
+        Outcome::Unsupported => "does not support this",
+        Outcome::Interrupted => "was interrupted",
+        Outcome::Succeeded => "succeeded",
+    };
+    let list: Vec<String> = rounds.iter().map(|round| (round + 1).to_string()).collect();
+    let when = match list.as_slice() {
+        _ if list.len() == all => String::new(),
+        [one] => format!(" in round {one} of {all}"),
+        many => format!(" in rounds {} of {all}", many.join(", ")),
+    };
+    let why = why.trim().trim_end_matches('.');
+    if why.is_empty() { format!("{library} {what}{when}.") } else { format!("{library} {what}{when}: {why}.") }
+}
+
+pub(crate) fn invalid(library: &str, why: &str, count: usize, all: usize) -> String {
+    let why = why.trim().trim_end_matches('.');
+    format!("{library}: {count} of {all} samples did not validate and are not counted: {why}.")
+}
+
+/// `2.31×` or `+83.0`.
+pub(crate) fn advantage(comparison: &Comparison) -> String {
+    let median = comparison.advantage.median;
+    if comparison.is_points { units::points(median) } else { units::times(median) }
+}
+
+/// `2.31× mpich`; with the carrier's size where it is not the row's: `0.84× udp (64)`.
+pub(crate) fn comparison(summary: &Summary, comparison: Option<Comparison>, size: Option<u64>) -> String {
+    let Some(comparison) = comparison else { return "–".to_owned() };
+    let id = &summary.library(comparison.against).id;
+    let name = id.strip_prefix("carrier-").unwrap_or(id);
+    let other = size.is_some_and(|size| size != comparison.size);
+    let other = if other { format!(" ({})", units::size(comparison.size)) } else { String::new() };
+    format!("{} {name}{other}", advantage(&comparison))
+}
+
+/// `12.4 ±3 %`: the median, and half the distance of the quartiles as a share of it; in points for percentages.
+pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
+    let half = (figure.high - figure.low) / 2.0;
+    let value = units::value(figure.median, unit);
+    if units::is_share(unit) {
+        return format!("{value} ±{half:.1}");
+    }
+    match half / figure.median.abs() * 100.0 {
+        _ if figure.samples < 2 => value,
+        share if !share.is_finite() => value,
+        share if share > 100.0 => format!("{value} ±>100 %"),
+        share if share < 1.0 => format!("{value} ±{share:.1} %"),
+        share => format!("{value} ±{share:.0} %"),
+    }
+}
+
+/// What the first column of a table holds.
+pub(crate) fn row_heading(table: &Table) -> &'static str {
+    if table.rows.iter().any(|row| row.size.is_some_and(|size| size > 0)) { "size" } else { "" }
+}
+
+/// `64 KB`, `Isend, 64 KB`, `class A`; something also when there is nothing to tell apart.
+pub(crate) fn row_title(row: &Row) -> String {
+    let size = row.size.filter(|size| *size > 0).map(units::size);
+    match (row.variant.as_str(), size) {
+        ("", None) => "all".to_owned(),
+        ("", Some(size)) => size,
+        (variant, None) => variant.to_owned(),
+        (variant, Some(size)) => format!("{variant}, {size}"),
+    }
+}
+
+/// One row in which the subject leads or lags.
+pub(crate) struct Verdict {
+    pub(crate) standing: Standing,
+    /// Larger: further apart. Ratios as the larger over the smaller; points scaled so that 100 of them weigh as much as a factor of 10.
+    pub(crate) distance: f64,
+    /// `Ping-pong latency, 8 B, 1 host, 2 ranks`.
+    pub(crate) subject: String,
+    /// `2.31× of Open MPI 5.0.11: 0.26 µs beside 0.60 µs`.
+    pub(crate) figures: String,
+}
+
+/// Every row with a peer; those furthest apart first.
+pub(crate) fn verdicts(summary: &Summary) -> Vec<Verdict> {
+    let mut verdicts = Vec::new();
+    for table in &summary.tables {
+        for row in &table.rows {
+            let (Some(comparison), Some(subject)) = (row.best_peer, summary.subject()) else { continue };
+            let figure = |library: usize| {
+                let column = table.columns.iter().position(|column| *column == library)?;
+                row.cells.get(column)?.figure
+            };
+            let (Some(ours), Some(theirs)) = (figure(subject), figure(comparison.against)) else { continue };
+            let mut place_of = vec![title(&table.measurement)];
+            place_of.extend(Some(row.variant.clone()).filter(|variant| !variant.is_empty()));
+            place_of.extend(row.size.filter(|size| *size > 0).map(units::size_in_words));
+            place_of.push(place(&table.place));
+            let median = comparison.advantage.median;
+            let distance = if comparison.is_points { median.abs() / 43.4 } else { median.abs().max(1e-9).ln().abs() };
+            verdicts.push(Verdict {
+                standing: comparison.standing(),
+                distance,
+                subject: place_of.join(", "),
+                figures: format!(
+                    "{} ({} beside {} of {})",
+                    if comparison.is_points { advantage(&comparison) + " points" } else { advantage(&comparison) },
+                    units::with_unit(ours.median, &table.unit),
+                    units::with_unit(theirs.median, &table.unit),
+                    summary.library(comparison.against).title
+                ),
+            });
+        }
+    }
+    verdicts.sort_by(|a, b| b.distance.total_cmp(&a.distance));
+    verdicts
+}
+
+/// `Weft 0.1.0 leads the best peer in 31 of 52 rows, is level in 9 and behind in 12.`
+pub(crate) fn tally(summary: &Summary, verdicts: &[Verdict]) -> String {
+    let Some(subject) = summary.subject() else {
+        return "Nothing is compared: no library of this run is its subject.".to_owned();
+    };
+    if verdicts.is_empty() {
+        return format!("{} was measured alone: no peer has a figure beside it.", summary.library(subject).title);
+    }
+    let count = |standing| verdicts.iter().filter(|verdict| verdict.standing == standing).count();
+    format!(
+        "{} leads the best peer in {} of {} rows, is level in {} and behind in {}.",
+        summary.library(subject).title,
+        count(Standing::Ahead),
+        verdicts.len(),
+        count(Standing::Level),
+        count(Standing::Behind)
+    )
+}
+
+/// How the figures came about, for pages.
+pub(crate) const METHOD: &[&str] = &[
+    "Each measurement is one small C program over the MPI interface, the same source for every library. It prints one line per \
+     sample, warm-up apart, and checks the contents it received outside the timed part; samples that do not validate are not \
+     counted and are named.",
+    "The libraries take turns round by round, so that drift of the machine hits all alike. A figure is the median of all valid \
+     samples; behind it, half the distance between its quartiles. A comparison is made in each round by itself, and the median of \
+     the rounds is shown: above 1× Weft is better, whichever way the unit runs. Percentages are compared by their difference, in \
+     points. A lead or a lag counts when the median is more than 5 % (2 points) away and three quarters of the rounds agree; all \
+     else is level.",
+    "Carriers are the floor under the figures: the same machine, in the same run, without MPI. A carrier of the same size is taken; \
+     for a time else the nearest, for a stream else the fastest of any size.",
+    "Overhead and availability follow Doerfler and Brightwell, “Measuring MPI Send and Receive Overhead and Application \
+     Availability in High Performance Network Interfaces” (EuroPVM/MPI 2006): a nonblocking operation is posted, work is done, the \
+     operation is waited for; the work grows until it matters. Overhead is the iteration's time minus the work's; availability is \
+     1 − overhead / transfer time. Below 0 the transfer and the work together take longer than one after the other.",
+];
