@@ -9,28 +9,37 @@
 //! 4. `poll_transmit` until `None`,
 //! 5. sleep until something arrives or `next_timeout`.
 //!
+//! A link that sends or receives several packets at once uses `poll_train` and `handle_train`: one clock reading, one decision to
+//! acknowledge.
+//!
 //! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong has no packet of its own for them.
 //!
 //! The ordered lane delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
 //! Messages overtake bulk data.
 
+mod acknowledged;
+mod congestion;
+mod counters;
 mod evidence;
 mod incoming;
 mod outgoing;
 mod queue;
+mod receive;
+mod ring;
 mod round_trip;
 mod settings;
+mod transmit;
 
+pub use counters::Counters;
 pub use settings::*;
+pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{DATA_OVERHEAD, FRAME_PREFIX, Key, Kind, Lane, MESSAGES_OVERHEAD, Number, Packet, Reject};
+use crate::wire::{FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
-use evidence::Evidence;
-use incoming::{Arrival, Incoming};
-use outgoing::{Departure, Outgoing, Progress};
-use queue::Content;
+use incoming::Incoming;
+use outgoing::Outgoing;
 
 /// Most bytes that an idle flow occupies, allocations included.
 pub const IDLE_BYTES_MAX: usize = 1024;
@@ -73,6 +82,8 @@ pub enum Event {
 pub enum Failure {
     /// Probes went unanswered for `peer_timeout`.
     Silent,
+    /// It answers, but one packet does not get through however often it is sent: it may be too large for the way.
+    Blocked,
 }
 
 /// A reliable flow to one peer.
@@ -83,6 +94,10 @@ pub struct Flow {
     failed: bool,
     seal: Key,
     verify: Key,
+    /// The number of the next bare packet, beyond 32 bits.
+    next_bare: u64,
+    /// The program waits for the peer.
+    watched: bool,
     outgoing: Outgoing,
     incoming: Incoming,
     events: VecDeque<Event>,
@@ -104,6 +119,8 @@ impl Flow {
             failed: false,
             seal: Key::derive(&secret, own_index, peer_index),
             verify: Key::derive(&secret, peer_index, own_index),
+            next_bare: u64::from(Number::FIRST.0),
+            watched: false,
             outgoing: Outgoing::new(settings),
             incoming: Incoming::new(),
             events: VecDeque::new(),
@@ -146,85 +163,21 @@ impl Flow {
         self.outgoing.queue.bytes()
     }
 
-    /// Writes the next packet that is due into `out` (at least `packet_size` bytes) and returns its length.
-    /// `None`: nothing may leave before something arrives, is submitted, or `next_timeout` passes.
-    pub fn poll_transmit(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<usize> {
-        if self.failed {
-            return None;
-        }
-        let progress = self.outgoing.check_late(now);
-        self.count_progress(&progress);
-        if let Some((departure, evidence)) = self.outgoing.next_resend(now) {
-            match evidence {
-                Evidence::Gap => self.counters.resent_by_gap += 1,
-                Evidence::Probe => self.counters.resent_by_probe += 1,
-            }
-            return Some(self.emit_numbered(now, &departure, regions, out));
-        }
-        let size = self.settings.packet_size;
-        let (messages_max, data_max) = (size - MESSAGES_OVERHEAD, size - DATA_OVERHEAD);
-        if let Some(departure) = self.outgoing.next_new(now, &self.settings, messages_max, data_max) {
-            self.counters.data_packets_sent += 1;
-            return Some(self.emit_numbered(now, &departure, regions, out));
-        }
-        if self.outgoing.peer_is_silent(now, &self.settings) {
-            self.fail(Failure::Silent);
-            return None;
-        }
-        if let Some(probe) = self.outgoing.next_probe(now, &self.settings) {
-            self.counters.probes += 1;
-            self.incoming.acknowledged();
-            return Some(self.emit_bare(now, Kind::Probe(probe), out));
-        }
-        if self.incoming.due().is_some_and(|due| due <= now) {
-            self.counters.acks_standalone += 1;
-            self.incoming.acknowledged_alone(self.settings.ack_scheme);
-            return Some(self.emit_bare(now, Kind::Acknowledgement, out));
-        }
-        None
-    }
-
     /// When `poll_transmit` should be called though nothing arrives; a time in the past means now. `None`: the flow is idle.
     pub fn next_timeout(&self) -> Option<Instant> {
         if self.failed {
             return None;
         }
-        match (self.outgoing.next_timeout(&self.settings), self.incoming.due()) {
+        match (self.outgoing.next_timeout(self.watched, &self.settings), self.incoming.due()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
     }
 
-    /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
-    /// Nothing but its length is looked at before its tag is verified.
-    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], sink: &mut dyn Deliver) {
-        if self.failed {
-            return;
-        }
-        let (packet, payload) = match Packet::open(&self.verify, self.settings.tag_bytes, bytes) {
-            Ok(opened) => opened,
-            Err(Reject::Forged) => {
-                self.counters.forged += 1;
-                return;
-            }
-            Err(Reject::Malformed) => {
-                self.counters.malformed += 1;
-                return;
-            }
-        };
-        self.counters.packets_received += 1;
-        self.outgoing.heard();
-        match packet.kind {
-            Kind::Acknowledgement => {}
-            Kind::Probe(probe) => {
-                self.counters.probes_received += 1;
-                self.incoming.probed(now, probe);
-            }
-            Kind::Numbered { number, transmission, lane } => {
-                self.handle_numbered(now, number, transmission, lane, packet.request, payload, sink);
-            }
-        }
-        self.handle_acknowledgement(now, &packet);
+    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is heard for
+    /// `Settings::keepalive` is probed though nothing is unacknowledged, and fails after `Settings::peer_timeout` of silence.
+    pub fn watch(&mut self, watched: bool) {
+        self.watched = watched;
     }
 
     /// The next thing the driver should know.
@@ -255,12 +208,22 @@ impl Flow {
 
     /// The round trip without the receiver's hold time; a guess before the first sample.
     pub fn smoothed_round_trip(&self) -> Duration {
-        self.outgoing.smoothed_round_trip()
+        self.outgoing.bulk_way().round_trip.smoothed()
+    }
+
+    /// The shortest round trip of late, once there was one.
+    pub fn shortest_round_trip(&self) -> Option<Duration> {
+        self.outgoing.bulk_way().round_trip.minimum()
     }
 
     /// Packets that may be in flight at present.
     pub fn window(&self) -> u32 {
-        self.outgoing.window()
+        self.outgoing.congestion.window()
+    }
+
+    /// Packets a second that the way was seen to carry while the window was full; 0 before.
+    pub fn rate(&self) -> u64 {
+        self.outgoing.congestion.rate()
     }
 
     /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` when idle and all events are taken.
@@ -269,121 +232,6 @@ impl Flow {
             + self.outgoing.memory_bytes()
             + self.incoming.memory_bytes()
             + self.events.capacity() * size_of::<Event>()
-    }
-
-    fn emit_numbered(
-        &mut self,
-        now: Instant,
-        departure: &Departure,
-        regions: &mut dyn Regions,
-        out: &mut [u8],
-    ) -> usize {
-        self.counters.acks_piggybacked += u64::from(self.incoming.owes());
-        self.incoming.acknowledged();
-        let &Departure { number, transmission, content, request } = departure;
-        let (lane, length) = match content {
-            Content::Messages { first, length, .. } => (Lane::Messages { first }, usize::from(length)),
-            Content::Data { sink, offset, length, end, .. } => (Lane::Data { sink, offset, end }, usize::from(length)),
-        };
-        let at = self.emit_head(now, Kind::Numbered { number, transmission, lane }, request, length, out);
-        let payload = &mut out[at..at + length];
-        match content {
-            Content::Messages { start, length, .. } => {
-                let (low, high) = self.outgoing.queue.frames(start, length);
-                payload[..low.len()].copy_from_slice(low);
-                payload[low.len()..].copy_from_slice(high);
-            }
-            Content::Data { region, offset, .. } => regions.read(region, offset, payload),
-        }
-        if transmission == 1 {
-            self.counters.bytes_sent += length as u64;
-        }
-        self.finish(at + length, out)
-    }
-
-    fn emit_bare(&mut self, now: Instant, kind: Kind, out: &mut [u8]) -> usize {
-        let length = self.emit_head(now, kind, false, 0, out);
-        self.finish(length, out)
-    }
-
-    fn emit_head(&mut self, now: Instant, kind: Kind, request: bool, length: usize, out: &mut [u8]) -> usize {
-        let (acknowledged, selective) = self.incoming.state();
-        let echo = self.incoming.take_echo(now);
-        Packet { sender: self.own_index, acknowledged, selective, echo, request, kind }.emit(length, out)
-    }
-
-    fn finish(&mut self, length: usize, out: &mut [u8]) -> usize {
-        self.seal.seal(&mut out[..length], self.settings.tag_bytes);
-        self.counters.packets_sent += 1;
-        length
-    }
-
-    fn handle_numbered(
-        &mut self,
-        now: Instant,
-        number: Number,
-        transmission: u8,
-        lane: Lane,
-        request: bool,
-        payload: &[u8],
-        sink: &mut dyn Deliver,
-    ) {
-        match self.incoming.classify(number, self.settings.window_packets) {
-            Arrival::Outside => {
-                self.counters.out_of_window += 1;
-                return;
-            }
-            Arrival::Duplicate => {
-                self.counters.duplicates += 1;
-                self.incoming.hurry();
-                return;
-            }
-            Arrival::New => {}
-        }
-        if let Lane::Messages { first } = lane
-            && !self.incoming.expects_messages(first, self.settings.window_packets)
-        {
-            self.counters.malformed += 1;
-            return;
-        }
-        self.counters.data_packets_received += 1;
-        let more_follows = matches!(lane, Lane::Data { end: false, .. });
-        let late = self.incoming.arrive(now, number, transmission, more_follows, &self.settings);
-        self.counters.reordered += u64::from(late);
-        let mut ends = false;
-        match lane {
-            Lane::Messages { first } => {
-                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| sink.message(body));
-                self.counters.messages_received += messages;
-                self.counters.bytes_received += bytes;
-            }
-            Lane::Data { sink: name, offset, end } => {
-                sink.data(name, offset, payload);
-                self.counters.bytes_received += payload.len() as u64;
-                ends = end;
-            }
-        }
-        if request || ends && self.settings.ack_scheme == AckScheme::Immediate {
-            self.incoming.hurry();
-        }
-    }
-
-    fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet) {
-        let events = &mut self.events;
-        let mut acknowledged = |region: u32, bytes: u64| match events.back_mut() {
-            Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
-            _ => events.push_back(Event::Acknowledged { region, bytes }),
-        };
-        let state = (packet.acknowledged, packet.selective);
-        let progress = self.outgoing.acknowledge(now, state, packet.echo, &self.settings, &mut acknowledged);
-        self.count_progress(&progress);
-    }
-
-    fn count_progress(&mut self, progress: &Progress) {
-        self.counters.acknowledged_unsent += u64::from(progress.unsent);
-        self.counters.lost_by_gap += u64::from(progress.lost_by_gap);
-        self.counters.lost_by_probe += u64::from(progress.lost_by_probe);
-        self.counters.window_cuts += u64::from(progress.window_cuts);
     }
 
     fn fail(&mut self, reason: Failure) {

@@ -5,23 +5,28 @@
 //! ```text
 //!  0  tag             8   keyed hash of the length, the rest of the header and the first bytes of the body
 //!  8  sender          3   index of the sending process in the job
-//! 11  flags           1
-//! 12  number          4   number of the packet; of the probe if it is one; meaningless in a bare acknowledgement
+//! 11  flags           1   kind 3 bits, then REQUEST, ECHO, ECHO_OF_PROBE, MARKED, BULK
+//! 12  number          4   number of the packet; bare acknowledgements and probes have a count of their own
 //! 16  acknowledged    4   the first packet that has not arrived
-//! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing about packets beyond the map
+//! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
 //! 28  echo            8   flag ECHO: the packet or probe answered: number 4, transmission 1, hold 3 (64 ns units)
-//!     transmission    1   flag RESENT: 2 for the first resend and so on
-//!     lane            1   with a body: 1 messages, 2 data, 3 data that ends a range
-//!     length          2   bytes that follow this prefix
-//!     1: first        4   number of the first message; then each message as length 2 and bytes
-//!     2, 3: sink      4, offset 8; then the bytes
+//!     length          2   messages and data: bytes that follow this prefix
+//!     order           1   place of this transmission among all of its lane
+//!     transmission    1   1: sent for the first time
+//!     messages: first 4   number of the first message; then each message as length 2 and bytes
+//!     data: sink      4, offset 8; then the bytes
+//!     bare: map       8 each: what has arrived beyond the selective bits; bit i of a word is packet `64 k + i`, and the first
+//!                         word is that of packet `acknowledged + 65`
 //! ```
 //!
-//! A packet with a body has a number of its own and will be acknowledged; a probe and a bare acknowledgement have neither.
+//! A packet with messages or data has a number of its own and will be acknowledged; a probe and a bare acknowledgement will not.
+//! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::seal`).
+
+mod key;
+
+pub use key::Key;
 
 use crate::time::Duration;
-use core::hash::Hasher;
-use siphasher::sip::{SipHasher13, SipHasher24};
 
 /// Bytes in front of every packet's body.
 pub const HEADER_SIZE: usize = 28;
@@ -29,18 +34,22 @@ pub const HEADER_SIZE: usize = 28;
 pub const TAG_BYTES: usize = 64;
 /// Bytes in front of each message in a packet.
 pub const FRAME_PREFIX: usize = 2;
-/// Most bytes of a packet that are not messages: header, echo, transmission, lane prefix.
-pub(crate) const MESSAGES_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + 1 + MESSAGES_PREFIX;
-/// Most bytes of a packet that are not bulk data.
-pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + 1 + DATA_PREFIX;
+/// Most bytes of a packet that are not messages: header, echo, prefix.
+pub(crate) const MESSAGES_OVERHEAD: usize = HEADER_SIZE + ECHO_SIZE + MESSAGES_PREFIX;
+/// Bytes of a packet with bulk data but without an echo that are not data. With an echo it holds `ECHO_SIZE` bytes less:
+/// so full packets are all of one size.
+pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + DATA_PREFIX;
 /// Most bytes that stand in a packet beside its payload, whatever it is.
-pub const OVERHEAD_MAX: usize = DATA_OVERHEAD;
-/// Packets that the selective map speaks of, the first missing one included.
-pub const MAP_PACKETS: usize = 65;
+pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
+/// Bytes of an echo.
+pub(crate) const ECHO_SIZE: usize = 8;
+/// Packets that the selective bits speak of, the first missing one included.
+pub const SELECTIVE_PACKETS: u32 = 65;
+/// Most words of map behind a bare acknowledgement.
+pub const MAP_WORDS_MAX: usize = 32;
 
-const ECHO_SIZE: usize = 8;
-const MESSAGES_PREFIX: usize = 7;
-const DATA_PREFIX: usize = 15;
+const MESSAGES_PREFIX: usize = 8;
+const DATA_PREFIX: usize = 16;
 const SENDER_MAX: u32 = 0x00ff_ffff;
 const TAG_SIZE: usize = 8;
 const HOLD_UNIT_NS: u64 = 64;
@@ -49,26 +58,32 @@ const HOLD_UNKNOWN: u32 = 0x00ff_ffff;
 const _: () = assert!(MESSAGES_OVERHEAD + FRAME_PREFIX <= OVERHEAD_MAX);
 
 mod flag {
-    pub(super) const REQUEST: u8 = 1;
-    pub(super) const PROBE: u8 = 2;
-    pub(super) const ECHO: u8 = 4;
-    pub(super) const ECHO_OF_PROBE: u8 = 8;
-    pub(super) const RESENT: u8 = 16;
-    pub(super) const BODY: u8 = 32;
-    pub(super) const BODY_RESENT: u8 = BODY | RESENT;
-    pub(super) const ALL: u8 = 63;
+    pub(super) const KIND: u8 = 7;
+    pub(super) const REQUEST: u8 = 8;
+    pub(super) const ECHO: u8 = 16;
+    pub(super) const ECHO_OF_PROBE: u8 = 32;
+    pub(super) const MARKED: u8 = 64;
+    pub(super) const BULK: u8 = 128;
 }
 
-mod lane {
-    pub(super) const MESSAGES: u8 = 1;
-    pub(super) const DATA: u8 = 2;
-    pub(super) const DATA_END: u8 = 3;
+mod kind {
+    pub(super) const ACKNOWLEDGEMENT: u8 = 0;
+    pub(super) const PROBE: u8 = 1;
+    pub(super) const MESSAGES: u8 = 2;
+    pub(super) const DATA: u8 = 3;
+    pub(super) const DATA_END: u8 = 4;
 }
 
 /// The index of the process that claims to have sent this datagram; `None` if it is too short to be a packet.
 /// Nothing is proved until `Flow::handle_packet` has verified the tag.
 pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
     (bytes.len() >= HEADER_SIZE).then(|| u32_at(bytes, 8) & SENDER_MAX)
+}
+
+/// The number and the kind that a datagram claims: of messages or data (`true`), or of a bare packet. `None` if it is too short.
+/// What to verify its tag with follows from it; until then nothing is proved.
+pub(crate) fn peek_number(bytes: &[u8]) -> Option<(Number, bool)> {
+    (bytes.len() >= HEADER_SIZE).then(|| (Number(u32_at(bytes, 12)), bytes[11] & flag::KIND >= kind::MESSAGES))
 }
 
 /// A number that wraps: of a packet, a message, a probe or a transmission. Compared in serial arithmetic (RFC 1982).
@@ -92,54 +107,6 @@ impl Number {
     /// Strictly later than `other`.
     pub const fn is_after(self, other: Self) -> bool {
         self.since(other) > 0
-    }
-}
-
-/// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the same sender's to others.
-#[derive(Clone)]
-pub struct Key {
-    k0: u64,
-    k1: u64,
-}
-
-impl core::fmt::Debug for Key {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("Key(..)")
-    }
-}
-
-impl Key {
-    /// The key for packets from process `sender` to process `receiver`, from the job's secret by SipHash-2-4.
-    pub fn derive(secret: &[u8; 16], sender: u32, receiver: u32) -> Self {
-        let half = |which: u8| {
-            let mut hasher = SipHasher24::new_with_key(secret);
-            hasher.write(b"weft tag");
-            hasher.write(&sender.to_le_bytes());
-            hasher.write(&receiver.to_le_bytes());
-            hasher.write(&[which]);
-            hasher.finish()
-        };
-        Self { k0: half(0), k1: half(1) }
-    }
-
-    /// SipHash-1-3 of the length, the header after the tag, and the first `covered` bytes behind the header.
-    fn tag(&self, packet: &[u8], covered: usize) -> u64 {
-        let end = HEADER_SIZE.saturating_add(covered).min(packet.len());
-        let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
-        hasher.write(&(packet.len() as u64).to_le_bytes());
-        hasher.write(&packet[TAG_SIZE..end]);
-        hasher.finish()
-    }
-
-    /// Writes the tag into a packet that is otherwise complete. Panics if it is shorter than a header.
-    pub fn seal(&self, packet: &mut [u8], covered: usize) {
-        let tag = self.tag(packet, covered);
-        packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
-    }
-
-    /// Whether the holder of this key made the packet; in constant time.
-    pub fn verify(&self, packet: &[u8], covered: usize) -> bool {
-        packet.len() >= HEADER_SIZE && self.tag(packet, covered) ^ u64_at(packet, 0) == 0
     }
 }
 
@@ -197,16 +164,18 @@ pub enum Lane {
 /// What a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Nothing but what every packet says.
-    Acknowledgement,
+    /// Nothing but what every packet says, and perhaps a longer map.
+    Acknowledgement(Number),
     /// Asks for an acknowledgement.
     Probe(Number),
     /// Messages or data.
     Numbered {
         /// The same for all transmissions.
         number: Number,
-        /// 1: sent for the first time; stays at 255.
+        /// 1: sent for the first time.
         transmission: u8,
+        /// Its place among all transmissions of its way, modulo 256.
+        order: u8,
         /// What the payload is.
         lane: Lane,
     },
@@ -225,58 +194,57 @@ pub struct Packet {
     pub echo: Option<Echo>,
     /// An acknowledgement is wanted at once.
     pub request: bool,
+    /// A packet came with a mark of congestion (RFC 3168) since the last acknowledgement.
+    pub marked: bool,
+    /// It travels the way of bulk data, which other packets may overtake.
+    pub bulk: bool,
     /// The rest.
     pub kind: Kind,
 }
 
 impl Packet {
     /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
-    /// The payload and `Key::seal` are to follow. Panics if `out` is too short.
+    /// The payload (of a bare acknowledgement: the map) and `Key::seal` are to follow. Panics if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
-        let mut flags = if self.request { flag::REQUEST } else { 0 };
+        let mut flags = 0;
+        for (set, bit) in [(self.request, flag::REQUEST), (self.marked, flag::MARKED), (self.bulk, flag::BULK)] {
+            flags |= if set { bit } else { 0 };
+        }
         let mut at = HEADER_SIZE;
         if let Some(echo) = &self.echo {
             flags |= flag::ECHO | emit_echo(echo, &mut out[at..at + ECHO_SIZE]);
             at += ECHO_SIZE;
         }
-        let number = match self.kind {
-            Kind::Acknowledgement => Number(0),
-            Kind::Probe(number) => {
-                flags |= flag::PROBE;
-                number
-            }
-            Kind::Numbered { number, transmission, lane } => {
-                flags |= flag::BODY;
-                if transmission > 1 {
-                    flags |= flag::RESENT;
-                    out[at] = transmission;
-                    at += 1;
-                }
-                at += emit_lane(&lane, length, &mut out[at..]);
-                number
+        let (kind, number) = match self.kind {
+            Kind::Acknowledgement(number) => (kind::ACKNOWLEDGEMENT, number),
+            Kind::Probe(number) => (kind::PROBE, number),
+            Kind::Numbered { number, transmission, order, lane } => {
+                let prefix = &mut out[at..];
+                prefix[2..4].copy_from_slice(&[order, transmission]);
+                let (kind, size) = emit_lane(&lane, length, prefix);
+                at += size;
+                (kind, number)
             }
         };
-        out[8..12].copy_from_slice(&(self.sender & SENDER_MAX | u32::from(flags) << 24).to_le_bytes());
+        out[8..12].copy_from_slice(&(self.sender & SENDER_MAX | u32::from(flags | kind) << 24).to_le_bytes());
         out[12..16].copy_from_slice(&number.0.to_le_bytes());
         out[16..20].copy_from_slice(&self.acknowledged.0.to_le_bytes());
         out[20..28].copy_from_slice(&self.selective.to_le_bytes());
         at
     }
 
-    /// Verifies and parses a datagram; returns the payload beside the rest.
-    pub fn open<'a>(key: &Key, covered: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
-        if !key.verify(bytes, covered) {
+    /// Verifies and parses a datagram; returns the payload (of a bare acknowledgement: the map) beside the rest.
+    pub fn open<'a>(key: &Key, epoch: u32, covered: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
+        if !key.verify(epoch, bytes, covered) {
             return Err(Reject::Forged);
         }
         Self::parse(bytes).ok_or(Reject::Malformed)
     }
 
-    fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+    /// Parses a datagram of which nothing is proved: for traces.
+    pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
         let (header, mut rest) = bytes.split_at_checked(HEADER_SIZE)?;
         let flags = header[11];
-        if flags & !flag::ALL != 0 {
-            return None;
-        }
         let mut echo = None;
         if flags & flag::ECHO != 0 {
             let (echo_bytes, after) = rest.split_at_checked(ECHO_SIZE)?;
@@ -284,30 +252,37 @@ impl Packet {
             rest = after;
         }
         let number = Number(u32_at(header, 12));
-        let kind = match flags & (flag::PROBE | flag::BODY | flag::RESENT) {
-            0 => Kind::Acknowledgement,
-            flag::PROBE => Kind::Probe(number),
-            flag::BODY => Kind::Numbered { number, transmission: 1, lane: parse_lane(&mut rest)? },
-            flag::BODY_RESENT => {
-                let (&transmission, after) = rest.split_first()?;
-                rest = after;
-                Kind::Numbered { number, transmission, lane: parse_lane(&mut rest)? }
+        let kind = match flags & flag::KIND {
+            kind::ACKNOWLEDGEMENT => {
+                if rest.len() % 8 != 0 || rest.len() > 8 * MAP_WORDS_MAX {
+                    return None;
+                }
+                Kind::Acknowledgement(number)
+            }
+            kind::PROBE if rest.is_empty() => Kind::Probe(number),
+            kind @ (kind::MESSAGES | kind::DATA | kind::DATA_END) => {
+                let &[_, _, order, transmission, ..] = rest else { return None };
+                Kind::Numbered { number, transmission, order, lane: parse_lane(kind, &mut rest)? }
             }
             _ => return None,
         };
-        if !matches!(kind, Kind::Numbered { .. }) && !rest.is_empty() {
-            return None;
-        }
         let packet = Self {
             sender: u32_at(header, 8) & SENDER_MAX,
             acknowledged: Number(u32_at(header, 16)),
             selective: u64_at(header, 20),
             echo,
             request: flags & flag::REQUEST != 0,
+            marked: flags & flag::MARKED != 0,
+            bulk: flags & flag::BULK != 0,
             kind,
         };
         Some((packet, rest))
     }
+}
+
+/// The words of the map behind a bare acknowledgement.
+pub(crate) fn map_words(map: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    map.chunks_exact(8).map(|word| u64_at(word, 0))
 }
 
 fn emit_echo(echo: &Echo, out: &mut [u8]) -> u8 {
@@ -334,40 +309,39 @@ fn parse_echo(bytes: &[u8], flags: u8) -> Echo {
     }
 }
 
-fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> usize {
+/// Returns the kind and the size of the prefix.
+fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> (u8, usize) {
     let length = u16::try_from(length).expect("a payload fits a packet");
-    out[1..3].copy_from_slice(&length.to_le_bytes());
+    out[..2].copy_from_slice(&length.to_le_bytes());
     match *lane {
         Lane::Messages { first } => {
-            out[0] = lane::MESSAGES;
-            out[3..7].copy_from_slice(&first.0.to_le_bytes());
-            MESSAGES_PREFIX
+            out[4..8].copy_from_slice(&first.0.to_le_bytes());
+            (kind::MESSAGES, MESSAGES_PREFIX)
         }
         Lane::Data { sink, offset, end } => {
-            out[0] = if end { lane::DATA_END } else { lane::DATA };
-            out[3..7].copy_from_slice(&sink.to_le_bytes());
-            out[7..15].copy_from_slice(&offset.to_le_bytes());
-            DATA_PREFIX
+            out[4..8].copy_from_slice(&sink.to_le_bytes());
+            out[8..16].copy_from_slice(&offset.to_le_bytes());
+            (if end { kind::DATA_END } else { kind::DATA }, DATA_PREFIX)
         }
     }
 }
 
 /// Moves `rest` behind the prefix and makes sure that exactly the announced payload stands there.
-fn parse_lane(rest: &mut &[u8]) -> Option<Lane> {
+fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
     let bytes = *rest;
     if bytes.len() < MESSAGES_PREFIX {
         return None;
     }
-    let word = u32_at(bytes, 3);
-    let (lane, prefix) = match bytes[0] {
-        lane::MESSAGES => (Lane::Messages { first: Number(word) }, MESSAGES_PREFIX),
-        kind @ (lane::DATA | lane::DATA_END) if bytes.len() > DATA_PREFIX => {
-            (Lane::Data { sink: word, offset: u64_at(bytes, 7), end: kind == lane::DATA_END }, DATA_PREFIX)
+    let word = u32_at(bytes, 4);
+    let (lane, prefix) = match kind {
+        kind::MESSAGES => (Lane::Messages { first: Number(word) }, MESSAGES_PREFIX),
+        _ if bytes.len() > DATA_PREFIX => {
+            (Lane::Data { sink: word, offset: u64_at(bytes, 8), end: kind == kind::DATA_END }, DATA_PREFIX)
         }
         _ => return None,
     };
     *rest = &bytes[prefix..];
-    if rest.len() != usize::from(u16_at(bytes, 1)) {
+    if rest.len() != usize::from(u16_at(bytes, 0)) {
         return None;
     }
     match lane {

@@ -194,7 +194,8 @@ impl World<'_> {
         let conversation = &mut self.conversations[back];
         let messages = conversation.messages_received;
         conversation.now = self.now;
-        peer.flow.handle_packet(process.clock.read(self.now), &flight.bytes, conversation);
+        let (bytes, now) = (&flight.bytes, process.clock.read(self.now));
+        peer.flow.handle_train(now, bytes, bytes.len(), flight.marked, conversation);
         if let Some(number) = flight.number {
             conversation.witness.arrived(number);
         }

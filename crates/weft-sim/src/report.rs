@@ -123,30 +123,7 @@ impl Report {
 
     /// Adds one flow's counters.
     pub fn add(&mut self, flow: &Counters) {
-        let sum = &mut self.counters;
-        sum.packets_sent += flow.packets_sent;
-        sum.packets_received += flow.packets_received;
-        sum.data_packets_sent += flow.data_packets_sent;
-        sum.data_packets_received += flow.data_packets_received;
-        sum.messages_sent += flow.messages_sent;
-        sum.messages_received += flow.messages_received;
-        sum.bytes_sent += flow.bytes_sent;
-        sum.bytes_received += flow.bytes_received;
-        sum.lost_by_gap += flow.lost_by_gap;
-        sum.lost_by_probe += flow.lost_by_probe;
-        sum.resent_by_gap += flow.resent_by_gap;
-        sum.resent_by_probe += flow.resent_by_probe;
-        sum.probes += flow.probes;
-        sum.probes_received += flow.probes_received;
-        sum.duplicates += flow.duplicates;
-        sum.reordered += flow.reordered;
-        sum.out_of_window += flow.out_of_window;
-        sum.forged += flow.forged;
-        sum.malformed += flow.malformed;
-        sum.acknowledged_unsent += flow.acknowledged_unsent;
-        sum.acks_standalone += flow.acks_standalone;
-        sum.acks_piggybacked += flow.acks_piggybacked;
-        sum.window_cuts += flow.window_cuts;
+        self.counters.add(flow);
     }
 
     /// The same for programs. Times are nanoseconds.

@@ -1,6 +1,6 @@
-//! What proves a packet lost, and what a loss does to the window.
+//! What proves a packet lost, and a peer dead.
 
-use super::settings::{REORDER_MEMORY, REORDER_PACKETS, REORDER_PACKETS_MAX, Settings, WINDOW_GROWTH, WINDOW_MIN};
+use super::settings::{REORDER_MEMORY, REORDER_PACKETS, REORDER_PACKETS_MAX, Settings};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
 
@@ -53,67 +53,58 @@ impl Reordering {
     }
 }
 
-/// How many packets may be in flight: all the receiver takes at first, a quarter less after losses, a little more each round trip.
+/// The probes of one way since its last packet left: their echo proves what is missing.
 #[derive(Debug)]
-pub(super) struct Window {
-    packets: u32,
-    growth: u32,
-    /// Losses of transmissions before this one have already cut the window.
-    cut: Number,
-}
-
-impl Window {
-    pub(super) const fn new(packets: u32) -> Self {
-        Self { packets, growth: 0, cut: Number::FIRST }
-    }
-
-    pub(super) const fn packets(&self) -> u32 {
-        self.packets
-    }
-
-    /// Packets were acknowledged while the window was what held us back.
-    pub(super) fn grow(&mut self, newly: u32, settings: &Settings) {
-        if self.packets >= settings.window_packets {
-            return;
-        }
-        self.growth += newly * WINDOW_GROWTH;
-        while self.growth >= self.packets && self.packets < settings.window_packets {
-            self.growth -= self.packets;
-            self.packets += 1;
-        }
-    }
-
-    /// Transmission `order` was lost; `next` is the next. True if the window shrinks: at most once a round trip.
-    pub(super) fn lost(&mut self, order: Number, next: Number) -> bool {
-        if self.cut.is_after(order) {
-            return false;
-        }
-        self.packets = (self.packets - self.packets / 4).max(WINDOW_MIN.min(self.packets));
-        self.growth = 0;
-        self.cut = next;
-        true
-    }
-}
-
-/// The probes since the last packet left: their echo proves what is missing.
-#[derive(Debug)]
-pub(super) struct Probes {
-    /// The next probe's number.
-    next: Number,
+pub(super) struct Run {
     /// The first probe sent since `order` was the next transmission, and not yet answered.
     first: Number,
+    /// The last one sent, plus one.
+    next: Number,
     order: Number,
+}
+
+impl Run {
+    pub(super) const fn new() -> Self {
+        let start = Number::FIRST;
+        Self { first: start, next: start, order: start }
+    }
+
+    /// Probe `number` leaves. `order` is the next transmission.
+    pub(super) fn sent(&mut self, number: Number, order: Number) {
+        if self.order != order || self.first == self.next {
+            (self.order, self.first) = (order, number);
+        }
+        self.next = number.plus(1);
+    }
+
+    /// An echo of `probe` came; if it proves anything: the transmission before which all have arrived or are lost, and whether it
+    /// is the newest probe. Each probe proves once.
+    pub(super) fn answered(&mut self, probe: Number) -> Option<(Number, bool)> {
+        if self.first.is_after(probe) || !self.next.is_after(probe) {
+            return None;
+        }
+        let newest = probe.plus(1) == self.next;
+        self.first = probe.plus(1);
+        Some((self.order, newest))
+    }
+}
+
+/// How long we wait for the peer.
+#[derive(Debug)]
+pub(super) struct Patience {
+    /// When the last probe left.
     sent_at: Instant,
     /// Unanswered in a row.
     unanswered: u32,
     /// How long the peer has been silent, our own absence not counted.
     silent: Duration,
+    /// When it was heard last.
+    heard_at: Instant,
 }
 
-impl Probes {
+impl Patience {
     pub(super) const fn new() -> Self {
-        let (start, zero) = (Number::FIRST, Instant(0));
-        Self { next: start, first: start, order: start, sent_at: zero, unanswered: 0, silent: Duration(0) }
+        Self { sent_at: Instant(0), unanswered: 0, silent: Duration(0), heard_at: Instant(0) }
     }
 
     /// The wait before the next probe: `delay`, doubled for each that went unanswered.
@@ -122,27 +113,10 @@ impl Probes {
         Duration(doubled.min(settings.probe_cap.0.max(settings.probe_floor.0)))
     }
 
-    /// A probe leaves. `order` is the next transmission. Returns its number.
-    pub(super) fn sent(&mut self, now: Instant, order: Number) -> Number {
-        let number = self.next;
-        if self.order != order {
-            (self.order, self.first) = (order, number);
-        }
-        self.next = number.plus(1);
+    /// A probe leaves.
+    pub(super) fn probe_sent(&mut self, now: Instant) {
         self.sent_at = now;
         self.unanswered = self.unanswered.saturating_add(1);
-        number
-    }
-
-    /// An echo of `probe` came; if it proves anything: the transmission before which all have arrived or are lost,
-    /// and, of the newest probe, when it was sent. Each probe proves once.
-    pub(super) fn answered(&mut self, probe: Number) -> Option<(Number, Option<Instant>)> {
-        if self.first.is_after(probe) || !self.next.is_after(probe) {
-            return None;
-        }
-        let newest = probe.plus(1) == self.next;
-        self.first = probe.plus(1);
-        Some((self.order, newest.then_some(self.sent_at)))
     }
 
     /// Something new was acknowledged, or a probe answered.
@@ -151,8 +125,19 @@ impl Probes {
     }
 
     /// An authentic packet came from the peer: it lives.
-    pub(super) fn heard(&mut self) {
+    pub(super) fn heard(&mut self, now: Instant) {
         self.silent = Duration(0);
+        self.heard_at = now;
+    }
+
+    /// Since when nothing was heard.
+    pub(super) fn quiet_since(&self) -> Instant {
+        self.heard_at
+    }
+
+    /// A probe is unanswered.
+    pub(super) fn asks(&self) -> bool {
+        self.unanswered > 0
     }
 
     /// Adds to the silence when the next probe is due; true once it is too long.
@@ -169,36 +154,6 @@ impl Probes {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_window_is_cut_once_a_round_trip_and_grows_slowly() {
-        let settings = Settings { window_packets: 128, ..Settings::default() };
-        let mut window = Window::new(128);
-        let start = Number::FIRST;
-        assert!(window.lost(start.plus(3), start.plus(100)));
-        for order in 4..100 {
-            assert!(!window.lost(start.plus(order), start.plus(120)));
-        }
-        assert_eq!(window.packets(), 96);
-        // A whole window acknowledged is a round trip.
-        window.grow(96, &settings);
-        assert!((96 + WINDOW_GROWTH - 1..=96 + WINDOW_GROWTH).contains(&window.packets()));
-        for _ in 0..1000 {
-            window.grow(1000, &settings);
-        }
-        assert_eq!(window.packets(), 128);
-        for order in 200..10_000 {
-            window.lost(start.plus(order), start.plus(order + 1));
-        }
-        assert_eq!(window.packets(), WINDOW_MIN);
-    }
-
-    #[test]
-    fn a_window_smaller_than_the_least_stays_as_it_is() {
-        let mut window = Window::new(2);
-        window.lost(Number::FIRST, Number::FIRST.plus(1));
-        assert_eq!(window.packets(), 2);
-    }
 
     #[test]
     fn a_proof_of_reordering_widens_and_time_narrows() {
@@ -218,19 +173,20 @@ mod tests {
 
     #[test]
     fn a_probe_proves_once_and_only_for_what_left_before_it() {
-        let mut probes = Probes::new();
-        let order = Number::FIRST.plus(10);
-        let first = probes.sent(Instant(1), order);
-        let second = probes.sent(Instant(2), order);
-        assert_eq!(probes.answered(second.plus(1)), None, "a probe that was never sent");
+        let mut run = Run::new();
+        let number = |count| Number::FIRST.plus(count);
+        let order = number(10);
+        run.sent(number(5), order);
+        run.sent(number(8), order);
+        assert_eq!(run.answered(number(9)), None, "a probe that was never sent");
         // The echo of the older one says nothing about the newer one's round trip.
-        assert_eq!(probes.answered(first), Some((order, None)));
-        assert_eq!(probes.answered(first), None);
-        assert_eq!(probes.answered(second), Some((order, Some(Instant(2)))));
+        assert_eq!(run.answered(number(5)), Some((order, false)));
+        assert_eq!(run.answered(number(5)), None);
+        assert_eq!(run.answered(number(8)), Some((order, true)));
         // A packet leaves, then a probe.   Expect: old echoes prove nothing about the packet.
-        let old = probes.sent(Instant(3), order);
-        let new = probes.sent(Instant(4), order.plus(1));
-        assert_eq!(probes.answered(old), None);
-        assert_eq!(probes.answered(new), Some((order.plus(1), Some(Instant(4)))));
+        run.sent(number(9), order);
+        run.sent(number(10), order.plus(1));
+        assert_eq!(run.answered(number(9)), None);
+        assert_eq!(run.answered(number(10)), Some((order.plus(1), true)));
     }
 }

@@ -1,12 +1,25 @@
 //! The receiving half: what has arrived, what is held until its turn comes, and when to acknowledge.
 
+use super::ring::{Ring, WORDS};
 use super::settings::{AckScheme, BULK_DELAY, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Frames, Number};
+use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-const WORDS: usize = WINDOW_MAX as usize / 64;
+const _: () = assert!(WORDS <= MAP_WORDS_MAX);
+
+/// What a numbered packet says about itself.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arriving {
+    pub(super) number: Number,
+    pub(super) transmission: u8,
+    /// Place among the transmissions of its way.
+    pub(super) order: u8,
+    pub(super) bulk: bool,
+    /// It is bulk data of which more will come.
+    pub(super) more_follows: bool,
+}
 
 /// What a packet's number says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,15 +51,21 @@ enum Due {
     Now,
 }
 
+/// Numbers of bare packets that have been seen: the highest, and which of the 64 before it.
+#[derive(Debug)]
+struct Bare {
+    next: u64,
+    seen: u64,
+}
+
 #[derive(Debug)]
 pub(super) struct Incoming {
-    /// The first packet that has not arrived.
-    expected: Number,
+    /// The first packet that has not arrived, beyond 32 bits.
+    expected: u64,
     /// One past the last packet that has arrived.
     horizon: Number,
-    /// Bit `number % WINDOW_MAX`: arrived, for numbers in `expected..horizon`; all others are clear.
-    /// There only while something is missing.
-    arrived: Option<Box<[u64; WORDS]>>,
+    /// What has arrived of numbers in `expected..horizon`; all others are clear. There only while something is missing.
+    arrived: Option<Box<Ring>>,
     next_message: Number,
     /// Sorted; at most one entry per packet of the window.
     held: VecDeque<Held>,
@@ -56,13 +75,18 @@ pub(super) struct Incoming {
     due: Due,
     /// So many of the next packets are acknowledged at once.
     gap_acks: u8,
+    /// The next transmission of each way: what jumps ahead of it left a gap.
+    orders: [u8; 2],
+    /// A packet came with a mark of congestion since the last acknowledgement.
+    marked: bool,
     heard: Option<Heard>,
+    bare: Bare,
 }
 
 impl Incoming {
     pub(super) const fn new() -> Self {
         Self {
-            expected: Number::FIRST,
+            expected: Number::FIRST.0 as u64,
             horizon: Number::FIRST,
             arrived: None,
             next_message: Number::FIRST,
@@ -71,73 +95,124 @@ impl Incoming {
             owed: 0,
             due: Due::Nothing,
             gap_acks: 0,
+            orders: [Number::FIRST.0 as u8; 2],
+            marked: false,
             heard: None,
+            bare: Bare { next: Number::FIRST.0 as u64, seen: 0 },
         }
+    }
+
+    const fn expected(&self) -> Number {
+        Number(self.expected as u32)
+    }
+
+    /// As if so many packets and bare packets had arrived.
+    #[cfg(test)]
+    pub(super) fn skip(&mut self, packets: u64) {
+        self.expected += packets;
+        self.bare.next += packets;
+    }
+
+    /// What the number of a packet exceeds 32 bits by, if it is genuine: it is near the one expected.
+    pub(super) const fn epoch(&self, number: Number, numbered: bool) -> u32 {
+        let near = if numbered { self.expected } else { self.bare.next };
+        (near.wrapping_add_signed(number.since(Number(near as u32)) as i64) >> 32) as u32
+    }
+
+    /// Notes the number of an authentic bare packet; false if it was there before, or is too old to tell.
+    pub(super) fn bare_is_new(&mut self, number: Number) -> bool {
+        let ahead = i64::from(number.since(Number(self.bare.next as u32)));
+        if ahead >= 0 {
+            let shift = ahead as u64 + 1;
+            // The newest is bit 0.
+            self.bare.seen = if shift < 64 { self.bare.seen << shift } else { 0 } | 1;
+            self.bare.next += shift;
+            return true;
+        }
+        let bit = (-ahead - 1) as u64;
+        let new = bit < 64 && self.bare.seen >> bit & 1 == 0;
+        if new {
+            self.bare.seen |= 1 << bit;
+        }
+        new
     }
 
     /// What the number means, before anything is changed.
     pub(super) fn classify(&self, number: Number, window: u32) -> Arrival {
-        let distance = number.since(self.expected);
+        let distance = number.since(self.expected());
         if distance >= window as i32 || distance < -(WINDOW_MAX as i32) {
             Arrival::Outside
-        } else if distance < 0 || self.has(number) {
+        } else if distance < 0 || self.arrived.as_ref().is_some_and(|arrived| arrived.has(number)) {
             Arrival::Duplicate
         } else {
             Arrival::New
         }
     }
 
-    /// Notes a new packet and decides when to acknowledge it. True if it arrived later than one with a higher number.
-    pub(super) fn arrive(
-        &mut self,
-        now: Instant,
-        number: Number,
-        transmission: u8,
-        more_follows: bool,
-        settings: &Settings,
-    ) -> bool {
-        let past = number.since(self.horizon);
+    /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
+    pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
+        let Arriving { number, transmission, order, bulk, more_follows } = *packet;
+        let newest = !self.horizon.is_after(number);
+        let next = &mut self.orders[usize::from(bulk)];
+        let jump = order.wrapping_sub(*next) as i8;
+        let late = jump < 0 && !newest;
+        if jump != 0 && !late {
+            self.gap_acks = GAP_ACKS;
+        }
+        if !late {
+            *next = order.wrapping_add(1);
+        }
         self.record(number);
         self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now });
         self.owed += 1;
-        if past > 0 {
-            self.gap_acks = GAP_ACKS;
-        }
-        let at_once = past < 0
+        let patience = if more_follows { BULK_DELAY } else { 1 };
+        let at_once = late
+            || transmission > 1
             || self.gap_acks > 0
-            || self.owed >= settings.ack_packets
+            || self.owed >= settings.ack_packets * patience
             || settings.ack_scheme == AckScheme::EveryPacket;
         self.gap_acks = self.gap_acks.saturating_sub(1);
         if at_once {
             self.due = Due::Now;
         } else if self.due != Due::Now {
-            let at = now + Duration(settings.ack_delay.0 * if more_follows { BULK_DELAY } else { 1 });
+            let at = now + Duration(settings.ack_delay.0 * u64::from(patience));
             self.due = Due::At(self.due().map_or(at, |due| due.min(at)));
         }
-        past < 0
+        late
     }
 
     fn record(&mut self, number: Number) {
         if number.plus(1).is_after(self.horizon) {
             self.horizon = number.plus(1);
         }
-        if number != self.expected {
-            self.arrived.get_or_insert_default()[word(number)] |= bit(number);
+        if number != self.expected() {
+            self.arrived.get_or_insert_default().set(number);
             return;
         }
-        self.expected = number.plus(1);
+        self.expected += 1;
         let Some(arrived) = &mut self.arrived else { return };
-        while self.expected != self.horizon && arrived[word(self.expected)] & bit(self.expected) != 0 {
-            arrived[word(self.expected)] &= !bit(self.expected);
-            self.expected = self.expected.plus(1);
+        while self.expected as u32 != self.horizon.0 && arrived.take(Number(self.expected as u32)) {
+            self.expected += 1;
         }
-        if self.expected == self.horizon {
+        if self.expected as u32 == self.horizon.0 {
             self.arrived = None;
         }
     }
 
-    fn has(&self, number: Number) -> bool {
-        self.arrived.as_ref().is_some_and(|arrived| arrived[word(number)] & bit(number) != 0)
+    /// A packet came with a mark of congestion: the sender should know at once.
+    pub(super) fn marked(&mut self) {
+        self.marked = true;
+        self.due = Due::Now;
+    }
+
+    /// Whether there is a mark to report; reported once.
+    pub(super) fn take_mark(&mut self) -> bool {
+        core::mem::take(&mut self.marked)
+    }
+
+    /// An acknowledgement should leave before anything else.
+    pub(super) fn is_urgent(&self) -> bool {
+        self.due == Due::Now
     }
 
     /// A probe is answered at once, and its echo takes precedence.
@@ -153,13 +228,43 @@ impl Incoming {
 
     /// The first packet that is missing, and the map of those after it.
     pub(super) fn state(&self) -> (Number, u64) {
-        let Some(arrived) = &self.arrived else { return (self.expected, 0) };
-        let first = self.expected.plus(1);
-        let (at, shift) = (word(first), first.0 % 64);
-        let low = arrived[at] >> shift;
-        // Two shifts, because shifting by 64 in one is not defined.
-        let high = arrived[(at + 1) % WORDS] << (63 - shift) << 1;
-        (self.expected, low | high)
+        let expected = self.expected();
+        (expected, self.arrived.as_ref().map_or(0, |arrived| arrived.bits_from(expected.plus(1))))
+    }
+
+    /// Packets have arrived beyond the selective bits, and the sender should know at once.
+    pub(super) fn wants_map(&self) -> bool {
+        self.due == Due::Now && self.map_words() > 0
+    }
+
+    /// Words of map needed to tell everything.
+    fn map_words(&self) -> usize {
+        let first = self.expected().plus(SELECTIVE_PACKETS);
+        match self.horizon.since(first) {
+            beyond @ 1.. => (beyond as usize + first.0 as usize % 64).div_ceil(64).min(WORDS),
+            _ => 0,
+        }
+    }
+
+    /// Writes as much of the map beyond the selective bits as there is and fits; returns its length in bytes.
+    pub(super) fn write_map(&self, out: &mut [u8]) -> usize {
+        let Some(arrived) = &self.arrived else { return 0 };
+        let first = self.expected().plus(SELECTIVE_PACKETS);
+        let words = self.map_words().min(out.len() / 8);
+        for (i, word) in out.chunks_exact_mut(8).take(words).enumerate() {
+            // The ring is one window long: the last word may be the first again.
+            let bits = arrived.word(first.plus(64 * i as u32));
+            let start = first.plus(64 * i as u32).0 & !63;
+            let past = self.horizon.since(Number(start)).clamp(0, 64) as u32;
+            let mask = if past == 64 { u64::MAX } else { (1 << past) - 1 };
+            word.copy_from_slice(&(bits & mask).to_le_bytes());
+        }
+        words * 8
+    }
+
+    /// There is something new to echo.
+    pub(super) fn has_echo(&self) -> bool {
+        self.heard.is_some()
     }
 
     /// The echo for a packet that leaves now, if there is anything new to say.
@@ -169,8 +274,11 @@ impl Incoming {
 
     /// An acknowledgement has left with other things.
     pub(super) fn acknowledged(&mut self) {
-        self.owed = 0;
-        self.due = Due::Nothing;
+        // What the other packet had no room for goes on its own.
+        if !self.wants_map() {
+            self.owed = 0;
+            self.due = Due::Nothing;
+        }
     }
 
     /// An acknowledgement has left on its own.
@@ -247,14 +355,6 @@ impl Incoming {
     pub(super) fn abandon(&mut self) {
         self.held = VecDeque::new();
         self.held_bytes = 0;
-        self.acknowledged();
+        (self.owed, self.due) = (0, Due::Nothing);
     }
-}
-
-const fn word(number: Number) -> usize {
-    (number.0 % WINDOW_MAX / 64) as usize
-}
-
-const fn bit(number: Number) -> u64 {
-    1 << (number.0 % 64)
 }

@@ -1,21 +1,24 @@
-//! The sending half: what is in flight, what is lost, what may leave.
+//! The sending half: what is in flight, and what may leave.
 
-use super::evidence::{Evidence, Probes, Reordering, Window};
+use super::congestion::Congestion;
+use super::evidence::{Evidence, Patience, Reordering, Run};
 use super::queue::{Content, KEPT_BYTES, Queue};
+use super::ring::Ring;
 use super::round_trip::RoundTrip;
 use super::settings::{AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, MAP_PACKETS, Number};
+use crate::wire::Number;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 /// Records kept allocated by an idle flow.
-const KEPT_RECORDS: usize = 2;
+const KEPT_RECORDS: usize = 1;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+pub(super) enum State {
     InFlight,
-    /// In flight, and since then a later transmission is known to have arrived.
-    Overtaken(Instant),
+    /// In flight, and a later transmission of its way is known to have arrived, since so many ns after its sending.
+    Overtaken(u32),
     /// Proved missing, in `Outgoing::lost`, will be sent again.
     Lost,
     Acknowledged,
@@ -24,61 +27,106 @@ enum State {
 /// A numbered packet that was sent.
 #[derive(Debug)]
 pub(super) struct Record {
-    sent_at: Instant,
-    content: Content,
-    /// Place of its last transmission among all transmissions.
-    order: Number,
-    /// 1: sent once. Stays at 255.
-    transmission: u8,
-    state: State,
+    pub(super) sent_at: Instant,
+    pub(super) content: Content,
+    /// Place of its last transmission among all of its way.
+    pub(super) order: Number,
+    pub(super) state: State,
+    /// 1: sent once.
+    pub(super) transmission: u8,
 }
 
 /// A numbered packet that should leave now.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Departure {
-    pub(super) number: Number,
+    /// Beyond 32 bits.
+    pub(super) number: u64,
     pub(super) transmission: u8,
+    pub(super) order: u8,
     pub(super) content: Content,
     pub(super) request: bool,
 }
 
-/// What an acknowledgement brought.
+/// Packets that are to be sent again.
+#[derive(Debug)]
+pub(super) struct Lost(Option<Box<LostQueue>>);
+
 #[derive(Debug, Default)]
-pub(super) struct Progress {
-    /// The peer claims packets that were never sent.
-    pub(super) unsent: bool,
-    pub(super) lost_by_gap: u32,
-    pub(super) lost_by_probe: u32,
-    pub(super) window_cuts: u32,
+struct LostQueue(VecDeque<(Number, Evidence)>);
+
+impl Lost {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.as_ref().is_none_or(|lost| lost.0.is_empty())
+    }
+
+    pub(super) fn push(&mut self, number: Number, evidence: Evidence) {
+        self.0.get_or_insert_default().0.push_back((number, evidence));
+    }
+
+    fn pop(&mut self) -> Option<(Number, Evidence)> {
+        self.0.as_mut()?.0.pop_front()
+    }
+
+    fn memory_bytes(&self) -> usize {
+        self.0.as_ref().map_or(0, |lost| size_of::<LostQueue>() + lost.0.capacity() * size_of::<(Number, Evidence)>())
+    }
+}
+
+/// One of the ways that packets take: what overtakes a packet proves something only on the same way.
+#[derive(Debug)]
+pub(super) struct Way {
+    /// The next transmission's place.
+    pub(super) order: Number,
+    /// The latest transmission that is known to have arrived, plus one.
+    pub(super) proved: Number,
+    /// Packets of it in state `InFlight` or `Overtaken`.
+    pub(super) in_flight: u32,
+    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
+    pub(super) asked_at: Instant,
+    pub(super) probes: Run,
+    pub(super) round_trip: RoundTrip,
+}
+
+impl Way {
+    const fn new() -> Self {
+        Self {
+            order: Number::FIRST,
+            proved: Number::FIRST,
+            in_flight: 0,
+            asked_at: Instant(0),
+            probes: Run::new(),
+            round_trip: RoundTrip::new(),
+        }
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) queue: Queue,
-    records: VecDeque<Record>,
-    /// Number of the first record: the oldest packet that is not acknowledged.
-    base: Number,
-    lost: VecDeque<(Number, Evidence)>,
-    /// Records in state `InFlight` or `Overtaken`.
-    in_flight: u32,
-    /// The next transmission's place.
-    order: Number,
-    /// The latest transmission that is known to have arrived, plus one.
-    proved: Number,
+    pub(super) records: VecDeque<Record>,
+    /// Number of the first record, beyond 32 bits: the oldest packet that is not acknowledged.
+    pub(super) base: u64,
+    /// The packets behind `base` that the peer has. There only while there are any.
+    pub(super) has: Option<Box<Ring>>,
+    /// One past the newest packet that the peer has.
+    pub(super) seen: Number,
+    /// What is to be sent again. There only while there is something.
+    pub(super) lost: Lost,
+    /// That of messages, and that of bulk data if the driver has another for it.
+    pub(super) ways: [Way; 2],
+    /// Packets sent more than once that are not acknowledged.
+    pub(super) resent: u32,
     /// First transmissions since one asked for an acknowledgement.
     since_request: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
-    loss_at: Option<Instant>,
-    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
-    asked_at: Instant,
-    /// Something was sent again since the flow was last idle.
-    resent: bool,
+    pub(super) loss_at: Option<Instant>,
     resends_left: u32,
     pass_at: Instant,
-    window: Window,
-    probes: Probes,
-    reordering: Reordering,
-    round_trip: RoundTrip,
+    pub(super) congestion: Congestion,
+    pub(super) patience: Patience,
+    pub(super) reordering: Reordering,
+    /// A packet was sent as often as can be.
+    pub(super) hopeless: bool,
 }
 
 impl Outgoing {
@@ -89,46 +137,69 @@ impl Outgoing {
         Self {
             queue: Queue::new(),
             records: VecDeque::new(),
-            base: Number::FIRST,
-            lost: VecDeque::new(),
-            in_flight: 0,
-            order: Number::FIRST,
-            proved: Number::FIRST,
+            base: Number::FIRST.0 as u64,
+            has: None,
+            seen: Number::FIRST,
+            lost: Lost(None),
+            ways: [Way::new(), Way::new()],
+            resent: 0,
             since_request: 0,
             loss_at: None,
-            asked_at: Instant(0),
-            resent: false,
             resends_left: RESENDS_PER_PASS,
             pass_at: Instant(0),
-            window: Window::new(settings.window_packets),
-            probes: Probes::new(),
+            congestion: Congestion::new(settings.window_packets),
+            patience: Patience::new(),
             reordering: Reordering::new(),
-            round_trip: RoundTrip::new(),
+            hopeless: false,
         }
+    }
+
+    pub(super) const fn base(&self) -> Number {
+        Number(self.base as u32)
+    }
+
+    /// The number that the next new packet gets.
+    pub(super) fn next_number(&self) -> Number {
+        self.base().plus(self.records.len() as u32)
     }
 
     pub(super) fn is_idle(&self) -> bool {
         self.records.is_empty() && !self.queue.has_unsent()
     }
 
-    fn window_is_open(&self, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && self.in_flight < self.window.packets()
+    pub(super) fn in_flight(&self) -> u32 {
+        self.ways[0].in_flight + self.ways[1].in_flight
     }
 
-    /// The next packet to send again, at most so many a pass.
-    pub(super) fn next_resend(&mut self, now: Instant) -> Option<(Departure, Evidence)> {
+    fn window_is_open(&self, settings: &Settings) -> bool {
+        (self.records.len() as u32) < settings.window_packets && self.in_flight() < self.congestion.window()
+    }
+
+    /// Packets that may still be sent for the first time.
+    pub(super) fn window_left(&self, settings: &Settings) -> u32 {
+        let receiver = settings.window_packets.saturating_sub(self.records.len() as u32);
+        receiver.min(self.congestion.window().saturating_sub(self.in_flight()))
+    }
+
+    /// Packets are waiting to be sent again, and may be.
+    pub(super) fn may_resend(&mut self, now: Instant) -> bool {
         if self.lost.is_empty() {
-            return None;
+            return false;
         }
         if now >= self.pass_at + RESEND_PASS {
             self.resends_left = RESENDS_PER_PASS;
             self.pass_at = now;
         }
-        if self.resends_left == 0 {
+        self.resends_left > 0
+    }
+
+    /// The next packet to send again, at most so many a pass.
+    pub(super) fn next_resend(&mut self, now: Instant, settings: &Settings) -> Option<(Departure, Evidence)> {
+        if !self.may_resend(now) {
             return None;
         }
-        while let Some((number, evidence)) = self.lost.pop_front() {
-            let index = number.since(self.base);
+        while let Some((number, evidence)) = self.lost.pop() {
+            let index = number.since(self.base());
             // It may have been acknowledged after all.
             let Some(record) = usize::try_from(index).ok().and_then(|index| self.records.get_mut(index)) else {
                 continue;
@@ -136,19 +207,27 @@ impl Outgoing {
             if record.state != State::Lost {
                 continue;
             }
+            let Some(transmission) = record.transmission.checked_add(1) else {
+                self.hopeless = true;
+                return None;
+            };
+            let way = &mut self.ways[record.content.way(settings)];
             record.state = State::InFlight;
-            record.transmission = record.transmission.saturating_add(1);
-            record.order = self.order;
+            self.resent += u32::from(record.transmission == 1);
+            record.transmission = transmission;
+            record.order = way.order;
             record.sent_at = now;
-            let (transmission, content) = (record.transmission, record.content);
-            self.in_flight += 1;
-            self.order = self.order.plus(1);
-            self.asked_at = now;
+            way.in_flight += 1;
+            way.order = way.order.plus(1);
+            way.asked_at = now;
+            let (order, content) = (record.order.0 as u8, record.content);
             self.resends_left -= 1;
-            self.resent = true;
             self.reordering.resent();
             let request = self.lost.is_empty();
-            return Some((Departure { number, transmission, content, request }, evidence));
+            return Some((
+                Departure { number: self.base + index as u64, transmission, order, content, request },
+                evidence,
+            ));
         }
         None
     }
@@ -162,32 +241,31 @@ impl Outgoing {
         data_max: usize,
     ) -> Option<Departure> {
         if !self.window_is_open(settings) {
+            if self.queue.has_unsent() && self.in_flight() >= self.congestion.window() {
+                self.congestion.held_back();
+            }
             return None;
         }
         let content = self.queue.next(messages_max, data_max)?;
-        let number = self.base.plus(self.records.len() as u32);
+        let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
-        self.records.push_back(Record {
-            sent_at: now,
-            content,
-            order: self.order,
-            transmission: 1,
-            state: State::InFlight,
-        });
-        self.in_flight += 1;
-        self.order = self.order.plus(1);
-        self.asked_at = now;
+        let way = &mut self.ways[content.way(settings)];
+        let order = way.order;
+        way.in_flight += 1;
+        way.order = order.plus(1);
+        way.asked_at = now;
+        self.records.push_back(Record { sent_at: now, content, order, transmission: 1, state: State::InFlight });
         let request = self.wants_request(settings);
-        Some(Departure { number, transmission: 1, content, request })
+        Some(Departure { number, transmission: 1, order: order.0 as u8, content, request })
     }
 
     /// Asks for an acknowledgement every quarter window and at the end of a burst.
     fn wants_request(&mut self, settings: &Settings) -> bool {
         self.since_request += 1;
         // A multiple of the receiver's own bound, so that both do not ask in turns.
-        let quarter = self.window.packets() / 4;
+        let quarter = self.congestion.window() / 4;
         let quarter = (quarter - quarter % settings.ack_packets.max(1)).max(quarter.min(settings.ack_packets)).max(1);
         let burst_ends = self.since_request >= BURST_PACKETS
             && settings.ack_scheme != AckScheme::Deferred
@@ -200,201 +278,48 @@ impl Outgoing {
     }
 
     /// An authentic packet came from the peer.
-    pub(super) fn heard(&mut self) {
-        self.probes.heard();
+    pub(super) fn heard(&mut self, now: Instant) {
+        self.patience.heard(now);
     }
 
-    /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
-    pub(super) fn acknowledge(
-        &mut self,
-        now: Instant,
-        (first_missing, map): (Number, u64),
-        echo: Option<Echo>,
-        settings: &Settings,
-        acknowledged: &mut dyn FnMut(u32, u64),
-    ) -> Progress {
-        let mut progress = Progress::default();
-        let advance = first_missing.since(self.base);
-        if advance < 0 || self.records.is_empty() && advance == 0 && map == 0 {
-            return progress;
-        }
-        let reach = advance as usize + if map == 0 { 0 } else { 65 - map.leading_zeros() as usize };
-        if reach > self.records.len() {
-            progress.unsent = true;
-            return progress;
-        }
-        let before = self.in_flight + self.lost.len() as u32;
-        let echoed = self.echoed_index(echo);
-        let newly = self.settle(now, advance as usize, map, echo.filter(|_| echoed.is_some()), echoed, acknowledged);
-        let probed = self.probe_answered(now, echo);
-        if newly > 0 || probed.is_some() {
-            self.probes.progress();
-        }
-        if before >= self.window.packets() {
-            self.window.grow(newly, settings);
-        }
-        // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
-        if map != 0 || probed.is_some() || self.resent {
-            self.detect_losses(now, probed, &mut progress);
-        }
-        if self.records.is_empty() {
-            self.release();
-        }
-        progress
+    /// The way on which a probe is due first, and when.
+    fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
+        let due = |way: &Way| way.asked_at + self.probe_interval(way, settings);
+        let waiting = self.ways.iter().enumerate().filter(|(_, way)| way.in_flight > 0);
+        let keepalive = || {
+            let way = &self.ways[0];
+            let first = self.patience.quiet_since().max(way.asked_at) + settings.keepalive;
+            let at = if self.patience.asks() { way.asked_at + self.probe_interval(way, settings) } else { first };
+            (watched && settings.keepalive.0 != 0).then_some((at, 0))
+        };
+        waiting.map(|(index, way)| (due(way), index)).min().or_else(keepalive)
     }
 
-    fn echoed_index(&self, echo: Option<Echo>) -> Option<usize> {
-        let Echoed::Packet { number, transmission } = echo?.of else { return None };
-        let index = usize::try_from(number.since(self.base)).ok()?;
-        let record = self.records.get(index)?;
-        (record.state != State::Acknowledged && record.transmission == transmission && transmission < u8::MAX)
-            .then_some(index)
+    fn probe_interval(&self, way: &Way, settings: &Settings) -> Duration {
+        self.patience.interval(way.round_trip.probe_delay(settings.ack_delay, settings.probe_floor), settings)
     }
 
-    /// Marks what has arrived and drops the records in front. Returns how many packets are newly acknowledged.
-    fn settle(
-        &mut self,
-        now: Instant,
-        advance: usize,
-        map: u64,
-        echo: Option<Echo>,
-        echoed: Option<usize>,
-        acknowledged: &mut dyn FnMut(u32, u64),
-    ) -> u32 {
-        let mut newly = 0;
-        let mut bits = map;
-        while bits != 0 {
-            let index = advance + 1 + bits.trailing_zeros() as usize;
-            bits &= bits - 1;
-            newly += self.settle_one(now, index, echo.filter(|_| echoed == Some(index)), acknowledged);
-        }
-        for index in 0..advance {
-            newly += self.settle_one(now, index, echo.filter(|_| echoed == Some(index)), acknowledged);
-        }
-        for record in self.records.drain(..advance) {
-            self.queue.forget(&record.content);
-        }
-        self.base = self.base.plus(advance as u32);
-        newly
+    /// The way on which a probe should leave now.
+    pub(super) fn due_probe(&self, now: Instant, watched: bool, settings: &Settings) -> Option<usize> {
+        self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, way)| way)
     }
 
-    fn settle_one(
-        &mut self,
-        now: Instant,
-        index: usize,
-        echo: Option<Echo>,
-        acknowledged: &mut dyn FnMut(u32, u64),
-    ) -> u32 {
-        let record = &mut self.records[index];
-        match record.state {
-            State::Acknowledged => return 0,
-            State::InFlight | State::Overtaken(_) => self.in_flight -= 1,
-            State::Lost => {}
-        }
-        record.state = State::Acknowledged;
-        if record.transmission > 1 && self.round_trip.is_too_early(now.since(record.sent_at)) {
-            // This answers an earlier transmission: it was not lost.
-            self.reordering.proved();
-        }
-        if let Some(hold) = echo.and_then(|echo| echo.hold) {
-            self.round_trip.sample(Duration(now.since(record.sent_at).0.saturating_sub(hold.0)));
-        }
-        // Of a packet sent more than once only the echo tells which transmission arrived.
-        if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(self.proved) {
-            self.proved = record.order.plus(1);
-        }
-        if let Content::Data { region, length, .. } = record.content {
-            acknowledged(region, u64::from(length));
-        }
-        1
+    /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
+    pub(super) fn peer_is_silent(&mut self, now: Instant, way: usize, settings: &Settings) -> bool {
+        let interval = self.probe_interval(&self.ways[way], settings);
+        self.patience.is_silent(now, interval, settings)
     }
 
-    /// The transmission before which all have arrived or are lost, if an echo of a probe proves that.
-    fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Number> {
-        let Echo { of: Echoed::Probe(probe), hold } = echo? else { return None };
-        let (order, sent_at) = self.probes.answered(probe)?;
-        if let (Some(hold), Some(sent_at)) = (hold, sent_at) {
-            self.round_trip.sample(Duration(now.since(sent_at).0.saturating_sub(hold.0)));
-        }
-        Some(order)
-    }
-
-    /// Looks for packets that are missing although later ones have arrived. Beyond the map a missing bit says nothing.
-    fn detect_losses(&mut self, now: Instant, probed: Option<Number>, progress: &mut Progress) {
-        let patience = self.reordering.patience(self.round_trip.loss_delay());
-        let threshold = self.reordering.packets() as i32;
-        self.loss_at = None;
-        for (index, record) in self.records.iter_mut().take(MAP_PACKETS).enumerate() {
-            let overtaken = self.proved.since(record.order.plus(1));
-            let since = match record.state {
-                State::InFlight if overtaken > 0 => now,
-                State::InFlight => Instant(u64::MAX),
-                State::Overtaken(since) => since,
-                State::Lost | State::Acknowledged => continue,
-            };
-            // It may have waited below us while a later one did not: it gets a moment to follow.
-            let late_at = (record.sent_at + patience).max(since + Duration(patience.0 / 8));
-            let evidence = if overtaken >= threshold || late_at <= now {
-                progress.lost_by_gap += 1;
-                Evidence::Gap
-            } else if probed.is_some_and(|order| order.is_after(record.order)) {
-                progress.lost_by_probe += 1;
-                Evidence::Probe
-            } else {
-                if overtaken > 0 {
-                    record.state = State::Overtaken(since);
-                    self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
-                }
-                continue;
-            };
-            record.state = State::Lost;
-            self.lost.push_back((self.base.plus(index as u32), evidence));
-            self.in_flight -= 1;
-            progress.window_cuts += u32::from(self.window.lost(record.order, self.order));
-        }
-    }
-
-    /// The time threshold has passed for some packet.
-    pub(super) fn check_late(&mut self, now: Instant) -> Progress {
-        let mut progress = Progress::default();
-        if self.loss_at.is_some_and(|at| at <= now) {
-            self.detect_losses(now, None, &mut progress);
-        }
-        progress
-    }
-
-    /// When the next probe should leave.
-    fn probe_at(&self, settings: &Settings) -> Option<Instant> {
-        if self.in_flight == 0 {
-            return None;
-        }
-        Some(self.asked_at + self.probe_interval(settings))
-    }
-
-    fn probe_interval(&self, settings: &Settings) -> Duration {
-        self.probes.interval(self.round_trip.probe_delay(settings.ack_delay, settings.probe_floor), settings)
-    }
-
-    fn probe_is_due(&self, now: Instant, settings: &Settings) -> bool {
-        self.probe_at(settings).is_some_and(|at| at <= now)
-    }
-
-    /// Whether the peer has been silent for too long. To be asked before `next_probe`.
-    pub(super) fn peer_is_silent(&mut self, now: Instant, settings: &Settings) -> bool {
-        self.probe_is_due(now, settings) && self.probes.is_silent(now, self.probe_interval(settings), settings)
-    }
-
-    /// The number of a probe that should leave now.
-    pub(super) fn next_probe(&mut self, now: Instant, settings: &Settings) -> Option<Number> {
-        if !self.probe_is_due(now, settings) {
-            return None;
-        }
-        self.asked_at = now;
-        Some(self.probes.sent(now, self.order))
+    /// A probe with this number leaves.
+    pub(super) fn probe_sent(&mut self, now: Instant, number: Number, way: usize) {
+        let way = &mut self.ways[way];
+        way.asked_at = now;
+        way.probes.sent(number, way.order);
+        self.patience.probe_sent(now);
     }
 
     /// When something should leave though nothing arrives; a time in the past means now.
-    pub(super) fn next_timeout(&self, settings: &Settings) -> Option<Instant> {
+    pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
         if self.queue.has_unsent() && self.window_is_open(settings) {
             return Some(Instant(0));
         }
@@ -403,22 +328,20 @@ impl Outgoing {
             (false, 0) => Some(self.pass_at + RESEND_PASS),
             (false, _) => Some(Instant(0)),
         };
-        [resend, self.loss_at, self.probe_at(settings)].into_iter().flatten().min()
+        let probe = self.probe_at(watched, settings).map(|(at, _)| at);
+        [resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
-    pub(super) const fn smoothed_round_trip(&self) -> Duration {
-        self.round_trip.smoothed()
-    }
-
-    pub(super) const fn window(&self) -> u32 {
-        self.window.packets()
+    /// The way of bulk data, if any went there.
+    pub(super) fn bulk_way(&self) -> &Way {
+        if self.ways[1].round_trip.has_sample() { &self.ways[1] } else { &self.ways[0] }
     }
 
     /// Gives memory back when everything in flight has been acknowledged.
-    fn release(&mut self) {
-        self.lost = VecDeque::new();
+    pub(super) fn release(&mut self) {
+        self.lost = Lost(None);
+        self.has = None;
         self.loss_at = None;
-        self.resent = false;
         if self.records.capacity() > KEPT_RECORDS {
             self.records = VecDeque::new();
         }
@@ -429,7 +352,10 @@ impl Outgoing {
     pub(super) fn abandon(&mut self) {
         self.records.clear();
         self.queue = Queue::new();
-        self.in_flight = 0;
+        for way in &mut self.ways {
+            way.in_flight = 0;
+        }
+        self.resent = 0;
         self.release();
     }
 
@@ -437,6 +363,7 @@ impl Outgoing {
     pub(super) fn memory_bytes(&self) -> usize {
         self.queue.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
-            + self.lost.capacity() * size_of::<(Number, Evidence)>()
+            + self.lost.memory_bytes()
+            + self.has.as_ref().map_or(0, |has| size_of_val(&**has))
     }
 }

@@ -1,11 +1,12 @@
 //! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
 
+use super::settings::Settings;
 use crate::wire::{FRAME_PREFIX, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
 /// Bytes of messages kept allocated by an idle flow.
-pub(super) const KEPT_BYTES: usize = 128;
+pub(super) const KEPT_BYTES: usize = 64;
 
 /// What a numbered packet carries, so that it can be built again.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +15,13 @@ pub(super) enum Content {
     Messages { start: u32, length: u16, first: Number },
     /// A piece of a region.
     Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
+}
+
+impl Content {
+    /// Which way it takes.
+    pub(super) const fn way(&self, settings: &Settings) -> usize {
+        (settings.two_ways && matches!(self, Self::Data { .. })) as usize
+    }
 }
 
 /// A range of a region of which bytes are still to be sent.
@@ -67,7 +75,7 @@ impl Queue {
         self.has_unsent_messages() || !self.jobs.is_empty()
     }
 
-    fn has_unsent_messages(&self) -> bool {
+    pub(super) fn has_unsent_messages(&self) -> bool {
         self.index(self.unsent) < self.frames.len()
     }
 
@@ -80,21 +88,36 @@ impl Queue {
         if self.has_unsent_messages() { Some(self.next_messages(messages_max)) } else { self.next_data(data_max) }
     }
 
-    /// Takes as many whole messages as fit into a packet; at least one does.
-    fn next_messages(&mut self, max: usize) -> Content {
-        let (start, first) = (self.unsent, self.next_message);
-        let begin = self.index(start);
-        let mut length = 0;
+    /// Bytes of the content of the next new packet, and whether it is messages.
+    pub(super) fn peek(&self, messages_max: usize, data_max: usize) -> Option<(usize, bool)> {
+        if self.has_unsent_messages() {
+            return Some((self.fitting(messages_max).0, true));
+        }
+        let left = &self.jobs.front()?.left;
+        Some(((left.end - left.start).min(data_max as u64) as usize, false))
+    }
+
+    /// Bytes and number of the unsent messages that fit into a packet.
+    fn fitting(&self, max: usize) -> (usize, u32) {
+        let begin = self.index(self.unsent);
+        let (mut length, mut messages) = (0, 0);
         while let (Some(&low), Some(&high)) = (self.frames.get(begin + length), self.frames.get(begin + length + 1)) {
             let longer = length + FRAME_PREFIX + usize::from(u16::from_le_bytes([low, high]));
             if longer > max {
                 break;
             }
-            length = longer;
-            self.next_message = self.next_message.plus(1);
+            (length, messages) = (longer, messages + 1);
         }
+        (length, messages)
+    }
+
+    /// Takes as many whole messages as fit into a packet; at least one does.
+    fn next_messages(&mut self, max: usize) -> Content {
+        let (start, first) = (self.unsent, self.next_message);
+        let (length, messages) = self.fitting(max);
         assert!(length > 0, "submit_message lets no message in that is larger than a packet");
         self.unsent = start.wrapping_add(length as u32);
+        self.next_message = first.plus(messages);
         Content::Messages { start, length: length as u16, first }
     }
 

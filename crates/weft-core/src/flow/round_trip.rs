@@ -1,62 +1,87 @@
 //! How long a round trip takes, without the time the receiver held its answer (RFC 6298, RFC 9002 §5).
 
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 
 /// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
 const INITIAL: Duration = Duration::from_micros(200);
 /// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer way.
 const SURPRISE_MAX: Duration = Duration::from_millis(1);
+/// How long the shortest round trip is believed, in seconds.
+const MINIMUM_MEMORY_S: u32 = 10;
 /// Added to the time threshold: clocks are read per batch, not per packet.
 const GRANULARITY: Duration = Duration::from_micros(10);
 
-/// The estimate for one peer.
+/// The estimate for one way; nanoseconds unless a name says otherwise.
 #[derive(Debug)]
 pub(super) struct RoundTrip {
-    smoothed: u64,
-    variance: u64,
-    latest: u64,
-    minimum: u64,
+    smoothed: u32,
+    variance: u32,
+    latest: u32,
+    /// `UNKNOWN` before the first sample.
+    minimum: u32,
+    /// The least since `since`: it becomes the minimum when it is old enough, so that a way that got longer is believed.
+    fresh: u32,
+    since_s: u32,
 }
+
+const UNKNOWN: u32 = u32::MAX;
 
 impl RoundTrip {
     pub(super) const fn new() -> Self {
-        Self { smoothed: INITIAL.0, variance: INITIAL.0 / 2, latest: 0, minimum: u64::MAX }
+        let (smoothed, variance) = (INITIAL.0 as u32, INITIAL.0 as u32 / 2);
+        Self { smoothed, variance, latest: 0, minimum: UNKNOWN, fresh: UNKNOWN, since_s: 0 }
     }
 
     /// A packet and its answer took `sample`, hold time already taken off.
-    pub(super) fn sample(&mut self, sample: Duration) {
-        self.latest = sample.0;
-        if self.minimum == u64::MAX {
-            let first = sample.0.min(INITIAL.0 + SURPRISE_MAX.0);
-            (self.smoothed, self.variance) = (first, first / 2);
-        } else {
-            let bound = self.smoothed + 4 * self.variance + SURPRISE_MAX.0;
-            let sample = sample.0.min(bound);
+    pub(super) fn sample(&mut self, now: Instant, sample: Duration) {
+        let sample = sample.0.min(u64::from(UNKNOWN - 1)) as u32;
+        self.latest = sample;
+        if self.has_sample() {
+            let bound = self.smoothed.saturating_add(4 * self.variance).saturating_add(SURPRISE_MAX.0 as u32);
+            let sample = sample.min(bound);
             self.variance = self.variance - self.variance / 4 + self.smoothed.abs_diff(sample) / 4;
             self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
+        } else {
+            let first = sample.min((INITIAL.0 + SURPRISE_MAX.0) as u32);
+            (self.smoothed, self.variance) = (first, first / 2);
         }
-        self.minimum = self.minimum.min(sample.0);
+        self.minimum = self.minimum.min(sample);
+        self.fresh = self.fresh.min(sample);
+        let now_s = (now.0 / 1_000_000_000) as u32;
+        if now_s.wrapping_sub(self.since_s) >= MINIMUM_MEMORY_S {
+            (self.minimum, self.fresh, self.since_s) = (self.fresh, UNKNOWN, now_s);
+        }
+    }
+
+    /// At least one round trip was measured.
+    pub(super) const fn has_sample(&self) -> bool {
+        self.minimum != UNKNOWN
+    }
+
+    /// The shortest of late.
+    pub(super) fn minimum(&self) -> Option<Duration> {
+        self.has_sample().then_some(Duration(self.minimum as u64))
     }
 
     /// The smoothed estimate.
     pub(super) const fn smoothed(&self) -> Duration {
-        Duration(self.smoothed)
+        Duration(self.smoothed as u64)
     }
 
     /// No answer can come that soon after what it answers.
     pub(super) const fn is_too_early(&self, span: Duration) -> bool {
-        self.minimum != u64::MAX && span.0 < self.minimum / 4 * 3
+        self.has_sample() && span.0 < self.minimum as u64 / 4 * 3
     }
 
     /// After this long a packet is lost, provided that a later one has arrived.
     pub(super) fn loss_delay(&self) -> Duration {
-        let longest = self.smoothed.max(self.latest);
+        let longest = u64::from(self.smoothed.max(self.latest));
         Duration(longest + longest / 8 + GRANULARITY.0)
     }
 
     /// After this long without any answer a probe is worth its while.
     pub(super) fn probe_delay(&self, ack_delay: Duration, floor: Duration) -> Duration {
-        Duration((self.smoothed + 4 * self.variance + ack_delay.0).max(floor.0))
+        Duration((u64::from(self.smoothed) + 4 * u64::from(self.variance) + ack_delay.0).max(floor.0))
     }
 }
 
@@ -68,23 +93,23 @@ mod tests {
     fn a_steady_way_is_learnt_and_one_stall_hardly_matters() {
         let mut way = RoundTrip::new();
         for _ in 0..100 {
-            way.sample(Duration::from_micros(40));
+            way.sample(Instant(1), Duration::from_micros(40));
         }
         assert!(way.smoothed().as_micros().abs_diff(40) <= 1);
         let quiet = way.probe_delay(Duration::from_micros(50), Duration::from_micros(200));
         assert_eq!(quiet.as_micros(), 200);
 
         // Receive a sample from a receiver that computed for two seconds.   Expect: probes stay within milliseconds.
-        way.sample(Duration::from_secs(2));
+        way.sample(Instant(1), Duration::from_secs(2));
         assert!(way.probe_delay(Duration::from_micros(50), Duration::from_micros(200)) < Duration::from_millis(3));
     }
 
     #[test]
     fn a_longer_way_is_learnt_step_by_step() {
         let mut way = RoundTrip::new();
-        way.sample(Duration::from_micros(40));
+        way.sample(Instant(1), Duration::from_micros(40));
         for _ in 0..200 {
-            way.sample(Duration::from_millis(80));
+            way.sample(Instant(1), Duration::from_millis(80));
         }
         assert!(way.smoothed() > Duration::from_millis(70));
     }

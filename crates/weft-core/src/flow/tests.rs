@@ -1,7 +1,7 @@
 //! Two flows and a wire that does what the test says. The large space of faults is searched by weft-sim.
 
 use super::*;
-use crate::wire::{Echo, Echoed};
+use crate::wire::{Echo, Echoed, Kind, Lane, Packet};
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -436,7 +436,8 @@ fn resends_leave_in_small_passes() {
     let next = pair.a.flow.next_timeout().expect("the next pass");
     assert_eq!(next, at + RESEND_PASS);
     assert_eq!(pair.a.packets(next).len(), RESENDS_PER_PASS as usize);
-    assert_eq!(pair.a.flow.counters().window_cuts, 1);
+    // Many losses in one round trip cut the window, never by more than half.
+    assert!((32..48).contains(&pair.a.flow.window()), "{}", pair.a.flow.window());
 }
 
 #[test]
@@ -453,12 +454,17 @@ fn a_duplicate_is_delivered_once_and_answered_at_once() {
 
 /// A packet that only a member of the job can make, with content of the test's choice.
 fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo>, payload: &[u8]) -> Vec<u8> {
-    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, kind };
+    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, marked: false, bulk: false, kind };
     let mut bytes = vec![0; 600];
     let at = packet.emit(payload.len(), &mut bytes);
     bytes[at..at + payload.len()].copy_from_slice(payload);
     bytes.truncate(at + payload.len());
-    Key::derive(&SECRET, 1, 2).seal(&mut bytes, crate::wire::TAG_BYTES);
+    let number = match kind {
+        Kind::Acknowledgement(number) | Kind::Probe(number) | Kind::Numbered { number, .. } => number,
+    };
+    // The first numbers stand just before the wrap.
+    let epoch = u32::from(number.0 < 1 << 31);
+    Key::derive(&SECRET, 1, 2).seal(epoch, &mut bytes, crate::wire::TAG_BYTES);
     bytes
 }
 
@@ -466,8 +472,8 @@ fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo
 fn packets_outside_the_window_are_counted_and_dropped() {
     let mut pair = Pair::new(&small());
     let lane = Lane::Data { sink: 0, offset: 0, end: false };
-    for number in [Number::FIRST.plus(64), Number::FIRST.plus(1 << 30), Number(Number::FIRST.0 - 2000)] {
-        let kind = Kind::Numbered { number, transmission: 1, lane };
+    for number in [Number::FIRST.plus(64), Number::FIRST.plus(1 << 30), Number(Number::FIRST.0 - 3000)] {
+        let kind = Kind::Numbered { number, transmission: 1, order: 0, lane };
         let packet = authentic(kind, Number::FIRST, 0, None, &[1, 2, 3]);
         pair.b.receive(pair.now, &[packet]);
     }
@@ -480,8 +486,11 @@ fn an_acknowledgement_of_what_was_never_sent_changes_nothing() {
     let mut pair = Pair::new(&small());
     pair.b.flow.submit_message(b"x", &[]);
     pair.b.packets(pair.now);
+    let mut bare = Number::FIRST;
     for (acknowledged, selective) in [(2, 0), (0, 1), (0, u64::MAX), (1 << 30, 0), (1, 1)] {
-        let packet = authentic(Kind::Acknowledgement, Number::FIRST.plus(acknowledged), selective, None, &[]);
+        bare = bare.plus(1);
+        let kind = Kind::Acknowledgement(bare);
+        let packet = authentic(kind, Number::FIRST.plus(acknowledged), selective, None, &[]);
         pair.b.receive(pair.now, &[packet]);
     }
     assert_eq!(pair.b.flow.counters().acknowledged_unsent, 5);
@@ -538,6 +547,9 @@ fn can_accept_turns_false_and_true_again() {
     assert!(pair.a.flow.can_accept());
     assert_eq!(pair.b.memory.messages.len(), submitted);
 }
+
+mod ways;
+mod windows;
 
 /// What the wire does to one packet.
 #[derive(Clone, Copy, Debug)]
@@ -627,9 +639,9 @@ proptest! {
             pair.b.packets(now);
             let number = Number::FIRST.plus(number as u32);
             let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None });
-            let numbered = |lane| Kind::Numbered { number, transmission, lane };
+            let numbered = |lane| Kind::Numbered { number, transmission, order: transmission, lane };
             let (kind, payload): (_, &[u8]) = match what % 4 {
-                0 => (Kind::Acknowledgement, &[]),
+                0 => (Kind::Acknowledgement(number), &[]),
                 1 => (Kind::Probe(number), &[]),
                 2 => (numbered(Lane::Messages { first: number }), &[1, 0, 9, 0, 0]),
                 _ => (numbered(Lane::Data { sink: 1, offset: 5, end: true }), &[1, 2, 3]),

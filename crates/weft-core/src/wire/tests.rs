@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 const SECRET: [u8; 16] = *b"a job's secret..";
+const EPOCH: u32 = 7;
 
 fn key() -> Key {
     Key::derive(&SECRET, 3, 5)
@@ -24,7 +25,10 @@ fn echoes() -> impl Strategy<Value = Option<Echo>> {
 }
 
 fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
-    let numbered = |number, transmission: u8, lane| Kind::Numbered { number, transmission: transmission.max(1), lane };
+    let numbered = |number, transmission: u8, lane| {
+        let order = transmission.wrapping_mul(37);
+        Kind::Numbered { number, transmission: transmission.max(1), order, lane }
+    };
     let message = prop::collection::vec(any::<u8>(), 0..40);
     let messages = (numbers(), any::<u8>(), numbers(), prop::collection::vec(message, 1..6)).prop_map(
         move |(number, transmission, first, list)| {
@@ -42,20 +46,24 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
             (numbered(number, transmission, Lane::Data { sink, offset, end }), bytes)
         },
     );
-    prop_oneof![
-        Just((Kind::Acknowledgement, vec![])),
-        numbers().prop_map(|number| (Kind::Probe(number), vec![])),
-        messages,
-        data
-    ]
+    let map = prop::collection::vec(any::<u64>(), 0..=MAP_WORDS_MAX);
+    let bare = (numbers(), map).prop_map(|(number, map)| {
+        (Kind::Acknowledgement(number), map.iter().flat_map(|word| word.to_le_bytes()).collect())
+    });
+    prop_oneof![bare, numbers().prop_map(|number| (Kind::Probe(number), vec![])), messages, data]
 }
 
 fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
-    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<bool>(), payloads()).prop_map(
-        |(sender, acknowledged, selective, echo, request, (kind, payload))| {
-            (Packet { sender, acknowledged, selective, echo, request, kind }, payload)
+    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 3]>(), payloads()).prop_map(
+        |(sender, acknowledged, selective, echo, [request, marked, bulk], (kind, payload))| {
+            (Packet { sender, acknowledged, selective, echo, request, marked, bulk, kind }, payload)
         },
     )
+}
+
+fn plain(kind: Kind) -> Packet {
+    let (sender, acknowledged) = (3, Number(0));
+    Packet { sender, acknowledged, selective: 0, echo: None, request: false, marked: false, bulk: false, kind }
 }
 
 fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {
@@ -63,7 +71,7 @@ fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {
     let at = packet.emit(payload.len(), &mut out);
     out[at..at + payload.len()].copy_from_slice(payload);
     out.truncate(at + payload.len());
-    key().seal(&mut out, TAG_BYTES);
+    key().seal(EPOCH, &mut out, TAG_BYTES);
     out
 }
 
@@ -73,7 +81,7 @@ proptest! {
         let bytes = emitted(&packet, &payload);
         prop_assert!(bytes.len() <= payload.len() + OVERHEAD_MAX);
         prop_assert_eq!(peek_sender(&bytes), Some(packet.sender));
-        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Ok((packet, &payload[..])));
+        prop_assert_eq!(Packet::open(&key(), EPOCH, TAG_BYTES, &bytes), Ok((packet, &payload[..])));
     }
 
     #[test]
@@ -81,7 +89,7 @@ proptest! {
         let mut bytes = emitted(&packet, &payload);
         let at = at.index(bytes.len().min(HEADER_SIZE + TAG_BYTES));
         bytes[at] ^= 1u8 << bit;
-        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+        prop_assert_eq!(Packet::open(&key(), EPOCH, TAG_BYTES, &bytes), Err(Reject::Forged));
     }
 
     #[test]
@@ -89,25 +97,25 @@ proptest! {
         let mut bytes = emitted(&packet, &payload);
         let whole = bytes.len();
         bytes.truncate(whole.saturating_sub(cut));
-        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+        prop_assert_eq!(Packet::open(&key(), EPOCH, TAG_BYTES, &bytes), Err(Reject::Forged));
         bytes.resize(whole + cut, 0);
-        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+        prop_assert_eq!(Packet::open(&key(), EPOCH, TAG_BYTES, &bytes), Err(Reject::Forged));
     }
 
     #[test]
     fn any_bytes_are_harmless(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         let _ = peek_sender(&bytes);
-        prop_assert_eq!(Packet::open(&key(), TAG_BYTES, &bytes), Err(Reject::Forged));
+        prop_assert_eq!(Packet::open(&key(), EPOCH, TAG_BYTES, &bytes), Err(Reject::Forged));
     }
 
     #[test]
-    fn any_authentic_bytes_are_harmless(mut bytes in prop::collection::vec(any::<u8>(), HEADER_SIZE..200), flags in 0u8..=63, lane in 0u8..5) {
+    fn any_authentic_bytes_are_harmless(mut bytes in prop::collection::vec(any::<u8>(), HEADER_SIZE..200), flags in any::<u8>(), length in 0u8..200) {
         bytes[11] = flags;
-        for at in [HEADER_SIZE, HEADER_SIZE + 1, HEADER_SIZE + ECHO_SIZE] {
-            if at < bytes.len() { bytes[at] = lane; }
+        for at in [HEADER_SIZE, HEADER_SIZE + ECHO_SIZE] {
+            if at + 1 < bytes.len() { bytes[at..at + 2].copy_from_slice(&[length, 0]); }
         }
-        key().seal(&mut bytes, TAG_BYTES);
-        if let Ok((packet, payload)) = Packet::open(&key(), TAG_BYTES, &bytes)
+        key().seal(EPOCH, &mut bytes, TAG_BYTES);
+        if let Ok((packet, payload)) = Packet::open(&key(), EPOCH, TAG_BYTES, &bytes)
             && let Kind::Numbered { lane: Lane::Messages { .. }, .. } = packet.kind
         {
             let total: usize = Frames::new(payload).map(|message| message.len() + FRAME_PREFIX).sum();
@@ -125,46 +133,37 @@ proptest! {
 
 #[test]
 fn a_packet_fits_only_its_pair_and_direction() {
-    let packet = Packet {
-        sender: 3,
-        acknowledged: Number(0),
-        selective: 0,
-        echo: None,
-        request: false,
-        kind: Kind::Acknowledgement,
-    };
-    let bytes = emitted(&packet, &[]);
-    assert!(Key::derive(&SECRET, 3, 5).verify(&bytes, TAG_BYTES));
+    let bytes = emitted(&plain(Kind::Acknowledgement(Number(0))), &[]);
+    assert!(Key::derive(&SECRET, 3, 5).verify(EPOCH, &bytes, TAG_BYTES));
     for (sender, receiver) in [(5, 3), (3, 6), (4, 5), (3, 3)] {
-        assert!(!Key::derive(&SECRET, sender, receiver).verify(&bytes, TAG_BYTES));
+        assert!(!Key::derive(&SECRET, sender, receiver).verify(EPOCH, &bytes, TAG_BYTES));
     }
-    assert!(!Key::derive(b"another secret..", 3, 5).verify(&bytes, TAG_BYTES));
+    assert!(!Key::derive(b"another secret..", 3, 5).verify(EPOCH, &bytes, TAG_BYTES));
+}
+
+#[test]
+fn a_packet_fits_only_its_epoch() {
+    // Receive what was sent 2³² numbers ago.   Expect: forged.
+    let bytes = emitted(&plain(Kind::Acknowledgement(Number(0))), &[]);
+    assert_eq!(Packet::open(&key(), EPOCH + 1, TAG_BYTES, &bytes), Err(Reject::Forged));
 }
 
 #[test]
 fn the_tag_covers_the_whole_body_if_told_so() {
-    let kind =
-        Kind::Numbered { number: Number(1), transmission: 1, lane: Lane::Data { sink: 0, offset: 0, end: false } };
-    let packet = Packet { sender: 3, acknowledged: Number(0), selective: 0, echo: None, request: false, kind };
-    let mut bytes = emitted(&packet, &[7; 500]);
-    key().seal(&mut bytes, usize::MAX);
-    assert!(key().verify(&bytes, usize::MAX));
+    let lane = Lane::Data { sink: 0, offset: 0, end: false };
+    let kind = Kind::Numbered { number: Number(1), transmission: 1, order: 0, lane };
+    let mut bytes = emitted(&plain(kind), &[7; 500]);
+    key().seal(EPOCH, &mut bytes, usize::MAX);
+    assert!(key().verify(EPOCH, &bytes, usize::MAX));
     *bytes.last_mut().expect("not empty") ^= 1;
-    assert!(!key().verify(&bytes, usize::MAX));
+    assert!(!key().verify(EPOCH, &bytes, usize::MAX));
 }
 
 #[test]
 fn a_long_hold_is_unknown_rather_than_wrong() {
     let echo = Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)) };
-    let packet = Packet {
-        sender: 3,
-        acknowledged: Number(0),
-        selective: 0,
-        echo: Some(echo),
-        request: false,
-        kind: Kind::Acknowledgement,
-    };
+    let packet = Packet { echo: Some(echo), ..plain(Kind::Acknowledgement(Number(0))) };
     let bytes = emitted(&packet, &[]);
-    let (parsed, _) = Packet::open(&key(), TAG_BYTES, &bytes).expect("authentic");
+    let (parsed, _) = Packet::open(&key(), EPOCH, TAG_BYTES, &bytes).expect("authentic");
     assert_eq!(parsed.echo.expect("an echo").hold, None);
 }

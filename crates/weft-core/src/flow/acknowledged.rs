@@ -1,0 +1,302 @@
+//! What an acknowledgement means to the sending half: what has arrived, what is lost.
+
+use super::congestion::{Acknowledged, Cut};
+use super::evidence::Evidence;
+use super::outgoing::{Outgoing, State};
+use super::queue::Content;
+use super::settings::Settings;
+use crate::time::{Duration, Instant};
+use crate::wire::{Echo, Echoed, Number, SELECTIVE_PACKETS, map_words};
+
+/// What the peer says has arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Heard<'a> {
+    pub(super) first_missing: Number,
+    pub(super) selective: u64,
+    /// The rest of the map, as it stands in the packet.
+    pub(super) map: &'a [u8],
+    pub(super) echo: Option<Echo>,
+    pub(super) marked: bool,
+}
+
+/// What an acknowledgement brought.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// The peer claims packets that were never sent.
+    pub(super) unsent: bool,
+    pub(super) lost_by_gap: u32,
+    pub(super) lost_by_probe: u32,
+    pub(super) cuts: [u32; 3],
+}
+
+impl Progress {
+    fn cut(&mut self, cut: Option<Cut>) {
+        if let Some(cut) = cut {
+            self.cuts[cut as usize] += 1;
+        }
+    }
+}
+
+/// Which way, and the transmission on it before which all have arrived or are lost.
+type Probed = (usize, Number);
+
+impl Outgoing {
+    /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: Instant,
+        heard: &Heard<'_>,
+        settings: &Settings,
+        acknowledged: &mut dyn FnMut(u32, u64),
+    ) -> Progress {
+        let mut progress = Progress::default();
+        let advance = heard.first_missing.since(self.base());
+        let maps = heard.selective != 0 || !heard.map.is_empty();
+        if advance < 0 {
+            return progress;
+        }
+        if self.records.is_empty() && advance == 0 && !maps {
+            if self.probe_answered(now, heard.echo).is_some() {
+                self.patience.progress();
+            }
+            return progress;
+        }
+        if advance as usize + reach(heard) > self.records.len() {
+            progress.unsent = true;
+            return progress;
+        }
+        let echoed = self.echoed(heard.echo);
+        let mut newly = self.settle_front(now, advance as u32, echoed, settings, acknowledged);
+        if maps {
+            newly += self.settle_map(now, heard, echoed, settings, acknowledged);
+        }
+        let probed = self.probe_answered(now, heard.echo);
+        if newly > 0 || probed.is_some() {
+            self.patience.progress();
+        }
+        // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
+        if self.has.is_some() || probed.is_some() || self.resent > 0 {
+            self.detect_losses(now, probed, settings, &mut progress);
+        }
+        let news = Acknowledged {
+            newly,
+            marked: heard.marked,
+            seen: self.seen,
+            next: self.next_number(),
+            round_trip: self.bulk_way().round_trip.minimum(),
+        };
+        progress.cut(self.congestion.acknowledged(now, &news, settings));
+        if self.records.is_empty() {
+            self.congestion.idle(self.next_number());
+            self.release();
+        }
+        progress
+    }
+
+    /// The packet whose very transmission is echoed, with the time its answer was held.
+    fn echoed(&self, echo: Option<Echo>) -> Option<(Number, Option<Duration>)> {
+        let Echo { of: Echoed::Packet { number, transmission }, hold } = echo? else { return None };
+        let record = self.records.get(usize::try_from(number.since(self.base())).ok()?)?;
+        (record.state != State::Acknowledged && record.transmission == transmission).then_some((number, hold))
+    }
+
+    /// Drops the records in front of the first missing packet. Returns how many packets are newly acknowledged.
+    fn settle_front(
+        &mut self,
+        now: Instant,
+        advance: u32,
+        echoed: Option<(Number, Option<Duration>)>,
+        settings: &Settings,
+        acknowledged: &mut dyn FnMut(u32, u64),
+    ) -> u32 {
+        let mut newly = 0;
+        for _ in 0..advance {
+            newly += self.settle_one(now, 0, echoed, settings, acknowledged);
+            if let Some(record) = self.records.pop_front() {
+                self.queue.forget(&record.content);
+            }
+            if let Some(has) = &mut self.has {
+                has.take(Number(self.base as u32));
+            }
+            self.base += 1;
+        }
+        if self.base().is_after(self.seen) {
+            self.seen = self.base();
+        }
+        if self.seen == self.base() {
+            self.has = None;
+        }
+        newly
+    }
+
+    fn settle_map(
+        &mut self,
+        now: Instant,
+        heard: &Heard<'_>,
+        echoed: Option<(Number, Option<Duration>)>,
+        settings: &Settings,
+        acknowledged: &mut dyn FnMut(u32, u64),
+    ) -> u32 {
+        let mut newly = 0;
+        let beyond = heard.first_missing.plus(SELECTIVE_PACKETS);
+        let aligned = Number(beyond.0 & !63);
+        let words = core::iter::once((heard.first_missing.plus(1), heard.selective));
+        let words = words.chain(map_words(heard.map).enumerate().map(|(i, word)| (aligned.plus(64 * i as u32), word)));
+        for (start, word) in words {
+            let known = self.has.as_ref().map_or(0, |has| has.bits_from(start));
+            let mut fresh = word & !known;
+            while fresh != 0 {
+                let number = start.plus(fresh.trailing_zeros());
+                fresh &= fresh - 1;
+                // The first word of the map may begin before the window.
+                let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
+                newly += self.settle_one(now, index, echoed, settings, acknowledged);
+                self.has.get_or_insert_default().set(number);
+                if number.plus(1).is_after(self.seen) {
+                    self.seen = number.plus(1);
+                }
+            }
+        }
+        newly
+    }
+
+    fn settle_one(
+        &mut self,
+        now: Instant,
+        index: usize,
+        echoed: Option<(Number, Option<Duration>)>,
+        settings: &Settings,
+        acknowledged: &mut dyn FnMut(u32, u64),
+    ) -> u32 {
+        let echo = echoed.filter(|(number, _)| *number == Number(self.base as u32).plus(index as u32));
+        let record = &mut self.records[index];
+        let way = &mut self.ways[record.content.way(settings)];
+        match record.state {
+            State::Acknowledged => return 0,
+            State::InFlight | State::Overtaken(_) => way.in_flight -= 1,
+            State::Lost => {}
+        }
+        record.state = State::Acknowledged;
+        let took = now.since(record.sent_at);
+        if record.transmission > 1 {
+            self.resent -= 1;
+            if way.round_trip.is_too_early(took) {
+                // This answers an earlier transmission: it was not lost.
+                self.reordering.proved();
+            }
+        }
+        if let Some((_, Some(hold))) = echo {
+            way.round_trip.sample(now, Duration(took.0.saturating_sub(hold.0)));
+        }
+        // Of a packet sent more than once only the echo tells which transmission arrived.
+        if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(way.proved) {
+            way.proved = record.order.plus(1);
+        }
+        if let Content::Data { region, length, .. } = record.content {
+            acknowledged(region, u64::from(length));
+        }
+        1
+    }
+
+    fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Probed> {
+        let Echo { of: Echoed::Probe(probe), hold } = echo? else { return None };
+        for (index, way) in self.ways.iter_mut().enumerate() {
+            if let Some((order, newest)) = way.probes.answered(probe) {
+                // The last that asked on this way was the probe itself.
+                if let (Some(hold), true) = (hold, newest && order == way.order) {
+                    way.round_trip.sample(now, Duration(now.since(way.asked_at).0.saturating_sub(hold.0)));
+                }
+                return Some((index, order));
+            }
+        }
+        None
+    }
+
+    /// Looks for packets that are missing although later ones of their way have arrived.
+    fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, settings: &Settings, progress: &mut Progress) {
+        let threshold = self.reordering.packets() as i32;
+        self.loss_at = None;
+        let base = self.base();
+        // Behind the newest that has arrived, only a resend or a probe can prove anything.
+        let everything = probed.is_some() || self.resent > 0;
+        let end = if everything { self.records.len() as u32 } else { self.seen.since(base).max(0) as u32 };
+        let mut at = 0;
+        while at < end {
+            let known = self.has.as_ref().map_or(0, |has| has.bits_from(base.plus(at)));
+            let mut missing = !known & if end - at < 64 { (1 << (end - at)) - 1 } else { u64::MAX };
+            while missing != 0 {
+                let index = at + missing.trailing_zeros();
+                missing &= missing - 1;
+                self.judge(now, index as usize, threshold, probed, settings, progress);
+            }
+            at += 64;
+        }
+    }
+
+    fn judge(
+        &mut self,
+        now: Instant,
+        index: usize,
+        threshold: i32,
+        probed: Option<Probed>,
+        settings: &Settings,
+        progress: &mut Progress,
+    ) {
+        let number = self.base().plus(index as u32);
+        let record = &mut self.records[index];
+        let name = record.content.way(settings);
+        let way = &mut self.ways[name];
+        let overtaken = way.proved.since(record.order.plus(1));
+        let age = now.since(record.sent_at);
+        let since = match record.state {
+            State::InFlight => u32::try_from(age.0).unwrap_or(u32::MAX),
+            State::Overtaken(since) => since,
+            State::Lost | State::Acknowledged => return,
+        };
+        // It may have waited below us while a later one did not: it gets a moment to follow.
+        let patience = self.reordering.patience(way.round_trip.loss_delay());
+        let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8));
+        let evidence = if overtaken >= threshold || overtaken > 0 && late <= age {
+            progress.lost_by_gap += 1;
+            Evidence::Gap
+        } else if probed.is_some_and(|(of, order)| of == name && order.is_after(record.order)) {
+            progress.lost_by_probe += 1;
+            Evidence::Probe
+        } else {
+            if overtaken > 0 {
+                record.state = State::Overtaken(since);
+                let late_at = record.sent_at + late;
+                self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
+            }
+            return;
+        };
+        record.state = State::Lost;
+        way.in_flight -= 1;
+        self.lost.push(number, evidence);
+        progress.cut(self.congestion.lost());
+    }
+
+    /// The time threshold has passed for some packet.
+    pub(super) fn check_late(&mut self, now: Instant, settings: &Settings) -> Progress {
+        let mut progress = Progress::default();
+        if self.loss_at.is_some_and(|at| at <= now) {
+            self.detect_losses(now, None, settings, &mut progress);
+        }
+        progress
+    }
+}
+
+/// How far the map speaks beyond the first missing packet.
+fn reach(heard: &Heard<'_>) -> usize {
+    let first = heard.first_missing;
+    let aligned = Number(first.plus(SELECTIVE_PACKETS).0 & !63);
+    let mut reach = match heard.selective {
+        0 => 0,
+        bits => 65 - bits.leading_zeros() as usize,
+    };
+    for (i, word) in map_words(heard.map).enumerate().filter(|(_, word)| *word != 0) {
+        let last = aligned.plus(64 * i as u32 + 63 - word.leading_zeros());
+        reach = reach.max(last.since(first).max(0) as usize + 1);
+    }
+    reach
+}

@@ -1,0 +1,108 @@
+//! Everything that happened in one flow, as plain numbers with a table of their names.
+
+/// Declares the counters once: as fields, as a sum, and by name.
+macro_rules! counters {
+    ($($(#[doc = $about:literal])+ $name:ident,)+) => {
+        /// Everything that happened in one flow.
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
+        pub struct Counters {
+            $($(#[doc = $about])+ pub $name: u64,)+
+        }
+
+        impl Counters {
+            /// Name and meaning of each counter.
+            pub const NAMES: &[(&str, &str)] = &[$((stringify!($name), concat!($($about),+)),)+];
+
+            /// The counters in the order of `NAMES`.
+            pub const fn values(&self) -> [u64; Self::NAMES.len()] {
+                [$(self.$name),+]
+            }
+
+            /// Adds another flow's counters.
+            pub fn add(&mut self, other: &Self) {
+                $(self.$name += other.$name;)+
+            }
+        }
+    };
+}
+
+counters! {
+    /// Packets given to the carrier, of every kind.
+    packets_sent,
+    /// Authentic packets that arrived, of every kind.
+    packets_received,
+    /// Packets with messages or data that were sent for the first time.
+    data_packets_sent,
+    /// Packets with messages or data that arrived for the first time.
+    data_packets_received,
+    /// Messages submitted on the ordered lane.
+    messages_sent,
+    /// Messages delivered from the ordered lane.
+    messages_received,
+    /// Bytes of messages (with their two bytes of length) and bulk data sent for the first time.
+    bytes_sent,
+    /// Bytes of messages and bulk data delivered.
+    bytes_received,
+    /// Packets found missing because later ones were acknowledged.
+    lost_by_gap,
+    /// Packets found missing by the echo of a probe.
+    lost_by_probe,
+    /// Packets sent again because later ones were acknowledged.
+    resent_by_gap,
+    /// Packets sent again because the echo of a probe proved them missing.
+    resent_by_probe,
+    /// Probes sent.
+    probes,
+    /// Probes that arrived.
+    probes_received,
+    /// Packets that had arrived before.
+    duplicates,
+    /// Packets that arrived later than one with a higher number.
+    reordered,
+    /// Packets with a number outside the window.
+    out_of_window,
+    /// Packets whose tag was wrong, or too short to have one.
+    forged,
+    /// Authentic packets that made no sense.
+    malformed,
+    /// Acknowledgements of packets that were never sent.
+    acknowledged_unsent,
+    /// Packets that carried nothing but an acknowledgement.
+    acks_standalone,
+    /// Owed acknowledgements that travelled with a message or data.
+    acks_piggybacked,
+    /// Times the congestion window was cut because of losses.
+    window_cuts,
+    /// Times a mark of congestion cut it.
+    window_cuts_by_mark,
+    /// Times a queue on the way made it shrink.
+    window_cuts_by_delay,
+    /// Packets that came with a mark of congestion.
+    marks,
+    /// Bare packets that had arrived before, or long after their turn.
+    replayed,
+}
+
+impl Counters {
+    /// Packets sent again, for whatever reason.
+    pub fn resent(&self) -> u64 {
+        self.resent_by_gap + self.resent_by_probe
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_has_a_name_and_a_meaning() {
+        let mut counters = Counters { probes: 3, ..Counters::default() };
+        counters.add(&Counters { probes: 4, marks: 1, ..Counters::default() });
+        let of = |name| {
+            let at = Counters::NAMES.iter().position(|(known, _)| *known == name).expect("a counter of that name");
+            counters.values()[at]
+        };
+        assert_eq!((of("probes"), of("marks"), of("duplicates")), (7, 1, 0));
+        assert!(Counters::NAMES.iter().all(|(_, about)| about.trim_end().ends_with('.')));
+    }
+}

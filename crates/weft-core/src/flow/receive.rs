@@ -1,0 +1,122 @@
+//! What arrives at a flow.
+
+use super::acknowledged::Heard;
+use super::incoming::{Arrival, Arriving};
+use super::{AckScheme, Deliver, Event, Flow};
+use crate::time::Instant;
+use crate::wire::{Kind, Lane, Packet, Reject, peek_number};
+
+impl Flow {
+    /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
+    /// Nothing but its length and its number are looked at before its tag is verified.
+    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], sink: &mut dyn Deliver) {
+        self.handle_one(now, bytes, false, sink);
+    }
+
+    /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the other, each `segment`
+    /// bytes long, only the last may be shorter. `marked`: the network marked at least one as having met congestion (RFC 3168).
+    pub fn handle_train(&mut self, now: Instant, bytes: &[u8], segment: usize, marked: bool, sink: &mut dyn Deliver) {
+        for packet in bytes.chunks(segment.max(1)) {
+            self.handle_one(now, packet, marked, sink);
+        }
+    }
+
+    fn handle_one(&mut self, now: Instant, bytes: &[u8], marked: bool, sink: &mut dyn Deliver) {
+        if self.failed {
+            return;
+        }
+        let Some((number, numbered)) = peek_number(bytes) else {
+            self.counters.forged += 1;
+            return;
+        };
+        let epoch = self.incoming.epoch(number, numbered);
+        let (packet, payload) = match Packet::open(&self.verify, epoch, self.settings.tag_bytes, bytes) {
+            Ok(opened) => opened,
+            Err(Reject::Forged) => {
+                self.counters.forged += 1;
+                return;
+            }
+            Err(Reject::Malformed) => {
+                self.counters.malformed += 1;
+                return;
+            }
+        };
+        self.counters.packets_received += 1;
+        let mut map: &[u8] = &[];
+        match packet.kind {
+            Kind::Numbered { .. } => self.handle_numbered(now, &packet, payload, sink),
+            Kind::Acknowledgement(number) | Kind::Probe(number) => {
+                if !self.incoming.bare_is_new(number) {
+                    self.counters.replayed += 1;
+                    return;
+                }
+                if packet.kind == Kind::Probe(number) {
+                    self.counters.probes_received += 1;
+                    self.incoming.probed(now, number);
+                }
+                map = payload;
+            }
+        }
+        self.outgoing.heard(now);
+        if marked {
+            self.counters.marks += 1;
+            self.incoming.marked();
+        }
+        self.handle_acknowledgement(now, &packet, map);
+    }
+
+    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], sink: &mut dyn Deliver) {
+        let Kind::Numbered { number, transmission, order, lane } = packet.kind else { return };
+        match self.incoming.classify(number, self.settings.window_packets) {
+            Arrival::Outside => {
+                self.counters.out_of_window += 1;
+                return;
+            }
+            Arrival::Duplicate => {
+                self.counters.duplicates += 1;
+                self.incoming.hurry();
+                return;
+            }
+            Arrival::New => {}
+        }
+        if let Lane::Messages { first } = lane
+            && !self.incoming.expects_messages(first, self.settings.window_packets)
+        {
+            self.counters.malformed += 1;
+            return;
+        }
+        self.counters.data_packets_received += 1;
+        let more_follows = matches!(lane, Lane::Data { end: false, .. });
+        let arriving = Arriving { number, transmission, order, bulk: packet.bulk, more_follows };
+        let late = self.incoming.arrive(now, &arriving, &self.settings);
+        self.counters.reordered += u64::from(late);
+        let mut ends = false;
+        match lane {
+            Lane::Messages { first } => {
+                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| sink.message(body));
+                self.counters.messages_received += messages;
+                self.counters.bytes_received += bytes;
+            }
+            Lane::Data { sink: name, offset, end } => {
+                sink.data(name, offset, payload);
+                self.counters.bytes_received += payload.len() as u64;
+                ends = end;
+            }
+        }
+        if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
+            self.incoming.hurry();
+        }
+    }
+
+    fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet, map: &[u8]) {
+        let events = &mut self.events;
+        let mut acknowledged = |region: u32, bytes: u64| match events.back_mut() {
+            Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
+            _ => events.push_back(Event::Acknowledged { region, bytes }),
+        };
+        let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
+        let heard = Heard { first_missing, selective, map, echo, marked };
+        let progress = self.outgoing.acknowledge(now, &heard, &self.settings, &mut acknowledged);
+        self.count_progress(&progress);
+    }
+}

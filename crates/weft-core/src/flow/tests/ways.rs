@@ -1,0 +1,166 @@
+//! Two ways that overtake each other, marks of congestion, and peers that are watched.
+
+use super::*;
+
+fn two_ways() -> Settings {
+    Settings { two_ways: true, ..Settings::default() }
+}
+
+/// Everything that may leave now, apart by way: messages and acknowledgements first, bulk data second.
+fn by_way(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; 2] {
+    let mut out = vec![0; 1 << 16];
+    let mut ways = [Vec::new(), Vec::new()];
+    while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 44) {
+        let packets = out[..train.bytes].chunks(train.segment).map(<[u8]>::to_vec);
+        ways[usize::from(train.bulk)].extend(packets);
+    }
+    ways
+}
+
+#[test]
+fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
+    let mut pair = Pair::new(&two_ways());
+    for round in 0..20 {
+        pair.a.flow.submit_data(1, 1, 0..20_000);
+        let [_, data] = by_way(&mut pair.a, pair.now);
+        for _ in 0..8 {
+            pair.a.flow.submit_message(&[7; 1000], &[]);
+        }
+        let [messages, _] = by_way(&mut pair.a, pair.now);
+        let now = pair.later(us(10));
+        pair.b.receive(now, &messages);
+        // Receive what shows every message and no data.   Expect: the data is not taken for lost.
+        let [answer, _] = by_way(&mut pair.b, now);
+        assert!(answer.len() <= 1, "{} acknowledgements", answer.len());
+        pair.a.receive(now, &answer);
+        let now = pair.later(us(150));
+        assert!(by_way(&mut pair.a, now).concat().is_empty(), "round {round}");
+        pair.b.receive(now, &data);
+        pair.settle();
+    }
+    let counters = pair.a.flow.counters();
+    assert_eq!((counters.resent(), pair.b.flow.counters().reordered), (0, 0));
+    assert_eq!((pair.a.acknowledged(), pair.b.memory.messages.len()), (400_000, 160));
+}
+
+#[test]
+fn a_loss_on_one_way_is_proved_by_what_follows_on_the_same() {
+    let mut pair = Pair::new(&two_ways());
+    pair.a.flow.submit_data(1, 1, 0..20_000);
+    let [_, mut data] = by_way(&mut pair.a, pair.now);
+    data.remove(2);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &data);
+    let [answer, _] = by_way(&mut pair.b, now);
+    pair.a.receive(now, &answer);
+    let [none, again] = by_way(&mut pair.a, now);
+    assert_eq!((none.len(), again.len(), pair.a.flow.counters().resent_by_gap), (0, 1, 1));
+}
+
+#[test]
+fn a_lone_message_that_is_lost_under_bulk_data_is_probed_for() {
+    let mut pair = Pair::new(&two_ways());
+    pair.a.flow.submit_message(b"first", &[]);
+    pair.settle();
+    pair.b.memory.messages.clear();
+    pair.a.flow.submit_message(b"lost", &[]);
+    let [lost, _] = by_way(&mut pair.a, pair.now);
+    assert_eq!(lost.len(), 1);
+    pair.a.flow.submit_data(1, 1, 0..10_000_000);
+    let begin = pair.now;
+    while pair.b.memory.messages.is_empty() {
+        let now = pair.later(us(20));
+        let there = by_way(&mut pair.a, now).concat();
+        pair.b.receive(now, &there);
+        let back = by_way(&mut pair.b, now).concat();
+        pair.a.receive(now, &back);
+        assert!(now.since(begin) < us(400), "bulk data kept the message waiting");
+    }
+    assert_eq!(pair.a.flow.counters().resent_by_probe, 1);
+}
+
+#[test]
+fn an_acknowledgement_overtakes_bulk_data_that_goes_back() {
+    let mut pair = Pair::new(&two_ways());
+    pair.b.flow.submit_data(1, 1, 0..1_000_000);
+    let first = by_way(&mut pair.b, pair.now).concat();
+    pair.a.receive(pair.now, &first);
+    pair.a.flow.submit_data(1, 1, 0..10_000);
+    let data = by_way(&mut pair.a, pair.now).concat();
+    pair.b.receive(pair.now, &data);
+    let mut out = vec![0; 1 << 16];
+    let train = pair.b.flow.poll_train(pair.now, &mut pair.b.memory, &mut out, 44).expect("an acknowledgement");
+    assert!(!train.bulk);
+    assert_eq!(pair.b.flow.counters().acks_standalone, 1);
+}
+
+#[test]
+fn a_mark_of_congestion_travels_back_and_cuts_the_window() {
+    let mut pair = Pair::new(&Settings::default());
+    let full = pair.a.flow.window();
+    pair.a.flow.submit_data(1, 1, 0..14_000);
+    for packet in pair.a.packets(pair.now) {
+        pair.b.flow.handle_train(pair.now, &packet, packet.len(), true, &mut pair.b.memory);
+    }
+    let answer = pair.b.packets(pair.now);
+    assert!(Packet::parse(&answer[0]).expect("an acknowledgement").0.marked);
+    pair.a.receive(pair.now, &answer);
+    assert_eq!((pair.b.flow.counters().marks, pair.a.flow.counters().window_cuts_by_mark), (10, 1));
+    assert_eq!(pair.a.flow.window(), full - full / 4);
+}
+
+#[test]
+fn a_peer_that_is_waited_for_is_probed_now_and_then_and_missed_when_it_is_gone() {
+    let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
+    pair.b.flow.submit_message(b"hello", &[]);
+    pair.settle();
+    assert_eq!(pair.a.flow.next_timeout(), None, "nobody waits");
+    pair.a.flow.watch(true);
+    // Ten seconds in which the peer answers.
+    for _ in 0..10 {
+        pair.now = pair.a.flow.next_timeout().expect("a probe");
+        let probe = pair.a.packets(pair.now);
+        assert_eq!(probe.len(), 1);
+        pair.b.receive(pair.now, &probe);
+        let answer = pair.b.packets(pair.now);
+        pair.a.receive(pair.now, &answer);
+    }
+    assert!((9_000..=11_000).contains(&(pair.now.0 / 1_000_000)), "{} ns", pair.now.0);
+    let gone = pair.now;
+    while let Some(at) = pair.a.flow.next_timeout() {
+        pair.now = at;
+        pair.a.packets(at);
+    }
+    assert_eq!(pair.a.flow.poll_event(), Some(Event::PeerFailed { reason: Failure::Silent }));
+    assert!((4_000..=4_500).contains(&(pair.now.since(gone).0 / 1_000_000)), "after {} ns", pair.now.since(gone).0);
+}
+
+#[test]
+fn who_no_longer_waits_does_not_probe() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.watch(true);
+    assert!(pair.a.flow.next_timeout().is_some());
+    pair.a.flow.watch(false);
+    assert_eq!(pair.a.flow.next_timeout(), None);
+}
+
+#[test]
+fn a_packet_that_never_gets_through_fails_the_peer_though_it_answers() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_data(0, 0, 0..200);
+    for _ in 0..10_000 {
+        let now = pair.now;
+        // The way takes probes and nothing larger.
+        let packets: Vec<_> = pair.a.packets(now).into_iter().filter(|packet| packet.len() < 100).collect();
+        if let Some(event) = pair.a.flow.poll_event() {
+            assert_eq!(event, Event::PeerFailed { reason: Failure::Blocked });
+            assert_eq!(pair.a.flow.counters().resent(), 254);
+            return;
+        }
+        pair.b.receive(now, &packets);
+        let answer = pair.b.packets(now);
+        pair.a.receive(now, &answer);
+        pair.now = pair.a.flow.next_timeout().expect("it goes on").max(now + us(1));
+    }
+    panic!("the flow sends one packet for ever");
+}

@@ -1,0 +1,158 @@
+//! Windows of many packets, trains, and numbers beyond 32 bits.
+
+use super::*;
+
+fn wide() -> Settings {
+    Settings { packet_size: 300, window_packets: WINDOW_MAX, ..Settings::default() }
+}
+
+#[test]
+fn a_hole_at_the_front_of_a_full_window_is_all_that_is_sent_again() {
+    let mut pair = Pair::new(&wide());
+    let bytes = u64::from(WINDOW_MAX) * 256;
+    pair.a.flow.submit_data(0, 0, 0..bytes);
+    let mut packets = pair.a.packets(pair.now);
+    assert_eq!(packets.len(), WINDOW_MAX as usize);
+    for lost in [1700, 900, 33, 0] {
+        packets.remove(lost);
+    }
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let answer = pair.b.packets(now);
+    assert_eq!(answer.len(), 1);
+    // Receive one acknowledgement with a map of the whole window.   Expect: the four again, and nothing else.
+    let now = pair.later(us(10));
+    pair.a.receive(now, &answer);
+    assert_eq!(pair.a.acknowledged(), bytes - 4 * 256);
+    let again = pair.a.packets(now);
+    assert_eq!((again.len(), pair.a.flow.counters().resent_by_gap), (4, 4));
+    pair.b.receive(now, &again);
+    pair.settle();
+    assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (4 * 256, 0));
+    assert!(pair.a.flow.memory_bytes() <= IDLE_BYTES_MAX && pair.b.flow.memory_bytes() <= IDLE_BYTES_MAX);
+}
+
+#[test]
+fn a_map_that_does_not_fit_a_packet_is_cut_and_the_rest_follows() {
+    let mut pair = Pair::new(&Settings { packet_size: PACKET_SIZE_MIN, ..wide() });
+    pair.a.flow.submit_data(0, 0, 0..u64::from(WINDOW_MAX) * 212);
+    let mut packets = pair.a.packets(pair.now);
+    packets.remove(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let answer = pair.b.packets(now);
+    assert!(answer.iter().all(|packet| packet.len() <= PACKET_SIZE_MIN));
+    pair.a.receive(now, &answer);
+    pair.settle();
+    assert_eq!((pair.a.acknowledged(), pair.a.flow.counters().resent()), (u64::from(WINDOW_MAX) * 212, 1));
+}
+
+#[test]
+fn a_map_goes_on_its_own_though_data_goes_back() {
+    let mut pair = Pair::new(&wide());
+    pair.a.flow.submit_data(0, 0, 0..60_000);
+    pair.b.flow.submit_data(0, 0, 0..60_000);
+    let mut packets = pair.a.packets(pair.now);
+    packets.remove(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let back = pair.b.packets(now);
+    assert_eq!(pair.b.flow.counters().acks_standalone, 1);
+    pair.a.receive(now, &back[..1]);
+    // Receive the first of what comes back.   Expect: everything but the lost packet is known to have arrived.
+    assert_eq!(pair.a.acknowledged(), 60_000 - 256);
+}
+
+#[test]
+fn a_train_is_made_of_equal_packets_and_taken_as_a_whole() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.a.flow.submit_data(1, 1, 0..100_000);
+    let mut out = vec![0; 1 << 16];
+    let mut bytes = 0;
+    let mut trains = Vec::new();
+    while let Some(train) = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44) {
+        assert_eq!(train.segment, 1452);
+        pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
+        bytes += train.bytes;
+        trains.push(train.bytes.div_ceil(train.segment));
+    }
+    assert_eq!(trains, [44, 28]);
+    assert_eq!(bytes, 100_000 + 72 * crate::wire::DATA_OVERHEAD);
+    assert_eq!(pair.b.memory.placed.iter().map(|(_, _, bytes)| bytes.len()).sum::<usize>(), 100_000);
+    // One acknowledgement for all of it.
+    assert_eq!(pair.b.packets(pair.now).len(), 1);
+}
+
+#[test]
+fn a_train_carries_the_echo_in_its_first_packet_without_getting_uneven() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.b.flow.submit_message(b"x", &[]);
+    let packets = pair.b.packets(pair.now);
+    pair.a.receive(pair.now, &packets);
+    pair.a.flow.submit_data(1, 1, 0..14_000);
+    let mut out = vec![0; 1 << 16];
+    let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).expect("a train");
+    assert_eq!((train.segment, train.bytes.div_ceil(1452)), (1452, 10));
+    let (first, _) = Packet::parse(&out[..1452]).expect("a packet");
+    assert!(first.echo.is_some());
+    assert!(pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).is_none());
+}
+
+#[test]
+fn messages_make_trains_too_and_data_is_not_mixed_with_them() {
+    let mut pair = Pair::new(&Settings::default());
+    let body = vec![3; pair.a.flow.frame_max()];
+    for _ in 0..5 {
+        pair.a.flow.submit_message(&[], &body);
+    }
+    pair.a.flow.submit_data(1, 1, 0..5_000);
+    let mut out = vec![0; 1 << 16];
+    let mut trains = Vec::new();
+    while let Some(train) = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44) {
+        trains.push(train.bytes.div_ceil(train.segment));
+        pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
+    }
+    assert_eq!(trains, [5, 4]);
+    assert_eq!((pair.b.memory.messages.len(), pair.b.memory.placed.len()), (5, 4));
+}
+
+#[test]
+fn numbers_go_on_beyond_32_bits_and_what_was_recorded_before_does_not_fit() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.a.flow.submit_message(b"old", &[]);
+    let old = pair.a.packets(pair.now);
+    pair.b.receive(pair.now, &old);
+    pair.settle();
+    // 2³² packets later.
+    for side in [&mut pair.a, &mut pair.b] {
+        side.flow.outgoing.base += 1 << 32;
+        side.flow.next_bare += 1 << 32;
+        side.flow.incoming.skip(1 << 32);
+    }
+    for i in 0..400u32 {
+        pair.a.flow.submit_message(&i.to_le_bytes(), &[]);
+        pair.settle();
+    }
+    // Receive the old packet again.   Expect: forged, since its number means another one now.
+    pair.b.receive(pair.now, &old);
+    assert_eq!((pair.b.flow.counters().forged, pair.b.memory.messages.len()), (1, 401));
+}
+
+#[test]
+fn a_replayed_packet_of_any_kind_is_counted_and_harmless() {
+    let mut pair = Pair::new(&Settings::default());
+    pair.a.flow.submit_message(b"x", &[]);
+    let message = pair.a.packets(pair.now);
+    let at = pair.a.flow.next_timeout().expect("a probe");
+    let probe = pair.a.packets(at);
+    pair.b.receive(at, &[message.clone(), probe.clone()].concat());
+    let answer = pair.b.packets(at);
+    pair.a.receive(at, &answer);
+    for _ in 0..3 {
+        pair.b.receive(at, &[message.clone(), probe.clone()].concat());
+        pair.a.receive(at, &answer);
+    }
+    assert_eq!((pair.b.flow.counters().duplicates, pair.b.flow.counters().replayed), (3, 3));
+    assert_eq!((pair.a.flow.counters().replayed, pair.b.memory.messages.len()), (3, 1));
+    assert_eq!(pair.b.flow.counters().probes_received, 1);
+}

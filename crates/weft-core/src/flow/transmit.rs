@@ -1,0 +1,237 @@
+//! What leaves a flow: one packet at a time, or a run of equal ones.
+
+use super::acknowledged::Progress;
+use super::evidence::Evidence;
+use super::outgoing::Departure;
+use super::queue::Content;
+use super::{Failure, Flow, Regions};
+use crate::time::Instant;
+use crate::wire::{DATA_OVERHEAD, ECHO_SIZE, Kind, Lane, MESSAGES_OVERHEAD, Number, Packet};
+
+/// Consecutive packets, each `segment` bytes long; only the last may be shorter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// Bytes of all packets.
+    pub bytes: usize,
+    /// Bytes of each but the last.
+    pub segment: usize,
+    /// Bulk data, and probes for it: with `Settings::two_ways` all of these must take one way and everything else another.
+    pub bulk: bool,
+}
+
+/// A packet that was written.
+struct Written {
+    length: usize,
+    bulk: bool,
+    /// What it carries, if it went for the first time.
+    fresh: Option<Content>,
+}
+
+impl Flow {
+    /// Writes the next packet that is due into `out` (at least `packet_size` bytes) and returns its length.
+    /// `None`: nothing may leave before something arrives, is submitted, or `next_timeout` passes.
+    pub fn poll_transmit(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<usize> {
+        Some(self.poll_one(now, regions, out)?.length)
+    }
+
+    /// Like `poll_transmit`, for up to `packets_max` packets of equal size, as many as fit into `out`, one after the other.
+    /// At most half a window, so that acknowledgements come while the rest is still to be sent.
+    pub fn poll_train(
+        &mut self,
+        now: Instant,
+        regions: &mut dyn Regions,
+        out: &mut [u8],
+        packets_max: usize,
+    ) -> Option<Train> {
+        let Written { length, bulk, fresh } = self.poll_one(now, regions, out)?;
+        let mut train = Train { bytes: length, segment: length, bulk };
+        let Some(content) = fresh else { return Some(train) };
+        let packets_max = packets_max.min(self.window() as usize / 2);
+        for _ in 1..packets_max {
+            if out.len() - train.bytes < length || !self.next_extends(now, &content, length) {
+                break;
+            }
+            let Some(departure) = self.next_new(now) else { break };
+            let written = self.emit_numbered(now, &departure, regions, &mut out[train.bytes..]);
+            train.bytes += written;
+            if written < length {
+                break;
+            }
+        }
+        Some(train)
+    }
+
+    fn poll_one(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<Written> {
+        if self.failed {
+            return None;
+        }
+        let progress = self.outgoing.check_late(now, &self.settings);
+        self.count_progress(&progress);
+        if self.must_acknowledge_first() {
+            return Some(self.emit_acknowledgement(now, out));
+        }
+        if let Some((departure, evidence)) = self.outgoing.next_resend(now, &self.settings) {
+            match evidence {
+                Evidence::Gap => self.counters.resent_by_gap += 1,
+                Evidence::Probe => self.counters.resent_by_probe += 1,
+            }
+            let length = self.emit_numbered(now, &departure, regions, out);
+            return Some(Written { length, bulk: self.is_bulk(&departure.content), fresh: None });
+        }
+        if self.outgoing.hopeless {
+            self.fail(Failure::Blocked);
+            return None;
+        }
+        // Bulk data that goes another way does not put off a probe for messages.
+        let data_waits = self.settings.two_ways && !self.outgoing.queue.has_unsent_messages();
+        let probe_first = data_waits && self.outgoing.due_probe(now, self.watched, &self.settings) == Some(0);
+        if !probe_first && let Some(departure) = self.next_new(now) {
+            let length = self.emit_numbered(now, &departure, regions, out);
+            return Some(Written { length, bulk: self.is_bulk(&departure.content), fresh: Some(departure.content) });
+        }
+        if let Some(way) = self.outgoing.due_probe(now, self.watched, &self.settings) {
+            if self.outgoing.peer_is_silent(now, way, &self.settings) {
+                self.fail(Failure::Silent);
+                return None;
+            }
+            self.counters.probes += 1;
+            self.incoming.acknowledged();
+            let number = self.take_bare();
+            self.outgoing.probe_sent(now, Number(number as u32), way);
+            let length = self.emit_bare(now, number, Kind::Probe(Number(number as u32)), way == 1, out);
+            return Some(Written { length, bulk: way == 1, fresh: None });
+        }
+        if self.incoming.due().is_some_and(|due| due <= now) {
+            return Some(self.emit_acknowledgement(now, out));
+        }
+        None
+    }
+
+    /// An acknowledgement goes ahead of bulk data that would carry it a slower way, or could not carry all of it.
+    fn must_acknowledge_first(&self) -> bool {
+        let overtakes = self.settings.two_ways && !self.outgoing.queue.has_unsent_messages();
+        self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
+    }
+
+    fn is_bulk(&self, content: &Content) -> bool {
+        content.way(&self.settings) == 1
+    }
+
+    fn next_new(&mut self, now: Instant) -> Option<Departure> {
+        let (messages_max, data_max) = self.payload_max();
+        let departure = self.outgoing.next_new(now, &self.settings, messages_max, data_max)?;
+        self.counters.data_packets_sent += 1;
+        Some(departure)
+    }
+
+    /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
+    fn payload_max(&self) -> (usize, usize) {
+        let size = self.settings.packet_size;
+        let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
+        (size - MESSAGES_OVERHEAD, size - DATA_OVERHEAD - echo)
+    }
+
+    /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
+    fn next_extends(&mut self, now: Instant, content: &Content, segment: usize) -> bool {
+        if self.outgoing.window_left(&self.settings) == 0
+            || self.must_acknowledge_first()
+            || self.outgoing.may_resend(now)
+        {
+            return false;
+        }
+        let (messages_max, data_max) = self.payload_max();
+        let next = self.outgoing.queue.peek(messages_max, data_max);
+        let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
+        match (next, content) {
+            (Some((length, true)), Content::Messages { .. }) => {
+                MESSAGES_OVERHEAD - ECHO_SIZE + echo + length <= segment
+            }
+            (Some((length, false)), Content::Data { .. }) => DATA_OVERHEAD + echo + length <= segment,
+            _ => false,
+        }
+    }
+
+    fn emit_numbered(
+        &mut self,
+        now: Instant,
+        departure: &Departure,
+        regions: &mut dyn Regions,
+        out: &mut [u8],
+    ) -> usize {
+        self.counters.acks_piggybacked += u64::from(self.incoming.owes());
+        self.incoming.acknowledged();
+        let &Departure { number, transmission, order, content, request } = departure;
+        let (lane, length, overhead) = match content {
+            Content::Messages { first, length, .. } => {
+                (Lane::Messages { first }, length, MESSAGES_OVERHEAD - ECHO_SIZE)
+            }
+            Content::Data { sink, offset, length, end, .. } => {
+                (Lane::Data { sink, offset, end }, length, DATA_OVERHEAD)
+            }
+        };
+        let length = usize::from(length);
+        let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
+        // A packet that is sent again is as long as it was.
+        let echoes = overhead + length + ECHO_SIZE <= self.settings.packet_size;
+        let head = self.head(now, kind, request, self.is_bulk(&content), echoes);
+        let at = head.emit(length, out);
+        let payload = &mut out[at..at + length];
+        match content {
+            Content::Messages { start, length, .. } => {
+                let (low, high) = self.outgoing.queue.frames(start, length);
+                payload[..low.len()].copy_from_slice(low);
+                payload[low.len()..].copy_from_slice(high);
+            }
+            Content::Data { region, offset, .. } => regions.read(region, offset, payload),
+        }
+        if transmission == 1 {
+            self.counters.bytes_sent += length as u64;
+        }
+        self.finish((number >> 32) as u32, at + length, out)
+    }
+
+    fn emit_acknowledgement(&mut self, now: Instant, out: &mut [u8]) -> Written {
+        self.counters.acks_standalone += 1;
+        let number = self.take_bare();
+        let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, false, true);
+        let at = head.emit(0, out);
+        let room = self.settings.packet_size.min(out.len());
+        let map = self.incoming.write_map(&mut out[at..room]);
+        self.incoming.acknowledged_alone(self.settings.ack_scheme);
+        Written { length: self.finish((number >> 32) as u32, at + map, out), bulk: false, fresh: None }
+    }
+
+    fn emit_bare(&mut self, now: Instant, number: u64, kind: Kind, bulk: bool, out: &mut [u8]) -> usize {
+        let length = self.head(now, kind, false, bulk, true).emit(0, out);
+        self.finish((number >> 32) as u32, length, out)
+    }
+
+    fn take_bare(&mut self) -> u64 {
+        let number = self.next_bare;
+        self.next_bare += 1;
+        number
+    }
+
+    fn head(&mut self, now: Instant, kind: Kind, request: bool, bulk: bool, echoes: bool) -> Packet {
+        let (acknowledged, selective) = self.incoming.state();
+        let echo = if echoes { self.incoming.take_echo(now) } else { None };
+        let marked = self.incoming.take_mark();
+        Packet { sender: self.own_index, acknowledged, selective, echo, request, marked, bulk, kind }
+    }
+
+    fn finish(&mut self, epoch: u32, length: usize, out: &mut [u8]) -> usize {
+        self.seal.seal(epoch, &mut out[..length], self.settings.tag_bytes);
+        self.counters.packets_sent += 1;
+        length
+    }
+
+    pub(super) fn count_progress(&mut self, progress: &Progress) {
+        self.counters.acknowledged_unsent += u64::from(progress.unsent);
+        self.counters.lost_by_gap += u64::from(progress.lost_by_gap);
+        self.counters.lost_by_probe += u64::from(progress.lost_by_probe);
+        let [loss, mark, delay] = progress.cuts.map(u64::from);
+        self.counters.window_cuts += loss;
+        self.counters.window_cuts_by_mark += mark;
+        self.counters.window_cuts_by_delay += delay;
+    }
+}
