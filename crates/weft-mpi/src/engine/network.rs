@@ -16,28 +16,6 @@ const PACKETS_PER_PASS: usize = 128;
 /// Longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// Packets of one peer that leave together: all of them `segment` bytes long, but the last may be shorter.
-#[derive(Default)]
-struct Train {
-    bytes: usize,
-    segment: usize,
-}
-
-impl Train {
-    /// Whether a packet of `length` bytes can be its next.
-    fn takes(&self, length: usize, bytes_max: usize) -> bool {
-        self.bytes == 0
-            || (length <= self.segment && self.bytes.is_multiple_of(self.segment) && self.bytes + length <= bytes_max)
-    }
-
-    fn push(&mut self, length: usize) {
-        if self.bytes == 0 {
-            self.segment = length;
-        }
-        self.bytes += length;
-    }
-}
-
 /// A train, or the rest of one, that found the link's send buffer full.
 pub(super) struct Stalled {
     to: Address,
@@ -45,9 +23,9 @@ pub(super) struct Stalled {
     segment: usize,
 }
 
-/// Room for a train and the packet that turns out not to belong to it.
+/// Room for a train.
 pub(super) fn train_room(datagrams: &dyn Datagrams) -> Vec<u8> {
-    vec![0; TRAIN_BYTES_MAX.min(datagrams.train_bytes()) + datagrams.packet_size()]
+    vec![0; TRAIN_BYTES_MAX.min(datagrams.train_bytes()).max(datagrams.packet_size())]
 }
 
 struct Adapter<'a> {
@@ -140,25 +118,15 @@ impl Engine {
         }
         let Path::Remote(remote) = &mut links[peer as usize].path else { return };
         let Some(flow) = &mut remote.flow else { return };
-        let bytes_max = TRAIN_BYTES_MAX.min(datagrams.train_bytes());
-        let mut waiting = Train::default();
-        for _ in 0..PACKETS_PER_PASS {
-            let Some(length) = flow.poll_transmit(now, &mut Sources(messages), &mut train[waiting.bytes..]) else {
+        let mut packets = 0;
+        while packets < PACKETS_PER_PASS {
+            let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS - packets) else {
                 break;
             };
-            if !waiting.takes(length, bytes_max) {
-                let next = waiting.bytes..waiting.bytes + length;
-                if !send_train(datagrams.as_mut(), &remote.address, &train[..waiting.bytes], waiting.segment, stalled) {
-                    stalled.push_back(Stalled { to: remote.address, bytes: train[next].to_vec(), segment: length });
-                    return;
-                }
-                train.copy_within(next, 0);
-                waiting = Train::default();
+            packets += next.bytes.div_ceil(next.segment);
+            if !send_train(datagrams.as_mut(), &remote.address, &train[..next.bytes], next.segment, stalled) {
+                break;
             }
-            waiting.push(length);
-        }
-        if waiting.bytes > 0 {
-            send_train(datagrams.as_mut(), &remote.address, &train[..waiting.bytes], waiting.segment, stalled);
         }
     }
 
@@ -214,5 +182,8 @@ fn take(datagrams: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usiz
 fn describe(reason: Failure) -> &'static str {
     match reason {
         Failure::Silent => "it has not answered for longer than WEFT_PEER_TIMEOUT",
+        Failure::Blocked => {
+            "it answers, but a packet does not get through however often it is sent: the network may carry only smaller ones"
+        }
     }
 }
