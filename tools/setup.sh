@@ -40,18 +40,27 @@ fi
 # --- Rust ------------------------------------------------------------------------------------------------------------
 PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH"
 wanted=$(sed -n 's/^rust-version = "\([0-9.]*\)"/\1/p' Cargo.toml)
-version=$( (cargo --version 2>/dev/null || true) | cut -d' ' -f2)
-if [ -z "$version" ] || [ "$(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n 1)" != "$wanted" ]; then
+# Whether there is a Rust that is new enough; `version` is the one that is there.
+rust_is_there() {
+    version=$( (cargo --version 2>/dev/null || true) | cut -d' ' -f2)
+    [ -n "$version" ] && [ "$(printf '%s\n%s\n' "$wanted" "$version" | sort -V | head -n 1)" = "$wanted" ]
+}
+if ! rust_is_there; then
     if have rustup; then
         say "Rust ${version:-is absent}, $wanted is wanted: updating it"
         rustup toolchain install stable --profile minimal -c rustfmt -c clippy >/dev/null && rustup default stable >/dev/null
     else
         say "installing Rust (in ${CARGO_HOME:-$HOME/.cargo})"
         curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs |
-            sh -s -- -y -q --profile minimal -c rustfmt -c clippy --no-modify-path >/dev/null
+            sh -s -- -y -q --profile minimal -c rustfmt -c clippy --no-modify-path >/dev/null || true
+    fi
+    # Debian's own packages are no way out: Debian 12 has 1.63.
+    if ! rust_is_there; then
+        say "Rust $wanted or newer could not be installed (found: ${version:-none}); if https://sh.rustup.rs cannot be" >&2
+        say "reached from here, install Rust another way, so that \`cargo\` is in PATH, and run this again" >&2
+        exit 1
     fi
 fi
-have cargo || { say "cargo is not there; see https://rustup.rs" >&2; exit 1; }
 
 # --- Python packages -------------------------------------------------------------------------------------------------
 # The mark holds what was installed, so that the second run needs no network.
