@@ -24,6 +24,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     cases.extend(starts());
     cases.extend(options());
+    cases.extend(processors());
+    cases.push(silent_host());
     cases
 }
 
@@ -236,4 +238,63 @@ fn options() -> Vec<Case> {
             Expected::code(0).says("(right)").says("shared").says("udp").judge(attempt())
         }),
     ]
+}
+
+/// What `mpiexec --report-bindings` says of each rank's processors; `None`: it is not bound.
+fn bound_to(output: &str) -> Vec<Option<String>> {
+    let lines = output.lines().filter(|line| line.starts_with("mpiexec: rank ") && line.contains("bound"));
+    let list = |line: &str| {
+        let words = line.split_once(": bound to processor")?.1;
+        Some(words.trim_start_matches('s').split(':').next()?.trim().to_owned())
+    };
+    lines.map(list).collect()
+}
+
+/// Bindings: a registry of their own keeps other jobs of the machine out of these stories.
+fn processors() -> Vec<Case> {
+    let registry = |context: &Context| context.work.join("registry");
+    let enough = || std::thread::available_parallelism().is_ok_and(|count| count.get() >= 2);
+    let apart = move |context: &Context, run: Run| -> anyhow::Result<()> {
+        let finished = run.env("WEFT_REGISTRY", registry(context)).limit(END.as_secs()).finish()?;
+        let bound = bound_to(&finished.output);
+        anyhow::ensure!(finished.code == Some(0) && bound.len() == 2, "{}", finished.report());
+        let distinct = bound[0].is_some() && bound[1].is_some() && bound[0] != bound[1];
+        anyhow::ensure!(distinct == enough(), "ranks are bound to {bound:?}:\n{}", finished.report());
+        Ok(())
+    };
+    let judge = |attempt: anyhow::Result<()>| match attempt {
+        Ok(()) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    };
+    let options = ["--bind-to", "hwthread", "--report-bindings", "true"];
+    vec![
+        Case::new("--bind-to gives each rank a processor of its own", move |context| {
+            judge(apart(context, context.mpiexec(2).args(options)))
+        }),
+        Case::new("hosts in network namespaces share the processors of the machine", move |context| {
+            judge(context.mpiexec_on_hosts(2).and_then(|run| apart(context, run.args(options))))
+        }),
+        Case::new("more ranks than processors are not bound, and it is said", move |context| {
+            let ranks = std::thread::available_parallelism().map_or(1, |count| count.get() as u32) + 1;
+            let run =
+                context.mpiexec(ranks).env("WEFT_REGISTRY", registry(context)).args(["--bind-to", "core", "true"]);
+            Expected::code(0).says("ranks are not bound:").judge(run.limit(END.as_secs()).finish())
+        }),
+    ]
+}
+
+/// A host without power: its agent says nothing more, and nothing tells that it is gone.
+fn silent_host() -> Case {
+    Case::new("a host that falls silent ends the job", |context| {
+        let attempt = || -> anyhow::Result<Finished> {
+            let run = context.mpiexec_on_hosts(4)?.args(["--host-timeout", "2"]);
+            let running = run.arg(context.compile(BEHAVE)?).arg("hang").start()?;
+            anyhow::ensure!(running.says("ready", READY), "it did not start:\n{}", running.output());
+            let agent = running.processes().into_iter().find(|(_, line)| line.contains("--weft-agent"));
+            let Some((agent, _)) = agent else { anyhow::bail!("no agent is found") };
+            kill_process(agent, Signal::STOP)?;
+            running.finish(END)
+        };
+        Expected::code(1).says("has not answered for 2 s").judge(attempt())
+    })
 }

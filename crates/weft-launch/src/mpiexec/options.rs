@@ -269,8 +269,11 @@ impl<'a> Parser<'a> {
     fn program(&mut self, name: OsString, arguments: &mut dyn Iterator<Item = OsString>) -> Result<(), String> {
         let mut block = std::mem::replace(&mut self.block, new_block());
         block.wish.base = self.own_base.take().unwrap_or(Base::All);
-        if name == ":" || name.is_empty() {
+        if name == ":" {
             return Err("a program is missing before `:`".into());
+        }
+        if name.is_empty() {
+            return Err("the name of a program is empty; is a variable of your script not set?".into());
         }
         block.words.push(name);
         block.words.extend(arguments.take_while(|word| word != ":"));
