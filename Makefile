@@ -7,6 +7,9 @@ SHELL = /bin/sh
 # Where `make install` puts the library; demo, tests and benchmarks use one of their own, in build/prefix.
 PREFIX = /usr/local
 OWN = build/prefix
+# What `make swarm` plays: so many plans by chance, from this seed on.
+RUNS = 5000
+SEED = 1
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:
@@ -17,6 +20,7 @@ help:
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
+	@echo 'make swarm [RUNS=N] [SEED=N]  the protocol in virtual time, in many more networks than `make check` plays'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
@@ -47,10 +51,14 @@ suite: own
 
 test: check suite
 
+swarm: setup
+	$(CARGO) run --release --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
+	$(CARGO) run --release --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
+
 bench: own
 	@bench/run.sh
 
 clean:
 	rm -rf build target
 
-.PHONY: help setup build install own demo check suite test bench clean
+.PHONY: help setup build install own demo check suite test swarm bench clean

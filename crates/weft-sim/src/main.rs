@@ -5,11 +5,15 @@ use clap::Parser;
 use serde_json::json;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
 use weft_sim::capture::Capture;
 use weft_sim::plan::Plan;
 use weft_sim::report::Report;
 use weft_sim::scenario::{self, SCENARIOS, Scenario};
 use weft_sim::world::{self, Violation, Watch};
+
+/// Most runs at a time.
+const JOBS_MAX: usize = 256;
 
 /// Plays Weft's protocol in virtual time, over a network that does everything wrong, and checks what arrives.
 #[derive(Parser)]
@@ -23,6 +27,9 @@ struct Arguments {
     /// Play with so many seeds, this one and the next
     #[arg(long, default_value_t = 1)]
     runs: u64,
+    /// So many runs at the same time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// Print only failures and a last line
     #[arg(long)]
     quiet: bool,
@@ -74,20 +81,34 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     if arguments.capture.is_some() && (all || arguments.runs != 1) {
         return Err("a capture is of one run: name one scenario, and leave --runs out".into());
     }
-    let (mut played, mut failed) = (0, 0_u64);
-    for (name, _, scenario) in chosen {
-        for run in 0..arguments.runs {
-            let seed = arguments.seed.wrapping_add(run);
-            played += 1;
-            failed += u64::from(!once(arguments, name, *scenario, seed)?);
-        }
+    if arguments.jobs == 0 || arguments.jobs > JOBS_MAX {
+        return Err(format!("{} jobs; there are 1 to {JOBS_MAX}", arguments.jobs));
     }
-    if arguments.quiet || arguments.runs > 1 {
-        eprintln!("{played} runs, {failed} failed");
+    let runs = chosen.len() as u64 * arguments.runs;
+    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let work = || -> Result<(), String> {
+        loop {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            if run >= runs {
+                return Ok(());
+            }
+            let (name, _, scenario) = chosen[(run / arguments.runs) as usize];
+            let seed = arguments.seed.wrapping_add(run % arguments.runs);
+            failed.fetch_add(u64::from(!once(arguments, name, *scenario, seed)?), Ordering::Relaxed);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..arguments.jobs).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("a worker reports what goes wrong"))
+    })?;
+    let failed = failed.into_inner();
+    if arguments.quiet || runs > 1 {
+        eprintln!("{runs} runs, {failed} failed");
     }
     Ok(failed == 0)
 }
 
+/// Plays one run; false if something failed.
 fn once(arguments: &Arguments, name: &str, scenario: Scenario, seed: u64) -> Result<bool, String> {
     let plan = scenario::plan(scenario, seed, &arguments.without);
     let capture = arguments.capture.as_ref().map(|path| Capture::create(path, plan.ranks)).transpose()?;
@@ -95,55 +116,64 @@ fn once(arguments: &Arguments, name: &str, scenario: Scenario, seed: u64) -> Res
     let outcome = world::run_watched(&plan, seed, &mut watch);
     if let Some(capture) = watch.capture {
         let missing = capture.missing;
-        let packets = capture.finish()?;
-        eprintln!(
-            "{packets} packets captured{}",
-            if missing > 0 { format!(", {missing} more were not") } else { String::new() }
-        );
+        eprintln!("{} packets captured, {missing} more were not", capture.finish()?);
     }
-    match outcome {
-        Ok(report) => {
-            show(arguments, name, seed, &plan, &report);
-            Ok(true)
-        }
+    let text = match &outcome {
+        Ok(report) => success(arguments, name, seed, &plan, report),
         Err(violation) => {
-            fail(arguments, name, seed, &plan, &violation);
-            Ok(false)
+            eprintln!("{}", failure(arguments, name, seed, &plan, violation));
+            arguments.json.then(|| json!({ "scenario": name, "seed": hex(seed), "violation": violation.0 }).to_string())
         }
+    };
+    if let Some(text) = text {
+        println!("{text}");
     }
+    Ok(outcome.is_ok())
 }
 
 fn nuisances(plan: &Plan) -> Vec<String> {
     plan.nuisances.iter().map(ToString::to_string).collect()
 }
 
-fn show(arguments: &Arguments, name: &str, seed: u64, plan: &Plan, report: &Report) {
-    if arguments.json {
-        let mut value = report.json();
-        value["scenario"] = json!(name);
-        value["seed"] = json!(format!("{seed:#x}"));
-        value["nuisances"] = json!(nuisances(plan));
-        value["events_per_second"] = json!(report.events_per_second());
-        println!("{value}");
-    } else if !arguments.quiet {
-        println!("{name} --seed {seed:#x}: {} ranks, {} flows, {}", plan.ranks, report.flows, about(plan));
-        println!("{report}");
-        let (events, rate) = (report.events, report.events_per_second() / 1e6);
-        println!("  simulated  {events} events in {:.2} s, {rate:.2} million a second", report.wall.as_secs_f64());
-    }
-}
-
 fn about(plan: &Plan) -> String {
     if plan.nuisances.is_empty() { "nothing goes wrong".into() } else { nuisances(plan).join(", ") }
 }
 
-fn fail(arguments: &Arguments, name: &str, seed: u64, plan: &Plan, violation: &Violation) {
+fn hex(seed: u64) -> String {
+    format!("{seed:#x}")
+}
+
+fn success(arguments: &Arguments, name: &str, seed: u64, plan: &Plan, report: &Report) -> Option<String> {
     if arguments.json {
-        println!("{}", json!({ "scenario": name, "seed": format!("{seed:#x}"), "violation": violation.0 }));
+        let mut value = report.json();
+        value["scenario"] = json!(name);
+        value["seed"] = json!(hex(seed));
+        value["nuisances"] = json!(nuisances(plan));
+        value["events_per_second"] = json!(report.events_per_second());
+        return Some(value.to_string());
     }
-    eprintln!("{name} --seed {seed:#x}: {violation}");
-    eprintln!("  {} ranks, {:?}", plan.ranks, plan.topology);
-    eprintln!("  {:?}", plan.settings);
-    eprintln!("  {}", about(plan));
-    eprintln!("replay: {}", scenario::replay_line(name, seed));
+    let (events, rate) = (report.events, report.events_per_second() / 1e6);
+    let (ranks, flows, seconds) = (plan.ranks, report.flows, report.processor.0 as f64 / 1e9);
+    (!arguments.quiet).then(|| {
+        format!(
+            "{name} --seed {seed:#x}: {ranks} ranks, {flows} flows, {}\n{report}\n  \
+             simulated  {events} events in {seconds:.2} s of a processor, {rate:.2} million a second",
+            about(plan)
+        )
+    })
+}
+
+fn failure(arguments: &Arguments, name: &str, seed: u64, plan: &Plan, violation: &Violation) -> String {
+    let mut without = arguments.without.clone();
+    without.extend(scenario::idle_nuisances(plan, seed));
+    let fewer = scenario::plan(scenario::find(name).expect("it was played"), seed, &without);
+    format!(
+        "{name} --seed {seed:#x}: {violation}\n  {} ranks, {:?}\n  {:?}\n  {}\n  still fails with: {}\nreplay: {}",
+        plan.ranks,
+        plan.topology,
+        plan.settings,
+        about(plan),
+        about(&fewer),
+        scenario::replay_line(name, seed, &without)
+    )
 }

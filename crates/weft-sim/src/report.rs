@@ -82,8 +82,8 @@ pub struct Report {
     pub round_trips: Spans,
     /// Things that happened.
     pub events: u64,
-    /// Time of this machine. Not part of what a seed repeats.
-    pub wall: std::time::Duration,
+    /// Processor time of this machine. Not part of what a seed repeats.
+    pub processor: Duration,
 }
 
 impl Report {
@@ -107,9 +107,9 @@ impl Report {
         self.counters.data_packets_received as f64 / self.counters.acks_standalone.max(1) as f64
     }
 
-    /// Things that happened in a second of this machine.
+    /// Things that happened in a second of a processor of this machine.
     pub fn events_per_second(&self) -> f64 {
-        self.events as f64 / self.wall.as_secs_f64().max(1e-9)
+        self.events as f64 * 1e9 / self.processor.0.max(1) as f64
     }
 
     /// Adds what a conversation came to.

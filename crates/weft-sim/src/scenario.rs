@@ -7,7 +7,7 @@ use crate::report::Report;
 use crate::swarm::swarm;
 use crate::topology::{Bucket, Buffer, Cable, Link, Spreading, Topology};
 use crate::workload;
-use crate::world::{self, Violation, Watch};
+use crate::world::{self, Violation};
 use weft_core::flow::Settings;
 use weft_core::time::{Duration, Instant};
 
@@ -57,12 +57,35 @@ pub fn plan(scenario: Scenario, seed: u64, without: &[String]) -> Plan {
 
 /// Plays a scenario with a seed.
 pub fn play(scenario: Scenario, seed: u64) -> Result<Report, Violation> {
-    world::run_watched(&plan(scenario, seed, &[]), seed, &mut Watch::default())
+    world::run(&plan(scenario, seed, &[]), seed)
 }
 
-/// What to type to see a failure again.
-pub fn replay_line(name: &str, seed: u64) -> String {
-    format!("cargo run --release -p weft-sim -- {name} --seed {seed:#x} --trace")
+/// The names of nuisances that a plan which fails can do without and still fail: one after the other is left out.
+pub fn idle_nuisances(plan: &Plan, seed: u64) -> Vec<String> {
+    let mut plan = plan.clone();
+    let mut idle = Vec::new();
+    for name in names(&plan) {
+        let mut fewer = plan.clone();
+        fewer.nuisances.retain(|nuisance| nuisance.name() != name);
+        if world::run(&fewer, seed).is_err() {
+            plan = fewer;
+            idle.push(name.to_string());
+        }
+    }
+    idle
+}
+
+fn names(plan: &Plan) -> Vec<&'static str> {
+    let mut names: Vec<_> = plan.nuisances.iter().map(Nuisance::name).collect();
+    names.sort_unstable();
+    names.dedup();
+    names
+}
+
+/// What to type to see a failure again, without the nuisances of these names.
+pub fn replay_line(name: &str, seed: u64, without: &[String]) -> String {
+    let without = if without.is_empty() { String::new() } else { format!(" --without {}", without.join(",")) };
+    format!("cargo run --release -p weft-sim -- {name} --seed {seed:#x}{without} --trace")
 }
 
 /// Two ranks and a switch, nothing to do.

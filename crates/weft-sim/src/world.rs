@@ -46,15 +46,30 @@ pub fn run(plan: &Plan, seed: u64) -> Result<Report, Violation> {
     run_watched(plan, seed, &mut Watch::default())
 }
 
-/// Plays the plan to its end and shows what happens.
+/// Plays the plan to its end and shows what happens. A flow that panics is a violation like any other.
 pub fn run_watched(plan: &Plan, seed: u64, watch: &mut Watch) -> Result<Report, Violation> {
-    let begin = std::time::Instant::now();
-    let mut world = World::new(plan, seed, watch)?;
-    world.play()?;
-    let mut report = world.into_report()?;
-    report.wall = begin.elapsed();
-    check::demands(plan, &report)?;
-    Ok(report)
+    let play = std::panic::AssertUnwindSafe(|| {
+        let begin = processor_time();
+        let mut world = World::new(plan, seed, watch)?;
+        world.play()?;
+        let mut report = world.into_report()?;
+        report.processor = Duration(processor_time().0.saturating_sub(begin.0));
+        check::demands(plan, &report)?;
+        Ok(report)
+    });
+    std::panic::catch_unwind(play).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");
+        Err(Violation(format!("a panic: {text}")))
+    })
+}
+
+/// What this thread has had of a processor so far; where the system does not tell, what the clock says.
+fn processor_time() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let told = told.and_then(|text| text.split(' ').next()?.parse().ok());
+    Duration(told.unwrap_or_else(|| START.elapsed().as_nanos() as u64))
 }
 
 pub(crate) struct World<'a> {
@@ -106,9 +121,10 @@ impl<'a> World<'a> {
             flow_bytes_allowed: 2 * settings.queue_bytes
                 + 2 * settings.window_packets as usize * settings.packet_size
                 + FLOW_BYTES_SLACK,
-            report: Report::of(plan),
+            report: Report::default(),
         };
         world.open_conversations(seed)?;
+        world.report = Report::of(plan);
         Ok(world)
     }
 

@@ -12,7 +12,7 @@ fn check(name: &str, seeds: std::ops::Range<u64>) -> Vec<Report> {
     seeds
         .map(|seed| match play(scenario, seed) {
             Ok(report) => report,
-            Err(violation) => panic!("{violation}\nreplay: {}", replay_line(name, seed)),
+            Err(violation) => panic!("{violation}\nreplay: {}", replay_line(name, seed, &[])),
         })
         .collect()
 }
@@ -160,7 +160,7 @@ fn delay_by_loss(name: &str, seed: u64) -> (Duration, Duration) {
     let plan = find(name).expect("a scenario of that name")(&mut Random::new(seed));
     let without = Plan { nuisances: Vec::new(), ..plan.clone() };
     let [lossy, clean] = [&plan, &without].map(|plan| world::run(plan, seed).expect("both runs succeed"));
-    assert_eq!((lossy.counters.resent(), clean.counters.resent()), (1, 0), "{}", replay_line(name, seed));
+    assert_eq!((lossy.counters.resent(), clean.counters.resent()), (1, 0), "{}", replay_line(name, seed, &[]));
     let round_trip = plan.topology.round_trip(plan.settings.packet_size as u64).0 + 4 * plan.host.packet_cost.0;
     (Duration(lossy.delivered_at.0.saturating_sub(clean.delivered_at.0)), Duration(round_trip))
 }
