@@ -60,7 +60,10 @@ impl Flow {
         self.outgoing.heard(now);
         if marked {
             self.counters.marks += 1;
-            self.incoming.marked();
+            // An acknowledgement that was marked is not answered: its answer might be marked too.
+            if numbered {
+                self.incoming.marked();
+            }
         }
         self.handle_acknowledgement(now, &packet, map);
     }

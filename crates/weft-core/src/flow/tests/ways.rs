@@ -104,7 +104,9 @@ fn a_mark_of_congestion_travels_back_and_cuts_the_window() {
     }
     let answer = pair.b.packets(pair.now);
     assert!(Packet::parse(&answer[0]).expect("an acknowledgement").0.marked);
-    pair.a.receive(pair.now, &answer);
+    // Receive the answer, marked too.   Expect: no answer to it.
+    pair.a.flow.handle_train(pair.now, &answer[0], answer[0].len(), true, &mut pair.a.memory);
+    assert!(pair.a.packets(pair.now).is_empty());
     assert_eq!((pair.b.flow.counters().marks, pair.a.flow.counters().window_cuts_by_mark), (10, 1));
     assert_eq!(pair.a.flow.window(), full - full / 4);
 }
