@@ -127,6 +127,7 @@ fn the_directory_is_the_same_or_the_one_asked_for() {
 fn wrong_command_lines_are_explained_and_help_helps() {
     run("--tmeout 3 -n 1 true").expect(2).says("did you mean --timeout?");
     run("-n 2").expect(2).says("no program is named");
+    run("-n 1 true :").expect(2).says("a program is missing after the last `:`");
     let mut unset = command("-n 1");
     unset.arg("");
     Run::start(unset, b"").wait().expect(2).says("the name of a program is empty");

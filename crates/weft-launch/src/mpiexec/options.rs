@@ -111,6 +111,8 @@ struct Parser<'a> {
     set: Variables,
     /// Whether the block that is being read sees the environment its own way.
     own_base: Option<Base>,
+    /// Whether another program must follow: the last word was `:`.
+    more: bool,
     variable: &'a dyn Fn(&str) -> Option<OsString>,
 }
 
@@ -142,7 +144,7 @@ impl<'a> Parser<'a> {
             quiet: false,
             notes: Vec::new(),
         };
-        Self { settings, block: new_block(), base: Base::All, set: Vec::new(), own_base: None, variable }
+        Self { settings, block: new_block(), base: Base::All, set: Vec::new(), own_base: None, more: false, variable }
     }
 
     /// Reads one option with its values.
@@ -276,7 +278,11 @@ impl<'a> Parser<'a> {
             return Err("the name of a program is empty; is a variable of your script not set?".into());
         }
         block.words.push(name);
-        block.words.extend(arguments.take_while(|word| word != ":"));
+        self.more = false;
+        block.words.extend(arguments.take_while(|word| {
+            self.more = word == ":";
+            !self.more
+        }));
         self.settings.blocks.push(block);
         Ok(())
     }
@@ -285,7 +291,7 @@ impl<'a> Parser<'a> {
         if self.settings.blocks.is_empty() {
             return Err("no program is named; `mpiexec --help` tells more".into());
         }
-        if self.block.count.is_some() || self.block.directory.is_some() || !self.block.hosts.is_empty() {
+        if self.more || self.block.count.is_some() || self.block.directory.is_some() || !self.block.hosts.is_empty() {
             return Err("a program is missing after the last `:`".into());
         }
         for block in &mut self.settings.blocks {

@@ -1,0 +1,89 @@
+//! What `mpiexec` orders, and how ranks are ended.
+
+use super::{Agent, Ending};
+use crate::control::{Order, Position, Report};
+use crate::sys;
+use std::time::{Duration, Instant};
+
+impl Agent {
+    pub(super) fn handle_orders(&mut self) {
+        loop {
+            let order = match self.channel.next_frame() {
+                Ok(None) => return,
+                Ok(Some(frame)) => Order::decode(frame),
+                Err(()) => None,
+            };
+            match order {
+                Some(order) => self.handle_order(order),
+                // Whoever speaks nonsense is not our mpiexec.
+                None => return self.abandon(),
+            }
+        }
+    }
+
+    pub(super) fn handle_order(&mut self, order: Order) {
+        match order {
+            Order::Launch(_) => self.abandon(),
+            Order::Input(bytes) => self.input.push(&bytes),
+            Order::InputEnd => self.input.end(),
+            Order::Credit(bytes) => self.credit += i64::from(bytes),
+            Order::Gathered(gathered) => {
+                self.server.handle_gathered(gathered);
+                self.act();
+            }
+            Order::Name { rank, command, answer } => {
+                if let Some(slot) = self.ranks.iter().position(|other| other.number == rank) {
+                    self.server.handle_name(slot, &command, &answer);
+                    self.act();
+                }
+            }
+            Order::Signal(signal) => {
+                self.suspended = signal == libc::SIGSTOP;
+                self.signal_all(signal, None);
+            }
+            Order::Ping => self.report(&Report::Pong),
+            Order::End { signal, grace_ms, spare } => {
+                self.signal_all(signal, spare);
+                self.signal_all(libc::SIGCONT, None);
+                let force_at = Instant::now() + Duration::from_millis(u64::from(grace_ms));
+                let sooner = self.ending.as_ref().map_or(force_at, |ending| ending.force_at.min(force_at));
+                self.ending = Some(Ending { force_at: sooner, forced: false });
+            }
+            Order::Where => {
+                let living = |slot: &usize| self.ranks[*slot].pid.is_some();
+                let positions = (0..self.ranks.len()).filter(living).map(|slot| self.position(slot)).collect();
+                self.report(&Report::Where(positions));
+            }
+        }
+    }
+
+    pub(super) fn position(&self, slot: usize) -> Position {
+        Position {
+            rank: self.ranks[slot].number,
+            phase: self.server.phase(slot),
+            whereabouts: self.board.whereabouts(slot),
+        }
+    }
+
+    pub(super) fn signal_all(&self, signal: i32, spare: Option<u32>) {
+        for rank in self.ranks.iter().filter(|rank| Some(rank.number) != spare) {
+            if let Some(pid) = rank.pid {
+                sys::kill_group(pid, signal);
+            }
+        }
+    }
+
+    pub(super) fn force(&mut self) {
+        self.signal_all(libc::SIGKILL, None);
+        if let Some(ending) = &mut self.ending {
+            ending.forced = true;
+        }
+    }
+
+    /// `mpiexec` is gone, or this agent is told to go: nothing that was started may stay.
+    pub(super) fn abandon(&mut self) {
+        self.gone = true;
+        self.ending = Some(Ending { force_at: Instant::now(), forced: false });
+        self.force();
+    }
+}
