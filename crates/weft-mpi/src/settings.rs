@@ -162,8 +162,17 @@ pub const TABLE: [&Setting; 12] = [
 
 /// Names in this family that are no settings: what `weft hosts run` tells its command and `mpiexec` its ranks, the compilers
 /// behind the wrappers, and what the project's own tools use.
-const OTHER_NAMES: [&str; 7] =
-    ["WEFT_HOSTS", "WEFT_LOAD", "WEFT_CC", "WEFT_CXX", "WEFT_BUILD", "WEFT_SUITE_RUN", "WEFT_SCALE"];
+const OTHER_NAMES: [&str; 9] = [
+    "WEFT_HOSTS",
+    "WEFT_LOAD",
+    "WEFT_CC",
+    "WEFT_CXX",
+    "WEFT_BUILD",
+    "WEFT_SUITE_RUN",
+    "WEFT_MEASUREMENT_JOB",
+    "WEFT_TEST_HYDRA",
+    "WEFT_SCALE",
+];
 /// What every name of the family begins with.
 const PREFIX: &str = "WEFT_";
 /// Letters in which a name may differ from the one that was meant.

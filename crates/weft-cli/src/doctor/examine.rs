@@ -22,6 +22,8 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(15);
 const ROUNDS: usize = 3;
 /// How long the agents wait for packets in one round; they stop when all are there.
 const COLLECT: Duration = Duration::from_millis(400);
+/// Pairs of one host for which the network is asked what becomes of packets.
+const TRACES_OF_A_HOST_MAX: usize = 4;
 /// Questions for the time.
 const PINGS: usize = 5;
 /// Payloads tried, in bytes, where the largest is lost: those of usual MTUs less 28 and 48 bytes of headers.
@@ -126,15 +128,17 @@ impl Examination {
         Examination { hosts, names, seen, pairs: Vec::new() }
     }
 
-    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order.
-    fn ask(&mut self, limit: Duration, mut request: impl FnMut(usize) -> Option<Request>) -> Vec<Option<Reply>> {
+    /// Sends to each host what `request` makes for it, then fetches the answers, in the same order. All have the same deadline:
+    /// many hosts that hang take no longer than one.
+    fn ask(&mut self, mut request: impl FnMut(usize) -> Option<Request>) -> Vec<Option<Reply>> {
         let mut asked = Vec::with_capacity(self.hosts.len());
         for (index, host) in self.hosts.iter_mut().enumerate() {
             let request = request(index);
             request.iter().for_each(|request| host.request(request));
             asked.push(request.is_some());
         }
-        self.hosts.iter_mut().zip(asked).map(|(host, asked)| if asked { host.reply(limit) } else { None }).collect()
+        let deadline = Instant::now() + REPLY_TIMEOUT;
+        self.hosts.iter_mut().zip(asked).map(|(host, asked)| if asked { host.reply(deadline) } else { None }).collect()
     }
 
     fn introduce(&mut self) {
@@ -143,29 +147,20 @@ impl Examination {
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| name.starts_with("WEFT_") && !HOST_BOUND.contains(&name.as_str()))
             .collect();
-        self.ask(REPLY_TIMEOUT, |index| Some(Request::Begin { index: index as u16, token, variables: own.clone() }));
+        self.ask(|index| Some(Request::Begin { index: index as u16, token, variables: own.clone() }));
     }
 
-    /// Asks each host alone for its time, so that waiting for others is not counted; the quickest answer is the best.
+    /// Asks each host for its time, beside the others, so that waiting for them is not counted.
     fn time(&mut self) {
-        for (host, seen) in self.hosts.iter_mut().zip(&mut self.seen) {
-            let mut best = f64::INFINITY;
-            for _ in 0..PINGS {
-                let (asked, clock) = (Instant::now(), agent::now());
-                host.request(&Request::Ping);
-                let Some(Reply::Time { nanoseconds }) = host.reply(REPLY_TIMEOUT) else { break };
-                let took = asked.elapsed().as_secs_f64();
-                if took < best {
-                    best = took;
-                    seen.answer_milliseconds = took * 1e3;
-                    seen.clock_ahead_seconds = (nanoseconds as f64 - clock as f64) / 1e9 - took / 2.0;
-                }
+        std::thread::scope(|scope| {
+            for (host, seen) in self.hosts.iter_mut().zip(&mut self.seen) {
+                scope.spawn(move || time_one(host, seen));
             }
-        }
+        });
     }
 
     fn facts(&mut self) {
-        let replies = self.ask(REPLY_TIMEOUT, |_| Some(Request::Facts));
+        let replies = self.ask(|_| Some(Request::Facts));
         for (index, reply) in replies.into_iter().enumerate() {
             match reply {
                 Some(Reply::Facts(facts)) => self.seen[index].facts = *facts,
@@ -176,7 +171,7 @@ impl Examination {
 
     fn open(&mut self) {
         let wrong: Vec<bool> = self.seen.iter().map(|seen| seen.facts.wrong_setting.is_some()).collect();
-        let replies = self.ask(REPLY_TIMEOUT, |index| (!wrong[index]).then_some(Request::Open));
+        let replies = self.ask(|index| (!wrong[index]).then_some(Request::Open));
         for (index, reply) in replies.into_iter().enumerate() {
             match reply {
                 Some(Reply::Opened { links, multicast }) => {
@@ -293,7 +288,7 @@ impl Examination {
 
     fn send(&mut self, link: &str, requests: Vec<Option<Request>>) {
         let mut requests = requests;
-        let replies = self.ask(REPLY_TIMEOUT, |index| requests[index].take());
+        let replies = self.ask(|index| requests[index].take());
         for (from, reply) in replies.into_iter().enumerate() {
             let Some(Reply::Sent { targets }) = reply else { continue };
             for sent in targets {
@@ -314,7 +309,7 @@ impl Examination {
     fn collect(&mut self, missing: &[usize]) {
         let milliseconds = COLLECT.as_millis() as u64;
         let due: Vec<usize> = self.seen.iter().zip(missing).map(|(seen, more)| seen.arrived.len() + more).collect();
-        let replies = self.ask(REPLY_TIMEOUT, |index| Some(Request::Collect { expected: due[index], milliseconds }));
+        let replies = self.ask(|index| Some(Request::Collect { expected: due[index], milliseconds }));
         for (index, reply) in replies.into_iter().enumerate() {
             match reply {
                 Some(Reply::Arrived { packets }) => self.seen[index].arrived.extend(packets),
@@ -330,7 +325,7 @@ impl Examination {
             return;
         }
         for _ in 0..ROUNDS {
-            self.ask(REPLY_TIMEOUT, |index| can[index].then_some(Request::Multicast));
+            self.ask(|index| can[index].then_some(Request::Multicast));
             self.collect(&self.unheard(&can, count - 1));
             if self.unheard(&can, count - 1).iter().all(|&missing| missing == 0) {
                 return;
@@ -345,21 +340,40 @@ impl Examination {
         self.seen.iter().zip(can).map(unheard).collect()
     }
 
-    /// Where nothing arrives, asks the network why; one pair of each host at a time.
+    /// Where nothing arrives, asks the network why; all hosts at once, each for one pair in a round.
     fn trace(&mut self) {
-        for index in 0..self.pairs.len() {
-            let Pair { from, card, seen, .. } = &self.pairs[index];
-            if seen.short_arrived || !matches!(seen.way, Some(Ok(_))) || !seen.refused.is_empty() {
-                continue;
+        for _ in 0..TRACES_OF_A_HOST_MAX {
+            let next = |from: usize| self.pairs.iter().position(|pair| pair.from == from && pair.seen.is_unexplained());
+            let next: Vec<Option<usize>> = (0..self.hosts.len()).map(next).collect();
+            if next.iter().all(Option::is_none) {
+                return;
             }
-            let request = Request::Trace { link: seen.link.clone(), card: card.clone() };
-            let host = &mut self.hosts[*from];
-            host.request(&request);
-            let fate = match host.reply(REPLY_TIMEOUT) {
-                Some(Reply::Traced { fate }) => fate,
-                _ => Fate::Silence,
+            let request = |pair: usize| {
+                let Pair { card, seen, .. } = &self.pairs[pair];
+                Request::Trace { link: seen.link.clone(), card: card.clone() }
             };
-            self.pairs[index].seen.fate = Some(fate);
+            let mut requests: Vec<Option<Request>> = next.iter().map(|pair| pair.map(request)).collect();
+            let replies = self.ask(|index| requests[index].take());
+            for (pair, reply) in next.into_iter().zip(replies).filter_map(|(pair, reply)| Some((pair?, reply))) {
+                let fate = if let Some(Reply::Traced { fate }) = reply { fate } else { Fate::Silence };
+                self.pairs[pair].seen.fate = Some(fate);
+            }
+        }
+    }
+}
+
+/// The quickest of several answers tells the time best.
+fn time_one(host: &mut Host, seen: &mut HostSeen) {
+    let mut best = f64::INFINITY;
+    for _ in 0..PINGS {
+        let (asked, clock) = (Instant::now(), agent::now());
+        host.request(&Request::Ping);
+        let Some(Reply::Time { nanoseconds }) = host.reply(asked + REPLY_TIMEOUT) else { return };
+        let took = asked.elapsed().as_secs_f64();
+        if took < best {
+            best = took;
+            seen.answer_milliseconds = took * 1e3;
+            seen.clock_ahead_seconds = (nanoseconds as f64 - clock as f64) / 1e9 - took / 2.0;
         }
     }
 }

@@ -90,6 +90,13 @@ pub(crate) struct PairSeen {
     pub(crate) firewall: Option<String>,
 }
 
+impl PairSeen {
+    /// Packets left this machine, did not arrive, and nobody has been asked why.
+    pub(crate) fn is_unexplained(&self) -> bool {
+        !self.short_arrived && matches!(self.way, Some(Ok(_))) && self.refused.is_empty() && self.fate.is_none()
+    }
+}
+
 /// Free shared memory below which few ranks find room, bytes: the segment of 16 ranks.
 const SHARED_MEMORY_LOW: u64 = 32 << 20;
 /// A receive buffer below which packets of several peers are lost while a rank computes, bytes.

@@ -158,19 +158,17 @@ impl Host {
         }
     }
 
-    /// The answer to the oldest request; none, and `fault` says why, when there is none.
-    pub(crate) fn reply(&mut self, limit: Duration) -> Option<Reply> {
+    /// The answer to the oldest request, until `deadline`; none, and `fault` says why, when there is none.
+    pub(crate) fn reply(&mut self, deadline: Instant) -> Option<Reply> {
         if self.fault.is_some() {
             return None;
         }
-        match self.line(Instant::now() + limit) {
+        match self.line(deadline) {
             Ok(line) => match serde_json::from_slice(&line) {
                 Ok(reply) => return Some(reply),
                 Err(error) => self.fault = Some(format!("its agent's answer makes no sense: {error}")),
             },
-            Err(Wait::TimedOut) => {
-                self.fault = Some(format!("its agent did not answer within {} s", limit.as_secs_f64()));
-            }
+            Err(Wait::TimedOut) => self.fault = Some("its agent did not answer in time".into()),
             Err(Wait::Closed) => self.fault = Some("its agent has ended".into()),
             Err(Wait::Interrupted) => self.fault = Some("interrupted".into()),
         }

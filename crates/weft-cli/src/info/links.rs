@@ -81,7 +81,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
         let verdict = match name {
             "shared" => judge_shared(settings, machine),
             "udp" => judge_udp(settings, addresses),
-            _ => Ok("where WEFT_LINK names it".to_owned()),
+            _ => judge_other(name),
         };
         let used = verdict.is_ok();
         Link { name, what, built_in: true, used, why: verdict.unwrap_or_else(|why| why) }
@@ -92,6 +92,13 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
         Link { name, what, built_in: false, used: false, why }
     });
     built_in.chain(missing).collect()
+}
+
+/// A link of which nothing more can be told here than whether it is asked for.
+fn judge_other(name: &str) -> Result<String, String> {
+    let asked = std::env::var(settings::LINK.name).unwrap_or_default();
+    let is_named = asked.split(',').any(|word| word.trim() == name);
+    if is_named { Ok("WEFT_LINK names it".into()) } else { Err("it is used only where WEFT_LINK names it".into()) }
 }
 
 fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String> {
