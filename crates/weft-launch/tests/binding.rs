@@ -88,7 +88,7 @@ fn a_job_gets_nothing_that_another_one_has() {
     let first = Run::start(registry.command(&format!("--bind-to hwthread -n {count} {wait}")), b"");
     ready.wait(count);
     let second = registry.run(&format!("--bind-to hwthread --report-bindings -n 1 {SAY}")).expect(0);
-    second.says("rank 0 on ").says(&format!("not bound ({count} of {count} hardware threads are taken by other jobs"));
+    second.says("rank 0 on ").says(&format!("not bound (other jobs have taken {count} of {count} hardware threads"));
     assert!(second.out.contains(&own_list()), "{second:?}");
     // However the first one ends, what it had is free.
     first.signal("KILL");

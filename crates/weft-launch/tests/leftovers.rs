@@ -105,11 +105,24 @@ fn a_quiet_job_is_not_a_silent_host() {
 #[test]
 fn an_mpiexec_that_falls_silent_leaves_nobody_on_other_hosts() {
     let mark = mark(18);
-    let job = Run::start(command(&format!("--host-timeout 0.5 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
+    let job = Run::start(command(&format!("--host-timeout 1 {TWO_HOSTS} -n 2 sleep {mark}")), b"");
     await_processes(&mark, 3);
     job.signal("STOP");
     // The stopped mpiexec itself stays.
     await_processes(&mark, 1);
     job.signal("KILL");
     job.wait();
+}
+
+#[test]
+fn a_stopped_job_is_not_a_silent_one() {
+    let mark = mark(19);
+    let script = format!("sleep|6;|:|{mark}");
+    let job = Run::start(command(&format!("--host-timeout 1 {TWO_HOSTS} -n 2 sh -c {script}")), b"");
+    await_processes(&mark, 3);
+    job.signal("TSTP");
+    // Longer than the agents' patience with an mpiexec that has not said that it stops.
+    std::thread::sleep(Duration::from_secs(5));
+    job.signal("CONT");
+    job.wait().expect(0);
 }

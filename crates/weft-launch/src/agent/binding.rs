@@ -128,12 +128,13 @@ fn own(
         return Err(format!("{wanted} {noun} are wanted on this machine, there are {total}"));
     }
     if wanted > host.usable {
-        return Err(format!("{wanted} {noun} are wanted, the time quota allows for {} processors", host.usable));
+        let quota = counted(host.usable, "processor");
+        return Err(format!("{wanted} {noun} are wanted, the time quota allows for {quota}"));
     }
     let free: Vec<Set> = units.into_iter().filter(|unit| unit.iter().all(|number| !usage.taken[&number])).collect();
     if ranks * each > free.len() {
         let busy = total - free.len();
-        return Err(format!("{busy} of {total} {noun} are taken by other jobs, {} are wanted", ranks * each));
+        return Err(format!("other jobs have taken {busy} of {total} {noun}, this one wants {}", ranks * each));
     }
     // Those that ranks of other jobs use without being bound come last.
     let mut free: Vec<(usize, Set)> = free.into_iter().map(|unit| (usage.ranks_on(&unit), unit)).collect();
@@ -238,8 +239,12 @@ fn describe(set: &Set, topology: &Topology) -> String {
     let sockets: Set = mine().map(|processor| processor.socket).collect();
     let nodes: Set = mine().map(|processor| processor.numa).collect();
     let cores = topology.cores().iter().filter(|core| core.iter().any(|number| set.contains(number))).count();
-    let cores = if cores == 1 { "1 core".to_string() } else { format!("{cores} cores") };
+    let cores = counted(cores, "core");
     format!("{}: {cores}, {}, {}", named(set, "processor"), named(&sockets, "socket"), named(&nodes, "memory node"))
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn named(set: &Set, noun: &str) -> String {

@@ -49,8 +49,8 @@ fn two_jobs_never_get_the_same_processor() {
     let third = on_two_sockets(&place, &core, 1);
     assert_eq!(sets(&third), ["-"]);
     let note = third.note.as_ref().expect("the user wanted it");
-    assert_eq!(note, "ranks are not bound: 4 of 4 cores are taken by other jobs, 1 are wanted");
-    assert!(third.ranks[0].words.contains("not bound (4 of 4 cores are taken"), "{}", third.ranks[0].words);
+    assert_eq!(note, "ranks are not bound: other jobs have taken 4 of 4 cores, this one wants 1");
+    assert!(third.ranks[0].words.contains("not bound (other jobs have taken 4 of 4 cores"), "{}", third.ranks[0].words);
     // Sockets are what others have left of them.
     drop(first);
     let socket = on_two_sockets(&place, &wish(BindTo::Socket, MapBy::Socket, 1), 2);
