@@ -129,7 +129,7 @@ mod tests {
     fn a_capture_can_be_read_again() {
         let path = std::env::temp_dir().join(format!("weft-sim-capture-{}.pcapng", std::process::id()));
         let mut capture = Capture::create(&path, 2).expect("a file");
-        let flight = Flight { from: 0, to: 1, bytes: vec![7; 100], number: None, marked: true };
+        let flight = Flight { from: 0, to: 1, bytes: vec![7; 100], number: None, marked: true, bulk: false };
         capture.write(Instant(1_234_567_891), 0, true, &flight);
         capture.write(Instant(1_234_567_999), 1, false, &flight);
         assert_eq!(capture.finish(), Ok(2));

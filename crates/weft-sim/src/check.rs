@@ -13,9 +13,9 @@ use weft_core::flow::IDLE_BYTES_MAX;
 
 /// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late is taken for
 /// lost as long as the flow has not learnt how late packets are here, and now and then afterwards.
-const SPURIOUS_PERMILLE: u64 = 200;
+const SPURIOUS_PERMILLE: u64 = 250;
 /// The same, for each flow, until it has learnt anything.
-const SPURIOUS_UNLEARNT: u64 = 32;
+const SPURIOUS_UNLEARNT: u64 = 64;
 
 /// A flow has nothing to do, expects nothing, and keeps little.
 pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {

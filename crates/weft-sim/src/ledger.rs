@@ -1,15 +1,29 @@
 //! What one process owes another and what the other got of it, checked byte by byte as it arrives.
 
+use crate::grants::Control;
 use crate::plan::{BULK_OPEN_MAX, Traffic};
 use crate::random::{fill, mix};
 use crate::witness::Witness;
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use weft_core::flow::{Deliver, Flow, Regions};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::Key;
 
 /// Sinks and regions are numbered apart, so that one taken for the other is noticed.
 const SINK_OFFSET: u32 = 1000;
+
+/// Size of a control message, bytes.
+const CONTROL_BYTES: usize = 24;
+
+/// What a message on its way is.
+#[derive(Debug)]
+enum Note {
+    /// The workload's message of this number.
+    Message(u32),
+    /// A control message, and its number. Only who receives it may know what it says.
+    Control(u32, Control),
+}
 
 /// The name of the noise that message `index`, or region `index`, from one to another consists of.
 fn key(seed: u64, from: u32, to: u32, kind: u64, index: u32) -> u64 {
@@ -67,16 +81,25 @@ pub struct Conversation {
     /// Bytes acknowledged, by region.
     acknowledged: Vec<u64>,
     next_turn: Instant,
-    /// Of messages that have not arrived.
-    submitted: VecDeque<Instant>,
+    /// Messages that have not arrived, and when they were submitted.
+    submitted: VecDeque<(Instant, Note)>,
+    /// To be sent as messages.
+    pub controls: VecDeque<Control>,
+    controls_sent: u32,
+    /// Granted by the peer, to be sent.
+    pub granted: VecDeque<(u32, Range<u64>)>,
     /// When the newest message was submitted.
     pub last_submitted: Option<Instant>,
     bulk_submitted: Vec<Instant>,
     // The receiver's side.
     /// Messages that arrived.
     pub messages_received: u32,
+    /// Control messages that arrived, for the receiver to take.
+    pub heard: Vec<Control>,
     places: Vec<Places>,
     placed: Vec<u64>,
+    /// Bytes of bulk data that arrived.
+    pub bulk_bytes: u64,
     /// Payload bytes that arrived.
     pub bytes: u64,
     /// The true time, for what is delivered next.
@@ -105,9 +128,14 @@ impl Conversation {
             acknowledged: vec![0; regions],
             next_turn: Instant(0),
             submitted: VecDeque::new(),
+            controls: VecDeque::new(),
+            controls_sent: 0,
+            granted: VecDeque::new(),
             last_submitted: None,
             bulk_submitted: Vec::new(),
             messages_received: 0,
+            heard: Vec::new(),
+            bulk_bytes: 0,
             places: Vec::new(),
             placed: vec![0; regions],
             bytes: 0,
@@ -130,9 +158,23 @@ impl Conversation {
 
     /// Submits what may be submitted, given how many messages came back.
     pub fn submit(&mut self, now: Instant, flow: &mut Flow, received: u32) {
-        if now < self.next_turn.max(self.traffic.begin) {
-            return;
+        if now >= self.next_turn.max(self.traffic.begin) {
+            self.take_turn(now, flow, received);
         }
+        while let Some(control) = self.controls.pop_front() {
+            let number = self.controls_sent;
+            let mut body = [0; CONTROL_BYTES];
+            fill(self.key(4, number), 0, &mut body);
+            flow.submit_message(&body, &[]);
+            self.submitted.push_back((now, Note::Control(number, control)));
+            self.controls_sent += 1;
+        }
+        while let Some((region, range)) = self.granted.pop_front() {
+            flow.submit_data(region + SINK_OFFSET, region, range);
+        }
+    }
+
+    fn take_turn(&mut self, now: Instant, flow: &mut Flow, received: u32) {
         let mut turn = 0;
         let mut body = std::mem::take(&mut self.scratch);
         while self.may_send(received) && turn < self.traffic.per_turn && flow.can_accept() {
@@ -142,7 +184,7 @@ impl Conversation {
             let (head, payload) = body.split_at(body.len() / 3);
             flow.submit_message(head, payload);
             self.messages_sent += 1;
-            self.submitted.push_back(now);
+            self.submitted.push_back((now, Note::Message(index)));
             turn += 1;
         }
         self.scratch = body;
@@ -152,7 +194,11 @@ impl Conversation {
         }
         while self.may_begin_bulk() {
             let region = self.bulk_begun as u32;
-            flow.submit_data(region + SINK_OFFSET, region, 0..self.traffic.bulk[self.bulk_begun]);
+            if self.traffic.fetched {
+                self.controls.push_back(Control::Announce(region));
+            } else {
+                self.granted.push_back((region, 0..self.traffic.bulk[self.bulk_begun]));
+            }
             self.bulk_submitted.push(now);
             self.bulk_begun += 1;
         }
@@ -207,6 +253,11 @@ impl Conversation {
             && self.acknowledged == self.traffic.bulk
     }
 
+    /// Everything has arrived.
+    pub fn has_arrived(&self) -> bool {
+        self.messages_received == self.traffic.messages && self.placed == self.traffic.bulk
+    }
+
     /// What has arrived of what is to arrive.
     pub fn progress(&self) -> String {
         let (placed, bulk): (u64, u64) = (self.placed.iter().sum(), self.traffic.bulk.iter().sum());
@@ -242,17 +293,23 @@ impl Regions for Conversation {
 
 impl Deliver for Conversation {
     fn message(&mut self, body: &[u8]) {
-        let index = self.messages_received;
-        if index >= self.messages_sent {
+        let Some((at, note)) = self.submitted.pop_front() else {
             return self.wrong("more messages arrive than were sent".into());
+        };
+        let (key, size) = match note {
+            Note::Message(index) => (self.key(1, index), self.message_size(index)),
+            Note::Control(number, _) => (self.key(4, number), CONTROL_BYTES),
+        };
+        if body.len() != size || !self.is_noise(key, 0, body) {
+            return self.wrong(format!("{note:?} is damaged, repeated or out of order"));
         }
-        if body.len() != self.message_size(index) || !self.is_noise(self.key(1, index), 0, body) {
-            return self.wrong(format!("message {index} is damaged, repeated or out of order"));
-        }
-        self.messages_received += 1;
-        self.arrived(body.len());
-        if let Some(at) = self.submitted.pop_front() {
-            self.times.messages.push(self.now.since(at));
+        match note {
+            Note::Message(_) => {
+                self.messages_received += 1;
+                self.arrived(body.len());
+                self.times.messages.push(self.now.since(at));
+            }
+            Note::Control(_, control) => self.heard.push(control),
         }
     }
 
@@ -274,6 +331,7 @@ impl Deliver for Conversation {
             return self.wrong(format!("data at {offset} of sink {sink} arrives twice"));
         }
         self.placed[index] += bytes.len() as u64;
+        self.bulk_bytes += bytes.len() as u64;
         self.arrived(bytes.len());
         if self.placed[index] == self.traffic.bulk[index] {
             self.places[index] = Places::default();
@@ -292,6 +350,7 @@ mod tests {
         let traffic = Traffic { messages: 3, sizes: (10, 10), bulk: vec![100], ..Traffic::between(0, 1) };
         let mut conversation = Conversation::new(1, traffic, 1000, Key::derive(&[1; 16], 0, 1));
         (conversation.messages_sent, conversation.bulk_begun) = (3, 1);
+        conversation.submitted.extend((0..3).map(|index| (Instant(0), Note::Message(index))));
         conversation.bulk_submitted.push(Instant(0));
         conversation
     }

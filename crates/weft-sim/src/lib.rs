@@ -11,6 +11,7 @@ pub mod capture;
 pub mod check;
 pub mod clock;
 pub mod fabric;
+pub mod grants;
 pub mod ledger;
 pub mod nuisance;
 pub mod plan;

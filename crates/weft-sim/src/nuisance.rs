@@ -228,6 +228,8 @@ pub struct Flight {
     pub number: Option<u32>,
     /// A switch has marked it.
     pub marked: bool,
+    /// It takes the way of bulk data, where flows have two.
+    pub bulk: bool,
 }
 
 /// What became of a packet and its copies on the way.
@@ -523,8 +525,14 @@ mod tests {
     /// So many packets through these nuisances; what came out and what happened.
     fn through(nuisances: &[Nuisance]) -> (Vec<Vec<(Duration, Flight)>>, Fates) {
         let (mut stages, mut outcome) = (Stages::new(nuisances, 2, 7), Outcome::default());
-        let flight =
-            |i: u32| Flight { from: i % 2, to: 1 - i % 2, bytes: vec![i as u8; 40], number: Some(i), marked: false };
+        let flight = |i: u32| Flight {
+            from: i % 2,
+            to: 1 - i % 2,
+            bytes: vec![i as u8; 40],
+            number: Some(i),
+            marked: false,
+            bulk: false,
+        };
         let passed = (0..FLIGHTS).map(|i| {
             stages.pass(Instant(u64::from(i)), flight(i), &mut outcome);
             let number = outcome.onward.iter().filter(|(_, flight)| flight.number.is_some()).count();

@@ -38,11 +38,21 @@ pub struct Host {
     pub receive_bytes: u64,
     /// Processor time to handle or to send one packet.
     pub packet_cost: Duration,
+    /// Packets of equal size that leave at once at most, as with segmentation offload; 1: each for itself.
+    pub train_packets: usize,
+    /// Bytes of announced transfers that its process lets come at a time, from all senders together.
+    pub grant_bytes: u64,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { send_bytes: 128 << 10, receive_bytes: 4 << 20, packet_cost: Duration(300) }
+        Self {
+            send_bytes: 128 << 10,
+            receive_bytes: 4 << 20,
+            packet_cost: Duration(300),
+            train_packets: 1,
+            grant_bytes: 256 << 10,
+        }
     }
 }
 
@@ -61,6 +71,8 @@ pub struct Traffic {
     pub sizes: (u64, u64),
     /// Ranges of bulk data; at most `BULK_OPEN_MAX` are open at a time.
     pub bulk: Vec<u64>,
+    /// Bulk data is announced, and leaves when the receiver grants it (`Host::grant_bytes`).
+    pub fetched: bool,
     /// Messages submitted in one turn.
     pub per_turn: u32,
     /// Time between turns.
@@ -82,6 +94,7 @@ impl Traffic {
             messages: 0,
             sizes: (8, 8),
             bulk: Vec::new(),
+            fetched: false,
             per_turn: 16,
             gap: Duration(0),
             lead: None,

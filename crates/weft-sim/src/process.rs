@@ -2,7 +2,9 @@
 
 use crate::agenda::Happening;
 use crate::clock::Clock;
+use crate::grants::{Control, Grants};
 use crate::nuisance::{Flight, Nuisance};
+use crate::plan::Plan;
 use crate::world::{SECRET, Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -21,8 +23,8 @@ const MOMENT: Duration = Duration(100);
 enum Turn {
     /// The flow has no more to send now, after so many packets.
     Done(usize),
-    /// There were `TURN` packets.
-    Over,
+    /// There were at least `TURN` packets, so many.
+    Over(usize),
     /// The host's queue is full, after so many packets.
     NoRoom(usize),
 }
@@ -58,13 +60,14 @@ pub(crate) struct Process {
     pauses: Vec<Range<Instant>>,
     clock: Clock,
     packet_cost: Duration,
+    grants: Grants,
 }
 
 impl Process {
-    pub(crate) fn new(own: u32, packet_cost: Duration, nuisances: &[Nuisance], seed: u64) -> Self {
+    pub(crate) fn new(own: u32, plan: &Plan, seed: u64) -> Self {
         let mut pauses = Vec::new();
         let mut factor = 1;
-        for nuisance in nuisances {
+        for nuisance in &plan.nuisances {
             match *nuisance {
                 Nuisance::Pause { rank, from, to } if rank == own => pauses.push(from..to),
                 Nuisance::Slow { rank, factor: times } if rank == own => factor *= u64::from(times),
@@ -82,8 +85,9 @@ impl Process {
             timers: BTreeSet::new(),
             to_begin: Vec::new(),
             pauses,
-            clock: Clock::of(own, nuisances, seed),
-            packet_cost: Duration(packet_cost.0 * factor),
+            clock: Clock::of(own, &plan.nuisances, seed),
+            packet_cost: Duration(plan.host.packet_cost.0 * factor),
+            grants: Grants::new(plan.host.grant_bytes),
         }
     }
 
@@ -192,7 +196,7 @@ impl World<'_> {
         let peer = &mut process.peers[index];
         let (there, back) = (peer.there, peer.back);
         let conversation = &mut self.conversations[back];
-        let messages = conversation.messages_received;
+        let (messages, placed) = (conversation.messages_received, conversation.bulk_bytes);
         conversation.now = self.now;
         let (bytes, now) = (&flight.bytes, process.clock.read(self.now));
         peer.flow.handle_train(now, bytes, bytes.len(), flight.marked, conversation);
@@ -203,14 +207,41 @@ impl World<'_> {
             return Err(Violation(violation.clone()));
         }
         let answered = conversation.messages_received > messages;
+        let placed = conversation.bulk_bytes - placed;
+        // The program waits for what is still to come.
+        peer.flow.watch(!conversation.has_arrived());
         let sending = &self.conversations[there];
         if let (true, Some(_), Some(at)) = (answered, sending.traffic.lead, sending.last_submitted) {
             self.report.round_trips.push(self.now.since(at));
         }
         self.note_memory(own, index)?;
         self.take_events(own, index)?;
+        self.grant(own, index, placed);
         self.processes[own as usize].activate(index);
         Ok(())
+    }
+
+    /// Takes control messages of a peer, and grants what may come now that so many of its bytes have arrived.
+    fn grant(&mut self, own: u32, index: usize, placed: u64) {
+        let process = &mut self.processes[own as usize];
+        let Peer { there, back, .. } = process.peers[index];
+        let conversation = &mut self.conversations[back];
+        if conversation.traffic.fetched {
+            process.grants.arrived(placed);
+        }
+        for control in std::mem::take(&mut conversation.heard) {
+            match control {
+                Control::Announce(region) => {
+                    let bytes = self.conversations[back].traffic.bulk[region as usize];
+                    process.grants.announced(index, region, bytes);
+                }
+                Control::Grant(region, range) => self.conversations[there].granted.push_back((region, range)),
+            }
+        }
+        while let Some((peer, grant)) = process.grants.next() {
+            self.conversations[process.peers[peer].there].controls.push_back(grant);
+            process.activate(peer);
+        }
     }
 
     fn note_memory(&mut self, own: u32, peer: usize) -> Result<(), Violation> {
@@ -274,8 +305,8 @@ impl World<'_> {
                     process.peers[index].active = false;
                     self.settle_timer(own, index);
                 }
-                Turn::Over => {
-                    sent += TURN;
+                Turn::Over(count) => {
+                    sent += count;
                     process.active.push_back(index);
                 }
                 Turn::NoRoom(count) => {
@@ -292,7 +323,8 @@ impl World<'_> {
     }
 
     fn send_to(&mut self, own: u32, index: usize) -> Result<Turn, Violation> {
-        for count in 0..TURN {
+        let mut count = 0;
+        while count < TURN {
             if !self.has_room(own) {
                 return Ok(Turn::NoRoom(count));
             }
@@ -303,17 +335,21 @@ impl World<'_> {
             let conversation = &mut self.conversations[there];
             conversation.submit(self.now, &mut peer.flow, received);
             let local = process.clock.read(self.now);
-            let Some(length) = peer.flow.poll_transmit(local, conversation, &mut self.packet) else {
+            let packets_max = self.plan.host.train_packets;
+            let Some(train) = peer.flow.poll_train(local, conversation, &mut self.packet, packets_max) else {
                 self.note_memory(own, index)?;
                 self.take_events(own, index)?;
                 return Ok(Turn::Done(count));
             };
-            let mut bytes = self.spare.pop().unwrap_or_default();
-            bytes.clear();
-            bytes.extend_from_slice(&self.packet[..length]);
-            self.depart(there, Flight { from: own, to: other, bytes, number: None, marked: false })?;
+            for start in (0..train.bytes).step_by(train.segment) {
+                let mut bytes = self.spare.pop().unwrap_or_default();
+                bytes.clear();
+                bytes.extend_from_slice(&self.packet[start..(start + train.segment).min(train.bytes)]);
+                self.depart(there, Flight { from: own, to: other, bytes, number: None, marked: false, bulk: false })?;
+                count += 1;
+            }
         }
-        Ok(Turn::Over)
+        Ok(Turn::Over(count))
     }
 
     fn settle_timer(&mut self, own: u32, index: usize) {

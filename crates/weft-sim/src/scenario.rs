@@ -36,7 +36,9 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("trunk", "leaf and spine, and a trunk that is cut: a detour is found", trunk),
     ("permutation", "leaf and spine, random pairs, one spine for each flow", permutation),
     ("spraying", "leaf and spine, random pairs, any spine for each packet", spraying),
-    ("incast", "255 ranks send to one at the same time", incast),
+    ("incast", "255 ranks want to send to one at the same time, and may when it grants it", incast),
+    ("incast_at_once", "255 ranks send to one at the same time and do not ask", incast_at_once),
+    ("trains", "bulk data in trains, two ways, one of them congested and marked", trains),
     ("all_to_all", "128 ranks, everybody to everybody", all_to_all),
     ("barriers", "1024 ranks meet again and again", barriers),
     ("thousands", "4096 ranks in 64 leaves, random pairs", thousands),
@@ -333,7 +335,15 @@ fn spraying(random: &mut Random) -> Plan {
 /// Ranks and bytes from each.
 const INCAST: (u32, u64) = (256, 64_000);
 
-fn incast(_random: &mut Random) -> Plan {
+fn incast(random: &mut Random) -> Plan {
+    let mut plan = incast_at_once(random);
+    plan.workload.iter_mut().for_each(|traffic| traffic.fetched = true);
+    plan.demands =
+        Demands { no_resend: true, share_percent_min: Some(85), transfer_percent_max: Some(300), ..plan.demands };
+    plan
+}
+
+fn incast_at_once(_random: &mut Random) -> Plan {
     let mut plan = quiet();
     plan.ranks = INCAST.0;
     plan.topology = Topology::Switch {
@@ -341,6 +351,18 @@ fn incast(_random: &mut Random) -> Plan {
         buffer: Buffer::Shared(12 << 20),
     };
     plan.workload = workload::incast(INCAST.0, INCAST.1);
+    plan
+}
+
+fn trains(random: &mut Random) -> Plan {
+    let mut plan = clos(16, Spreading::PerFlow);
+    plan.settings.two_ways = true;
+    plan.host.train_packets = random.pick(&[8, 44]);
+    if let Topology::LeafSpine { trunk, .. } = &mut plan.topology {
+        trunk.mark_bytes = Some(60_000);
+    }
+    plan.workload = workload::neighbours(random, 16, 200, 2_000_000);
+    plan.demands.spurious_permille_max = Some(0);
     plan
 }
 

@@ -18,9 +18,13 @@ pub(crate) fn swarm(random: &mut Random) -> Plan {
     plan.host = Host {
         receive_bytes: random.pick(&[200_000, 1 << 20, 16 << 20]),
         packet_cost: Duration(random.between(100, 5_000)),
+        train_packets: random.pick(&[1, 1, 8, 64]),
+        grant_bytes: random.between(1, 1 << 20),
         ..Host::default()
     };
     plan.workload = workload(random, plan.ranks, packet);
+    let fetched = random.chance(300_000);
+    plan.workload.iter_mut().for_each(|traffic| traffic.fetched = fetched);
     plan.nuisances = nuisances(random, &plan);
     // A window of one packet at 30 % loss and half a millisecond takes its time.
     plan.time_limit = Duration::from_secs(600);
@@ -30,7 +34,8 @@ pub(crate) fn swarm(random: &mut Random) -> Plan {
 fn settings(random: &mut Random) -> Settings {
     Settings {
         packet_size: random.pick(&[256, 576, 1452, 1452, 8952, 65_507]),
-        window_packets: random.pick(&[1, 2, 7, 16, 64, 128, 1024]),
+        window_packets: random.pick(&[1, 2, 7, 16, 64, 128, 1024, 2048]),
+        two_ways: random.chance(500_000),
         ack_scheme: random.pick(&[AckScheme::Deferred, AckScheme::Immediate, AckScheme::EveryPacket]),
         ack_packets: random.pick(&[1, 4, 16, 64]),
         tag_bytes: random.pick(&[64, usize::MAX]),

@@ -19,6 +19,8 @@ use weft_core::wire::{self, Kind};
 const EVENTS_MAX: u64 = 200_000_000;
 /// Added to what a flow may hold: growth of buffers by doubling, records, events.
 const FLOW_BYTES_SLACK: usize = 256 * 1024;
+/// Bytes that leave at once at most: what one UDP datagram could hold, which is Linux's limit for segmentation offload.
+const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
 pub(crate) const SECRET: [u8; 16] = *b"the job's secret";
 
@@ -103,7 +105,7 @@ impl<'a> World<'a> {
             return Err(Violation(flaw));
         }
         let cuts: Vec<_> = plan.nuisances.iter().flat_map(Nuisance::cuts).collect();
-        let process = |own| Process::new(own, plan.host.packet_cost, &plan.nuisances, seed);
+        let process = |own| Process::new(own, plan, seed);
         let mut world = Self {
             plan,
             watch,
@@ -117,7 +119,7 @@ impl<'a> World<'a> {
             pairs: HashMap::new(),
             packets: Slab::default(),
             spare: Vec::new(),
-            packet: vec![0; settings.packet_size],
+            packet: vec![0; settings.packet_size.max(TRAIN_BYTES_MAX)],
             flow_bytes_allowed: 2 * settings.queue_bytes
                 + 2 * settings.window_packets as usize * settings.packet_size
                 + FLOW_BYTES_SLACK,
@@ -194,6 +196,7 @@ impl<'a> World<'a> {
         let genuine = |epoch| witnessed.key.verify(epoch, &flight.bytes, self.plan.settings.tag_bytes);
         let opened = wire::Packet::parse(&flight.bytes).filter(|_| (0..2).any(genuine));
         if let Some((packet, payload)) = &opened {
+            flight.bulk = packet.bulk && self.plan.settings.two_ways;
             if let Kind::Numbered { number, .. } = packet.kind {
                 flight.number = Some(number.0);
                 witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
@@ -209,7 +212,8 @@ impl<'a> World<'a> {
         self.outcome.fates.sent += 1;
         self.outcome.fates.sent_bytes += flight.bytes.len() as u64;
         let (rank, number) = (flight.from, flight.number);
-        let hop = self.fabric.forward(self.now, Node::Host(rank), rank, flight.to, flight.bytes.len() as u64);
+        let hop =
+            self.fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.bulk, flight.bytes.len() as u64);
         let Hop::Arrives { at, node, marked } = hop else {
             self.drop_at(hop, flight);
             return Ok(());
@@ -235,8 +239,8 @@ impl<'a> World<'a> {
 
     fn at_switch(&mut self, slot: u32, node: Node) {
         let flight = self.packets.at(slot);
-        let (from, to, bytes) = (flight.from, flight.to, flight.bytes.len() as u64);
-        let hop = self.fabric.forward(self.now, node, from, to, bytes);
+        let (pair, bulk, bytes) = ((flight.from, flight.to), flight.bulk, flight.bytes.len() as u64);
+        let hop = self.fabric.forward(self.now, node, pair, bulk, bytes);
         if let Hop::Arrives { at, node, marked } = hop {
             self.outcome.fates.marked += u64::from(marked && !flight.marked);
             flight.marked |= marked;

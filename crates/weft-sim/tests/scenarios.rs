@@ -130,6 +130,22 @@ fn spraying() {
 fn incast() {
     for report in check("incast", 0..1) {
         assert_eq!(report.transfers.count(), 255);
+        // The budget, the announcements of all, and a packet of each sender's own choice: nothing like a window of each.
+        assert!(report.queue_bytes_max < 512 << 10, "{}", report.queue_bytes_max);
+    }
+}
+
+#[test]
+fn incast_at_once() {
+    for report in check("incast_at_once", 0..1) {
+        assert!(report.resends.queue > 0 && report.transfers.count() == 255);
+    }
+}
+
+#[test]
+fn trains() {
+    for report in check("trains", 0..2) {
+        assert!(report.fates.marked > 0);
     }
 }
 
