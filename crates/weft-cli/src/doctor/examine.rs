@@ -64,7 +64,7 @@ pub(crate) fn run(plan: &Plan, interrupted: &Arc<AtomicBool>) -> Option<Report> 
     }
     seen.iter().for_each(|one| findings.extend(findings::of_host(one)));
     findings.extend(findings::of_all(&seen));
-    pairs.iter().for_each(|pair| findings.extend(findings::of_pair(&pair.seen)));
+    findings.extend(findings::of_pairs(&pairs.iter().map(|pair| &pair.seen).collect::<Vec<_>>()));
     findings.extend(findings::of_multicast(&seen, &names));
     Some(Report {
         hosts: plan.hosts.iter().map(|(name, _)| name.clone()).collect(),

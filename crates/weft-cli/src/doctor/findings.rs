@@ -193,11 +193,13 @@ fn library(host: &str, facts: &Facts) -> Finding {
 
 fn links(host: &str, links: &[OpenedLink]) -> Vec<Finding> {
     let mut all = Vec::new();
+    // One link that works is enough for programs to run.
+    let level = if links.iter().any(|link| link.card.is_ok()) { Level::Warning } else { Level::Fault };
     for link in links {
         if let Err(why) = &link.card {
             let cure = "`weft info` there says what is wrong with each interface; `ip link set IF up` brings one up, and \
                         WEFT_INTERFACE chooses";
-            all.push(Finding::new(Level::Fault, "link-unusable", host, format!("{}: {why}", link.name), cure));
+            all.push(Finding::new(level, "link-unusable", host, format!("{}: {why}", link.name), cure));
         }
         for warning in &link.warnings {
             let cure = format!("`sysctl -w net.core.rmem_max={}`", 8 << 20);
@@ -428,8 +430,25 @@ pub(crate) fn of_all(hosts: &[HostSeen]) -> Vec<Finding> {
     all
 }
 
-/// One direction between two hosts.
-pub(crate) fn of_pair(seen: &PairSeen) -> Vec<Finding> {
+/// All directions between hosts. A link that fails where another one works does not stop programs.
+pub(crate) fn of_pairs(pairs: &[&PairSeen]) -> Vec<Finding> {
+    let works = |pair: &PairSeen| pair.short_arrived && pair.full_arrived;
+    let is_helped =
+        |pair: &PairSeen| pairs.iter().any(|other| works(other) && other.from == pair.from && other.to == pair.to);
+    let mut all = Vec::new();
+    for pair in pairs {
+        let mut own = of_pair(pair);
+        if is_helped(pair) {
+            let faults = own.iter_mut().filter(|finding| finding.level == Level::Fault);
+            faults.for_each(|finding| finding.level = Level::Warning);
+        }
+        all.extend(own);
+    }
+    all
+}
+
+/// One direction between two hosts over one link.
+fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     let subject = format!("{} → {}", seen.from, seen.to);
     let way = match &seen.way {
         None => return Vec::new(),

@@ -157,6 +157,19 @@ fn each_way_in_which_packets_do_not_arrive_has_one_finding() {
 }
 
 #[test]
+fn a_link_that_fails_beside_one_that_works_is_a_warning() {
+    let (from, to) = ("h0".to_owned(), "h1".to_owned());
+    let lost = PairSeen { link: "udp".into(), from, to, way: Some(Ok(way(1472, 1472))), ..PairSeen::default() };
+    let fine = PairSeen { link: "other".into(), short_arrived: true, full_arrived: true, ..lost.clone() };
+    assert_eq!(names(&of_pairs(&[&lost])), [(Level::Fault, "packets-lost")]);
+    assert_eq!(names(&of_pairs(&[&lost, &fine])), [(Level::Warning, "packets-lost")]);
+    let back = PairSeen { from: "h1".into(), to: "h0".into(), ..fine };
+    assert_eq!(names(&of_pairs(&[&lost, &back])), [(Level::Fault, "packets-lost")]);
+    let closed = OpenedLink { name: "other".into(), card: Err("no right".into()), warnings: Vec::new() };
+    assert_eq!(changed(|seen| seen.links.push(closed.clone())), [(Level::Warning, "link-unusable")]);
+}
+
+#[test]
 fn the_largest_packet_that_arrives_gives_the_mtu_to_set() {
     let seen = PairSeen {
         link: "udp".into(),
