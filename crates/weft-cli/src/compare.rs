@@ -9,7 +9,8 @@ use crate::hosts::EXIT_SKIPPED;
 use crate::hosts::supervise::exit_by_signal;
 use crate::measure::arguments::{Common, Request, Rounds};
 use crate::measure::library::Spec;
-use crate::measure::{Ended, Refused, Wanted, output, run, summary};
+use crate::measure::{Ended, Refused, Wanted, output, run};
+use crate::show;
 
 pub(crate) const EXIT_USAGE: u8 = 2;
 
@@ -66,8 +67,8 @@ pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common:
         }
         Err(Refused::Wrong(why)) => return refuse(command, &why),
     };
-    if let Err(why) = summary::print(path) {
-        eprintln!("weft {command}: {why}");
+    if let Err(why) = show::print(path) {
+        eprintln!("weft {command}: {why:#}");
     }
     if !common.quiet {
         let at: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.into());

@@ -21,7 +21,6 @@ mod place;
 mod process;
 mod progress;
 mod session;
-pub(crate) mod summary;
 mod verdict;
 
 use std::path::PathBuf;

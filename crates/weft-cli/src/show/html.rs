@@ -8,8 +8,8 @@ use super::terminal::{cell_text, columns_compared};
 use super::{units, words};
 use crate::record::Role;
 
-/// Of the rows in which the subject is ahead, so many are listed in the head. Where it is behind, all are.
-const LEADS_MAX: usize = 8;
+/// Of the rows in which the subject is ahead or behind, so many are listed in the head; the rest unfolds.
+const VERDICTS_MAX: usize = 10;
 
 /// The whole page for these runs. Whatever comes from a run file is escaped.
 pub(crate) fn page(summaries: &[Summary]) -> String {
@@ -44,7 +44,9 @@ fn run(page: &mut String, summary: &Summary, index: usize, runs: usize) {
     let _ = writeln!(page, "<section class=\"run\">\n<h2>{}</h2>", escape(&heading));
     verdicts(page, summary);
     if !summary.warnings.is_empty() {
-        list(page, "warnings", "Warnings", summary.warnings.iter().map(String::as_str));
+        page.push_str("<div class=\"warnings\"><h3>Warnings</h3>\n");
+        items(page, &summary.warnings);
+        page.push_str("</div>\n");
     }
     facts(page, summary);
     let charts = chart::all(summary);
@@ -68,30 +70,34 @@ fn capital(text: &str) -> String {
     letters.next().map(|first| first.to_uppercase().to_string() + letters.as_str()).unwrap_or_default()
 }
 
-fn list<'a>(page: &mut String, class: &str, heading: &str, items: impl Iterator<Item = &'a str>) {
-    let _ = writeln!(page, "<div class=\"{class}\"><h3>{}</h3><ul>", escape(heading));
+fn items(page: &mut String, items: &[String]) {
+    page.push_str("<ul>\n");
     for item in items {
         let _ = writeln!(page, "<li>{}</li>", escape(item));
     }
-    page.push_str("</ul></div>\n");
+    page.push_str("</ul>\n");
 }
 
 fn verdicts(page: &mut String, summary: &Summary) {
     let verdicts = words::verdicts(summary);
     let _ = writeln!(page, "<p class=\"verdict\">{}</p>", escape(&words::tally(summary, &verdicts)));
     page.push_str("<div class=\"verdicts\">\n");
-    for (standing, class, heading, most) in
-        [(Standing::Ahead, "ahead", "Leads", LEADS_MAX), (Standing::Behind, "behind", "Behind", usize::MAX)]
-    {
+    for (standing, class, heading) in [(Standing::Ahead, "ahead", "Leads"), (Standing::Behind, "behind", "Behind")] {
         let some: Vec<_> = verdicts.iter().filter(|verdict| verdict.standing == standing).collect();
         if some.is_empty() {
             continue;
         }
-        let more = some.len().saturating_sub(most);
-        let lines = some.iter().take(most).map(|verdict| format!("{}: {}", verdict.subject, verdict.figures));
-        let more = (more > 0).then(|| format!("and {more} more"));
-        let lines: Vec<String> = lines.chain(more).collect();
-        list(page, class, heading, lines.iter().map(String::as_str));
+        let lines: Vec<String> =
+            some.iter().map(|verdict| format!("{}: {}", verdict.subject, verdict.figures)).collect();
+        let (first, rest) = lines.split_at(lines.len().min(VERDICTS_MAX));
+        let _ = writeln!(page, "<div class=\"{class}\"><h3>{heading} in {}</h3>", lines.len());
+        items(page, first);
+        if !rest.is_empty() {
+            let _ = writeln!(page, "<details><summary>and {} more</summary>", rest.len());
+            items(page, rest);
+            page.push_str("</details>\n");
+        }
+        page.push_str("</div>\n");
     }
     page.push_str("</div>\n");
 }
@@ -251,7 +257,7 @@ p{max-width:75ch}
 li,td,th,p{overflow-wrap:anywhere}
 td,thead th{overflow-wrap:normal}
 .verdict{font-size:1.15rem;font-weight:600}
-.verdicts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(28rem,100%),1fr));gap:1rem}
+.verdicts{display:grid;align-items:start;grid-template-columns:repeat(auto-fit,minmax(min(28rem,100%),1fr));gap:1rem}
 .verdicts h3,.warnings h3{margin-top:.2rem}
 .verdicts>div,.warnings{background:var(--soft);border-left:4px solid var(--quiet);padding:.6rem 1rem}
 .verdicts ul,.warnings ul{margin:0;padding-left:1.1rem}

@@ -84,9 +84,12 @@ pub(crate) fn size_in_words(bytes: u64) -> String {
     if text.contains(' ') { text } else { format!("{text} B") }
 }
 
-/// `2.31×`.
+/// `2.31×`; what is far below 1 as a fraction, `1/193`.
 pub(crate) fn times(ratio: f64) -> String {
-    format!("{}×", digits(ratio))
+    match ratio {
+        ratio if ratio > 0.0 && ratio < 0.01 => format!("1/{}", digits(1.0 / ratio)),
+        _ => format!("{}×", digits(ratio)),
+    }
 }
 
 /// `+83.0`, `−4.1`: percentage points.
@@ -153,7 +156,7 @@ mod tests {
         assert_eq!(with_unit(999_900.0, "messages/s"), "1.00 M messages/s");
         assert_eq!(with_unit(-58.21, "percent"), "−58.2 %");
         assert_eq!(with_unit(99.97, "percent"), "100 %");
-        assert_eq!((times(0.5), points(-4.06)), ("0.500×".to_owned(), "−4.1".to_owned()));
+        assert_eq!((times(0.5), times(0.004), points(-4.06)), ("0.500×".into(), "1/250".into(), "−4.1".into()));
     }
 
     #[test]

@@ -70,6 +70,17 @@ pub(crate) fn unit(measurement: &str) -> &'static str {
     known(measurement).map_or("", |(_, known)| known.unit)
 }
 
+/// What an axis counts: `time, µs`, `bandwidth, MB/s`.
+pub(crate) fn quantity(measurement: &str, unit: &str) -> String {
+    let title = units::unit_title(unit);
+    match (measurement, unit) {
+        ("availability" | "overhead", _) => format!("{measurement}, {title}"),
+        (_, "us" | "ms" | "s") => format!("time, {title}"),
+        (_, "MB/s") => format!("bandwidth, {title}"),
+        _ => title.to_owned(),
+    }
+}
+
 /// The program whose samples a measurement is made of.
 pub(crate) fn program(measurement: &str) -> &str {
     if measurement == "overhead" { "availability" } else { measurement }
@@ -259,7 +270,7 @@ pub(crate) const METHOD: &[&str] = &[
      sample, warm-up apart, and checks the contents it received outside the timed part; samples that do not validate are not \
      counted and are named.",
     "The libraries take turns round by round, so that drift of the machine hits all alike. A figure is the median of all valid \
-     samples; behind it, half the distance between its quartiles. A comparison is made in each round by itself, and the median of \
+     samples; behind it, half the distance between its quartiles; in charts, thin lines join the quartiles, cut off where they leave the chart. A comparison is made in each round by itself, and the median of \
      the rounds is shown: above 1× Weft is better, whichever way the unit runs. Percentages are compared by their difference, in \
      points. A lead or a lag counts when the median is more than 5 % (2 points) away and three quarters of the rounds agree; all \
      else is level.",

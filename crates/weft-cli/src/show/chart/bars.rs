@@ -9,6 +9,8 @@ const BAR_HEIGHT: f64 = 20.0;
 const PITCH: f64 = 30.0;
 const GAP: f64 = 14.0;
 const TITLE_SIZE: f64 = 15.0;
+/// Room for quartiles, as a factor over the longest bar.
+const ROOM_ABOVE: f64 = 1.25;
 
 pub(super) struct Bar {
     pub(super) title: String,
@@ -39,8 +41,9 @@ impl Bars {
         let title = canvas.text(GAP, GAP + TITLE_SIZE - 2.0, Anchor::Start, &self.title);
         (title.size, title.bold, title.ink) = (TITLE_SIZE, true, Ink::Text);
         canvas.text(GAP, GAP + TITLE_SIZE + 16.0, Anchor::Start, &self.subtitle);
+        // Quartiles that are far out end at the edge instead of flattening the bars.
         let largest =
-            widest(&mut self.bars.iter().filter_map(|bar| bar.value).map(|(median, _, high)| median.max(high)));
+            widest(&mut self.bars.iter().filter_map(|bar| bar.value).map(|(median, _, _)| median)) * ROOM_ABOVE;
         let scale = if largest > 0.0 { BARS_WIDTH / largest } else { 0.0 };
         for (i, bar) in self.bars.iter().enumerate() {
             draw_bar(&mut canvas, bar, left, top + i as f64 * PITCH, scale);
@@ -57,7 +60,7 @@ fn draw_bar(canvas: &mut Canvas, bar: &Bar, left: f64, top: f64, scale: f64) {
     (text.bold, text.ink) = (bar.strong, Ink::Text);
     let (mut end, ink) = (left, Ink::Series(bar.colour));
     if let Some((median, low, high)) = bar.value {
-        let x = |value: f64| left + value.max(0.0) * scale;
+        let x = |value: f64| left + (value.max(0.0) * scale).min(BARS_WIDTH);
         end = x(median.max(high));
         let corners = [(left, top), (x(median), top), (x(median), top + BAR_HEIGHT), (left, top + BAR_HEIGHT)];
         canvas.area(&corners, ink, if bar.strong { 1.0 } else { 0.75 });

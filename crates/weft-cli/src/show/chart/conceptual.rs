@@ -10,6 +10,9 @@ use super::plot::{Plot, Point, Series, marker};
 /// Lines of labels beside the plot are at least this far apart.
 const LABEL_PITCH: f64 = 17.0;
 
+/// Iterations that took more transfer times than this are drawn at the edge: they were disturbed.
+const SWEEP_TIMES_MAX: f64 = 3.0;
+
 /// The iteration's time and the work's against the work, with the thresholds between which the sweep runs.
 pub(super) fn draw(sweep: &Sweep, title: &str, subtitle: &str, colour: usize) -> Canvas {
     let transfer = sweep.transfer_us;
@@ -49,7 +52,9 @@ pub(super) fn draw(sweep: &Sweep, title: &str, subtitle: &str, colour: usize) ->
     // The first point above the base threshold: from here on the work is felt.
     if let Some((work, time)) = sweep.points.iter().find(|(_, time)| *time > base) {
         canvas.line(&[(x(*work), y(*time)), (x(*work), area.top + area.height)], Ink::Quiet, 1.25, &[2.0, 3.0]);
-        let text = canvas.text(x(*work) - 6.0, area.top + area.height - 8.0, Anchor::End, "knee");
+        let room = x(*work) - area.left > font::width("knee", LABEL_SIZE, false) + 12.0;
+        let (aside, anchor) = if room { (-6.0, Anchor::End) } else { (6.0, Anchor::Start) };
+        let text = canvas.text(x(*work) + aside, area.top + area.height - 8.0, anchor, "knee");
         text.ink = Ink::Text;
     }
     canvas.line(&[(x(0.0), y(0.0)), (x(last.0), y(last.0))], Ink::Axis, 1.75, &[]);
@@ -108,7 +113,7 @@ pub(super) fn sweeps(sweeps: &[(&Sweep, Series)], title: String, subtitle: Strin
         x_title: "work / transfer time".to_owned(),
         y_title: "iteration / transfer time".to_owned(),
         x: Axis::new(Scale::Linear, all.iter().map(|point| point.x)),
-        y: Axis::new(Scale::Linear, all.iter().map(|point| point.y)),
+        y: Axis::new(Scale::Linear, all.iter().map(|point| point.y.min(SWEEP_TIMES_MAX))),
         series,
         notes: vec![
             "The nearer to the dashed line a sweep ends, the less the transfer took from the application.".to_owned(),

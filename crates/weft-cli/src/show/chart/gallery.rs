@@ -171,10 +171,8 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
         units::Better::Lower if all.iter().all(|series| series.points.iter().all(|point| point.y > 0.0)) => Scale::Log,
         _ => Scale::Linear,
     };
-    let values = all.iter().flat_map(|series| &series.points).flat_map(|point| [point.y, point.high]);
     let mut notes = Vec::new();
-    let values: Vec<f64> =
-        if share { values.map(|v| v.clamp(SHARE_FLOOR, 100.0)).chain([100.0]).collect() } else { values.collect() };
+    let values = range(all.iter().flat_map(|series| &series.points), share);
     if share && all.iter().flat_map(|series| &series.points).any(|point| point.y < SHARE_FLOOR) {
         notes.push(format!("Hollow markers at the lower edge: below {} %.", units::digits(SHARE_FLOOR)));
     }
@@ -191,13 +189,23 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
         title: heading(table, variant),
         subtitle: format!("{}; {better}", words::place(&table.place)),
         x_title: "message size, bytes".to_owned(),
-        y_title: units::unit_title(&table.unit).to_owned(),
+        y_title: words::quantity(&table.measurement, &table.unit),
         x,
-        y: Axis::new(scale, values.into_iter()),
+        y: Axis::new(scale, values),
         series: all,
         notes,
     };
     Some(plot.draw())
+}
+
+/// What the axis has room for: every median, and quartiles as long as they do not flatten the rest; longer ones end at the edge.
+fn range<'a>(points: impl Iterator<Item = &'a Point>, share: bool) -> impl Iterator<Item = f64> {
+    let points: Vec<Point> = points.copied().collect();
+    let medians = points.iter().map(|point| point.y);
+    let (low, high) = medians.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), y| (low.min(y), high.max(y)));
+    let (least, most) = if share { (SHARE_FLOOR.max(low - 20.0), 100.0) } else { (low / 2.0, high * 1.2) };
+    let values = points.into_iter().flat_map(|point| [point.low, point.y, point.high]);
+    values.map(move |value| value.clamp(least.min(most), most)).chain(share.then_some(100.0))
 }
 
 fn by_bar(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Option<Canvas> {

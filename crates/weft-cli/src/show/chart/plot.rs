@@ -10,6 +10,8 @@ const GAP: f64 = 14.0;
 const TITLE_SIZE: f64 = 15.0;
 const LINE_HEIGHT: f64 = 20.0;
 const MARKER: f64 = 4.5;
+/// Quartiles of libraries at the same size are drawn beside each other.
+const WHISKERS_APART: f64 = 3.0;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Point {
@@ -69,7 +71,9 @@ impl Plot {
         // The strongest on top.
         let (strong, others): (Vec<&Series>, Vec<&Series>) = self.series.iter().partition(|series| series.strong);
         for series in others.into_iter().chain(strong) {
-            self.draw_series(&mut canvas, &area, series);
+            let index = self.series.iter().position(|one| std::ptr::eq(one, series)).unwrap_or(0);
+            let middle = (self.series.len() as f64 - 1.0) / 2.0;
+            self.draw_series(&mut canvas, &area, series, (index as f64 - middle) * WHISKERS_APART);
         }
         for (i, series) in self.series.iter().enumerate() {
             let (x, y) = (area.left + area.width + GAP, area.top + 10.0 + i as f64 * LINE_HEIGHT);
@@ -129,7 +133,7 @@ impl Plot {
         title.turned = true;
     }
 
-    fn draw_series(&self, canvas: &mut Canvas, area: &Area, series: &Series) {
+    fn draw_series(&self, canvas: &mut Canvas, area: &Area, series: &Series, aside: f64) {
         let ink = Ink::Series(series.colour);
         let place = |point: &Point| (area.x(&self.x, point.x), area.y(&self.y, point.y));
         let line: Vec<(f64, f64)> = series.points.iter().map(place).collect();
@@ -137,7 +141,7 @@ impl Plot {
             let (x, _) = place(point);
             let (low, high) = (area.y(&self.y, point.low), area.y(&self.y, point.high));
             if low - high > 2.0 * MARKER {
-                canvas.line(&[(x, low), (x, high)], ink, 1.0, &[]);
+                canvas.line(&[(x + aside, low), (x + aside, high)], ink, 1.0, &[]);
             }
         }
         canvas.line(&line, ink, if series.strong { 3.0 } else { 1.75 }, dashes(series));
@@ -159,13 +163,36 @@ pub(super) fn marker(canvas: &mut Canvas, x: f64, y: f64, colour: usize, hollow:
         let angle = |i: usize| std::f64::consts::TAU * (i as f64 / corners as f64 + turn);
         (0..corners).map(|i| (x + size * angle(i).cos(), y + size * angle(i).sin())).collect()
     };
-    let points = match colour % 6 {
+    let points = match colour {
         0 => polygon(20, 0.0, MARKER + 0.5),
         1 => polygon(4, 0.125, MARKER + 1.0),
         2 => polygon(3, -0.25, MARKER + 1.5),
         3 => polygon(4, 0.0, MARKER + 1.5),
         4 => polygon(3, 0.25, MARKER + 1.5),
-        _ => polygon(5, -0.25, MARKER + 1.0),
+        5 => polygon(5, -0.25, MARKER + 1.0),
+        6 => polygon(6, 0.0, MARKER + 1.0),
+        carrier => cross(x, y, if carrier % 2 == 0 { 0.0 } else { 0.125 }),
     };
     canvas.shapes.push(super::canvas::Shape::Marker { points, ink: Ink::Series(colour), hollow });
+}
+
+/// A plus, or turned by an eighth of a circle a cross.
+fn cross(x: f64, y: f64, turn: f64) -> Vec<(f64, f64)> {
+    let (long, thin) = (MARKER + 1.5, 1.2);
+    let corners = [
+        (long, thin),
+        (thin, thin),
+        (thin, long),
+        (-thin, long),
+        (-thin, thin),
+        (-long, thin),
+        (-long, -thin),
+        (-thin, -thin),
+        (-thin, -long),
+        (thin, -long),
+        (thin, -thin),
+        (long, -thin),
+    ];
+    let (sin, cos) = (std::f64::consts::TAU * turn).sin_cos();
+    corners.map(|(a, b)| (x + a * cos - b * sin, y + a * sin + b * cos)).to_vec()
 }
