@@ -26,6 +26,9 @@ help:
 setup:
 	@tools/setup.sh
 
+setup-tests:
+	@tools/setup.sh tests
+
 build: setup
 	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli
 
@@ -46,7 +49,7 @@ check: setup
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
-suite: own
+suite: own setup-tests
 	$(CARGO) xtask suite $(SUITE)
 
 test: check suite
@@ -61,4 +64,4 @@ bench: own
 clean:
 	rm -rf build target
 
-.PHONY: help setup build install own demo check suite test swarm bench clean
+.PHONY: help setup setup-tests build install own demo check suite test swarm bench clean

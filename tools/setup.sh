@@ -1,6 +1,7 @@
 #!/bin/sh
 # Installs what is missing on a Debian 12 machine, and nothing that is there already:
 # Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
+# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`. They do without when it cannot be had.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -35,6 +36,17 @@ if [ -n "$missing" ]; then
         say "apt-get could not install$missing; is there a network?" >&2
         exit 1
     }
+fi
+
+if [ "${1:-}" = tests ] && ! have chromium && ! have chromium-browser && ! have google-chrome; then
+    if [ "$(id -u)" != 0 ]; then
+        say "without chromium one test is skipped; to have it:  sudo apt-get install -y chromium"
+    else
+        say "installing chromium"
+        export DEBIAN_FRONTEND=noninteractive
+        { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } >/dev/null ||
+            say "apt-get could not install chromium: one test is skipped"
+    fi
 fi
 
 # --- Rust ------------------------------------------------------------------------------------------------------------

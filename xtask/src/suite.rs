@@ -9,6 +9,7 @@ mod launcher;
 mod peers;
 mod process;
 mod programs;
+mod report;
 mod virtual_hosts;
 
 use std::io::{IsTerminal, Write};
@@ -54,6 +55,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
+    Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
 ];
 

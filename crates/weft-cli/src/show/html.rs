@@ -276,7 +276,7 @@ td.behind{color:var(--bad);font-weight:600}
 .missing{color:var(--warn);font-style:italic}
 .footnotes{color:var(--quiet);font-size:.9rem;margin-top:.2rem;padding-left:1.8rem}
 .charts{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(34rem,100%),1fr));gap:1rem;align-items:start}
-figure{margin:0;min-width:0}
+figure{margin:0;min-width:0;max-width:48rem}
 .chart{width:100%;height:auto;display:block}
 details{margin:1rem 0}
 summary{cursor:pointer;font-weight:600}

@@ -102,6 +102,8 @@ pub(crate) struct Comparison {
     pub(crate) size: u64,
     /// How many times better the subject is (above 1: better), or, for percentages, how many points.
     pub(crate) advantage: Figure,
+    /// The same of the medians over all rounds, which are what a table shows.
+    pub(crate) of_medians: f64,
     pub(crate) is_points: bool,
 }
 
@@ -113,13 +115,15 @@ pub(crate) enum Standing {
 }
 
 impl Comparison {
-    /// Ahead or behind only when the median says so clearly and three quarters of the rounds agree.
+    /// Ahead or behind only when the median says so clearly, three quarters of the rounds agree, and so do the medians over all.
     pub(crate) fn standing(&self) -> Standing {
         let (up, level, down) =
             if self.is_points { (LEVEL_POINTS, 0.0, -LEVEL_POINTS) } else { (LEVEL_RATIO, 1.0, 1.0 / LEVEL_RATIO) };
         match self.advantage {
-            advantage if advantage.median > up && advantage.low > level => Standing::Ahead,
-            advantage if advantage.median < down && advantage.high < level => Standing::Behind,
+            advantage if advantage.median > up && advantage.low > level && self.of_medians > level => Standing::Ahead,
+            advantage if advantage.median < down && advantage.high < level && self.of_medians < level => {
+                Standing::Behind
+            }
             _ => Standing::Level,
         }
     }
@@ -399,12 +403,14 @@ fn choose(unit: &str, candidates: Vec<Candidate>) -> Option<Candidate> {
 
 fn compare(unit: &str, ours: &[Observation], theirs: Option<Candidate>) -> Option<Comparison> {
     let (against, size, theirs) = theirs?;
-    let advantage = paired(ours, &theirs, |mine, other| match better(unit) {
+    let advantage = |mine: f64, other: f64| match better(unit) {
         _ if is_share(unit) => mine - other,
         Better::Lower => other / mine,
         Better::Higher => mine / other,
-    })?;
-    Some(Comparison { against, size, advantage, is_points: is_share(unit) })
+    };
+    let of_medians = advantage(figure(ours)?.median, figure(&theirs)?.median);
+    let advantage = paired(ours, &theirs, advantage)?;
+    Some(Comparison { against, size, advantage, of_medians, is_points: is_share(unit) })
 }
 
 fn cell(table: &mut Table, library: &Library, jobs: &[&Job], observed: &[Observed]) -> Cell {

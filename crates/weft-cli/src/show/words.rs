@@ -270,10 +270,11 @@ pub(crate) const METHOD: &[&str] = &[
      sample, warm-up apart, and checks the contents it received outside the timed part; samples that do not validate are not \
      counted and are named.",
     "The libraries take turns round by round, so that drift of the machine hits all alike. A figure is the median of all valid \
-     samples; behind it, half the distance between its quartiles; in charts, thin lines join the quartiles, cut off where they leave the chart. A comparison is made in each round by itself, and the median of \
-     the rounds is shown: above 1× Weft is better, whichever way the unit runs. Percentages are compared by their difference, in \
-     points. A lead or a lag counts when the median is more than 5 % (2 points) away and three quarters of the rounds agree; all \
-     else is level.",
+     samples; behind it stands half the distance between its quartiles. In charts thin lines join the quartiles; they end at the \
+     edge where they would flatten the rest. A comparison is made in each round by itself, and the median of the rounds is shown: \
+     above 1× Weft is better, whichever way the unit runs. Percentages are compared by their difference, in points. A lead or a lag \
+     counts when the median is more than 5 % (2 points) away, three quarters of the rounds agree, and the medians over all rounds \
+     agree too; all else is level.",
     "Carriers are the floor under the figures: the same machine, in the same run, without MPI. A carrier of the same size is taken; \
      for a time else the nearest, for a stream else the fastest of any size.",
     "Overhead and availability follow Doerfler and Brightwell, “Measuring MPI Send and Receive Overhead and Application \

@@ -54,7 +54,7 @@ pub(super) fn draw(sweep: &Sweep, title: &str, subtitle: &str, colour: usize) ->
         canvas.line(&[(x(*work), y(*time)), (x(*work), area.top + area.height)], Ink::Quiet, 1.25, &[2.0, 3.0]);
         let room = x(*work) - area.left > font::width("knee", LABEL_SIZE, false) + 12.0;
         let (aside, anchor) = if room { (-6.0, Anchor::End) } else { (6.0, Anchor::Start) };
-        let text = canvas.text(x(*work) + aside, area.top + area.height - 8.0, anchor, "knee");
+        let text = canvas.text(x(*work) + aside, (y(*time) + area.top + area.height) / 2.0, anchor, "knee");
         text.ink = Ink::Text;
     }
     canvas.line(&[(x(0.0), y(0.0)), (x(last.0), y(last.0))], Ink::Axis, 1.75, &[]);
