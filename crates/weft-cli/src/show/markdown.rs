@@ -103,7 +103,7 @@ fn measured(text: &mut String, summary: &Summary, table: &Table) {
     head.extend(compared.peer.then(|| peer.to_owned()));
     head.extend(compared.carrier.then(|| "× carrier".to_owned()));
     row(text, &head);
-    let _ = writeln!(text, "|{}", "---|".repeat(head.len()));
+    let _ = writeln!(text, "|{}", "---|".to_owned() + &"---:|".repeat(head.len() - 1));
     for one in &table.rows {
         row(text, &cells(summary, table, one));
     }
@@ -147,7 +147,6 @@ fn inline(text: &str) -> String {
         match c {
             '\n' | '\r' => safe.push(' '),
             '<' => safe.push_str("&lt;"),
-            '>' => safe.push_str("&gt;"),
             '&' => safe.push_str("&amp;"),
             '|' | '*' | '`' | '\\' => safe.extend(['\\', c]),
             c => safe.push(c),
@@ -180,7 +179,7 @@ mod tests {
 
     #[test]
     fn markup_in_a_run_file_is_text() {
-        assert_eq!(inline("<script>|*x*`\n"), "&lt;script&gt;\\|\\*x\\*\\` ");
+        assert_eq!(inline("<script>|*x*`\n"), "&lt;script>\\|\\*x\\*\\` ");
     }
 
     #[test]

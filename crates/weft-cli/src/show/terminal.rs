@@ -118,7 +118,7 @@ fn line(summary: &Summary, table: &Table, row: &Row, compared: Compared, look: L
     line
 }
 
-/// `12.4 ±3 % ~ [1]`: median, half the distance of the quartiles, and marks.
+/// `12.4 ±3% ~ [1]`: median, half the distance of the quartiles, and marks.
 pub(super) fn cell_text(cell: &Cell, unit: &str) -> String {
     let mut text = match (&cell.figure, cell.missing) {
         (Some(figure), _) => words::figure(figure, unit),

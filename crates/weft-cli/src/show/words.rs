@@ -167,7 +167,7 @@ pub(crate) fn comparison(summary: &Summary, comparison: Option<Comparison>, size
     format!("{} {name}{other}", advantage(&comparison))
 }
 
-/// `12.4 ±3 %`: the median, and half the distance of the quartiles as a share of it; in points for percentages.
+/// `12.4 ±3%`: the median, and half the distance of the quartiles as a share of it; in points for percentages.
 pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
     let half = (figure.high - figure.low) / 2.0;
     let value = units::value(figure.median, unit);
@@ -177,9 +177,9 @@ pub(crate) fn figure(figure: &Figure, unit: &str) -> String {
     match half / figure.median.abs() * 100.0 {
         _ if figure.samples < 2 => value,
         share if !share.is_finite() => value,
-        share if share > 100.0 => format!("{value} ±>100 %"),
-        share if share < 1.0 => format!("{value} ±{share:.1} %"),
-        share => format!("{value} ±{share:.0} %"),
+        share if share > 100.0 => format!("{value} ±>100%"),
+        share if share < 1.0 => format!("{value} ±{share:.1}%"),
+        share => format!("{value} ±{share:.0}%"),
     }
 }
 
