@@ -104,6 +104,32 @@ impl<P, M> Matcher<P, M> {
         queues.unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
     }
 
+    /// Whether every receive that was posted before `posted` and that some message could match as well as it has
+    /// `source` and `tag` is one of those of which `pred` holds. Looks at `limit` receives at most: behind more, the
+    /// answer is no.
+    pub fn stands_behind(
+        &mut self,
+        context: u32,
+        source: Option<u32>,
+        tag: Option<i32>,
+        posted: &P,
+        limit: usize,
+        mut pred: impl FnMut(&P) -> bool,
+    ) -> bool
+    where
+        P: PartialEq,
+    {
+        let wanted = Pattern::new(source, tag);
+        let Some(queues) = self.existing(context) else { return false };
+        let mut looks = 0;
+        let stop = queues.posted.oldest_where(|pattern, other| {
+            looks += 1;
+            looks > limit || other == posted || (pattern.matches(&wanted) && !pred(other))
+        });
+        let other = stop.and_then(|id| queues.posted.get(id));
+        looks <= limit && other.is_some_and(|(_, other)| other == posted)
+    }
+
     /// Removes the earliest posted receive of which `pred` holds (`MPI_Cancel`, MPI-5.0 §3.8.4). Looks at all of them.
     pub fn cancel(&mut self, context: u32, pred: impl Fn(&P) -> bool) -> Option<P> {
         let posted = &mut self.existing(context)?.posted;

@@ -348,17 +348,17 @@ impl Process {
     }
 
     fn finish_collective(&mut self, running: Running, error: Option<Error>) {
-        let Ok(messages) = self.messages() else { return };
+        let Ok(engine) = self.engine() else { return };
         // After an error there may be transfers left. Without its request a transfer touches no memory any more: what
         // arrives for it is dropped, what would be read for it is zeros.
         for handle in running.transfers {
-            messages.cancel_receive(handle);
-            messages.requests.remove(handle);
+            engine.abandon_receive(handle);
         }
         if let Some(agreement) = running.agreement {
             self.continue_agreement(running.request, *agreement, error);
             return;
         }
+        let Ok(messages) = self.messages() else { return };
         if let Some(request) = messages.requests.get_mut(running.request) {
             request.error = error;
         }

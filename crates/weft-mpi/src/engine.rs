@@ -3,6 +3,7 @@
 //! For every peer there is one path: this process itself, a shared-memory ring, or a reliable flow of datagrams.
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
+mod direct;
 mod network;
 mod outgoing;
 
@@ -14,8 +15,7 @@ use weft_net::clock;
 use weft_net::datagrams::{Address, Datagrams};
 use weft_net::shared;
 
-use crate::memory::UserData;
-use crate::messages::{CREDIT_PER_MESSAGE, Fetch, Messages, Outgoing};
+use crate::messages::{CREDIT_PER_MESSAGE, Messages, Outgoing};
 use crate::request::{Send, State};
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
@@ -61,6 +61,8 @@ struct Link {
     path: Path,
     pending: VecDeque<Outgoing>,
     waiting: bool,
+    /// Messages that have been put on the path, the announced ones included; the receiver counts the same.
+    numbered: u32,
     messages: u64,
     bytes: u64,
 }
@@ -110,7 +112,8 @@ pub struct Engine {
     links: Vec<Link>,
     node: Option<shared::Node>,
     locals: Vec<u32>,
-    memory: PeerMemory,
+    memory: direct::PeerMemory,
+    direct: direct::Direct,
     datagrams: Option<Box<dyn Datagrams + std::marker::Send>>,
     secret: [u8; 16],
     eager_limit: u64,
@@ -125,23 +128,6 @@ pub struct Engine {
     foreign: u64,
 }
 
-/// Reads the memory of the node's other processes.
-struct PeerMemory {
-    rank: u32,
-    pids: Vec<i32>,
-}
-
-impl Fetch for PeerMemory {
-    fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool {
-        if peer == self.rank {
-            let source = crate::memory::own_bytes(address, limit);
-            crate::memory::copy(&source, data);
-            return true;
-        }
-        crate::memory::fetch(self.pids[peer as usize], address, data, limit).is_ok()
-    }
-}
-
 impl Engine {
     /// Puts the parts together.
     pub fn new(parts: Parts) -> Self {
@@ -151,7 +137,7 @@ impl Engine {
             messages.peers[peer].single_copy = *pid != 0;
         }
         messages.peers[parts.rank as usize].single_copy = true;
-        let link = |path| Link { path, pending: VecDeque::new(), waiting: false, messages: 0, bytes: 0 };
+        let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = parts.datagrams.as_ref().map_or_else(Vec::new, |datagrams| network::train_room(datagrams.as_ref()));
         Self {
@@ -161,7 +147,8 @@ impl Engine {
             links: parts.paths.into_iter().map(link).collect(),
             node: parts.node,
             locals: parts.locals,
-            memory: PeerMemory { rank: parts.rank, pids: parts.pids },
+            memory: direct::PeerMemory::new(parts.rank, parts.pids),
+            direct: direct::Direct::new(size),
             datagrams: parts.datagrams,
             secret: parts.secret,
             eager_limit: parts.eager_limit,
@@ -189,12 +176,17 @@ impl Engine {
         if bytes > self.eager_limit.min(self.frame_max) || *credit < cost || !link.pending.is_empty() {
             return false;
         }
+        if bytes >= direct::BYTES_MIN && self.is_wanted(peer, &send.envelope) {
+            return false;
+        }
+        let (credit, link) = (&mut self.messages.peers[peer as usize].credit, &mut self.links[peer as usize]);
         let Some(node) = &mut self.node else { return false };
         let head = Head::eager(send.envelope, None);
         if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| send.data.read(0, out)) {
             return false;
         }
         *credit -= cost;
+        link.numbered = link.numbered.wrapping_add(1);
         link.messages += 1;
         link.bytes += bytes;
         true
@@ -225,6 +217,10 @@ impl Engine {
     /// Posts the receive of the request `handle` (state `Posted`).
     pub fn start_receive(&mut self, handle: usize) {
         self.messages.post(handle, &mut self.memory);
+        if self.announce_receive(handle) {
+            // What the sender sent before it could see that is here now.
+            self.poll_node();
+        }
         self.flush();
     }
 
@@ -236,7 +232,7 @@ impl Engine {
 
     /// Asks for a started operation to be cancelled (MPI-5.0 §3.8.4).
     pub fn cancel(&mut self, handle: usize) {
-        if self.messages.cancel_receive(handle) {
+        if !self.withdraw_receive(handle) || self.messages.cancel_receive(handle) {
             return;
         }
         let wire = self.messages.requests.wire(handle);
@@ -268,6 +264,7 @@ impl Engine {
             self.check_node();
         }
         let arrived = self.poll_node() + self.poll_myself();
+        self.progress_direct();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.active.is_empty();

@@ -233,6 +233,21 @@ pub fn fetch(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Re
     unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
 }
 
+/// Copies the first `limit` bytes of `data` to `address` of process `pid`, which has asked for them there.
+///
+/// # Errors
+/// As for [`fetch`].
+pub fn deliver(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Result<()> {
+    if let Some(source) = data.address() {
+        // SAFETY: `data` is promised memory of at least `limit` bytes.
+        return unsafe { single_copy::write(pid, address, source as *const u8, limit as usize) };
+    }
+    let mut local = Vec::new();
+    data.runs(0..limit, &mut |start, len| local.push(single_copy::Local { start, len }));
+    // SAFETY: the runs are promised memory.
+    unsafe { single_copy::write_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
+}
+
 /// An address in the program's memory, kept for an operation: whoever makes one vouches for it.
 #[derive(Clone, Copy)]
 pub struct Address(*mut u8);

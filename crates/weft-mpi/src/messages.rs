@@ -5,6 +5,7 @@
 
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
+use weft_net::shared::Ticket;
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
 use crate::error::{Error, Result};
@@ -78,14 +79,31 @@ pub struct Peer {
     /// Eager bytes consumed here that the peer has not been told of.
     owed: u64,
     arriving: Option<Arriving>,
+    /// Messages that have arrived from it, also those that nobody has asked for yet.
+    handled: u32,
+    /// The message with this number has been written to its receive already: its announcement is still to come.
+    written: Option<u32>,
     /// Whether its announced data can be read from its memory.
     pub single_copy: bool,
     /// Set when the peer is known to be gone.
     pub failed: Option<String>,
 }
 
-/// Reads another process's memory into ours: the engine provides it, since it is a matter of links.
+/// Who has a receive that stood on its sender's board.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// We: it is on the board no more.
+    Ours,
+    /// The sender writes to it, or has done so; the number of its message if that is announced in the ring as well.
+    Taken(Option<u32>),
+}
+
+/// Reads another process's memory into ours, and takes receives off its board: the engine provides it, since it is a
+/// matter of links.
 pub trait Fetch {
+    /// Takes a receive off the board of `peer`, unless that was quicker.
+    fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal;
+
     /// Copies `limit` bytes at `address` of `peer` into `data`; `false` when this is not possible.
     fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool;
 }
@@ -111,7 +129,15 @@ pub struct Messages {
 impl Messages {
     /// For a job of `size` processes.
     pub fn new(size: usize) -> Self {
-        let peer = || Peer { credit: CREDIT_BYTES, owed: 0, arriving: None, single_copy: false, failed: None };
+        let peer = || Peer {
+            credit: CREDIT_BYTES,
+            owed: 0,
+            arriving: None,
+            handled: 0,
+            written: None,
+            single_copy: false,
+            failed: None,
+        };
         Self {
             requests: Slab::new(Kind::Request),
             matcher: Matcher::new(),
@@ -141,6 +167,7 @@ impl Messages {
         self.completions += 1;
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.state = State::Complete;
+        request.ticket = None;
         if request.freed {
             self.requests.remove(handle);
         }
@@ -319,19 +346,15 @@ impl Messages {
             return;
         };
         match frame {
-            Frame::Eager { envelope, acknowledge, payload } => self.handle_eager(peer, envelope, acknowledge, payload),
+            Frame::Eager { envelope, acknowledge, payload } => {
+                self.handle_eager(peer, envelope, acknowledge, payload, fetch);
+            }
             Frame::EagerFirst { envelope, acknowledge, total, payload } => {
                 self.handle_first(peer, envelope, acknowledge, total, payload);
             }
             Frame::EagerMore { payload } => self.handle_more(peer, payload),
             Frame::Rendezvous { envelope, request, total, address } => {
-                let unexpected = &mut self.unexpected;
-                let body = Body::Announced { request, address };
-                let found = self.matcher.arrive(envelope, || keep(unexpected, Unexpected { peer, total, body }));
-                if let Some(handle) = found {
-                    self.pull(handle, peer, envelope, request, total, address, fetch);
-                }
-                self.completions += 1;
+                self.handle_rendezvous(peer, envelope, request, total, address, fetch);
             }
             Frame::Grant { request, sink, limit } => self.handle_grant(peer, request, sink, limit),
             Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload),
@@ -346,22 +369,105 @@ impl Messages {
         }
     }
 
+    /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
     #[inline]
-    fn handle_eager(&mut self, peer: u32, envelope: Envelope, acknowledge: Option<u32>, payload: &[u8]) {
-        let unexpected = &mut self.unexpected;
-        let found = self.matcher.arrive(envelope, || {
-            let body = Body::Whole { bytes: payload.to_vec(), acknowledge };
-            keep(unexpected, Unexpected { peer, total: payload.len() as u64, body })
-        });
-        match found {
-            Some(handle) => {
+    fn count(&mut self, peer: u32) -> bool {
+        let peer = &mut self.peers[peer as usize];
+        peer.handled = peer.handled.wrapping_add(1);
+        if peer.written != Some(peer.handled) {
+            return true;
+        }
+        peer.written = None;
+        false
+    }
+
+    /// Who has the receive `handle`, which the message that was counted last matches.
+    #[inline]
+    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut dyn Fetch) -> Withdrawal {
+        let Some(request) = self.requests.get_mut(handle) else { return Withdrawal::Ours };
+        let Some(ticket) = request.ticket else { return Withdrawal::Ours };
+        let withdrawal = fetch.withdraw(peer, ticket);
+        if withdrawal == Withdrawal::Ours {
+            request.ticket = None;
+        }
+        withdrawal
+    }
+
+    fn handle_rendezvous(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        request: u32,
+        total: u64,
+        address: Option<u64>,
+        fetch: &mut dyn Fetch,
+    ) {
+        self.completions += 1;
+        if !self.count(peer) {
+            return;
+        }
+        // Each turn takes a receive out of the matcher, so this ends.
+        loop {
+            let unexpected = &mut self.unexpected;
+            let body = Body::Announced { request, address };
+            let found = self.matcher.arrive(envelope, || keep(unexpected, Unexpected { peer, total, body }));
+            let Some(handle) = found else { return };
+            match self.withdraw(peer, handle, fetch) {
+                Withdrawal::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
+                // Its sender is writing it: this is the announcement of that very message.
+                Withdrawal::Taken(Some(number)) if number == self.peers[peer as usize].handled => return,
+                Withdrawal::Taken(_) => {}
+            }
+        }
+    }
+
+    #[inline]
+    fn handle_eager(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        acknowledge: Option<u32>,
+        payload: &[u8],
+        fetch: &mut dyn Fetch,
+    ) {
+        self.count(peer);
+        // Each turn takes a receive out of the matcher, so this ends.
+        loop {
+            let unexpected = &mut self.unexpected;
+            let found = self.matcher.arrive(envelope, || {
+                let body = Body::Whole { bytes: payload.to_vec(), acknowledge };
+                keep(unexpected, Unexpected { peer, total: payload.len() as u64, body })
+            });
+            let Some(handle) = found else {
+                // A probe may be waiting for it.
+                self.completions += 1;
+                return;
+            };
+            if self.withdraw(peer, handle, fetch) == Withdrawal::Ours {
                 self.deliver_whole(handle, peer, envelope, payload);
                 self.consumed(peer, payload.len() as u64);
                 self.acknowledge(peer, acknowledge);
+                return;
             }
-            // A probe may be waiting for it.
-            None => self.completions += 1,
         }
+    }
+
+    /// Messages of `peer` that have been handled.
+    pub fn handled(&self, peer: u32) -> u32 {
+        self.peers[peer as usize].handled
+    }
+
+    /// `peer` has written a message of `total` bytes to the receive `handle`, or failed to. `number` is that of its
+    /// announcement, if there is one.
+    pub fn handle_written(&mut self, peer: u32, handle: usize, tag: i32, total: u64, number: Option<u32>) {
+        let state = &mut self.peers[peer as usize];
+        state.written = number.filter(|number| number.wrapping_sub(state.handled) as i32 > 0).or(state.written);
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        request.ticket = None;
+        let State::Posted(Receive { context: Some(context), source: Some(source), .. }) = request.state else { return };
+        self.matcher.cancel(context, |posted| *posted == handle);
+        self.begin_receive(handle, Envelope { context, source, tag }, total);
+        self.complete(handle);
     }
 
     fn handle_first(&mut self, peer: u32, envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &[u8]) {
@@ -369,6 +475,8 @@ impl Messages {
             self.nonsense += 1;
             return;
         }
+        self.count(peer);
+        // Only flows carry pieces, and who is reached by a flow has no board.
         let unexpected = &mut self.unexpected;
         let mut kept = 0;
         let found = self.matcher.arrive(envelope, || {

@@ -185,6 +185,7 @@ impl Wait {
             return true;
         }
         if self.passes == PASSES_FREE {
+            process.set_attentive(true);
             let awake = process.engine.as_ref().map_or(1, |engine| engine.awake());
             return awake <= process.processors && process.spin.budget() > Duration::default();
         }
@@ -206,6 +207,9 @@ impl Wait {
     /// What was waited for is here.
     #[inline]
     fn conclude(&self, process: &mut Process) {
+        if self.passes >= PASSES_FREE || self.slept {
+            process.set_attentive(false);
+        }
         if self.passes > PASSES_FREE && !self.slept {
             process.spin.hit();
         }
@@ -377,6 +381,14 @@ impl Process {
     pub fn announce(&mut self) {
         if let Some(engine) = &mut self.engine {
             engine.messages.completions += 1;
+        }
+    }
+
+    /// Lets neighbours know whether somebody waits here, and so will see to what arrives.
+    #[inline]
+    fn set_attentive(&mut self, waits: bool) {
+        if let Some(engine) = &mut self.engine {
+            engine.set_attentive(waits);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use weft_core::collective::Schedule;
 use weft_core::matching::Envelope;
+use weft_net::shared::Ticket;
 
 use crate::collective::{Arguments, Place};
 use crate::error::Error;
@@ -162,6 +163,8 @@ pub struct Request {
     pub generalized: Option<Box<Generalized>>,
     /// Whether the status of this operation tells about a received message.
     pub receives: bool,
+    /// Set while a receive stands on the board of its sender, which may write the message itself.
+    pub ticket: Option<Ticket>,
 }
 
 impl Request {
@@ -177,6 +180,7 @@ impl Request {
             cancelling: false,
             persistent: None,
             generalized: None,
+            ticket: None,
         }
     }
 

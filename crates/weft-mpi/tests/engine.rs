@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use weft_mpi::memory::UserData;
 use weft_mpi::request::{Mode, Receive, Request, Send, State};
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::faults::{Faults, Plan};
+use weft_net::shared;
 
 const CONTEXT: u32 = 8;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -329,4 +331,192 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         assert_eq!(error.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
         assert!(error.message.contains("process 1"), "{}", error.message);
     }
+}
+
+/// Two engines of one node, in this thread; with single copies unless the machine forbids them.
+fn node_engines(single_copy: bool) -> Vec<Engine> {
+    static JOBS: AtomicUsize = AtomicUsize::new(0);
+    let key = format!("engines-{}-{}", std::process::id(), JOBS.fetch_add(1, Ordering::Relaxed));
+    let pid = if single_copy { std::process::id() as i32 } else { 0 };
+    (0..2)
+        .map(|own| {
+            let path = |peer: usize| if peer == own { Path::Myself } else { Path::Shared(peer) };
+            let node = shared::Node::create(&key, own, 2, &shared::Settings::default()).unwrap();
+            Engine::new(Parts {
+                rank: own as u32,
+                paths: (0..2).map(path).collect(),
+                node: Some(node),
+                locals: vec![0, 1],
+                pids: (0..2).map(|peer| if peer == own { 0 } else { pid }).collect(),
+                datagrams: None,
+                secret: [7; 16],
+                eager_limit: 64 << 10,
+            })
+        })
+        .collect()
+}
+
+/// A step of the program of two processes, the first of which sends and the second of which receives.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Send { tag: i32, bytes: usize, mode: Mode },
+    Receive { any_source: bool, tag: Option<i32>, room: usize },
+    Progress { process: usize },
+    Attention { process: usize, waits: bool },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let bytes = || prop_oneof![0_usize..100, 12_000_usize..20_000, 30_000_usize..50_000, 90_000_usize..120_000];
+    let mode = prop_oneof![3 => Just(Mode::Standard), 1 => Just(Mode::Synchronous)];
+    prop_oneof![
+        4 => (0..2_i32, bytes(), mode).prop_map(|(tag, bytes, mode)| Step::Send { tag, bytes, mode }),
+        4 => (prop::bool::weighted(0.15), prop::option::weighted(0.8, 0..2_i32), bytes())
+            .prop_map(|(any_source, tag, room)| Step::Receive { any_source, tag, room }),
+        3 => (0..2_usize).prop_map(|process| Step::Progress { process }),
+        1 => (0..2_usize, any::<bool>()).prop_map(|(process, waits)| Step::Attention { process, waits }),
+    ]
+}
+
+/// What MPI promises between two processes: each message, in the order of sending, goes to the earliest receive that it
+/// matches and that no message before it has taken (MPI-5.0 §3.5). The message of each receive.
+fn match_naively(steps: &[Step]) -> Vec<Option<usize>> {
+    let receives: Vec<Option<i32>> =
+        steps.iter().filter_map(|s| if let Step::Receive { tag, .. } = s { Some(*tag) } else { None }).collect();
+    let mut taken = vec![None; receives.len()];
+    let sends = steps.iter().filter_map(|s| if let Step::Send { tag, .. } = s { Some(*tag) } else { None });
+    for (number, tag) in sends.enumerate() {
+        let matches = |at: &usize| taken[*at].is_none() && receives[*at].is_none_or(|wanted| wanted == tag);
+        if let Some(at) = (0..receives.len()).find(matches) {
+            taken[at] = Some(number);
+        }
+    }
+    taken
+}
+
+fn run_on_a_node(steps: &[Step], single_copy: bool) {
+    let mut all = node_engines(single_copy);
+    let mut contents: Vec<Vec<u8>> = Vec::new();
+    let mut sends = Vec::new();
+    let mut posted: Vec<(usize, Vec<u8>)> = Vec::new();
+    for step in steps {
+        match *step {
+            Step::Send { tag, bytes, mode } => {
+                contents.push(content(contents.len(), bytes));
+                let start = contents.last().unwrap().as_ptr().cast_mut();
+                // SAFETY: the content's memory stays where it is until the end, and sends only read it.
+                let data = unsafe { UserData::from_bytes(start, bytes as u64) };
+                let envelope = Envelope { context: CONTEXT, source: 0, tag };
+                let send = Send { peer: Some(1), envelope, data, mode };
+                let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+                all[0].start_send(handle);
+                sends.push(handle);
+            }
+            Step::Receive { any_source, tag, room } => {
+                let mut memory = vec![0; room];
+                // SAFETY: the vector's memory stays where it is until the end.
+                let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), room as u64) };
+                let source = (!any_source).then_some(0);
+                let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data };
+                let handle = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+                all[1].start_receive(handle);
+                posted.push((handle, memory));
+            }
+            Step::Progress { process } => all[process].progress(),
+            Step::Attention { process, waits } => all[process].set_attentive(waits),
+        }
+    }
+    let expected = match_naively(steps);
+    let complete = |all: &[Engine]| {
+        (0..posted.len()).all(|at| expected[at].is_none() || settled(&all[1], posted[at].0))
+            && expected.iter().flatten().all(|number| settled(&all[0], sends[*number]))
+    };
+    let limit = Instant::now() + TIME_LIMIT;
+    while !complete(&all) {
+        all.iter_mut().for_each(Engine::progress);
+        assert!(Instant::now() < limit, "what must match is not complete");
+    }
+    all.iter_mut().for_each(Engine::progress);
+    for (at, (handle, memory)) in posted.iter().enumerate() {
+        let request = all[1].messages.requests.get(*handle).unwrap();
+        let Some(number) = expected[at] else {
+            assert!(!request.is_settled(), "receive {at} has a message that is not its own");
+            continue;
+        };
+        let fits = memory.len().min(contents[number].len());
+        assert_eq!(request.status.bytes as usize, fits, "receive {at}");
+        assert_eq!(request.error.is_some(), fits < contents[number].len(), "truncation of receive {at}");
+        assert!(std::hint::black_box(&memory[..fits]) == &contents[number][..fits], "receive {at} has other bytes");
+    }
+    assert_eq!((all[0].messages.nonsense, all[1].messages.nonsense), (0, 0));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    #[test]
+    fn on_a_node_messages_go_where_a_naive_matcher_sends_them(steps in prop::collection::vec(step(), 1..60)) {
+        run_on_a_node(&steps, true);
+    }
+
+    #[test]
+    fn so_they_do_without_single_copies(steps in prop::collection::vec(step(), 1..40)) {
+        run_on_a_node(&steps, false);
+    }
+}
+
+#[test]
+fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
+    if !weft_net::single_copy::available(std::process::id() as i32) {
+        eprintln!("skipped: this machine does not let processes copy from each other");
+        return;
+    }
+    let mut all = node_engines(true);
+    let (bytes, mut memory) = (content(1, 300_000), vec![0; 300_000]);
+    // SAFETY: both vectors live until the end of the test.
+    let (from, to) = unsafe {
+        let from = UserData::from_bytes(bytes.as_ptr().cast_mut(), 300_000);
+        (from, UserData::from_bytes(memory.as_mut_ptr(), 300_000))
+    };
+    let send = || {
+        Request::new(
+            State::Queued(Send {
+                peer: Some(1),
+                envelope: Envelope { context: CONTEXT, source: 0, tag: 3 },
+                data: from.clone(),
+                mode: Mode::Standard,
+            }),
+            0,
+        )
+    };
+    let receive = || {
+        Request::new(
+            State::Posted(Receive {
+                context: Some(CONTEXT),
+                source: Some(0),
+                peer: Some(0),
+                tag: None,
+                data: to.clone(),
+            }),
+            0,
+        )
+    };
+    // The receive is posted and its process computes: the send completes without it.
+    let receiving = all[1].messages.add(receive()).unwrap();
+    all[1].start_receive(receiving);
+    let sending = all[0].messages.add(send()).unwrap();
+    all[0].start_send(sending);
+    assert!(settled(&all[0], sending) && !settled(&all[1], receiving));
+    assert!(std::hint::black_box(&memory) == &bytes);
+    all[1].progress();
+    assert!(settled(&all[1], receiving));
+    // The receiver waits inside MPI: the sender goes on at once, and the receiver completes without it.
+    let receiving = all[1].messages.add(receive()).unwrap();
+    all[1].start_receive(receiving);
+    all[1].set_attentive(true);
+    let sending = all[0].messages.add(send()).unwrap();
+    all[0].start_send(sending);
+    all[1].progress();
+    assert!(settled(&all[1], receiving) && !settled(&all[0], sending));
+    all[0].progress();
+    assert!(settled(&all[0], sending));
 }

@@ -16,6 +16,7 @@
 //! took `sleeping` to 0 is the only one that wakes: a sleep costs one system call on the sending side, however many send. Who sleeps
 //! on the futex sleeps on `sleeping` itself, so a sender that comes between 2 and the sleep makes the kernel refuse the sleep.
 
+mod board;
 mod doorbell;
 mod futex;
 mod ring;
@@ -28,6 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::Error;
+pub use board::{Board, Claim, Fate, Ticket, Wanted};
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
@@ -232,6 +234,51 @@ impl Node {
         Sleeper { segment: Arc::clone(&self.inbox.segment), own: self.inbox.own }
     }
 
+    /// The board on which this rank posts receives for local rank `sender`; None when that cannot be reached.
+    pub fn own_board(&mut self, sender: usize) -> Option<Board> {
+        if let Lane::Unused = self.outbox.lanes[sender] {
+            self.outbox.open(sender);
+        }
+        let is_open = matches!(self.outbox.lanes[sender], Lane::Open(_));
+        is_open.then(|| Board::new(Arc::clone(&self.outbox.segment), sender, self.outbox.own))
+    }
+
+    /// The board on which local rank `receiver` posts receives for this rank; None as long as it has never used it.
+    pub fn board_of(&mut self, receiver: usize) -> Option<Board> {
+        let announcements = self.inbox.segment.place(self.inbox.own).announcements.load(Ordering::Acquire);
+        if announcements != self.inbox.announcements_seen {
+            self.inbox.discover(announcements);
+        }
+        let known = self.inbox.is_active[receiver];
+        known.then(|| Board::new(Arc::clone(&self.inbox.segment), self.inbox.own, receiver))
+    }
+
+    /// Tells local rank `receiver` that one of its receives has been written to; wakes it if it sleeps.
+    pub fn announce_written(&mut self, receiver: usize) {
+        self.outbox.segment.place(receiver).written.fetch_add(1, Ordering::SeqCst);
+        if self.outbox.segment.place(receiver).sleeping.load(Ordering::SeqCst) != 0 {
+            self.outbox.wake(receiver);
+        }
+    }
+
+    /// Whether a receive of this rank has been written to since the last call.
+    #[inline]
+    pub fn take_written(&mut self) -> bool {
+        let written = self.inbox.segment.place(self.inbox.own).written.load(Ordering::Acquire);
+        std::mem::replace(&mut self.inbox.written_seen, written) != written
+    }
+
+    /// Says to others whether this rank waits inside MPI.
+    #[inline]
+    pub fn set_attentive(&self, waits: bool) {
+        self.inbox.segment.place(self.inbox.own).attentive.store(u32::from(waits), Ordering::Relaxed);
+    }
+
+    /// Whether local rank `peer` waits inside MPI.
+    pub fn is_attentive(&self, peer: usize) -> bool {
+        self.inbox.segment.place(peer).attentive.load(Ordering::Relaxed) != 0
+    }
+
     /// Ranks of the node that are not asleep in MPI, this one included.
     pub fn awake(&self) -> usize {
         self.inbox.segment.awake()
@@ -285,6 +332,7 @@ pub struct Inbox {
     active: Vec<(usize, Consumer)>,
     is_active: Vec<bool>,
     announcements_seen: u32,
+    written_seen: u32,
     /// Which active ring is looked at first, so that a busy one does not starve the others.
     first: usize,
     faults: Vec<PeerFault>,
@@ -293,7 +341,16 @@ pub struct Inbox {
 impl Inbox {
     fn new(segment: Arc<Segment>, own: usize) -> Self {
         let is_active = vec![false; segment.geometry().local_size];
-        Self { segment, own, active: Vec::new(), is_active, announcements_seen: 0, first: 0, faults: Vec::new() }
+        Self {
+            segment,
+            own,
+            active: Vec::new(),
+            is_active,
+            announcements_seen: 0,
+            written_seen: 0,
+            first: 0,
+            faults: Vec::new(),
+        }
     }
 
     /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one piece; returns how many.
@@ -340,7 +397,8 @@ impl Inbox {
         if announcements != self.announcements_seen {
             self.discover(announcements);
         }
-        self.active.iter().any(|(_, ring)| ring.is_pending())
+        let written = self.segment.place(self.own).written.load(Ordering::SeqCst);
+        written != self.written_seen || self.active.iter().any(|(_, ring)| ring.is_pending())
     }
 
     /// Adds the rings that have been announced since the last look.

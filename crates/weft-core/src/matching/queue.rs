@@ -43,7 +43,7 @@ impl Pattern {
     }
 
     #[inline]
-    fn matches(&self, other: &Pattern) -> bool {
+    pub(super) fn matches(&self, other: &Pattern) -> bool {
         (self.place ^ other.place) & self.mask & other.mask == 0
     }
 

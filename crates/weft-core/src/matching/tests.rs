@@ -230,3 +230,21 @@ fn long_queues(matcher: &mut Matcher<u32, u32>) {
     }
     assert_eq!((matcher.posted_count(), matcher.unexpected_count()), (0, 0));
 }
+
+#[test]
+fn a_receive_stands_behind_those_that_could_take_its_message() {
+    let mut matcher: Matcher<usize, ()> = Matcher::new();
+    for (name, source, tag) in [(1, Some(0), Some(5)), (2, Some(1), None), (3, None, Some(6)), (4, Some(0), Some(5))] {
+        assert!(matcher.post(8, source, tag, name).is_none());
+    }
+    let mut behind = |tag, name, fine: &[usize], limit| {
+        matcher.stands_behind(8, Some(0), tag, &name, limit, |other| fine.contains(other))
+    };
+    assert!(behind(Some(5), 1, &[], 10));
+    assert!(!behind(Some(5), 4, &[], 10), "the first could take its message");
+    assert!(behind(Some(5), 4, &[1], 10));
+    assert!(!behind(None, 4, &[1], 10), "and so could the third");
+    assert!(behind(None, 4, &[1, 3], 4));
+    assert!(!behind(None, 4, &[1, 3], 3), "too far behind");
+    assert!(!behind(Some(5), 9, &[1, 4], 10), "it is not there");
+}

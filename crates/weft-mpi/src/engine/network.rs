@@ -7,7 +7,8 @@ use weft_core::time::Instant;
 use weft_core::wire;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 
-use super::{Engine, FRAMES_PER_PASS, Path, PeerMemory};
+use super::direct::PeerMemory;
+use super::{Engine, FRAMES_PER_PASS, Path};
 use crate::messages::Messages;
 use crate::request::State;
 

@@ -2,7 +2,7 @@
 
 use weft_core::message::{HEAD_MAX, Head};
 
-use super::{Engine, FLOW_QUEUE_BYTES, Path};
+use super::{Engine, FLOW_QUEUE_BYTES, Path, direct};
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::request::{Mode, Send, State};
@@ -78,7 +78,18 @@ impl Engine {
         let bytes = send.data.len();
         let synchronous = send.mode == Mode::Synchronous;
         let cost = bytes + CREDIT_PER_MESSAGE;
-        let eager = bytes <= self.eager_bytes(peer) && cost <= self.messages.peers[peer as usize].credit;
+        let large = bytes >= direct::BYTES_MIN;
+        let wanted = large && self.is_wanted(peer, &send.envelope);
+        // A receiver that waits inside MPI fetches what is announced, and the program goes on here.
+        let is_fetched = large && self.is_attentive(peer) && send.data.address().is_some();
+        if wanted && !is_fetched && self.write(peer, handle, &send, None) {
+            let link = &mut self.links[peer as usize];
+            link.messages += 1;
+            link.bytes += bytes;
+            return true;
+        }
+        let fits = bytes <= self.eager_bytes(peer) && cost <= self.messages.peers[peer as usize].credit;
+        let eager = fits && !(wanted && is_fetched);
         if eager {
             let acknowledge = synchronous.then_some(wire);
             if !self.push_eager(peer, &send, acknowledge) {
@@ -96,12 +107,22 @@ impl Engine {
             }
         }
         let link = &mut self.links[peer as usize];
+        link.numbered = link.numbered.wrapping_add(1);
         link.messages += 1;
         link.bytes += bytes;
+        let number = link.numbered;
         if eager && !synchronous {
             self.messages.complete(handle);
         } else if let Some(entry) = self.messages.requests.get_mut(handle) {
-            entry.state = if eager { State::AwaitingMatch { peer } } else { State::Announced(send) };
+            if eager {
+                entry.state = State::AwaitingMatch { peer };
+                return true;
+            }
+            entry.state = State::Announced(send.clone());
+            // The receive may have been posted after the look above and before the receiver could see this.
+            if is_fetched || !large || !self.write(peer, handle, &send, Some(number)) {
+                self.offer(peer, handle, number);
+            }
         }
         true
     }

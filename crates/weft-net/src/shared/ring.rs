@@ -16,10 +16,14 @@ use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
+use super::board::BOARD_BYTES;
+
 /// Bytes of a cache line; the unit of the data area.
 pub(crate) const LINE: usize = 64;
 /// The consumer's counter has this many bytes for itself (two lines: processors fetch lines in pairs).
-pub(crate) const CONTROL_BYTES: usize = 128;
+const COUNTER_BYTES: usize = 128;
+/// Bytes before the data area: the counter, and the pair's board.
+pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + BOARD_BYTES;
 /// Bytes of the ready word.
 const READY_BYTES: usize = 4;
 /// Lines cleared ahead of the next frame after each frame.
@@ -97,6 +101,12 @@ impl Area {
     fn freed(&self) -> &AtomicU64 {
         // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used as this atomic.
         unsafe { self.base.cast::<AtomicU64>().as_ref() }
+    }
+
+    /// Where the pair's board lies.
+    pub(super) fn board(&self) -> NonNull<u8> {
+        // SAFETY: the control bytes are inside the area.
+        unsafe { self.base.add(COUNTER_BYTES) }
     }
 
     /// The first word of the line at `offset`.

@@ -12,7 +12,7 @@ struct Memory {
 
 impl Memory {
     fn new(bytes: usize) -> Self {
-        let layout = Layout::from_size_align(bytes, CONTROL_BYTES).unwrap();
+        let layout = Layout::from_size_align(bytes, 2 * LINE).unwrap();
         // SAFETY: the layout is not empty.
         let base = NonNull::new(unsafe { alloc_zeroed(layout) }).unwrap();
         Self { base, layout }

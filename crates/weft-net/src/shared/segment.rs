@@ -23,7 +23,7 @@ use super::{LOCAL_SIZE_MAX, Settings};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x02");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x03");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
@@ -55,9 +55,13 @@ pub(crate) struct Place {
     pub(crate) announcements: AtomicU32,
     /// The rank's process; 0 until it has attached.
     pub(crate) pid: AtomicI32,
-    _pad: [u8; 116],
+    /// Grows when a sender has written to a receive of this rank's boards.
+    pub(crate) written: AtomicU32,
+    _pad: [u8; 112],
     /// Which senders have ever used their ring to this rank, one bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
+    /// 1 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send.
+    pub(crate) attentive: AtomicU32,
 }
 
 const _: () = {
