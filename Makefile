@@ -55,8 +55,8 @@ suite: own setup-tests
 test: check suite
 
 swarm: setup
-	$(CARGO) run --release --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
-	$(CARGO) run --release --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
+	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
+	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 
 bench: own
 	@bench/run.sh

@@ -87,7 +87,7 @@ fn names(plan: &Plan) -> Vec<&'static str> {
 /// What to type to see a failure again, without the nuisances of these names.
 pub fn replay_line(name: &str, seed: u64, without: &[String]) -> String {
     let without = if without.is_empty() { String::new() } else { format!(" --without {}", without.join(",")) };
-    format!("cargo run --release -p weft-sim -- {name} --seed {seed:#x}{without} --trace")
+    format!("cargo run -p weft-sim -- {name} --seed {seed:#x}{without} --trace")
 }
 
 /// Two ranks and a switch, nothing to do.
