@@ -37,7 +37,8 @@ impl RoundTrip {
         let sample = sample.0.min(u64::from(UNKNOWN - 1)) as u32;
         self.latest = sample;
         if self.has_sample() {
-            let bound = self.smoothed.saturating_add(4 * self.variance).saturating_add(SURPRISE_MAX.0 as u32);
+            let bound =
+                self.smoothed.saturating_add(self.variance.saturating_mul(4)).saturating_add(SURPRISE_MAX.0 as u32);
             let sample = sample.min(bound);
             self.variance = self.variance - self.variance / 4 + self.smoothed.abs_diff(sample) / 4;
             self.smoothed = self.smoothed - self.smoothed / 8 + sample / 8;
