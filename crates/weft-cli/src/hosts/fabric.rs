@@ -102,6 +102,16 @@ impl Fabric {
         &self.hosts
     }
 
+    /// Bytes that all hosts together have sent to the switch so far.
+    pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
+        const COUNTER: &str = "/sys/class/net/e0/statistics/tx_bytes";
+        let sent = |host: &String| {
+            let text = tool("ip", &["netns", "exec", host, "cat", COUNTER], "")?;
+            text.trim().parse::<u64>().map_err(|error| format!("{COUNTER} of {host}: {error}"))
+        };
+        self.hosts.iter().map(sent).sum()
+    }
+
     /// The variables by which the command finds its hosts.
     pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
         let weft = std::env::current_exe().unwrap_or_else(|_| "weft".into());

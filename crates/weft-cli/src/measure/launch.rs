@@ -43,7 +43,14 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
     let mut set: Vec<(&str, String)> = Vec::new();
     match mpi.kind {
         Kind::Weft => {}
-        Kind::Mpich if is_remote => set.extend([("FI_PROVIDER", "tcp".into()), ("FI_TCP_IFACE", "e0".into())]),
+        // Virtual hosts share memory, and UCX finds out: it is held to the wire, should the user choose it.
+        Kind::Mpich if is_remote => set.extend([
+            ("MPIR_CVAR_CH4_NETMOD", "ofi".into()),
+            ("FI_PROVIDER", "tcp".into()),
+            ("FI_TCP_IFACE", "e0".into()),
+            ("UCX_TLS", "tcp,self".into()),
+            ("UCX_NET_DEVICES", "e0".into()),
+        ]),
         Kind::Mpich => {}
         Kind::Intel => {
             set.push(("I_MPI_ROOT", prefix));

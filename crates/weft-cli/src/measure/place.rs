@@ -84,6 +84,11 @@ impl Net {
         (0..self.hosts().len()).map(fabric::address).collect()
     }
 
+    /// Bytes that have crossed the wire so far.
+    pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
+        self.fabric.sent_bytes()
+    }
+
     /// The words that put a command into the host at `index`.
     pub(crate) fn enter(&self, index: usize) -> Vec<String> {
         vec![this_command(), "hosts".into(), "enter".into(), self.hosts()[index].clone()]

@@ -358,6 +358,21 @@ impl Session<'_> {
         Ok((verdict::judge(&finished, limit.as_secs_f64()), finished.elapsed))
     }
 
+    /// The same between hosts, where it counts only if it crossed the wire.
+    fn measure(
+        &mut self,
+        main: &Invocation,
+        companion: Option<&Invocation>,
+        net: Option<&Net>,
+    ) -> Result<(Verdict, Duration), String> {
+        let before = net.map_or(Ok(0), Net::sent_bytes)?;
+        let (mut verdict, took) = self.execute(main, companion)?;
+        if let Some(net) = net {
+            verdict.require_wire(net.sent_bytes()?.saturating_sub(before));
+        }
+        Ok((verdict, took))
+    }
+
     /// One job with its condition before and after, its samples and its verdict.
     fn job(
         &mut self,
@@ -383,7 +398,7 @@ impl Session<'_> {
             Err((outcome, why)) => {
                 (Vec::new(), Verdict { samples: Vec::new(), outcome, why: Some(why) }, Duration::ZERO)
             }
-            Ok((main, companion)) => match self.execute(&main, companion.as_ref()) {
+            Ok((main, companion)) => match self.measure(&main, companion.as_ref(), net) {
                 Ok((verdict, took)) => (main.words, verdict, took),
                 Err(why) => {
                     let verdict = Verdict { samples: Vec::new(), outcome: Outcome::Failed, why: Some(why) };

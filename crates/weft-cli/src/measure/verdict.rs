@@ -36,6 +36,30 @@ pub(crate) fn judge(finished: &Finished, limit_seconds: f64) -> Verdict {
     Verdict { samples, outcome, why: why.map(|why| shortened(&why)) }
 }
 
+impl Verdict {
+    /// Between hosts, what was measured must have crossed the wire: virtual hosts are one machine, and a library that finds
+    /// out takes a shorter way. `sent_bytes`: what all hosts have sent during the job.
+    pub(crate) fn require_wire(&mut self, sent_bytes: u64) {
+        let number = |sample: &Map<String, Value>, name: &str| sample.get(name).and_then(Value::as_u64).unwrap_or(0);
+        let carried = |sample: &Map<String, Value>| number(sample, "size").saturating_mul(number(sample, "iterations"));
+        // Half: a reduction may send less than the size it is named by.
+        let expected = self.samples.iter().map(carried).fold(0, u64::saturating_add) / 2;
+        if sent_bytes >= expected {
+            return;
+        }
+        let why =
+            format!("its messages did not cross the wire: {sent_bytes} bytes did, where {expected} are the least");
+        for sample in &mut self.samples {
+            sample.insert("valid".into(), false.into());
+            sample.insert("why".into(), why.clone().into());
+        }
+        if self.outcome == Outcome::Succeeded {
+            self.outcome = Outcome::Failed;
+            self.why = Some(why);
+        }
+    }
+}
+
 fn ended(
     code: i32,
     samples: &[Map<String, Value>],
@@ -114,6 +138,20 @@ mod tests {
         assert_eq!(verdict(Ending::TimedOut, &[GOOD], &[]), (Outcome::TimedOut, "it did not end in 60 s".into(), 1));
         assert_eq!(verdict(Ending::Interrupted, &[GOOD], &[]).0, Outcome::Interrupted);
         assert_eq!(verdict(Ending::Code(9), &[], &[]).1, "it ended with 9");
+    }
+
+    #[test]
+    fn what_takes_a_shorter_way_does_not_count() {
+        let line =
+            r#"{"measurement":"bandwidth","size":1000,"ranks":2,"unit":"MB/s","value":9,"valid":true,"iterations":10}"#;
+        let lines = vec![line.to_owned()];
+        let finished = Finished { ending: Ending::Code(0), lines, complaints: vec![], elapsed: Duration::from_secs(1) };
+        let mut verdict = judge(&finished, 60.0);
+        verdict.require_wire(5000);
+        assert_eq!(verdict.outcome, Outcome::Succeeded);
+        verdict.require_wire(4999);
+        assert_eq!((verdict.outcome, &verdict.samples[0]["valid"]), (Outcome::Failed, &Value::Bool(false)));
+        assert!(verdict.why.unwrap().contains("did not cross the wire"));
     }
 
     #[test]
