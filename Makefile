@@ -15,7 +15,7 @@ CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 help:
 	@echo 'make demo                  install what is missing, build, and show it on two hosts'
 	@echo 'make test                  the same, and check everything (about 10 minutes on two processors)'
-	@echo 'make bench                 start-up and latency, beside MPICH in the same run'
+	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (15 minutes); docs/performance.md'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
@@ -59,7 +59,7 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 
 bench: own
-	@bench/run.sh
+	@bench/bench.sh
 
 clean:
 	rm -rf build target

@@ -18,6 +18,8 @@ have cmake || need cmake
 have curl || need "curl ca-certificates"
 have pkg-config || need pkg-config
 have ip && have tc || need iproute2
+have nft || need nftables
+have ethtool || need ethtool
 if ! have python3; then
     need "python3 python3-venv python3-dev"
 else

@@ -5,6 +5,7 @@
 
 mod context;
 mod doctor;
+mod instrument;
 mod launcher;
 mod peers;
 mod process;
@@ -56,6 +57,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
     Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
+    Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
 ];
 

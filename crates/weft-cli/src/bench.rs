@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use clap::Args;
 
 use crate::compare::{named, refuse, session};
+use crate::measure::Wanted;
 use crate::measure::arguments::{Common, Rounds};
-use crate::measure::{Wanted, output};
 
 /// What follows `weft bench`.
 #[derive(Args, Debug)]
@@ -30,6 +30,12 @@ pub(crate) fn single(command: &str, measurement: &str, rounds: u32, common: &Com
         Ok(request) => request,
         Err(why) => return refuse(command, &why),
     };
-    let path = common.output.clone().unwrap_or_else(|| output::default_name(command, output::now()));
-    session(command, &request, &Wanted { named: named(common), fetch: false, peers: false }, common, &path)
+    let temporary = || std::env::temp_dir().join(format!("weft-{command}-{}.jsonl", std::process::id()));
+    let path = common.output.clone().unwrap_or_else(temporary);
+    let wanted = Wanted { named: named(common), fetch: false, peers: false };
+    let code = session(command, &request, &wanted, common, &path);
+    if common.output.is_none() {
+        let _ = std::fs::remove_file(&path);
+    }
+    code
 }

@@ -1,6 +1,6 @@
 //! `weft compare`: MPI libraries side by side.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::Args;
@@ -10,7 +10,7 @@ use crate::hosts::supervise::exit_by_signal;
 use crate::measure::arguments::{Common, Request, Rounds};
 use crate::measure::library::Spec;
 use crate::measure::{Ended, Refused, Wanted, output, run};
-use crate::show;
+use crate::report;
 
 pub(crate) const EXIT_USAGE: u8 = 2;
 
@@ -42,7 +42,12 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     };
     let path = common.output.clone().unwrap_or_else(|| output::default_name("compare", output::now()));
     let wanted = Wanted { named: named(common), fetch: arguments.fetch, peers: true };
-    session("compare", &request, &wanted, common, &path)
+    let code = session("compare", &request, &wanted, common, &path);
+    if !common.quiet && path.exists() {
+        let at = std::path::absolute(&path).unwrap_or(path);
+        eprintln!("the run is in {0}; `weft report {0} --output FILE.html` draws it", at.display());
+    }
+    code
 }
 
 /// The libraries that `--library` names, all of them.
@@ -55,7 +60,7 @@ pub(crate) fn refuse(command: &str, why: &str) -> ExitCode {
     ExitCode::from(EXIT_USAGE)
 }
 
-/// Holds a session, shows what came of it, and says where the run file is.
+/// Holds a session and shows what came of it.
 pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common: &Common, path: &Path) -> ExitCode {
     let code = match run(request, wanted, path) {
         Ok(Ended::Complete) => ExitCode::SUCCESS,
@@ -67,12 +72,6 @@ pub(crate) fn session(command: &str, request: &Request, wanted: &Wanted, common:
         }
         Err(Refused::Wrong(why)) => return refuse(command, &why),
     };
-    if let Err(why) = show::print(path) {
-        eprintln!("weft {command}: {why:#}");
-    }
-    if !common.quiet {
-        let at: PathBuf = std::path::absolute(path).unwrap_or_else(|_| path.into());
-        eprintln!("the run is in {}", at.display());
-    }
-    code
+    let shown = report::run(&report::Options::of_run(path, common.json, common.csv));
+    if code == ExitCode::SUCCESS { shown } else { code }
 }

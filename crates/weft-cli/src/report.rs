@@ -36,6 +36,13 @@ pub(crate) struct Options {
     csv: bool,
 }
 
+impl Options {
+    /// What was measured just now: tables, or one of the forms for programs.
+    pub(crate) fn of_run(path: &Path, json: bool, csv: bool) -> Options {
+        Options { runs: vec![path.into()], output: None, charts: None, markdown: None, json, csv }
+    }
+}
+
 /// Runs `weft report`; 1 when something cannot be read or written.
 pub(crate) fn run(options: &Options) -> ExitCode {
     match report(options) {

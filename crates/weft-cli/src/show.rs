@@ -20,16 +20,5 @@ mod units;
 mod warnings;
 mod words;
 
-use std::io::{self, Write};
-use std::path::Path;
-
-/// Prints the tables of the run file at `path` to standard output.
-pub(crate) fn print(path: &Path) -> anyhow::Result<()> {
-    let summary = summary::Summary::new(read::read(path)?);
-    let mut out = io::stdout().lock();
-    terminal::write(&mut out, &summary, terminal::Look::of_stdout())?;
-    Ok(out.flush()?)
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,26 @@
+#!/bin/sh
+# make bench: Weft beside MPICH, Open MPI and Intel MPI, all in the same runs, and docs/performance.md from them.
+# About a quarter of an hour on two processors. Virtual hosts need root; without it only one node is measured.
+set -eu
+cd "$(dirname "$0")/.."
+weft=$PWD/build/prefix/bin/weft
+runs=build/bench/$(date -u +%Y%m%d-%H%M%S)
+mkdir -p "$runs"
+
+# compare FILE ARGUMENT...: samples are kept also when the run is interrupted; then nothing is drawn from them.
+compare() {
+    file=$1
+    shift
+    "$weft" compare --fetch --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
+}
+
+compare 1-one-node pingpong bandwidth rate sendrecv barrier availability
+compare 2-start launch --rounds 3 --ranks 2,64
+if [ "$(id -u)" = 0 ]; then
+    compare 3-two-hosts pingpong bandwidth rate sendrecv barrier availability --hosts 2
+    compare 4-shaped pingpong bandwidth availability --hosts 2 --rate 10gbit --rounds 3 --sizes 8,64k,1m
+    compare 5-loss pingpong rate bandwidth --hosts 2 --loss 1% --rounds 3 --sizes 8,64k,1m --limit 20
+else
+    echo "bench: two hosts are left out: only root can make them" >&2
+fi
+"$weft" report --markdown docs/performance.md "$runs"/*.jsonl

@@ -1,0 +1,152 @@
+//! `weft compare`, `weft bench` and `weft availability`: they run to the end, keep samples, and say what is wrong.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// How long the first sample may take: programs are built before it.
+const FIRST_SAMPLE: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(20);
+/// `weft` has no privilege for virtual hosts.
+const EXIT_SKIPPED: i32 = 77;
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = vec![
+        Case::new("one host: Weft, and MPICH where it is there", |context| {
+            let libraries = format!("weft,mpich={}", context.root.join("build/venv").display());
+            let run =
+                weft(context, "compare pingpong barrier launch --rounds 2 --samples 1 --seconds 0.005 --sizes 8,64k");
+            check_run(context, "one-host", run.args(["--library", &libraries]), 0)
+        }),
+        Case::new("two hosts, shaped, with carriers", |context| {
+            let run = weft(
+                context,
+                "compare pingpong --hosts 2 --rate 1gbit --rounds 1 --samples 1 --seconds 0.005 --sizes 8",
+            );
+            check_run(context, "two-hosts", run.args(["--library", "weft"]), 0)
+        }),
+        Case::new("two hosts that lose frames", |context| {
+            let run =
+                weft(context, "compare pingpong --hosts 2 --loss 1% --no-carriers --rounds 1 --samples 1 --sizes 8");
+            check_run(context, "loss", run.args(["--library", "weft"]), 0)
+        }),
+        Case::new("weft bench and weft availability print a table", |context| {
+            let bench = weft(context, "bench barrier --rounds 1 --quiet");
+            let availability =
+                weft(context, "availability --rounds 1 --sizes 64k --direction send --seconds 0.001 --quiet");
+            // A figure of availability that the machine disturbed is refused with 1; the table says so.
+            let second = availability.finish().map(|finished| Finished { code: Some(0), ..finished });
+            match Expected::code(0).says("barrier").judge(bench.finish()) {
+                Outcome::Passed => Expected::code(0).says("vailability").judge(second),
+                other => other,
+            }
+        }),
+        Case::new("a library that does not start: the others go on", |context| {
+            let broken = fake_library(context);
+            let run = weft(context, "compare barrier --no-carriers --rounds 1 --samples 1 --quiet");
+            let run = run.args(["--library", &format!("weft,broken={}", broken.display()), "--output", "/dev/null"]);
+            Expected::code(0).says("broken").says("refuses to start").judge(run.finish())
+        }),
+    ];
+    for (name, signal, code) in [("SIGINT", Signal::INT, 130), ("SIGTERM", Signal::TERM, 143)] {
+        for hosts in ["1", "2"] {
+            cases.push(Case::new(
+                format!("{name} on {hosts} host(s) keeps the samples and leaves nothing"),
+                move |context| interrupted(context, signal, code, hosts),
+            ));
+        }
+    }
+    for (line, sentence) in [
+        ("compare pinpong", "did you mean pingpong"),
+        ("compare pingpong --hosts 9", "2 to 8"),
+        ("compare pingpong --library no=/no/such/prefix", "not a directory"),
+        ("compare pingpong --library weft --rate 10gbit", "--hosts 2"),
+        ("bench barrier --library weft --output /no/such/directory/run", "cannot write"),
+        ("bench barrier --library weft --output /dev/full", "No space left"),
+    ] {
+        cases.push(Case::new(format!("wrong use: {line}"), move |context| {
+            Expected::code(2).says(sentence).never_says("panicked").judge(weft(context, line).finish())
+        }));
+    }
+    cases
+}
+
+fn weft(context: &Context, line: &str) -> Run {
+    Run::new(context.bin("weft")).args(line.split(' ')).env("XDG_CACHE_HOME", context.work.join("cache")).limit(90)
+}
+
+/// A prefix whose `mpiexec` says no.
+fn fake_library(context: &Context) -> PathBuf {
+    let prefix = context.work.join("broken-library");
+    let write = |name: &str, text: &str| {
+        let path = prefix.join(name);
+        let _ = std::fs::create_dir_all(prefix.join("bin"));
+        let _ = std::fs::write(&path, text);
+        let _ = std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755));
+    };
+    write("bin/mpiexec", "#!/bin/sh\necho 'error: this library refuses to start' >&2\nexit 1\n");
+    write("bin/mpiexec.hydra", "");
+    write("bin/mpicc", &format!("#!/bin/sh\nexec '{}' \"$@\"\n", context.bin("mpicc").display()));
+    prefix
+}
+
+fn run_file(context: &Context, name: &str) -> PathBuf {
+    let path = context.work.join(format!("instrument-{name}.jsonl"));
+    let _ = std::fs::remove_file(&path);
+    path
+}
+
+/// Runs a comparison into a file; then each of its jobs must have succeeded, and its end must be there.
+fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
+    let path = run_file(context, name);
+    let finished = run.arg("--output").arg(&path).finish();
+    if let Ok(Finished { code: Some(EXIT_SKIPPED), output, .. }) = &finished {
+        return Outcome::Skipped(output.lines().next().unwrap_or_default().to_owned());
+    }
+    match Expected::code(code).says("pingpong").judge(finished) {
+        Outcome::Passed => {}
+        other => return other,
+    }
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let jobs = || text.lines().filter(|line| line.contains(r#""record":"job""#));
+    // What the machine does not have is no fault of the instrument.
+    let bad: Vec<&str> = jobs().filter(|line| !line.contains("succeeded") && !line.contains("unsupported")).collect();
+    match (bad.is_empty(), jobs().count() > 0, text.lines().last()) {
+        (true, true, Some(end)) if end.contains(r#""interrupted":false"#) => Outcome::Passed,
+        (_, _, last) => Outcome::Failed(format!("{}\nlast line: {}", bad.join("\n"), last.unwrap_or("none"))),
+    }
+}
+
+fn interrupted(context: &Context, signal: Signal, code: i32, hosts: &str) -> Outcome {
+    let path = run_file(context, "interrupted");
+    let run = weft(context, "compare pingpong --rounds 500 --samples 1 --sizes 8 --no-carriers --library weft");
+    let attempt = || {
+        let running = run.args(["--hosts", hosts]).arg("--output").arg(&path).start()?;
+        let deadline = Instant::now() + FIRST_SAMPLE;
+        while !has_sample(&path) && Instant::now() < deadline && !running.processes().is_empty() {
+            std::thread::sleep(POLL);
+        }
+        let _ = kill_process(running.pid(), signal);
+        running.finish(Duration::from_secs(20))
+    };
+    let finished = attempt();
+    if let Ok(Finished { code: Some(EXIT_SKIPPED), .. }) = &finished {
+        return Outcome::Skipped("no privilege for virtual hosts".into());
+    }
+    let end = std::fs::read_to_string(&path).unwrap_or_default();
+    let says_so = end.lines().last().is_some_and(|line| line.contains(r#""interrupted":true"#));
+    match (Expected::code(code).says("pingpong").judge(finished), has_sample(&path) && says_so) {
+        (Outcome::Passed, false) => Outcome::Failed("the run file has no sample or no end".into()),
+        (outcome, _) => outcome,
+    }
+}
+
+fn has_sample(path: &Path) -> bool {
+    std::fs::read_to_string(path).is_ok_and(|text| text.contains(r#""record":"sample""#))
+}
