@@ -8,6 +8,7 @@ pub mod flow;
 pub mod layout;
 pub mod matching;
 pub mod message;
+pub mod reach;
 pub mod reduce;
 pub mod time;
 pub mod wire;

@@ -5,18 +5,20 @@
 //! | [`shared`] | frames between the ranks of one node, through rings in shared memory, with a doorbell for sleepers |
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
 //! | [`udp`] | datagrams to other nodes; choice of addresses; nothing here resends, that is the core's flow |
+//! | [`ethernet`] | datagrams as frames on an interface, past IP and UDP; needs a privilege |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed in `sys`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
+//! `unsafe` is allowed in `sys`, `ethernet::socket`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
 pub mod clock;
 pub mod datagrams;
 mod error;
+pub mod ethernet;
 pub mod faults;
 pub mod node;
 pub mod shared;

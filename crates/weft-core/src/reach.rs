@@ -1,0 +1,227 @@
+//! Whether one lane to one peer carries packets: asked for and answered by small packets of their own, beside the flow.
+//!
+//! Two processes may have several lanes between them, such as raw frames and UDP. That both have one does not mean that it joins
+//! them: they may be on different segments, or something between them passes one and not the other. A lane is used once an answer
+//! has come back over it, and no longer when a doubt has not been answered.
+//!
+//! ```text
+//!  0  tag       8   keyed hash, with a key that makes no tags of the flow
+//!  8  sender    3   index of the sending process in the job
+//! 11  mark      1   0xff: no packet of a flow
+//! 12  kind      1   1 question, 2 answer
+//! 13  zero      3
+//! 16  number    4   of the question
+//! 20  zero      8
+//! ```
+
+use crate::time::{Duration, Instant};
+use crate::wire::Key;
+
+/// Bytes of a question or an answer.
+pub const SIZE: usize = 28;
+/// Questions asked, each after twice the time, before a lane counts as useless …
+pub const QUESTIONS_MAX: u32 = 8;
+/// … the first of these times …
+pub const PATIENCE: Duration = Duration::from_millis(1);
+/// … and how long after the last question one more is asked, as long as there is traffic: a lane may come back.
+pub const AGAIN: Duration = Duration::from_secs(1);
+
+const MARK: u8 = 0xff;
+const QUESTION: u8 = 1;
+const ANSWER: u8 = 2;
+
+/// Whether these bytes claim to be a question or an answer, and not a packet of a flow.
+#[inline]
+pub fn is_reach(bytes: &[u8]) -> bool {
+    bytes.len() == SIZE && bytes[11] == MARK
+}
+
+/// The keys of one pair of processes, and who they are.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    own_index: u32,
+    seal: Key,
+    verify: Key,
+}
+
+impl Keys {
+    /// For packets between the processes `own_index` and `peer_index` of the job that knows `secret`.
+    pub fn new(secret: &[u8; 16], own_index: u32, peer_index: u32) -> Self {
+        // Flows derive their keys from the secret itself.
+        let secret = secret.map(|byte| byte ^ 0x5c);
+        Self {
+            own_index,
+            seal: Key::derive(&secret, own_index, peer_index),
+            verify: Key::derive(&secret, peer_index, own_index),
+        }
+    }
+
+    fn write(&self, kind: u8, number: u32) -> [u8; SIZE] {
+        let mut out = [0; SIZE];
+        out[8..12].copy_from_slice(&self.own_index.to_le_bytes());
+        out[11] = MARK;
+        out[12] = kind;
+        out[16..20].copy_from_slice(&number.to_le_bytes());
+        self.seal.seal(&mut out, 0);
+        out
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// No question has been asked.
+    Untried,
+    /// The question has been asked so many times; the next time is due then.
+    Asked { times: u32, next: Instant },
+    /// An answer has come back.
+    Proved,
+}
+
+/// What is known of one lane to one peer.
+#[derive(Clone, Debug)]
+pub struct Reach {
+    state: State,
+    number: u32,
+}
+
+impl Reach {
+    /// A lane of which nothing is known.
+    pub const fn unknown() -> Self {
+        Self { state: State::Untried, number: 0 }
+    }
+
+    /// A lane that is believed in until there is a doubt.
+    pub const fn assumed() -> Self {
+        Self { state: State::Proved, number: 0 }
+    }
+
+    /// Whether the lane may be used.
+    #[inline]
+    pub fn is_proved(&self) -> bool {
+        self.state == State::Proved
+    }
+
+    /// Whether all questions have gone unanswered.
+    pub fn is_useless(&self) -> bool {
+        matches!(self.state, State::Asked { times, .. } if times > QUESTIONS_MAX)
+    }
+
+    /// Something was sent over the lane and there is no sign that it arrived: it must answer again before it is used again.
+    pub fn doubt(&mut self) {
+        if self.is_proved() {
+            self.state = State::Untried;
+        }
+    }
+
+    /// The question to send now, if one is due.
+    pub fn poll_question(&mut self, now: Instant, keys: &Keys) -> Option<[u8; SIZE]> {
+        let times = match self.state {
+            State::Untried => 0,
+            State::Asked { times, next } if next <= now => times,
+            _ => return None,
+        };
+        if times == 0 {
+            self.number = self.number.wrapping_add(1);
+        }
+        let wait = if times < QUESTIONS_MAX { Duration(PATIENCE.0 << times) } else { AGAIN };
+        self.state = State::Asked { times: (times + 1).min(QUESTIONS_MAX + 1), next: now + wait };
+        Some(keys.write(QUESTION, self.number))
+    }
+
+    /// When the next question is due, while the outcome is open.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        match self.state {
+            State::Asked { next, .. } if !self.is_useless() => Some(next),
+            _ => None,
+        }
+    }
+
+    /// Takes bytes that [`is_reach`], from this lane. Returns the answer to send back over it, if they are a question.
+    /// What is not authentic, or answers another question, is ignored.
+    pub fn handle(&mut self, bytes: &[u8], keys: &Keys) -> Option<[u8; SIZE]> {
+        if !is_reach(bytes) || !keys.verify.verify(bytes, 0) {
+            return None;
+        }
+        let number = u32::from_le_bytes(bytes[16..20].try_into().ok()?);
+        match bytes[12] {
+            QUESTION => Some(keys.write(ANSWER, number)),
+            ANSWER if number == self.number && matches!(self.state, State::Asked { .. }) => {
+                self.state = State::Proved;
+                None
+            }
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: [u8; 16] = [9; 16];
+
+    fn keys() -> (Keys, Keys) {
+        (Keys::new(&SECRET, 3, 70_000), Keys::new(&SECRET, 70_000, 3))
+    }
+
+    #[test]
+    fn a_lane_is_used_once_it_has_answered() {
+        let (own, peer) = keys();
+        let (mut near, mut far) = (Reach::unknown(), Reach::unknown());
+        let question = near.poll_question(Instant(5), &own).unwrap();
+        assert!(is_reach(&question) && !near.is_proved());
+        assert_eq!(crate::wire::peek_sender(&question), Some(3));
+        // The peer answers; that proves nothing to the peer itself.
+        let answer = far.handle(&question, &peer).unwrap();
+        assert!(!far.is_proved());
+        assert_eq!(near.handle(&answer, &own), None);
+        assert!(near.is_proved() && near.poll_question(Instant(u64::MAX / 2), &own).is_none());
+        // The same answer again, replayed after a doubt, proves nothing.
+        near.doubt();
+        near.poll_question(Instant(6), &own).unwrap();
+        assert_eq!((near.handle(&answer, &own), near.is_proved()), (None, false));
+    }
+
+    #[test]
+    fn a_silent_lane_is_asked_a_bounded_number_of_times_and_then_rarely() {
+        let (own, _) = keys();
+        let mut reach = Reach::unknown();
+        let (mut now, mut asked) = (Instant(0), 0);
+        while reach.poll_question(now, &own).is_some() {
+            asked += 1;
+            let Some(next) = reach.next_timeout() else { break };
+            assert!(reach.poll_question(Instant(next.0 - 1), &own).is_none());
+            now = next;
+        }
+        assert_eq!(asked, QUESTIONS_MAX + 1);
+        assert!(reach.is_useless() && now <= Instant(0) + Duration::from_millis(256));
+        assert!(reach.poll_question(now + Duration(AGAIN.0 - 1), &own).is_none());
+        assert!(reach.poll_question(now + AGAIN, &own).is_some() && reach.is_useless());
+    }
+
+    #[test]
+    fn a_late_answer_still_proves_the_lane() {
+        let (own, peer) = keys();
+        let mut near = Reach::unknown();
+        let first = near.poll_question(Instant(0), &own).unwrap();
+        assert!(near.poll_question(Instant(0) + AGAIN, &own).is_some());
+        let answer = Reach::unknown().handle(&first, &peer).unwrap();
+        near.handle(&answer, &own);
+        assert!(near.is_proved());
+    }
+
+    #[test]
+    fn forged_and_damaged_questions_are_not_answered() {
+        let (own, peer) = keys();
+        let question = Reach::unknown().poll_question(Instant(0), &own).unwrap();
+        for at in 0..SIZE {
+            let mut bad = question;
+            bad[at] ^= 1;
+            assert_eq!(Reach::unknown().handle(&bad, &peer), None, "byte {at} differs");
+        }
+        assert_eq!(Reach::unknown().handle(&question[..SIZE - 1], &peer), None);
+        // To another process, and of another job.
+        assert_eq!(Reach::unknown().handle(&question, &Keys::new(&SECRET, 4, 3)), None);
+        assert_eq!(Reach::unknown().handle(&question, &Keys::new(&[8; 16], 70_000, 3)), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it `bench/carriers packet`
+//! measures the same with bare system calls.
+//!
+//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the other.
+//! `WEFT_INTERFACE` chooses the interface.
+
+use std::time::{Duration, Instant};
+use weft_net::datagrams::{Address, Datagrams, EthernetAddress, Outcome};
+use weft_net::ethernet::{Card, Ethernet};
+use weft_net::udp::Settings;
+
+/// Short pieces: on a busy machine most are disturbed, so the best and the median are told.
+const ROUNDS: u32 = 100;
+const PIECES: usize = 300;
+const SIZE: usize = 64;
+/// How long the server waits for the next packet.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A packet without an answer for so long is lost.
+const LOST: Duration = Duration::from_millis(50);
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let settings = Settings { interfaces: std::env::var("WEFT_INTERFACE").ok(), ..Settings::default() };
+    let mut link = Ethernet::open(&settings, None).expect("open");
+    match words[..] {
+        ["serve"] => serve(&mut link),
+        ["to", card] => ask(&mut link, &Card::decode(card).expect("a card")),
+        _ => panic!("usage: ethernet_latency serve | to CARD"),
+    }
+}
+
+/// The asker says where to answer.
+fn serve(link: &mut Ethernet) {
+    println!("{}", link.card().encode());
+    let mut last = Instant::now();
+    while last.elapsed() < PATIENCE {
+        let mut answer = None;
+        let take = &mut |packet: &[u8]| {
+            let address = EthernetAddress {
+                mac: packet[..6].try_into().expect("six bytes"),
+                port: u16::from_le_bytes([packet[6], packet[7]]),
+            };
+            answer = Some((Address::Ethernet(address), packet.to_vec()));
+        };
+        if link.receive(take, 1) == 0 {
+            continue;
+        }
+        let Some((to, packet)) = answer else { continue };
+        assert_eq!(link.send(&to, &packet).expect("send"), Outcome::Sent);
+        last = Instant::now();
+        if packet[8] == 1 {
+            break;
+        }
+    }
+}
+
+fn ask(link: &mut Ethernet, server: &Card) {
+    let to = Address::Ethernet(server.address);
+    let own = link.card().address;
+    let mut packet = [0; SIZE];
+    packet[..6].copy_from_slice(&own.mac);
+    packet[6..8].copy_from_slice(&own.port.to_le_bytes());
+    let mut pieces = Vec::new();
+    let mut lost = 0;
+    for _ in 0..PIECES {
+        let start = Instant::now();
+        for _ in 0..ROUNDS {
+            link.send(&to, &packet).expect("send");
+            let sent = Instant::now();
+            while link.receive(&mut |bytes| assert_eq!(bytes.len(), SIZE), 1) == 0 {
+                if sent.elapsed() > LOST {
+                    lost += 1;
+                    break;
+                }
+            }
+        }
+        pieces.push(start.elapsed().as_nanos() as f64 / f64::from(2 * ROUNDS));
+    }
+    packet[8] = 1;
+    link.send(&to, &packet).expect("send");
+    pieces.sort_by(f64::total_cmp);
+    println!("half round trip of {SIZE} bytes: best {:.0} ns, median {:.0} ns; {lost} lost", pieces[0], pieces[PIECES / 2]);
+}

@@ -1,0 +1,307 @@
+//! Frames straight on an Ethernet interface, past the kernel's IP and UDP: the shortest way between two hosts of one segment that
+//! every interface offers. Needs the privilege CAP_NET_RAW. Unreliable, as all datagrams here.
+//!
+//! A process is told from others of its host by a port, which it takes from the kernel's UDP ports, so that nobody else has it.
+//! A filter in the kernel passes only frames for that port. Whether another host is on the same segment at all is not known here:
+//! who uses the link finds out by asking.
+
+mod filter;
+mod frame;
+mod socket;
+
+use std::fmt::Write;
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
+use std::os::fd::RawFd;
+
+use crate::Error;
+use crate::datagrams::{Address, Datagrams, EthernetAddress, Outcome, wrong_address};
+use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
+use socket::PacketSocket;
+
+/// Memory for frames that have arrived and nobody has looked at, bytes.
+const RING_BYTES: usize = 4 << 20;
+/// Looks that find nothing between two questions whether the socket holds an error.
+const LOOKS_PER_CHECK: u32 = 256;
+
+/// What happened on the link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames the kernel took.
+    pub packets_sent: u64,
+    /// Packets handed to the caller.
+    pub packets_received: u64,
+    /// Sends that found the send buffer full.
+    pub would_block: u64,
+    /// Frames refused: the interface is down, or a queue is full.
+    pub dropped: u64,
+    /// Packets larger than the interface carries.
+    pub too_large: u64,
+    /// Frames that were cut, or that said something else than they were.
+    pub malformed: u64,
+    /// Times the socket reported an error, such as an interface that went down.
+    pub errors: u64,
+}
+
+/// What other processes need to know about this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Where to send.
+    pub address: EthernetAddress,
+    /// Largest packet, bytes.
+    pub packet_size: u16,
+    /// Packets the receive ring holds, all senders together.
+    pub window_packets: u32,
+}
+
+impl Card {
+    /// Compact text of `[0-9a-f.]`: address, port, packet size, window.
+    pub fn encode(&self) -> String {
+        let mut text = String::new();
+        for byte in self.address.mac {
+            write!(text, "{byte:02x}").expect("strings accept all text");
+        }
+        let Self { address, packet_size, window_packets } = self;
+        write!(text, ".{:04x}.{packet_size:04x}.{window_packets:x}", address.port).expect("strings accept all text");
+        text
+    }
+
+    /// The inverse of [`Self::encode`].
+    ///
+    /// # Errors
+    /// The text is not a card, or a value on it is out of range.
+    pub fn decode(text: &str) -> Result<Self, Error> {
+        parse_card(text)
+            .ok_or_else(|| Error::Invalid(format!("this is not the business card of an Ethernet link: {text:?}")))
+    }
+}
+
+fn parse_card(text: &str) -> Option<Card> {
+    let fields: Vec<&str> = text.split('.').collect();
+    let [mac, port, size, window] = fields[..] else { return None };
+    let hex = |field: &str, most: usize| {
+        let is_hex = (1..=most).contains(&field.len()) && field.bytes().all(|byte| byte.is_ascii_hexdigit());
+        is_hex.then(|| u64::from_str_radix(field, 16).ok())?
+    };
+    let number = hex(mac, 12).filter(|_| mac.len() == 12)?;
+    let bytes = number.to_be_bytes();
+    let packet_size = hex(size, 4)? as u16;
+    // The second bit of the address says "a group": nobody has such an address.
+    let fits = (PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&usize::from(packet_size)) && bytes[2] & 1 == 0;
+    let address = EthernetAddress { mac: std::array::from_fn(|i| bytes[2 + i]), port: hex(port, 4)? as u16 };
+    fits.then_some(Card { address, packet_size, window_packets: hex(window, 8)? as u32 })
+}
+
+/// An interface, opened.
+pub struct Ethernet {
+    socket: PacketSocket,
+    address: EthernetAddress,
+    interface: String,
+    packet_size: usize,
+    frame: Vec<u8>,
+    idle_looks: u32,
+    counters: Counters,
+    /// Keeps the port for us when no UDP link does.
+    _port: Option<UdpSocket>,
+}
+
+impl Ethernet {
+    /// Opens the first interface that has one of the addresses which the UDP link would offer, and is Ethernet.
+    /// `port`: a UDP port that this process holds; none: one is taken.
+    ///
+    /// # Errors
+    /// No interface fits, or the privilege is missing; the sentence says which.
+    pub fn open(settings: &udp::Settings, port: Option<u16>) -> Result<Self, Error> {
+        let (interface, index, mac, mtu) = choose(settings)?;
+        let (holder, port) = match port {
+            Some(port) => (None, port),
+            None => {
+                let (holder, port) = take_port().map_err(|cause| Error::system("take a port", cause))?;
+                (Some(holder), port)
+            }
+        };
+        let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX).min(PACKET_SIZE_MAX).min(frame::PACKET_MAX);
+        let packet_size = (mtu as usize).saturating_sub(frame::MTU_SHARE).min(most);
+        let filter = filter::for_port(port);
+        let frame_max = frame::HEADER + packet_size;
+        let socket = PacketSocket::open(index, frame::ETHER_TYPE, &filter, frame_max, RING_BYTES).map_err(|cause| {
+            match cause.raw_os_error() {
+                Some(libc::EPERM | libc::EACCES) => Error::Unavailable(format!(
+                    "raw frames on {interface} need the privilege CAP_NET_RAW, which would make small messages faster"
+                )),
+                _ => Error::system(&format!("open {interface} for raw frames"), cause),
+            }
+        })?;
+        Ok(Self {
+            socket,
+            address: EthernetAddress { mac, port },
+            interface,
+            packet_size,
+            frame: frame::template(mac),
+            idle_looks: 0,
+            counters: Counters::default(),
+            _port: holder,
+        })
+    }
+
+    /// What peers need to know, for the business card.
+    pub fn card(&self) -> Card {
+        Card {
+            address: self.address,
+            packet_size: self.packet_size as u16,
+            window_packets: self.socket.frames() as u32,
+        }
+    }
+
+    /// The interface's name.
+    pub fn interface(&self) -> &str {
+        &self.interface
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Frames for which the ring had no room, since the last call.
+    pub fn take_losses(&self) -> u32 {
+        self.socket.take_losses()
+    }
+
+    fn refused(&mut self, cause: &io::Error) -> Option<Outcome> {
+        match cause.raw_os_error()? {
+            libc::EAGAIN => {
+                self.counters.would_block += 1;
+                Some(Outcome::WouldBlock)
+            }
+            libc::EMSGSIZE => {
+                self.counters.too_large += 1;
+                Some(Outcome::TooLarge)
+            }
+            // A full queue; an interface that is down or gone: it may come back, and a flow resends.
+            libc::ENOBUFS | libc::ENOMEM | libc::ENETDOWN | libc::ENXIO | libc::ENODEV | libc::EIO => {
+                self.counters.dropped += 1;
+                Some(Outcome::Dropped)
+            }
+            _ => None,
+        }
+    }
+
+    /// A socket whose interface went down counts as readable until its error is taken.
+    #[cold]
+    fn check_socket(&mut self) {
+        self.idle_looks = 0;
+        if self.socket.take_error().is_some() {
+            self.counters.errors += 1;
+        }
+    }
+}
+
+impl Datagrams for Ethernet {
+    fn name(&self) -> &'static str {
+        "ethernet"
+    }
+
+    #[inline]
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let Address::Ethernet(to) = to else { return Err(wrong_address()) };
+        if packet.len() > self.packet_size {
+            self.counters.too_large += 1;
+            return Ok(Outcome::TooLarge);
+        }
+        let length = frame::emit(&mut self.frame, to.mac, to.port, packet);
+        let mut last = None;
+        for _ in 0..crate::sys::INTERRUPTS_MAX {
+            match self.socket.send(&self.frame[..length]) {
+                Ok(()) => {
+                    self.counters.packets_sent += 1;
+                    return Ok(Outcome::Sent);
+                }
+                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => last = Some(cause),
+                Err(cause) => return self.refused(&cause).ok_or(cause),
+            }
+        }
+        Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
+    }
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let Self { socket, counters, address, .. } = self;
+        let (mut frames, mut handled) = (0, 0);
+        let mut take = |bytes: &[u8], length: usize| match frame::parse(bytes, address.port) {
+            Some(packet) if length == bytes.len() => {
+                on_packet(packet);
+                handled += 1;
+            }
+            _ => counters.malformed += 1,
+        };
+        while frames < limit && socket.receive(&mut take) {
+            frames += 1;
+        }
+        if frames == 0 {
+            self.idle_looks += 1;
+            if self.idle_looks >= LOOKS_PER_CHECK {
+                self.check_socket();
+            }
+            return 0;
+        }
+        self.counters.packets_received += handled as u64;
+        handled
+    }
+
+    fn fd(&self) -> RawFd {
+        self.socket.fd()
+    }
+
+    fn packet_size(&self) -> usize {
+        self.packet_size
+    }
+}
+
+/// Name, index, hardware address and MTU of the interface to use.
+fn choose(settings: &udp::Settings) -> Result<(String, u32, [u8; 6], u32), Error> {
+    let mut reasons = Vec::new();
+    for one in udp::consider(settings)? {
+        let Ok(candidate) = &one.verdict else { continue };
+        match socket::hardware_address(&one.interface) {
+            Ok(Some(mac)) => return Ok((one.interface, candidate.interface, mac, one.mtu)),
+            Ok(None) => reasons.push(format!("{} is not Ethernet", one.interface)),
+            Err(cause) => reasons.push(format!("{}: {cause}", one.interface)),
+        }
+    }
+    reasons.dedup();
+    let why = if reasons.is_empty() { "none has an address to offer".to_owned() } else { reasons.join("; ") };
+    Err(Error::Unavailable(format!("no interface can be used for raw frames: {why}")))
+}
+
+fn take_port() -> io::Result<(UdpSocket, u16)> {
+    let holder = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
+    let port = holder.local_addr()?.port();
+    Ok((holder, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_as_they_were_written_and_nonsense_is_refused() {
+        let address = EthernetAddress { mac: [2, 0xfe, 0, 1, 2, 0xff], port: 0xffee };
+        let card = Card { address, packet_size: 1494, window_packets: 2048 };
+        assert_eq!(Card::decode(&card.encode()).unwrap(), card);
+        assert_eq!(card.encode(), "02fe000102ff.ffee.05d6.800");
+        for bad in [
+            "",
+            "02fe000102ff.ffee.05d6",
+            "02fe000102ff.ffee.05d6.800.1",
+            "2fe000102ff.ffee.05d6.800",
+            "03fe000102ff.ffee.05d6.800",
+            "02fe000102ff.ffee.0001.800",
+            "02fe000102ff.ffee.ffff.800",
+            "02fe000102ff.+fee.05d6.800",
+            "02fe000102ff.ffee.05d6.123456789",
+        ] {
+            assert!(Card::decode(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! One AF_PACKET socket: frames leave past the queueing discipline, and arrive in a ring that the kernel shares with this process,
+//! so that a look costs no system call. Linux: packet(7), Documentation/networking/packet_mmap.rst (TPACKET_V2).
+#![allow(unsafe_code)]
+
+use std::ffi::CString;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use super::filter::Instruction;
+use crate::sys::{check, set_option};
+
+/// linux/if_packet.h
+const PACKET_RX_RING: libc::c_int = 5;
+const PACKET_STATISTICS: libc::c_int = 6;
+const PACKET_VERSION: libc::c_int = 10;
+const PACKET_QDISC_BYPASS: libc::c_int = 20;
+const PACKET_IGNORE_OUTGOING: libc::c_int = 23;
+const TPACKET_V2: libc::c_int = 1;
+const TP_STATUS_KERNEL: u32 = 0;
+const TP_STATUS_USER: u32 = 1;
+/// asm-generic/socket.h
+const SO_ATTACH_FILTER: libc::c_int = 26;
+
+/// What the kernel puts in front of every frame of the ring: `struct tpacket2_hdr`.
+#[repr(C)]
+struct FrameHead {
+    status: AtomicU32,
+    length: u32,
+    captured: u32,
+    mac: u16,
+    net: u16,
+    seconds: u32,
+    nanoseconds: u32,
+    vlan: [u16; 2],
+    padding: [u8; 4],
+}
+
+#[repr(C)]
+struct RingRequest {
+    block_size: libc::c_uint,
+    blocks: libc::c_uint,
+    frame_size: libc::c_uint,
+    frames: libc::c_uint,
+}
+
+#[repr(C)]
+struct FilterProgram {
+    length: libc::c_ushort,
+    instructions: *const Instruction,
+}
+
+/// Bytes the kernel needs in a ring's frame beside the Ethernet frame itself, generously: its head, an address, alignment.
+const FRAME_OVERHEAD: usize = 128;
+/// Memory of a ring is asked for in pieces of this size, a multiple of every page size and frame size in use.
+const BLOCK: usize = 64 << 10;
+
+/// A bound socket and its ring.
+pub(super) struct PacketSocket {
+    fd: OwnedFd,
+    ring: NonNull<u8>,
+    frame_size: usize,
+    frames: usize,
+    next: usize,
+}
+
+// SAFETY: the ring is memory of this process that nobody else of it points to.
+unsafe impl Send for PacketSocket {}
+
+impl PacketSocket {
+    /// A socket on the interface `index` that gets frames of `ether_type` which pass `filter`, of at most `frame_max` bytes,
+    /// and has `ring_bytes` for them.
+    pub(super) fn open(
+        index: u32,
+        ether_type: u16,
+        filter: &[Instruction],
+        frame_max: usize,
+        ring_bytes: usize,
+    ) -> io::Result<Self> {
+        // Protocol 0: nothing arrives before the filter and the ring are in place and the socket is bound.
+        // SAFETY: no memory is involved.
+        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+        check(fd)?;
+        // SAFETY: the descriptor is new and ours.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        attach(fd.as_fd(), filter)?;
+        set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
+        // Kernels before 4.20 lack the second; the filter leaves out what this host sends as well.
+        let _ = set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1);
+        let _ = set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
+        let frame_size = (frame_max + FRAME_OVERHEAD).next_power_of_two();
+        let frames = (ring_bytes / BLOCK).max(1) * (BLOCK / frame_size);
+        let ring = share_ring(fd.as_fd(), frame_size, frames)?;
+        let socket = Self { fd, ring, frame_size, frames, next: 0 };
+        socket.bind(index, ether_type)?;
+        Ok(socket)
+    }
+
+    fn bind(&self, index: u32, ether_type: u16) -> io::Result<()> {
+        // SAFETY: a sockaddr_ll of zeros is valid.
+        let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+        name.sll_family = libc::AF_PACKET as libc::c_ushort;
+        name.sll_protocol = ether_type.to_be();
+        name.sll_ifindex = index as libc::c_int;
+        let size = size_of_val(&name) as libc::socklen_t;
+        // SAFETY: the name is a sockaddr_ll and the size says so.
+        check(unsafe { libc::bind(self.fd.as_raw_fd(), ptr::from_ref(&name).cast(), size) })
+    }
+
+    /// Frames that the ring holds.
+    pub(super) fn frames(&self) -> usize {
+        self.frames
+    }
+
+    /// Sends a whole frame, without waiting.
+    #[inline]
+    pub(super) fn send(&self, frame: &[u8]) -> io::Result<()> {
+        // SAFETY: the kernel reads the bytes of `frame` only.
+        let sent =
+            unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
+        if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Hands the next frame to `take`, with the length it had on the wire; `false` when there is none.
+    #[inline]
+    pub(super) fn receive(&mut self, take: &mut dyn FnMut(&[u8], usize)) -> bool {
+        // SAFETY: `next < frames`, so the head lies inside the ring; it is aligned, since a frame is a power of two of at least 128
+        // bytes. The kernel writes to it only while the status says so; the status itself is atomic.
+        let head = unsafe { self.ring.add(self.next * self.frame_size).cast::<FrameHead>().as_ptr() };
+        // SAFETY: as above.
+        let status = unsafe { &(*head).status };
+        if status.load(Ordering::Acquire) & TP_STATUS_USER == 0 {
+            return false;
+        }
+        // SAFETY: the status gives the frame to us until it is set back; `Acquire` makes what the kernel wrote visible.
+        let (length, captured, mac) = unsafe { ((*head).length, (*head).captured as usize, usize::from((*head).mac)) };
+        // The kernel keeps within the frame; a check costs little.
+        if mac + captured <= self.frame_size {
+            // SAFETY: `mac + captured` ends inside this frame, which is ours for now.
+            let bytes = unsafe { std::slice::from_raw_parts(head.cast::<u8>().add(mac), captured) };
+            take(bytes, length as usize);
+        }
+        status.store(TP_STATUS_KERNEL, Ordering::Release);
+        self.next = if self.next + 1 == self.frames { 0 } else { self.next + 1 };
+        true
+    }
+
+    /// Frames for which the ring had no room since the last call.
+    pub(super) fn take_losses(&self) -> u32 {
+        let mut counts = [0_u32; 2];
+        let mut size = size_of_val(&counts) as libc::socklen_t;
+        let pointer = counts.as_mut_ptr().cast();
+        // SAFETY: struct tpacket_stats has two words, and the size says so.
+        let result = unsafe {
+            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, pointer, &mut size)
+        };
+        if result == 0 { counts[1] } else { 0 }
+    }
+
+    /// Takes the error that the socket holds, such as that its interface went down; until then it counts as readable.
+    pub(super) fn take_error(&self) -> Option<io::Error> {
+        let code = crate::sys::option(self.fd.as_fd(), libc::SOL_SOCKET, libc::SO_ERROR).ok()?;
+        (code != 0).then(|| io::Error::from_raw_os_error(code))
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+impl Drop for PacketSocket {
+    fn drop(&mut self) {
+        // SAFETY: the ring was mapped with this length and nobody looks at it any more.
+        unsafe { libc::munmap(self.ring.as_ptr().cast(), self.frames * self.frame_size) };
+    }
+}
+
+fn attach(socket: BorrowedFd<'_>, filter: &[Instruction]) -> io::Result<()> {
+    let program = FilterProgram { length: filter.len() as libc::c_ushort, instructions: filter.as_ptr() };
+    let size = size_of_val(&program) as libc::socklen_t;
+    let pointer = ptr::from_ref(&program).cast();
+    // SAFETY: the program has the kernel's layout, and its instructions live until the call returns.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_ATTACH_FILTER, pointer, size) })
+}
+
+fn share_ring(socket: BorrowedFd<'_>, frame_size: usize, frames: usize) -> io::Result<NonNull<u8>> {
+    let bytes = frame_size * frames;
+    let request = RingRequest {
+        block_size: BLOCK as libc::c_uint,
+        blocks: (bytes / BLOCK) as libc::c_uint,
+        frame_size: frame_size as libc::c_uint,
+        frames: frames as libc::c_uint,
+    };
+    let size = size_of_val(&request) as libc::socklen_t;
+    let pointer = ptr::from_ref(&request).cast();
+    // SAFETY: struct tpacket_req has these four words.
+    check(unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, PACKET_RX_RING, pointer, size) })?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: the kernel chooses the place; the socket has a ring of exactly this length.
+    let ring = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, socket.as_raw_fd(), 0) };
+    match NonNull::new(ring.cast::<u8>()) {
+        Some(ring) if ring.as_ptr().cast() != libc::MAP_FAILED => Ok(ring),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The hardware address of an interface; none when it is not Ethernet.
+pub(super) fn hardware_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
+    let name = CString::new(interface)?;
+    // Any socket serves for this question.
+    let any = std::net::UdpSocket::bind("0.0.0.0:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;
+    // SAFETY: an ifreq of zeros is valid; the name is cut so that it stays terminated.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, &from) in request.ifr_name.iter_mut().take(libc::IFNAMSIZ - 1).zip(name.to_bytes()) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: SIOCGIFHWADDR reads the name and writes the address of this ifreq.
+    check(unsafe { libc::ioctl(any.as_raw_fd(), libc::SIOCGIFHWADDR as _, &mut request) })?;
+    // SAFETY: the call succeeded, so this member was written.
+    let address = unsafe { request.ifr_ifru.ifru_hwaddr };
+    let mac = std::array::from_fn(|i| address.sa_data[i] as u8);
+    Ok((address.sa_family == libc::ARPHRD_ETHER).then_some(mac))
+}
