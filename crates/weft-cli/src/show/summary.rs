@@ -26,6 +26,9 @@ const LEVEL_POINTS: f64 = 2.0;
 /// A carrier stands for a message size of its own, or one at most so many times larger or smaller.
 const CARRIER_SIZES_APART_MAX: u64 = 8;
 
+/// How the names of carriers start in a run file.
+const CARRIER_PREFIX: &str = "carrier-";
+
 /// Everything that is shown of one run file.
 pub(crate) struct Summary {
     pub(crate) source: String,
@@ -146,6 +149,7 @@ pub(crate) struct Sweep {
 /// What is collected of one row.
 type Collected = BTreeMap<String, Vec<Observed>>;
 
+#[derive(Clone)]
 struct Observed {
     round: u32,
     value: Result<f64, String>,
@@ -218,7 +222,7 @@ fn role_order(role: Role) -> u8 {
 
 /// A library that samples speak of and the file does not describe: its start was cut out.
 fn unknown_library(id: &str) -> Library {
-    let role = if id.starts_with("carrier-") { Role::Carrier } else { Role::Peer };
+    let role = if id.starts_with(CARRIER_PREFIX) { Role::Carrier } else { Role::Peer };
     let (id, title) = (id.to_owned(), id.to_owned());
     Library { id, role, title, version: String::new(), prefix: None, environment: BTreeMap::new() }
 }
@@ -272,7 +276,27 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
             add("overhead", "us", number("overhead_us"));
         }
     }
+    gathered.values_mut().for_each(spread_refusals);
     gathered
+}
+
+/// A program that cannot measure at all says so once, without a size: its reason belongs to the sizes that others have.
+fn spread_refusals(table: &mut Gathered) {
+    let refusals = |((_, size), row): (&(String, u64), &Collected)| {
+        *size == 0 && row.values().flatten().all(|observed| observed.value.is_err())
+    };
+    if !table.rows.keys().any(|(_, size)| *size > 0) {
+        return;
+    }
+    let keys: Vec<(String, u64)> = table.rows.iter().filter(|row| refusals(*row)).map(|(key, _)| key.clone()).collect();
+    for key in keys {
+        for (library, observed) in table.rows.remove(&key).unwrap_or_default() {
+            let of_mpi = |row: &&mut Collected| row.keys().any(|id| !id.starts_with(CARRIER_PREFIX));
+            for row in table.rows.values_mut().filter(of_mpi).filter(|row| !row.contains_key(&library)) {
+                row.insert(library.clone(), observed.clone());
+            }
+        }
+    }
 }
 
 fn variant(sample: &Sample) -> String {
@@ -370,7 +394,7 @@ fn fill(
 type Candidate = (usize, u64, Vec<Observation>);
 
 /// Carriers' samples that may stand beside a message of `size`: of the same size when there are any; for a time else those of the
-/// nearest size; for a stream else those of any size, since a carrier's frames are no messages.
+/// nearest size; for a stream else those of any size that is not far larger, since a carrier's frames are no messages.
 fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Vec<Candidate> {
     let mut all: Vec<Candidate> = Vec::new();
     for (index, library) in libraries.iter().enumerate().filter(|(_, library)| library.role == Role::Carrier) {
@@ -385,7 +409,7 @@ fn fitting(unit: &str, size: u64, libraries: &[Library], found: &Gathered) -> Ve
             let nearest = all.iter().map(|(_, other, _)| apart(*other)).min().unwrap_or(u64::MAX);
             all.retain(|(_, other, _)| apart(*other) == nearest && nearest <= CARRIER_SIZES_APART_MAX);
         }
-        Better::Higher => {}
+        Better::Higher => all.retain(|(_, other, _)| *other / CARRIER_SIZES_APART_MAX <= size),
     }
     all
 }
@@ -427,7 +451,8 @@ fn cell(table: &mut Table, library: &Library, jobs: &[&Job], observed: &[Observe
             Outcome::Succeeded => None,
         });
     }
-    if let Some(why) = observed.iter().find_map(|one| one.value.as_ref().err()) {
+    let said = |why: &str| jobs.iter().any(|job| job.why.as_ref().is_some_and(|told| told.contains(why)));
+    if let Some(why) = observed.iter().filter_map(|one| one.value.as_ref().err()).find(|why| !said(why)) {
         let count = observed.iter().filter(|one| one.value.is_err()).count();
         note(table, &mut cell, words::invalid(&library.title, why, count, observed.len()));
         cell.missing = Some(cell.missing.unwrap_or(Missing::Invalid));

@@ -119,7 +119,7 @@ fn the_carrier_that_fits_is_taken() {
     let beside = |table: usize, row: usize| words::comparison(&summary, summary.tables[table].rows[row].carrier, None);
     assert_eq!(summary.tables[0].rows.len(), 2, "a carrier's size makes no row");
     assert_eq!([beside(0, 0), beside(0, 1)], ["0.500× udp", "–"]);
-    assert_eq!([beside(1, 0), beside(1, 1)], ["0.0100× udp", "0.900× udp"]);
+    assert_eq!([beside(1, 0), beside(1, 1)], ["–", "0.900× udp"]);
 }
 
 #[test]
@@ -146,6 +146,19 @@ fn what_failed_stays_in_the_table_with_its_reason() {
     let summary = run_of("", &all);
     assert!(terminal(&summary, false).contains("timed out [2]"));
     assert!(summary.tables[0].footnotes.iter().any(|note| note == "Weft was not run here."));
+}
+
+/// A program that cannot start prints one sample without a size; others have sizes.
+#[test]
+fn a_refusal_stands_beside_the_sizes_of_others() {
+    let refusal = r#"{"record":"sample","place":"p","library":"weft","round":0,"measurement":"put_latency","size":0,"unit":"us","value":null,"valid":false,"why":"no windows"}
+{"record":"job","measurement":"put_latency","place":"p","library":"weft","round":0,"command":[],"outcome":"unsupported","why":"no windows","seconds":1.0}
+"#;
+    let summary = run_of("put_latency us 8 other 0 5\n put_latency us 64 other 0 6", refusal);
+    let table = &summary.tables[0];
+    assert_eq!(table.rows.iter().map(|row| row.size).collect::<Vec<_>>(), [Some(8), Some(64)]);
+    assert!(table.rows.iter().all(|row| row.cells[0].missing == Some(Missing::Unsupported)));
+    assert_eq!(table.footnotes, ["Weft does not support this: no windows."]);
 }
 
 #[test]

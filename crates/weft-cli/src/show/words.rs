@@ -276,7 +276,7 @@ pub(crate) const METHOD: &[&str] = &[
      counts when the median is more than 5 % (2 points) away, three quarters of the rounds agree, and the medians over all rounds \
      agree too; all else is level.",
     "Carriers are the floor under the figures: the same machine, in the same run, without MPI. A carrier of the same size is taken; \
-     for a time else the nearest, for a stream else the fastest of any size.",
+     for a time else the nearest, for a stream else the fastest whose frames are not far larger than the message.",
     "Overhead and availability follow Doerfler and Brightwell, “Measuring MPI Send and Receive Overhead and Application \
      Availability in High Performance Network Interfaces” (EuroPVM/MPI 2006): a nonblocking operation is posted, work is done, the \
      operation is waited for; the work grows until it matters. Overhead is the iteration's time minus the work's; availability is \
