@@ -62,7 +62,7 @@ impl Keys {
         out[11] = MARK;
         out[12] = kind;
         out[16..20].copy_from_slice(&number.to_le_bytes());
-        self.seal.seal(&mut out, 0);
+        self.seal.seal(0, &mut out, 0);
         out
     }
 }
@@ -139,7 +139,7 @@ impl Reach {
     /// Takes bytes that [`is_reach`], from this lane. Returns the answer to send back over it, if they are a question.
     /// What is not authentic, or answers another question, is ignored.
     pub fn handle(&mut self, bytes: &[u8], keys: &Keys) -> Option<[u8; SIZE]> {
-        if !is_reach(bytes) || !keys.verify.verify(bytes, 0) {
+        if !is_reach(bytes) || !keys.verify.verify(0, bytes, 0) {
             return None;
         }
         let number = u32::from_le_bytes(bytes[16..20].try_into().ok()?);
