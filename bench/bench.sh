@@ -14,10 +14,10 @@ compare() {
     "$weft" compare --fetch --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 
-compare 1-one-node pingpong bandwidth rate sendrecv barrier availability
+compare 1-one-node pingpong bandwidth rate sendrecv barrier availability --limit 120
 compare 2-start launch --rounds 3 --ranks 2,64
 if [ "$(id -u)" = 0 ]; then
-    compare 3-two-hosts pingpong bandwidth rate sendrecv barrier availability --hosts 2
+    compare 3-two-hosts pingpong bandwidth rate sendrecv barrier availability --hosts 2 --limit 120
     compare 4-shaped pingpong bandwidth availability --hosts 2 --rate 10gbit --rounds 3 --sizes 8,64k,1m
     compare 5-loss pingpong rate bandwidth --hosts 2 --loss 1% --rounds 3 --sizes 8,64k,1m --limit 20
 else
