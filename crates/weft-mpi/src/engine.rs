@@ -4,15 +4,14 @@
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
 mod direct;
+mod lanes;
 mod network;
 mod outgoing;
 
 use std::collections::VecDeque;
 
-use weft_core::flow::{Flow, Settings as FlowSettings};
 use weft_core::message::{HEAD_MAX, Head};
 use weft_net::clock;
-use weft_net::datagrams::{Address, Datagrams};
 use weft_net::shared;
 
 use crate::messages::{CREDIT_PER_MESSAGE, Messages, Outgoing};
@@ -29,6 +28,8 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
+pub use lanes::{Device, Lanes, Remote};
+
 /// How a peer is reached.
 pub enum Path {
     /// It is this process.
@@ -39,22 +40,6 @@ pub enum Path {
     Remote(Remote),
     /// Not at all: the sentence says why.
     None(String),
-}
-
-/// A peer on another node.
-pub struct Remote {
-    address: Address,
-    settings: FlowSettings,
-    /// Made on first contact.
-    flow: Option<Box<Flow>>,
-    active: bool,
-}
-
-impl Remote {
-    /// The peer at `address`.
-    pub fn new(address: Address, settings: FlowSettings) -> Self {
-        Self { address, settings, flow: None, active: false }
-    }
 }
 
 struct Link {
@@ -94,7 +79,7 @@ pub struct Parts {
     /// Process ids of peers whose memory may be read, by index in the job; 0 for the others.
     pub pids: Vec<i32>,
     /// The network, when there are peers on other nodes.
-    pub datagrams: Option<Box<dyn Datagrams + std::marker::Send>>,
+    pub lanes: Lanes<Device>,
     /// The job's secret, which tags every packet.
     pub secret: [u8; 16],
     /// Largest message that is sent without asking, in bytes.
@@ -114,7 +99,7 @@ pub struct Engine {
     locals: Vec<u32>,
     memory: direct::PeerMemory,
     direct: direct::Direct,
-    datagrams: Option<Box<dyn Datagrams + std::marker::Send>>,
+    lanes: Lanes<Device>,
     secret: [u8; 16],
     eager_limit: u64,
     frame_max: u64,
@@ -123,6 +108,7 @@ pub struct Engine {
     active: Vec<u32>,
     stalled: VecDeque<network::Stalled>,
     train: Vec<u8>,
+    udp_looks: u32,
     scratch: Vec<u8>,
     passes: u32,
     foreign: u64,
@@ -139,7 +125,7 @@ impl Engine {
         messages.peers[parts.rank as usize].single_copy = true;
         let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let train = parts.datagrams.as_ref().map_or_else(Vec::new, |datagrams| network::train_room(datagrams.as_ref()));
+        let train = network::train_room(&parts.lanes);
         Self {
             rank: parts.rank,
             size: size as u32,
@@ -149,7 +135,8 @@ impl Engine {
             locals: parts.locals,
             memory: direct::PeerMemory::new(parts.rank, parts.pids),
             direct: direct::Direct::new(size),
-            datagrams: parts.datagrams,
+            lanes: parts.lanes,
+            udp_looks: 0,
             secret: parts.secret,
             eager_limit: parts.eager_limit,
             frame_max,
@@ -268,7 +255,7 @@ impl Engine {
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.active.is_empty();
-        if self.datagrams.is_some() && look {
+        if self.has_network() && look {
             // One look at the clock serves the whole pass.
             let now = clock::now();
             self.poll_network(now);
@@ -311,7 +298,7 @@ impl Engine {
 
     fn peer_failed(&mut self, peer: u32, reason: &str) {
         let reason = match &self.links[peer as usize].path {
-            Path::Remote(remote) => format!("{reason} (at {})", remote.address),
+            Path::Remote(remote) => format!("{reason} (at {})", remote.addresses()),
             _ => reason.to_owned(),
         };
         let link = &mut self.links[peer as usize];
@@ -341,7 +328,7 @@ impl Engine {
 
     /// Whether there are peers on other nodes.
     pub fn has_network(&self) -> bool {
-        self.datagrams.is_some()
+        !self.lanes.is_empty()
     }
 
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
@@ -355,18 +342,17 @@ impl Engine {
             let now = clock::now();
             for peer in &self.active {
                 let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
-                let due = remote.flow.as_ref().and_then(|flow| flow.next_timeout());
-                if let Some(due) = due {
+                if let Some(due) = remote.next_timeout() {
                     let span = due.since(now).as_nanos();
                     timeout = Some(timeout.map_or(span, |shortest| shortest.min(span)));
                 }
             }
         }
-        let network = self.datagrams.as_ref().map(|datagrams| datagrams.fd());
+        let network = self.lanes.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
         };
-        let by = if network.is_some() { shared::Rest::Doorbell } else { shared::Rest::Futex };
+        let by = if !self.lanes.is_empty() { shared::Rest::Doorbell } else { shared::Rest::Futex };
         if !node.arm(by) {
             return None;
         }
@@ -379,7 +365,7 @@ impl Engine {
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
     pub fn nudge(&mut self) -> bool {
-        let only_neighbours = self.datagrams.is_none();
+        let only_neighbours = !self.has_network();
         match &mut self.node {
             Some(node) if only_neighbours => {
                 node.nudge();
@@ -403,13 +389,14 @@ impl Engine {
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            if self.datagrams.is_some() {
+            if !self.lanes.is_empty() {
                 node.drain_doorbell();
             }
         }
         self.check_node();
         // The network is looked at in the very next pass.
         self.passes = NETWORK_EVERY - 1;
+        self.udp_looks = network::UDP_EVERY - 1;
     }
 
     /// The counters of the flow to each peer of another node that has been talked to.
@@ -429,7 +416,7 @@ impl Engine {
                 Path::Shared(_) => ("shared", 0),
                 Path::Remote(remote) => {
                     let resends = remote.flow.as_ref().map_or(0, |flow| flow.counters().resent());
-                    ("udp", resends)
+                    (remote.links(&self.lanes), resends)
                 }
                 Path::None(_) => ("none", 0),
             };
@@ -464,6 +451,6 @@ pub enum Rest {
         /// When a process of the node has something for us.
         doorbell: Option<i32>,
         /// When a packet is here.
-        network: Option<i32>,
+        network: [Option<i32>; 2],
     },
 }

@@ -49,8 +49,9 @@ impl Setting {
 pub const LINK: Setting = Setting {
     name: "WEFT_LINK",
     default: "auto",
-    allowed: "auto, or a list of shared and udp",
-    meaning: "links that may be used: `shared` (ranks of one host) and `udp`",
+    allowed: "auto, or a list of shared, udp and ethernet",
+    meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
+              the privilege CAP_NET_RAW); `auto`: each where it is possible",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.
@@ -233,6 +234,13 @@ pub struct Links {
     pub shared: bool,
     /// UDP.
     pub udp: bool,
+    /// Raw frames.
+    pub ethernet: bool,
+}
+
+impl Links {
+    const NONE: Self = Self { shared: false, udp: false, ethernet: false };
+    const AUTO: Self = Self { shared: true, udp: true, ethernet: true };
 }
 
 /// Every setting of the library.
@@ -264,8 +272,11 @@ const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
 /// Every link of this version: its name in `WEFT_LINK` and what it is.
-pub const LINKS: [(&str, &str); 2] =
-    [("shared", "rings in shared memory, between ranks of one host"), ("udp", "UDP over IPv4 or IPv6, between hosts")];
+pub const LINKS: [(&str, &str); 3] = [
+    ("shared", "rings in shared memory, between ranks of one host"),
+    ("udp", "UDP over IPv4 or IPv6, between hosts"),
+    ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
+];
 
 /// The most memory that one peer can make this process use, by what it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -314,12 +325,13 @@ impl Settings {
 }
 
 fn links(value: &str) -> Result<Links, String> {
-    let mut links = Links { shared: false, udp: false };
+    let mut links = Links::NONE;
     for name in value.split(',').map(str::trim) {
         match name {
-            "auto" => links = Links { shared: true, udp: true },
+            "auto" => links = Links::AUTO,
             "shared" => links.shared = true,
             "udp" => links.udp = true,
+            "ethernet" => links.ethernet = true,
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
@@ -363,7 +375,7 @@ mod tests {
     #[test]
     fn without_variables_everything_is_automatic() {
         let settings = read(&[]).unwrap();
-        assert_eq!(settings.links, Links { shared: true, udp: true });
+        assert_eq!(settings.links, Links::AUTO);
         assert!(settings.faults.is_clean());
         assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
         assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));
@@ -385,8 +397,9 @@ mod tests {
 
     #[test]
     fn links_are_a_list_of_names() {
-        assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { shared: false, udp: true });
-        assert_eq!(read(&[("WEFT_LINK", "shared, udp")]).unwrap().links, Links { shared: true, udp: true });
+        assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { udp: true, ..Links::NONE });
+        assert_eq!(read(&[("WEFT_LINK", "shared, udp")]).unwrap().links, Links { ethernet: false, ..Links::AUTO });
+        assert_eq!(read(&[("WEFT_LINK", "ethernet")]).unwrap().links, Links { ethernet: true, ..Links::NONE });
     }
     #[test]
     fn the_book_has_this_table() {

@@ -6,14 +6,15 @@ use std::sync::atomic::Ordering;
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_launch::{CallSite, Client, Load, Origin};
-use weft_net::datagrams::Datagrams;
-use weft_net::faults::Faults;
+use weft_net::datagrams::Address;
+use weft_net::ethernet::{self, Ethernet};
+use weft_net::faults::{self, Faults};
 use weft_net::udp::{self, Udp};
 use weft_net::{node, shared, single_copy};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Engine, Parts, Path, Remote};
+use crate::engine::{Device, Engine, Lanes, Parts, Path, Remote};
 use crate::error::{Error, Result};
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
@@ -46,24 +47,27 @@ struct Card {
     pid: i32,
     secret: Option<[u8; 16]>,
     udp: Option<udp::Card>,
+    raw: Option<ethernet::Card>,
 }
 
 impl Card {
     fn encode(&self) -> String {
         let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
         let udp = self.udp.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
-        format!("1,{:x},{},{secret},{udp}", self.node, self.pid)
+        let raw = self.raw.as_ref().map_or_else(|| "-".to_owned(), ethernet::Card::encode);
+        format!("2,{:x},{},{secret},{udp},{raw}", self.node, self.pid)
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
         let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
         let parts: Vec<&str> = text.split(',').collect();
-        let ["1", node, pid, secret, udp] = parts[..] else { return Err(wrong()) };
+        let ["2", node, pid, secret, udp, raw] = parts[..] else { return Err(wrong()) };
         Ok(Self {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
             pid: pid.parse().map_err(|_| wrong())?,
             secret: weft_launch::wire::secret_from_hex(secret),
             udp: if udp == "-" { None } else { Some(udp::Card::decode(udp).map_err(|_| wrong())?) },
+            raw: if raw == "-" { None } else { Some(ethernet::Card::decode(raw).map_err(|_| wrong())?) },
         })
     }
 }
@@ -106,12 +110,8 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     }
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
-    let udp = if settings.links.udp && size > 1 && !(all_local && settings.links.shared) {
-        let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-        Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?)
-    } else {
-        None
-    };
+    let remote = size > 1 && !(all_local && settings.links.shared);
+    let links = if remote { open_links(&settings)? } else { Opened { udp: None, raw: None } };
     let own_secret = match client.secret() {
         Some(secret) => Some(secret),
         None if rank == 0 => Some(random_secret()),
@@ -122,12 +122,13 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
         pid: std::process::id() as i32,
         // With Weft's own launcher everybody has it already; others carry rank 0's.
         secret: own_secret.filter(|_| client.secret().is_none()),
-        udp: udp.as_ref().map(Udp::card),
+        udp: links.udp.as_ref().map(Udp::card),
+        raw: links.raw.as_ref().map(Ethernet::card),
     };
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
-    let engine = connect(&settings, rank, size, &cards, udp, secret)?;
+    let engine = connect(&settings, rank, size, &cards, links, secret)?;
     process
         .attach_engine(engine, load)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
@@ -159,14 +160,13 @@ fn connect(
     rank: u32,
     size: u32,
     cards: &[Card],
-    udp: Option<Udp>,
+    links: Opened,
     secret: [u8; 16],
 ) -> Result<Engine> {
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
     let use_shared = settings.links.shared && locals.len() > 1;
     let node = if use_shared { Some(join_node(settings, rank, &locals, secret)?) } else { None };
-    let own_candidates = udp.as_ref().map(|udp| udp.card().candidates).unwrap_or_default();
     let mut any_remote = false;
     let mut paths = Vec::with_capacity(size as usize);
     for peer in 0..size {
@@ -175,7 +175,7 @@ fn connect(
             _ if peer == rank => Path::Myself,
             Some(local) if use_shared => Path::Shared(local),
             _ => {
-                let path = remote(settings, size, own, &cards[peer as usize], &own_candidates);
+                let path = remote(settings, size, own, &cards[peer as usize], &links);
                 any_remote |= matches!(path, Path::Remote(_));
                 path
             }
@@ -191,17 +191,47 @@ fn connect(
             _ => 0,
         })
         .collect();
-    if let Some(udp) = &udp {
+    if let Some(udp) = &links.udp {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
-    let datagrams = udp.filter(|_| any_remote).map(|udp| -> Box<dyn Datagrams + Send> {
-        // Every rank loses packets of its own choice.
-        let mut plan = settings.faults;
-        plan.seed = plan.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        if plan.is_clean() { Box::new(udp) } else { Box::new(Faults::new(udp, plan)) }
-    });
-    let parts = Parts { rank, paths, node, locals, pids, datagrams, secret, eager_limit: settings.eager_limit };
+    let lanes = if any_remote { lanes(settings, rank, links) } else { Lanes::NONE };
+    let parts = Parts { rank, paths, node, locals, pids, lanes, secret, eager_limit: settings.eager_limit };
     Ok(Engine::new(parts))
+}
+
+/// The links to other nodes, as they were opened.
+struct Opened {
+    udp: Option<Udp>,
+    raw: Option<Ethernet>,
+}
+
+/// Opens what the settings allow. Raw frames are left out without a word where they cannot be had and UDP can: `weft info` says why.
+fn open_links(settings: &Settings) -> Result<Opened> {
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    let udp = match settings.links.udp {
+        true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
+        false => None,
+    };
+    let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
+    let raw = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port)) {
+        Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
+        raw => raw.and_then(std::result::Result::ok),
+    };
+    Ok(Opened { udp, raw })
+}
+
+/// The links as the engine uses them, with the faults that are asked for.
+fn lanes(settings: &Settings, rank: u32, links: Opened) -> Lanes<Device> {
+    // Every rank, and every lane, loses packets of its own choice.
+    let mut seed = settings.faults.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut device = |link: Device| -> Device {
+        if settings.faults.is_clean() {
+            return link;
+        }
+        seed = seed.wrapping_add(1 << 32);
+        Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
+    };
+    Lanes { udp: links.udp.map(|link| device(Box::new(link))), raw: links.raw.map(|link| device(Box::new(link))) }
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
@@ -223,25 +253,43 @@ fn siphash(secret: &[u8; 16]) -> siphasher::sip::SipHasher13 {
     siphasher::sip::SipHasher13::new_with_key(secret)
 }
 
-fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, candidates: &[udp::Candidate]) -> Path {
-    let (Some(own_card), Some(peer_card)) = (&own.udp, &peer.udp) else {
-        return Path::None("no link leads there: WEFT_LINK allows none that does".to_owned());
+/// How a peer on another node is reached.
+fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opened) -> Path {
+    let mut refusal = "no link leads there: WEFT_LINK allows none that does".to_owned();
+    let mut sizes = Vec::new();
+    let mut windows = Vec::new();
+    let mut addresses: Lanes<Address> = Lanes::NONE;
+    if let (Some(own_card), Some(peer_card), Some(link)) = (&own.udp, &peer.udp, &links.udp) {
+        match udp::choose_peer_address(link.candidates(), &peer_card.candidates) {
+            Ok(pair) => {
+                addresses.udp = Some(pair.to.into());
+                sizes.push(pair.packet_size);
+                windows.push(own_card.window_packets.min(peer_card.window_packets));
+            }
+            Err(reason) => refusal = reason,
+        }
+    }
+    // An interface does not hear its own frames, and nobody else has its address.
+    let pair = own.raw.zip(peer.raw).filter(|(own, peer)| own.address.mac != peer.address.mac);
+    if let Some((own_card, peer_card)) = pair {
+        addresses.raw = Some(peer_card.address.into());
+        sizes.push(usize::from(own_card.packet_size.min(peer_card.packet_size)));
+        windows.push(own_card.window_packets.min(peer_card.window_packets));
+    }
+    // Packets fit every lane; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
+    let (Some(packet_size), Some(window)) = (sizes.into_iter().min(), windows.into_iter().min()) else {
+        return Path::None(refusal);
     };
-    let pair = match udp::choose_peer_address(candidates, &peer_card.candidates) {
-        Ok(pair) => pair,
-        Err(reason) => return Path::None(reason),
-    };
-    // Both ends come to the same window, and all peers together cannot overrun a receive buffer.
-    let share = own_card.window_packets.min(peer_card.window_packets) / (size - 1).max(1);
+    let share = window / (size - 1).max(1);
     let defaults = FlowSettings::default();
     let flow = FlowSettings {
-        packet_size: pair.packet_size,
+        packet_size,
         window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
         ack_scheme: settings.ack,
         peer_timeout: settings.peer_timeout,
         ..defaults
     };
-    Path::Remote(Remote::new(pair.to.into(), flow))
+    Path::Remote(Remote::new(addresses, flow))
 }
 
 fn processor_name(node: Option<&str>) -> String {

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
-use weft_mpi::engine::{Engine, Parts, Path, Remote};
+use weft_mpi::engine::{Engine, Lanes, Parts, Path, Remote};
 use weft_mpi::memory::UserData;
 use weft_mpi::request::{Mode, Receive, Request, Send, State};
 use weft_net::datagrams::{Address, Datagrams, Outcome};
@@ -67,7 +67,11 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
             let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
             let path = |peer: usize| {
                 let address = SocketAddr::from(([127, 0, 0, 1], peer as u16));
-                if peer == own { Path::Myself } else { Path::Remote(Remote::new(address.into(), settings.clone())) }
+                if peer == own {
+                    Path::Myself
+                } else {
+                    Path::Remote(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings.clone()))
+                }
             };
             let mut plan = Plan::parse(faults).unwrap();
             plan.seed += own as u64;
@@ -78,7 +82,7 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
                 node: None,
                 locals: vec![own as u32],
                 pids: vec![0; count],
-                datagrams: Some(Box::new(queue)),
+                lanes: Lanes { raw: None, udp: Some(Box::new(queue)) },
                 secret: [7; 16],
                 eager_limit,
             })
@@ -305,11 +309,11 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut engine = Engine::new(Parts {
         rank: 0,
-        paths: vec![Path::Myself, Path::Remote(Remote::new(address.into(), settings))],
+        paths: vec![Path::Myself, Path::Remote(Box::new(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings)))],
         node: None,
         locals: vec![0],
         pids: vec![0; 2],
-        datagrams: Some(Box::new(Queue { own: 0, wire })),
+        lanes: Lanes { raw: None, udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: [7; 16],
         eager_limit: 1_000,
     });

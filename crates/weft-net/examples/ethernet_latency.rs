@@ -80,5 +80,9 @@ fn ask(link: &mut Ethernet, server: &Card) {
     packet[8] = 1;
     link.send(&to, &packet).expect("send");
     pieces.sort_by(f64::total_cmp);
-    println!("half round trip of {SIZE} bytes: best {:.0} ns, median {:.0} ns; {lost} lost", pieces[0], pieces[PIECES / 2]);
+    println!(
+        "half round trip of {SIZE} bytes: best {:.0} ns, median {:.0} ns; {lost} lost",
+        pieces[0],
+        pieces[PIECES / 2]
+    );
 }

@@ -148,6 +148,39 @@ impl<D: Datagrams + ?Sized> Datagrams for &mut D {
     }
 }
 
+impl<D: Datagrams + ?Sized> Datagrams for Box<D> {
+    fn name(&self) -> &'static str {
+        (**self).name()
+    }
+
+    #[inline]
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        (**self).send(to, packet)
+    }
+
+    #[inline]
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        (**self).send_train(to, train, segment)
+    }
+
+    fn train_bytes(&self) -> usize {
+        (**self).train_bytes()
+    }
+
+    #[inline]
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        (**self).receive(on_packet, limit)
+    }
+
+    fn fd(&self) -> RawFd {
+        (**self).fd()
+    }
+
+    fn packet_size(&self) -> usize {
+        (**self).packet_size()
+    }
+}
+
 /// The error for an address of another link.
 pub(crate) fn wrong_address() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the address belongs to another kind of link")

@@ -129,7 +129,7 @@ impl Ethernet {
                 Some(libc::EPERM | libc::EACCES) => Error::Unavailable(format!(
                     "raw frames on {interface} need the privilege CAP_NET_RAW, which would make small messages faster"
                 )),
-                _ => Error::system(&format!("open {interface} for raw frames"), cause),
+                _ => Error::system(format!("open {interface} for raw frames"), cause),
             }
         })?;
         Ok(Self {
@@ -275,7 +275,8 @@ fn choose(settings: &udp::Settings) -> Result<(String, u32, [u8; 6], u32), Error
 }
 
 fn take_port() -> io::Result<(UdpSocket, u16)> {
-    let holder = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
+    let holder =
+        UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
     let port = holder.local_addr()?.port();
     Ok((holder, port))
 }

@@ -2,16 +2,13 @@
 
 use serde::Serialize;
 use weft_mpi::settings::{self, LINKS, Settings};
-use weft_net::{node, shared, udp};
+use weft_net::{ethernet, node, shared, udp};
 
 use super::machine::Machine;
 
 /// Links that a version of Weft may lack, with what they would be; those in [`LINKS`] are left out.
-const OTHER_LINKS: [(&str, &str); 3] = [
-    ("ethernet", "packets on the interface itself, AF_PACKET"),
-    ("xdp", "packets beside the kernel's network, AF_XDP"),
-    ("rdma", "RDMA by way of libfabric"),
-];
+const OTHER_LINKS: [(&str, &str); 2] =
+    [("xdp", "packets beside the kernel's network, AF_XDP"), ("rdma", "RDMA by way of libfabric")];
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
 
@@ -81,6 +78,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
         let verdict = match name {
             "shared" => judge_shared(settings, machine),
             "udp" => judge_udp(settings, addresses),
+            "ethernet" => judge_ethernet(settings),
             _ => judge_other(name),
         };
         let used = verdict.is_ok();
@@ -133,6 +131,22 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
             names.join(", ")
         )),
     }
+}
+
+/// Opens the interface for a moment, as a rank would.
+fn judge_ethernet(settings: &Settings) -> Result<String, String> {
+    if !settings.links.ethernet {
+        return Err("WEFT_LINK does not name it".into());
+    }
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    let link = ethernet::Ethernet::open(&wanted, None).map_err(|error| error.to_string())?;
+    let ethernet::Card { address, packet_size, .. } = link.card();
+    let mac = address.to_string();
+    let mac = mac.split(' ').next().unwrap_or_default();
+    Ok(format!(
+        "small messages to ranks of hosts that answer, packets of up to {packet_size} bytes, on {} ({mac})",
+        link.interface()
+    ))
 }
 
 /// What memory messages can take.

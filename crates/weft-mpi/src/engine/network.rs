@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use weft_core::flow::{Deliver, Event, Failure, Flow, Regions};
+use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Train};
+use weft_core::reach::{self, Keys};
 use weft_core::time::Instant;
 use weft_core::wire;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 
 use super::direct::PeerMemory;
+use super::lanes::{Answer, Device, LANES, Lane, Lanes, Remote};
 use super::{Engine, FRAMES_PER_PASS, Path};
 use crate::messages::Messages;
 use crate::request::State;
@@ -17,16 +19,23 @@ const PACKETS_PER_PASS: usize = 128;
 /// Longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
+/// While raw frames are looked for in memory, UDP is looked at once in so many passes that found nothing: a look is a system call.
+pub(super) const UDP_EVERY: u32 = 16;
+/// Answers about lanes that one pass gives.
+const ANSWERS_MAX: usize = 64;
+
 /// A train, or the rest of one, that found the link's send buffer full.
 pub(super) struct Stalled {
+    lane: Lane,
     to: Address,
     bytes: Vec<u8>,
     segment: usize,
 }
 
 /// Room for a train.
-pub(super) fn train_room(datagrams: &dyn Datagrams) -> Vec<u8> {
-    vec![0; TRAIN_BYTES_MAX.min(datagrams.train_bytes()).max(datagrams.packet_size())]
+pub(super) fn train_room(lanes: &Lanes<Device>) -> Vec<u8> {
+    let longest = lanes.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
+    vec![0; lanes.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
 }
 
 struct Adapter<'a> {
@@ -60,8 +69,22 @@ impl Regions for Sources<'_> {
 
 impl Engine {
     pub(super) fn poll_network(&mut self, now: Instant) {
-        let Self { datagrams, messages, memory, links, active, secret, rank, foreign, .. } = self;
-        let Some(datagrams) = datagrams else { return };
+        if self.lanes.raw.is_some() {
+            self.receive(Lane::Raw, now);
+            self.udp_looks = self.udp_looks.wrapping_add(1);
+            if !self.udp_looks.is_multiple_of(UDP_EVERY) {
+                return;
+            }
+        }
+        if self.lanes.udp.is_some() && self.receive(Lane::Udp, now) > 0 {
+            // Where something was, more will be.
+            self.udp_looks = UDP_EVERY - 1;
+        }
+    }
+
+    fn receive(&mut self, lane: Lane, now: Instant) -> usize {
+        let Self { lanes, messages, memory, links, active, secret, rank, foreign, .. } = self;
+        let mut answers: Vec<(Address, Answer)> = Vec::new();
         let mut on_packet = |bytes: &[u8]| {
             let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
             let Some(peer) = sender else {
@@ -72,13 +95,23 @@ impl Engine {
                 *foreign += 1;
                 return;
             };
-            let flow = remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, *secret, *rank, peer)));
-            flow.handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
+            if reach::is_reach(bytes) {
+                let answer = remote.handle_reach(lane, bytes, || Keys::new(secret, *rank, peer));
+                answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
+                return;
+            }
+            remote.flow(secret, *rank, peer).handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
             if !std::mem::replace(&mut remote.active, true) {
                 active.push(peer);
             }
         };
-        datagrams.receive(&mut on_packet, FRAMES_PER_PASS);
+        let Some(device) = lanes.get_mut(lane) else { return 0 };
+        let count = device.receive(&mut on_packet, FRAMES_PER_PASS);
+        for (to, answer) in &answers {
+            // Lost answers are asked for again.
+            let _ = device.send(to, answer);
+        }
+        count
     }
 
     /// The flow to `peer`, made on first use, and due to be looked at.
@@ -89,7 +122,7 @@ impl Engine {
         if !std::mem::replace(&mut remote.active, true) {
             self.active.push(peer);
         }
-        remote.flow.get_or_insert_with(|| Box::new(Flow::new(&remote.settings, self.secret, self.rank, peer)))
+        remote.flow(&self.secret, self.rank, peer)
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
@@ -112,23 +145,28 @@ impl Engine {
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { links, messages, datagrams, train, stalled, .. } = self;
-        let Some(datagrams) = datagrams else { return };
-        if !send_stalled(datagrams.as_mut(), stalled) {
+        let Self { links, messages, lanes, train, stalled, secret, rank, .. } = self;
+        if !send_stalled(lanes, stalled) {
             return;
         }
         let Path::Remote(remote) = &mut links[peer as usize].path else { return };
-        let Some(flow) = &mut remote.flow else { return };
+        for lane in LANES {
+            let question = remote.poll_question(lane, now, || Keys::new(secret, *rank, peer));
+            if let (Some((to, question)), Some(device)) = (question, lanes.get_mut(lane)) {
+                // A lost question is asked again.
+                let _ = device.send(&to, &question);
+            }
+        }
         let mut packets = 0;
-        while packets < PACKETS_PER_PASS {
+        while packets < PACKETS_PER_PASS && stalled.is_empty() {
+            let Some(flow) = &mut remote.flow else { return };
             let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS - packets) else {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);
-            if !send_train(datagrams.as_mut(), &remote.address, &train[..next.bytes], next.segment, stalled) {
-                break;
-            }
+            send_train(lanes, remote, &train[..next.bytes], &next, stalled);
         }
+        remote.doubt_after_probes();
     }
 
     pub(super) fn collect_events(&mut self, peer: u32) {
@@ -143,41 +181,57 @@ impl Engine {
     }
 }
 
-/// Sends a train; `false` when the link has no room, and what is left waits in `stalled`.
+/// Sends a train over its lane; what the link has no room for waits in `stalled`.
 fn send_train(
-    datagrams: &mut dyn Datagrams,
-    to: &Address,
-    train: &[u8],
-    segment: usize,
+    lanes: &mut Lanes<Device>,
+    remote: &mut Remote,
+    bytes: &[u8],
+    train: &Train,
     stalled: &mut VecDeque<Stalled>,
-) -> bool {
-    let taken = take(datagrams, to, train, segment);
-    if taken < train.len() {
-        stalled.push_back(Stalled { to: *to, bytes: train[taken..].to_vec(), segment });
+) {
+    let Some((lane, to)) = remote.way(train.bulk) else { return };
+    let Some(device) = lanes.get_mut(lane) else { return };
+    match take(device.as_mut(), &to, bytes, train.segment) {
+        Taken::Bytes(taken) if taken < bytes.len() => {
+            stalled.push_back(Stalled { lane, to, bytes: bytes[taken..].to_vec(), segment: train.segment });
+        }
+        Taken::Bytes(_) => {}
+        Taken::Refused => remote.doubt(lane),
     }
-    taken == train.len()
 }
 
 /// Sends what found no room before; `false` when there is none yet.
-fn send_stalled(datagrams: &mut dyn Datagrams, stalled: &mut VecDeque<Stalled>) -> bool {
+fn send_stalled(lanes: &mut Lanes<Device>, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
-        let taken = take(datagrams, &first.to, &first.bytes, first.segment);
-        if taken < first.bytes.len() {
-            first.bytes.drain(..taken);
-            return false;
-        }
-        stalled.pop_front();
+        let Some(device) = lanes.get_mut(first.lane) else { return true };
+        match take(device.as_mut(), &first.to, &first.bytes, first.segment) {
+            Taken::Bytes(taken) if taken < first.bytes.len() => {
+                first.bytes.drain(..taken);
+                return false;
+            }
+            _ => stalled.pop_front(),
+        };
     }
     true
 }
 
-/// How many bytes of a train the link takes now.
-fn take(datagrams: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) -> usize {
-    // An error of the kernel counts as lost packets: the flow repairs it or reports the peer.
+/// What became of a train.
+enum Taken {
+    /// The link has taken so many bytes; the rest has no room yet.
+    Bytes(usize),
+    /// The machine refuses packets of this lane, which counts as loss: the flow repairs it or reports the peer.
+    Refused,
+}
+
+fn take(device: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) -> Taken {
     if train.len() > segment {
-        return datagrams.send_train(to, train, segment).unwrap_or(train.len());
+        return device.send_train(to, train, segment).map_or(Taken::Refused, Taken::Bytes);
     }
-    if matches!(datagrams.send(to, train), Ok(Outcome::WouldBlock)) { 0 } else { train.len() }
+    match device.send(to, train) {
+        Ok(Outcome::WouldBlock) => Taken::Bytes(0),
+        Ok(Outcome::Sent | Outcome::TooLarge) => Taken::Bytes(train.len()),
+        Ok(Outcome::Dropped) | Err(_) => Taken::Refused,
+    }
 }
 
 fn describe(reason: Failure) -> &'static str {

@@ -117,8 +117,7 @@ impl PacketSocket {
     #[inline]
     pub(super) fn send(&self, frame: &[u8]) -> io::Result<()> {
         // SAFETY: the kernel reads the bytes of `frame` only.
-        let sent =
-            unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
+        let sent = unsafe { libc::send(self.fd.as_raw_fd(), frame.as_ptr().cast(), frame.len(), libc::MSG_DONTWAIT) };
         if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
 
@@ -152,9 +151,8 @@ impl PacketSocket {
         let mut size = size_of_val(&counts) as libc::socklen_t;
         let pointer = counts.as_mut_ptr().cast();
         // SAFETY: struct tpacket_stats has two words, and the size says so.
-        let result = unsafe {
-            libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, pointer, &mut size)
-        };
+        let result =
+            unsafe { libc::getsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, PACKET_STATISTICS, pointer, &mut size) };
         if result == 0 { counts[1] } else { 0 }
     }
 
