@@ -37,7 +37,7 @@ pub enum Path {
     /// Through shared memory, as this process of the node.
     Shared(usize),
     /// Over the network.
-    Remote(Remote),
+    Remote(Box<Remote>),
     /// Not at all: the sentence says why.
     None(String),
 }

@@ -289,7 +289,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
         peer_timeout: settings.peer_timeout,
         ..defaults
     };
-    Path::Remote(Remote::new(addresses, flow))
+    Path::Remote(Box::new(Remote::new(addresses, flow)))
 }
 
 fn processor_name(node: Option<&str>) -> String {

@@ -70,7 +70,10 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
                 if peer == own {
                     Path::Myself
                 } else {
-                    Path::Remote(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings.clone()))
+                    Path::Remote(Box::new(Remote::new(
+                        Lanes { raw: None, udp: Some(address.into()) },
+                        settings.clone(),
+                    )))
                 }
             };
             let mut plan = Plan::parse(faults).unwrap();
