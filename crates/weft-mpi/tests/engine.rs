@@ -312,7 +312,10 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut engine = Engine::new(Parts {
         rank: 0,
-        paths: vec![Path::Myself, Path::Remote(Box::new(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings)))],
+        paths: vec![
+            Path::Myself,
+            Path::Remote(Box::new(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings))),
+        ],
         node: None,
         locals: vec![0],
         pids: vec![0; 2],
