@@ -358,7 +358,7 @@ fn node_engines(single_copy: bool) -> Vec<Engine> {
                 node: Some(node),
                 locals: vec![0, 1],
                 pids: (0..2).map(|peer| if peer == own { 0 } else { pid }).collect(),
-                datagrams: None,
+                lanes: Lanes::NONE,
                 secret: [7; 16],
                 eager_limit: 64 << 10,
             })
