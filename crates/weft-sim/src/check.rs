@@ -14,8 +14,10 @@ use weft_core::flow::IDLE_BYTES_MAX;
 /// Resends for nothing where packets overtake each other or come twice, in a thousand numbered packets: late is taken for
 /// lost as long as the flow has not learnt how late packets are here, and now and then afterwards.
 const SPURIOUS_PERMILLE: u64 = 250;
-/// The same, for each flow, until it has learnt anything.
+/// The same, for each flow, until it has learnt anything: that takes a round trip, in which some part of a window leaves.
 const SPURIOUS_UNLEARNT: u64 = 64;
+/// … that part, where windows are large.
+const SPURIOUS_WINDOW_PART: u64 = 8;
 
 /// A flow has nothing to do, expects nothing, and keeps little.
 pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
@@ -46,7 +48,10 @@ fn spurious_allowed(plan: &Plan, report: &Report) -> u64 {
     let numbered = report.counters.data_packets_sent;
     match plan.demands.spurious_permille_max {
         Some(permille) => numbered * permille / 1000,
-        None if misleads(plan) => numbered * SPURIOUS_PERMILLE / 1000 + plan.workload.len() as u64 * SPURIOUS_UNLEARNT,
+        None if misleads(plan) => {
+            let unlearnt = SPURIOUS_UNLEARNT.max(u64::from(plan.settings.window_packets) / SPURIOUS_WINDOW_PART);
+            numbered * SPURIOUS_PERMILLE / 1000 + plan.workload.len() as u64 * unlearnt
+        }
         None => 0,
     }
 }
