@@ -23,6 +23,7 @@ mod counters;
 mod evidence;
 mod incoming;
 mod outgoing;
+mod pauses;
 mod queue;
 mod receive;
 mod ring;
@@ -40,6 +41,7 @@ use alloc::collections::VecDeque;
 use core::ops::Range;
 use incoming::Incoming;
 use outgoing::Outgoing;
+use pauses::Pauses;
 
 /// Most bytes that an idle flow occupies, allocations included.
 pub const IDLE_BYTES_MAX: usize = 1024;
@@ -98,6 +100,7 @@ pub struct Flow {
     next_bare: u64,
     /// The program waits for the peer.
     watched: bool,
+    pauses: Pauses,
     outgoing: Outgoing,
     incoming: Incoming,
     events: VecDeque<Event>,
@@ -121,6 +124,7 @@ impl Flow {
             verify: Key::derive(&secret, peer_index, own_index),
             next_bare: u64::from(Number::FIRST.0),
             watched: false,
+            pauses: Pauses::new(),
             outgoing: Outgoing::new(settings),
             incoming: Incoming::new(),
             events: VecDeque::new(),
@@ -219,11 +223,6 @@ impl Flow {
     /// Packets that may be in flight at present.
     pub fn window(&self) -> u32 {
         self.outgoing.congestion.window()
-    }
-
-    /// Packets a second that the way was seen to carry while the window was full; 0 before.
-    pub fn rate(&self) -> u64 {
-        self.outgoing.congestion.rate()
     }
 
     /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` when idle and all events are taken.

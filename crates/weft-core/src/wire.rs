@@ -9,7 +9,8 @@
 //! 12  number          4   number of the packet; bare acknowledgements and probes have a count of their own
 //! 16  acknowledged    4   the first packet that has not arrived
 //! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
-//! 28  echo            8   flag ECHO: the packet or probe answered: number 4, transmission 1, hold 3 (64 ns units)
+//! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1, hold 3 (64 ns units),
+//!                         away 2 (1024 ns units)
 //!     length          2   messages and data: bytes that follow this prefix
 //!     order           1   place of this transmission among all of its lane
 //!     transmission    1   1: sent for the first time
@@ -42,7 +43,7 @@ pub(crate) const DATA_OVERHEAD: usize = HEADER_SIZE + DATA_PREFIX;
 /// Most bytes that stand in a packet beside its payload, whatever it is.
 pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
 /// Bytes of an echo.
-pub(crate) const ECHO_SIZE: usize = 8;
+pub(crate) const ECHO_SIZE: usize = 10;
 /// Packets that the selective bits speak of, the first missing one included.
 pub const SELECTIVE_PACKETS: u32 = 65;
 /// Most words of map behind a bare acknowledgement.
@@ -54,6 +55,7 @@ const SENDER_MAX: u32 = 0x00ff_ffff;
 const TAG_SIZE: usize = 8;
 const HOLD_UNIT_NS: u64 = 64;
 const HOLD_UNKNOWN: u32 = 0x00ff_ffff;
+const AWAY_UNIT_NS: u64 = 1024;
 
 const _: () = assert!(MESSAGES_OVERHEAD + FRAME_PREFIX <= OVERHEAD_MAX);
 
@@ -140,6 +142,8 @@ pub struct Echo {
     pub of: Echoed,
     /// How long it waited for its answer, to 64 ns; `None` if that is longer than a second.
     pub hold: Option<Duration>,
+    /// It may have waited so long before somebody looked, to 1024 ns; at most 67 ms are told.
+    pub away: Duration,
 }
 
 /// What a body holds.
@@ -293,6 +297,8 @@ fn emit_echo(echo: &Echo, out: &mut [u8]) -> u8 {
     };
     out[..4].copy_from_slice(&number.0.to_le_bytes());
     out[4..8].copy_from_slice(&(u32::from(transmission) | hold << 8).to_le_bytes());
+    let away = u16::try_from(echo.away.0.div_ceil(AWAY_UNIT_NS)).unwrap_or(u16::MAX);
+    out[8..10].copy_from_slice(&away.to_le_bytes());
     flags
 }
 
@@ -306,6 +312,7 @@ fn parse_echo(bytes: &[u8], flags: u8) -> Echo {
             _ => Echoed::Probe(number),
         },
         hold: (hold != HOLD_UNKNOWN).then_some(Duration(u64::from(hold) * HOLD_UNIT_NS)),
+        away: Duration(u64::from(u16_at(bytes, 8)) * AWAY_UNIT_NS),
     }
 }
 

@@ -17,6 +17,18 @@ pub(super) struct Heard<'a> {
     pub(super) map: &'a [u8],
     pub(super) echo: Option<Echo>,
     pub(super) marked: bool,
+    /// The acknowledgement may have waited here so long before we looked.
+    pub(super) away: Duration,
+}
+
+/// The packet whose very transmission is echoed.
+#[derive(Clone, Copy)]
+struct EchoedPacket {
+    number: Number,
+    /// How long its answer was held, if that is known.
+    hold: Option<Duration>,
+    /// How long it, and its answer, may have waited for somebody to look.
+    paused: Duration,
 }
 
 /// What an acknowledgement brought.
@@ -65,7 +77,7 @@ impl Outgoing {
             progress.unsent = true;
             return progress;
         }
-        let echoed = self.echoed(heard.echo);
+        let echoed = self.echoed(heard);
         let mut newly = self.settle_front(now, advance as u32, echoed, settings, acknowledged);
         if maps {
             newly += self.settle_map(now, heard, echoed, settings, acknowledged);
@@ -79,13 +91,12 @@ impl Outgoing {
             self.detect_losses(now, probed, settings, &mut progress);
         }
         let news = Acknowledged {
-            newly,
             marked: heard.marked,
             seen: self.seen,
             next: self.next_number(),
             round_trip: self.bulk_way().round_trip.minimum(),
         };
-        progress.cut(self.congestion.acknowledged(now, &news, settings));
+        progress.cut(self.congestion.acknowledged(&news, settings));
         if self.records.is_empty() {
             self.congestion.idle(self.next_number());
             self.release();
@@ -93,11 +104,15 @@ impl Outgoing {
         progress
     }
 
-    /// The packet whose very transmission is echoed, with the time its answer was held.
-    fn echoed(&self, echo: Option<Echo>) -> Option<(Number, Option<Duration>)> {
-        let Echo { of: Echoed::Packet { number, transmission }, hold } = echo? else { return None };
+    fn echoed(&self, heard: &Heard<'_>) -> Option<EchoedPacket> {
+        let Echo { of: Echoed::Packet { number, transmission }, hold, away } = heard.echo? else { return None };
         let record = self.records.get(usize::try_from(number.since(self.base())).ok()?)?;
-        (record.state != State::Acknowledged && record.transmission == transmission).then_some((number, hold))
+        let paused = Duration(away.0 + heard.away.0);
+        (record.state != State::Acknowledged && record.transmission == transmission).then_some(EchoedPacket {
+            number,
+            hold,
+            paused,
+        })
     }
 
     /// Drops the records in front of the first missing packet. Returns how many packets are newly acknowledged.
@@ -105,7 +120,7 @@ impl Outgoing {
         &mut self,
         now: Instant,
         advance: u32,
-        echoed: Option<(Number, Option<Duration>)>,
+        echoed: Option<EchoedPacket>,
         settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
@@ -133,7 +148,7 @@ impl Outgoing {
         &mut self,
         now: Instant,
         heard: &Heard<'_>,
-        echoed: Option<(Number, Option<Duration>)>,
+        echoed: Option<EchoedPacket>,
         settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
@@ -164,11 +179,11 @@ impl Outgoing {
         &mut self,
         now: Instant,
         index: usize,
-        echoed: Option<(Number, Option<Duration>)>,
+        echoed: Option<EchoedPacket>,
         settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
-        let echo = echoed.filter(|(number, _)| *number == Number(self.base as u32).plus(index as u32));
+        let echo = echoed.filter(|echoed| echoed.number == Number(self.base as u32).plus(index as u32));
         let record = &mut self.records[index];
         let way = &mut self.ways[record.content.way(settings)];
         match record.state {
@@ -185,8 +200,10 @@ impl Outgoing {
                 self.reordering.proved();
             }
         }
-        if let Some((_, Some(hold))) = echo {
-            way.round_trip.sample(now, Duration(took.0.saturating_sub(hold.0)));
+        if let Some(EchoedPacket { hold: Some(hold), paused, .. }) = echo {
+            let sample = Duration(took.0.saturating_sub(hold.0));
+            way.round_trip.sample(now, sample);
+            self.congestion.delayed(sample, paused);
         }
         // Of a packet sent more than once only the echo tells which transmission arrived.
         if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(way.proved) {
@@ -199,7 +216,7 @@ impl Outgoing {
     }
 
     fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Probed> {
-        let Echo { of: Echoed::Probe(probe), hold } = echo? else { return None };
+        let Echo { of: Echoed::Probe(probe), hold, .. } = echo? else { return None };
         for (index, way) in self.ways.iter_mut().enumerate() {
             if let Some((order, newest)) = way.probes.answered(probe) {
                 // The last that asked on this way was the probe itself.

@@ -19,6 +19,8 @@ pub(super) struct Arriving {
     pub(super) bulk: bool,
     /// It is bulk data of which more will come.
     pub(super) more_follows: bool,
+    /// It may have waited here so long.
+    pub(super) away: Duration,
 }
 
 /// What a packet's number says about it.
@@ -41,6 +43,8 @@ struct Held {
 struct Heard {
     of: Echoed,
     at: Instant,
+    /// It may have waited so long before.
+    away: Duration,
 }
 
 /// When the next acknowledgement must leave if nothing takes it along before.
@@ -151,7 +155,7 @@ impl Incoming {
 
     /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
-        let Arriving { number, transmission, order, bulk, more_follows } = *packet;
+        let Arriving { number, transmission, order, bulk, more_follows, away } = *packet;
         let newest = !self.horizon.is_after(number);
         let next = &mut self.orders[usize::from(bulk)];
         let jump = order.wrapping_sub(*next) as i8;
@@ -163,7 +167,7 @@ impl Incoming {
             *next = order.wrapping_add(1);
         }
         self.record(number);
-        self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now });
+        self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now, away });
         self.owed += 1;
         let patience = if more_follows { BULK_DELAY } else { 1 };
         let at_once = late
@@ -216,8 +220,8 @@ impl Incoming {
     }
 
     /// A probe is answered at once, and its echo takes precedence.
-    pub(super) fn probed(&mut self, now: Instant, probe: Number) {
-        self.heard = Some(Heard { of: Echoed::Probe(probe), at: now });
+    pub(super) fn probed(&mut self, now: Instant, probe: Number, away: Duration) {
+        self.heard = Some(Heard { of: Echoed::Probe(probe), at: now, away });
         self.due = Due::Now;
     }
 
@@ -269,7 +273,7 @@ impl Incoming {
 
     /// The echo for a packet that leaves now, if there is anything new to say.
     pub(super) fn take_echo(&mut self, now: Instant) -> Option<Echo> {
-        self.heard.take().map(|heard| Echo { of: heard.of, hold: Some(now.since(heard.at)) })
+        self.heard.take().map(|heard| Echo { of: heard.of, hold: Some(now.since(heard.at)), away: heard.away })
     }
 
     /// An acknowledgement has left with other things.

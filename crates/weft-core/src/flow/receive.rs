@@ -25,6 +25,7 @@ impl Flow {
         if self.failed {
             return;
         }
+        self.pauses.look(now);
         let Some((number, numbered)) = peek_number(bytes) else {
             self.counters.forged += 1;
             return;
@@ -52,7 +53,7 @@ impl Flow {
                 }
                 if packet.kind == Kind::Probe(number) {
                     self.counters.probes_received += 1;
-                    self.incoming.probed(now, number);
+                    self.incoming.probed(now, number, self.pauses.away());
                 }
                 map = payload;
             }
@@ -90,7 +91,8 @@ impl Flow {
         }
         self.counters.data_packets_received += 1;
         let more_follows = matches!(lane, Lane::Data { end: false, .. });
-        let arriving = Arriving { number, transmission, order, bulk: packet.bulk, more_follows };
+        let away = self.pauses.away();
+        let arriving = Arriving { number, transmission, order, bulk: packet.bulk, more_follows, away };
         let late = self.incoming.arrive(now, &arriving, &self.settings);
         self.counters.reordered += u64::from(late);
         let mut ends = false;
@@ -118,7 +120,7 @@ impl Flow {
             _ => events.push_back(Event::Acknowledged { region, bytes }),
         };
         let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
-        let heard = Heard { first_missing, selective, map, echo, marked };
+        let heard = Heard { first_missing, selective, map, echo, marked, away: self.pauses.away() };
         let progress = self.outgoing.acknowledge(now, &heard, &self.settings, &mut acknowledged);
         self.count_progress(&progress);
     }

@@ -28,10 +28,12 @@ pub const BULK_DELAY: u32 = 4;
 pub const GAP_ACKS: u8 = 4;
 /// Packets that make a burst: the last of so many asks for an acknowledgement.
 pub const BURST_PACKETS: u32 = 8;
-/// Packets per round trip by which a window grows beyond what the way was seen to carry: so that shares become equal.
+/// Packets per round trip by which a window grows that is full and meets no queue: the same for all, so that shares become equal.
 pub const WINDOW_GROWTH: u32 = 4;
-/// The rate that a way was seen to carry is forgotten by one part of so many per full round trip.
-pub const RATE_MEMORY: u64 = 8;
+/// A window that is full and meets no queue grows by one part of so many per round trip besides.
+pub const WINDOW_GROWTH_SHARE: u32 = 8;
+/// A pause of a process excuses delays for at most this long.
+pub const PAUSE_MEMORY: Duration = Duration::from_millis(20);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.

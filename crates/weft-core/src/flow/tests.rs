@@ -638,7 +638,7 @@ proptest! {
             let now = pair.later(us(100));
             pair.b.packets(now);
             let number = Number::FIRST.plus(number as u32);
-            let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None });
+            let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None, away: Duration(0) });
             let numbered = |lane| Kind::Numbered { number, transmission, order: transmission, lane };
             let (kind, payload): (_, &[u8]) = match what % 4 {
                 0 => (Kind::Acknowledgement(number), &[]),

@@ -65,6 +65,7 @@ impl Flow {
         if self.failed {
             return None;
         }
+        self.pauses.look(now);
         let progress = self.outgoing.check_late(now, &self.settings);
         self.count_progress(&progress);
         if self.must_acknowledge_first() {

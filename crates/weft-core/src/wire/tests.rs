@@ -21,7 +21,8 @@ fn echoes() -> impl Strategy<Value = Option<Echo>> {
     ];
     // Hold times survive the trip as multiples of 64 ns.
     let hold = prop::option::of((0u64..HOLD_UNKNOWN.into()).prop_map(|units| Duration(units * HOLD_UNIT_NS)));
-    prop::option::of((of, hold).prop_map(|(of, hold)| Echo { of, hold }))
+    let away = any::<u16>().prop_map(|units| Duration(u64::from(units) * AWAY_UNIT_NS));
+    prop::option::of((of, hold, away).prop_map(|(of, hold, away)| Echo { of, hold, away }))
 }
 
 fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
@@ -161,9 +162,10 @@ fn the_tag_covers_the_whole_body_if_told_so() {
 
 #[test]
 fn a_long_hold_is_unknown_rather_than_wrong() {
-    let echo = Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)) };
+    let echo = Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)), away: Duration::from_secs(5) };
     let packet = Packet { echo: Some(echo), ..plain(Kind::Acknowledgement(Number(0))) };
     let bytes = emitted(&packet, &[]);
     let (parsed, _) = Packet::open(&key(), EPOCH, TAG_BYTES, &bytes).expect("authentic");
-    assert_eq!(parsed.echo.expect("an echo").hold, None);
+    let echo = parsed.echo.expect("an echo");
+    assert_eq!((echo.hold, echo.away.as_micros()), (None, 67_107));
 }
