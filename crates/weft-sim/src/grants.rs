@@ -1,12 +1,10 @@
-//! What a receiver lets come: announced transfers, granted in the order of their announcement, a bounded number of bytes at a
-//! time over all senders. However many send, about one budget waits in the switch: the cure for incast of Homa (Montazeri and
-//! others, 2018) and of Weft's rendezvous.
+//! Announced transfers of one process: which of them may send how much is `weft_core::grants`' choice; here its names are
+//! those of peers and regions.
 
-use std::collections::VecDeque;
+use std::collections::HashMap;
 use std::ops::Range;
-
-/// Parts of a budget that one grant may be: so that there is always one on its way.
-const PARTS: u64 = 4;
+use weft_core::grants::Grants;
+use weft_core::time::Instant;
 
 /// What travels in messages beside the workload's own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,81 +16,77 @@ pub enum Control {
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct Announced {
     peer: usize,
     region: u32,
-    left: Range<u64>,
+    granted: u64,
+    left: u64,
 }
 
 /// What one process has granted and has still to grant.
-#[derive(Debug)]
-pub(crate) struct Grants {
-    budget: u64,
-    /// Granted and not arrived.
-    outstanding: u64,
-    waiting: VecDeque<Waiting>,
+#[derive(Debug, Default)]
+pub(crate) struct Granting {
+    grants: Grants,
+    /// By name.
+    announced: HashMap<u32, Announced>,
+    /// By peer and region.
+    names: HashMap<(usize, u32), u32>,
+    next_name: u32,
 }
 
-impl Grants {
-    pub(crate) fn new(budget: u64) -> Self {
-        Self { budget, outstanding: 0, waiting: VecDeque::new() }
-    }
-
+impl Granting {
     /// A peer has so many bytes.
     pub(crate) fn announced(&mut self, peer: usize, region: u32, bytes: u64) {
-        self.waiting.push_back(Waiting { peer, region, left: 0..bytes });
+        let name = self.next_name;
+        self.next_name += 1;
+        self.grants.submit(name, bytes);
+        self.announced.insert(name, Announced { peer, region, granted: 0, left: bytes });
+        self.names.insert((peer, region), name);
     }
 
-    /// So many granted bytes have arrived.
-    pub(crate) fn arrived(&mut self, bytes: u64) {
-        self.outstanding -= bytes;
+    /// So many granted bytes of a region have arrived.
+    pub(crate) fn arrived(&mut self, now: Instant, peer: usize, region: u32, bytes: u64) {
+        let Some(&name) = self.names.get(&(peer, region)) else { return };
+        self.grants.arrived(now, name, bytes);
+        let Some(announced) = self.announced.get_mut(&name) else { return };
+        announced.left = announced.left.saturating_sub(bytes);
+        if announced.left == 0 {
+            self.announced.remove(&name);
+            self.names.remove(&(peer, region));
+        }
     }
 
     /// The next grant, and to whom it goes.
-    pub(crate) fn next(&mut self) -> Option<(usize, Control)> {
-        let waiting = self.waiting.front_mut()?;
-        let Range { start, end } = waiting.left;
-        let bytes = (end - start).min((self.budget / PARTS).max(1));
-        if self.outstanding > 0 && self.outstanding + bytes > self.budget {
-            return None;
-        }
-        self.outstanding += bytes;
-        waiting.left.start += bytes;
-        let granted = (waiting.peer, Control::Grant(waiting.region, start..start + bytes));
-        if waiting.left.is_empty() {
-            self.waiting.pop_front();
-        }
-        Some(granted)
+    pub(crate) fn poll(&mut self, now: Instant) -> Option<(usize, Control)> {
+        let grant = self.grants.poll(now)?;
+        let announced = self.announced.get_mut(&grant.name).expect("only what was announced is granted");
+        let range = announced.granted..grant.limit;
+        announced.granted = grant.limit;
+        Some((announced.peer, Control::Grant(announced.region, range)))
+    }
+
+    /// When to poll though nothing arrives.
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        self.grants.next_timeout()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_core::grants::PIECE;
 
     #[test]
-    fn a_budget_is_granted_in_parts_and_in_turn() {
-        let mut grants = Grants::new(400);
-        grants.announced(7, 0, 250);
-        grants.announced(8, 1, 1000);
-        let mut all = || std::iter::from_fn(|| grants.next()).collect::<Vec<_>>();
-        let grant = |peer, region, range| (peer, Control::Grant(region, range));
-        assert_eq!(
-            all(),
-            [grant(7, 0, 0..100), grant(7, 0, 100..200), grant(7, 0, 200..250), grant(8, 1, 0..100)],
-            "350 of 400 bytes: no room for another part"
-        );
-        grants.arrived(50);
-        assert_eq!(grants.next(), Some(grant(8, 1, 100..200)));
-        assert_eq!(grants.next(), None);
-    }
-
-    #[test]
-    fn the_smallest_budget_still_moves() {
-        let mut grants = Grants::new(1);
-        grants.announced(0, 0, 2);
-        assert!(grants.next().is_some() && grants.next().is_none());
-        grants.arrived(1);
-        assert_eq!(grants.next(), Some((0, Control::Grant(0, 1..2))));
+    fn grants_name_the_peer_the_region_and_what_follows_what_was_granted() {
+        let mut granting = Granting::default();
+        let now = Instant(1);
+        granting.announced(7, 3, 2 * PIECE);
+        granting.announced(8, 0, 100 * PIECE);
+        let grants: Vec<_> = std::iter::from_fn(|| granting.poll(now)).collect();
+        let mut of_seven = grants.iter().filter(|(peer, _)| *peer == 7).map(|(_, grant)| grant.clone());
+        assert_eq!(of_seven.next(), Some(Control::Grant(3, 0..PIECE)));
+        assert_eq!(of_seven.next(), Some(Control::Grant(3, PIECE..2 * PIECE)));
+        granting.arrived(now, 7, 3, 2 * PIECE);
+        assert_eq!((granting.names.len(), granting.announced.len()), (1, 1));
     }
 }

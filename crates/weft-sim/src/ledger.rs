@@ -98,8 +98,8 @@ pub struct Conversation {
     pub heard: Vec<Control>,
     places: Vec<Places>,
     placed: Vec<u64>,
-    /// Bytes of bulk data that arrived.
-    pub bulk_bytes: u64,
+    /// Granted data that arrived, by region, for the receiver to take.
+    pub arrivals: Vec<(u32, u64)>,
     /// Payload bytes that arrived.
     pub bytes: u64,
     /// The true time, for what is delivered next.
@@ -135,7 +135,7 @@ impl Conversation {
             bulk_submitted: Vec::new(),
             messages_received: 0,
             heard: Vec::new(),
-            bulk_bytes: 0,
+            arrivals: Vec::new(),
             places: Vec::new(),
             placed: vec![0; regions],
             bytes: 0,
@@ -331,7 +331,9 @@ impl Deliver for Conversation {
             return self.wrong(format!("data at {offset} of sink {sink} arrives twice"));
         }
         self.placed[index] += bytes.len() as u64;
-        self.bulk_bytes += bytes.len() as u64;
+        if self.traffic.fetched {
+            self.arrivals.push((region, bytes.len() as u64));
+        }
         self.arrived(bytes.len());
         if self.placed[index] == self.traffic.bulk[index] {
             self.places[index] = Places::default();

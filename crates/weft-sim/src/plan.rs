@@ -40,19 +40,11 @@ pub struct Host {
     pub packet_cost: Duration,
     /// Packets of equal size that leave at once at most, as with segmentation offload; 1: each for itself.
     pub train_packets: usize,
-    /// Bytes of announced transfers that its process lets come at a time, from all senders together.
-    pub grant_bytes: u64,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self {
-            send_bytes: 128 << 10,
-            receive_bytes: 4 << 20,
-            packet_cost: Duration(300),
-            train_packets: 1,
-            grant_bytes: 256 << 10,
-        }
+        Self { send_bytes: 128 << 10, receive_bytes: 4 << 20, packet_cost: Duration(300), train_packets: 1 }
     }
 }
 
@@ -71,7 +63,7 @@ pub struct Traffic {
     pub sizes: (u64, u64),
     /// Ranges of bulk data; at most `BULK_OPEN_MAX` are open at a time.
     pub bulk: Vec<u64>,
-    /// Bulk data is announced, and leaves when the receiver grants it (`Host::grant_bytes`).
+    /// Bulk data is announced, and leaves when the receiver grants it (`weft_core::grants`).
     pub fetched: bool,
     /// Messages submitted in one turn.
     pub per_turn: u32,

@@ -2,7 +2,7 @@
 
 use crate::agenda::Happening;
 use crate::clock::Clock;
-use crate::grants::{Control, Grants};
+use crate::grants::{Control, Granting};
 use crate::nuisance::{Flight, Nuisance};
 use crate::plan::Plan;
 use crate::world::{SECRET, Violation, World};
@@ -60,7 +60,7 @@ pub(crate) struct Process {
     pauses: Vec<Range<Instant>>,
     clock: Clock,
     packet_cost: Duration,
-    grants: Grants,
+    granting: Granting,
 }
 
 impl Process {
@@ -87,7 +87,7 @@ impl Process {
             pauses,
             clock: Clock::of(own, &plan.nuisances, seed),
             packet_cost: Duration(plan.host.packet_cost.0 * factor),
-            grants: Grants::new(plan.host.grant_bytes),
+            granting: Granting::default(),
         }
     }
 
@@ -152,6 +152,7 @@ impl World<'_> {
         }
         let handled = self.handle_arrivals(own)?;
         self.begin(own);
+        self.grant(own);
         let sent = self.send(own)?;
         let process = &mut self.processes[own as usize];
         process.busy_until = self.now + Duration((handled + sent) as u64 * process.packet_cost.0);
@@ -196,7 +197,7 @@ impl World<'_> {
         let peer = &mut process.peers[index];
         let (there, back) = (peer.there, peer.back);
         let conversation = &mut self.conversations[back];
-        let (messages, placed) = (conversation.messages_received, conversation.bulk_bytes);
+        let messages = conversation.messages_received;
         conversation.now = self.now;
         let (bytes, now) = (&flight.bytes, process.clock.read(self.now));
         peer.flow.handle_train(now, bytes, bytes.len(), flight.marked, conversation);
@@ -207,7 +208,6 @@ impl World<'_> {
             return Err(Violation(violation.clone()));
         }
         let answered = conversation.messages_received > messages;
-        let placed = conversation.bulk_bytes - placed;
         // The program waits for what is still to come.
         peer.flow.watch(!conversation.has_arrived());
         let sending = &self.conversations[there];
@@ -216,29 +216,36 @@ impl World<'_> {
         }
         self.note_memory(own, index)?;
         self.take_events(own, index)?;
-        self.grant(own, index, placed);
+        self.hear(own, index);
         self.processes[own as usize].activate(index);
         Ok(())
     }
 
-    /// Takes control messages of a peer, and grants what may come now that so many of its bytes have arrived.
-    fn grant(&mut self, own: u32, index: usize, placed: u64) {
+    /// Takes what the peer announces and grants, and notes what has come of what was granted to it.
+    fn hear(&mut self, own: u32, index: usize) {
         let process = &mut self.processes[own as usize];
         let Peer { there, back, .. } = process.peers[index];
         let conversation = &mut self.conversations[back];
-        if conversation.traffic.fetched {
-            process.grants.arrived(placed);
+        let now = process.clock.read(self.now);
+        for (region, bytes) in conversation.arrivals.drain(..) {
+            process.granting.arrived(now, index, region, bytes);
         }
         for control in std::mem::take(&mut conversation.heard) {
             match control {
                 Control::Announce(region) => {
                     let bytes = self.conversations[back].traffic.bulk[region as usize];
-                    process.grants.announced(index, region, bytes);
+                    process.granting.announced(index, region, bytes);
                 }
                 Control::Grant(region, range) => self.conversations[there].granted.push_back((region, range)),
             }
         }
-        while let Some((peer, grant)) = process.grants.next() {
+    }
+
+    /// Grants what may come now.
+    fn grant(&mut self, own: u32) {
+        let process = &mut self.processes[own as usize];
+        let now = process.clock.read(self.now);
+        while let Some((peer, grant)) = process.granting.poll(now) {
             self.conversations[process.peers[peer].there].controls.push_back(grant);
             process.activate(peer);
         }
@@ -367,7 +374,8 @@ impl World<'_> {
         let mut next = (!process.socket.is_empty()).then_some(self.now);
         let timer = process.timers.first().map(|(at, _)| *at);
         let begin = process.to_begin.last().map(|(at, _)| *at);
-        next = [next, timer, begin].into_iter().flatten().min();
+        let granting = process.granting.next_timeout().map(|at| process.clock.reaches(at));
+        next = [next, timer, begin, granting].into_iter().flatten().min();
         if !process.active.is_empty() {
             // Room for a batch, not for a packet: it is woken less often.
             let room = self.plan.host.send_bytes;

@@ -338,8 +338,12 @@ const INCAST: (u32, u64) = (256, 64_000);
 fn incast(random: &mut Random) -> Plan {
     let mut plan = incast_at_once(random);
     plan.workload.iter_mut().for_each(|traffic| traffic.fetched = true);
-    plan.demands =
-        Demands { no_resend: true, share_percent_min: Some(85), transfer_percent_max: Some(300), ..plan.demands };
+    plan.demands = Demands {
+        no_resend_of_data: true,
+        share_percent_min: Some(85),
+        transfer_percent_max: Some(300),
+        ..plan.demands
+    };
     plan
 }
 

@@ -19,7 +19,6 @@ pub(crate) fn swarm(random: &mut Random) -> Plan {
         receive_bytes: random.pick(&[200_000, 1 << 20, 16 << 20]),
         packet_cost: Duration(random.between(100, 5_000)),
         train_packets: random.pick(&[1, 1, 8, 64]),
-        grant_bytes: random.between(1, 1 << 20),
         ..Host::default()
     };
     plan.workload = workload(random, plan.ranks, packet);

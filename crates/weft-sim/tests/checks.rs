@@ -124,6 +124,18 @@ fn a_rank_that_pauses_gets_nothing_meanwhile() {
     }
 }
 
+/// One of 255 announces, then computes for 50 ms and does not send what it is granted.   Expect: the others do not wait for it.
+#[test]
+fn a_sender_that_stalls_does_not_hold_up_an_incast() {
+    let incast = find("incast").expect("a scenario")(&mut Random::new(1));
+    let clean = play(&incast);
+    let pause = Nuisance::Pause { rank: 7, from: Instant(1_000), to: Instant(50_000_000) };
+    let report = play(&Plan { nuisances: vec![pause], demands: Demands::default(), ..incast });
+    assert!(report.delivered_at >= Duration(50_000_000));
+    let [before, after] = [&clean, &report].map(|report| report.transfers.percentile(99).0);
+    assert!(after < before * 3 / 2, "{after} ns with a stalled sender, {before} without");
+}
+
 #[test]
 fn a_slow_rank_and_a_narrow_bucket_set_the_pace() {
     let fast = play(&stream()).delivered_at.0;
