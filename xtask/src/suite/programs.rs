@@ -55,7 +55,8 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
 pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
     let pairs = PROGRAMS.iter().flat_map(|name| RANKS_TWO_HOSTS.iter().map(move |ranks| (name, *ranks)));
     let mut cases: Vec<Case> = pairs.map(|(name, ranks)| program(name, ranks, Where::TwoHosts, None)).collect();
-    for link in ["udp", "shared,udp"] {
+    // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
+    for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(Case::new(format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
             attempt(|| Ok(context.mpiexec_on_hosts(2)?.arg(context.compile(&source("sizes"))?).env("WEFT_LINK", link)))
         }));
@@ -65,6 +66,16 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
 
 pub(crate) fn faults(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
+    for link in ["ethernet", "udp"] {
+        for name in ["point_to_point", "sizes"] {
+            cases.push(Case::new(format!("WEFT_LINK={link}, {name}, 2 ranks on a bad day"), move |context| {
+                attempt(|| {
+                    let run = context.mpiexec_on_hosts(2)?.arg(context.compile(&source(name))?);
+                    Ok(run.env("WEFT_LINK", link).env("WEFT_FAULTS", FAULTS[0].1))
+                })
+            }));
+        }
+    }
     for (day, setting) in FAULTS {
         for name in ["point_to_point", "sizes", "collectives", "threads"] {
             cases.push(program(name, 2, Where::TwoHosts, Some((day, setting))));

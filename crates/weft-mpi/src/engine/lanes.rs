@@ -126,6 +126,11 @@ impl Remote {
         self.ways.get(lane).map(|way| (lane, way.address))
     }
 
+    /// Whether small packets and bulk data go different ways at present.
+    pub(super) fn uses_both(&self) -> bool {
+        self.ways.iter().filter(|way| way.reach.is_proved()).count() == 2
+    }
+
     /// A packet that has come over `lane` and is not the flow's: what to answer, over the same lane.
     pub(super) fn handle_reach(
         &mut self,
@@ -242,9 +247,11 @@ mod tests {
     fn the_raw_lane_is_used_for_what_is_small_once_it_has_answered() {
         let mut remote = Remote::new(addresses(), FlowSettings::default());
         assert_eq!((lane(&remote, false), lane(&remote, true)), (Some(Lane::Udp), Some(Lane::Udp)));
+        assert!(!remote.uses_both());
         assert!(remote.poll_question(Lane::Udp, Instant(0), || keys(0, 1)).is_none(), "UDP is believed in");
         ask(&mut remote, Lane::Raw, Instant(0));
         assert_eq!((lane(&remote, false), lane(&remote, true)), (Some(Lane::Raw), Some(Lane::Udp)));
+        assert!(remote.uses_both());
     }
 
     #[test]

@@ -7,6 +7,10 @@ use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::request::{Mode, Send, State};
 
+/// Where raw frames and UDP both lead to a peer, larger messages are announced: they are then bulk data, which goes by UDP with its
+/// offloads, instead of frame by frame.
+const RAW_EAGER_MAX: u64 = 16 << 10;
+
 impl Engine {
     pub(super) fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
         let link = &mut self.links[peer as usize];
@@ -129,8 +133,9 @@ impl Engine {
 
     /// Largest message that goes to `peer` without asking.
     pub(super) fn eager_bytes(&self, peer: u32) -> u64 {
-        match self.links[peer as usize].path {
+        match &self.links[peer as usize].path {
             Path::Shared(_) => self.frame_max.min(self.eager_limit),
+            Path::Remote(remote) if remote.uses_both() => self.eager_limit.min(RAW_EAGER_MAX),
             _ => self.eager_limit,
         }
     }
