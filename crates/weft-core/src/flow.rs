@@ -36,7 +36,8 @@ pub use settings::*;
 pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number, SEAL_SIZE};
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use core::ops::Range;
 use incoming::Incoming;
@@ -96,6 +97,8 @@ pub struct Flow {
     failed: bool,
     seal: Key,
     verify: Key,
+    /// What seals payloads, in a sealed flow that is not idle.
+    ciphers: Option<Box<Ciphers>>,
     /// The number of the next bare packet, beyond 32 bits.
     next_bare: u64,
     /// The program waits for the peer.
@@ -122,6 +125,7 @@ impl Flow {
             failed: false,
             seal: Key::derive(&secret, own_index, peer_index),
             verify: Key::derive(&secret, peer_index, own_index),
+            ciphers: None,
             next_bare: u64::from(Number::FIRST.0),
             watched: false,
             pauses: Pauses::new(),
@@ -134,7 +138,17 @@ impl Flow {
 
     /// The largest `head` plus `payload` that `submit_message` takes, in bytes.
     pub fn frame_max(&self) -> usize {
-        self.settings.packet_size - MESSAGES_OVERHEAD - FRAME_PREFIX
+        self.settings.packet_size - MESSAGES_OVERHEAD - FRAME_PREFIX - self.seal_size()
+    }
+
+    /// Bytes that a seal takes of each packet.
+    fn seal_size(&self) -> usize {
+        if self.settings.sealed { SEAL_SIZE } else { 0 }
+    }
+
+    fn ciphers(&mut self) -> &mut Ciphers {
+        let (seal, verify) = (&self.seal, &self.verify);
+        self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(seal, verify)))
     }
 
     /// Sends `head` and `payload` as one message on the ordered lane. Both are copied. Panics if they exceed `frame_max`.
@@ -187,6 +201,9 @@ impl Flow {
     /// The next thing the driver should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         let event = self.events.pop_front();
+        if event.is_none() && self.is_idle() {
+            self.ciphers = None;
+        }
         if event.is_none() && self.events.capacity() > 0 && self.outgoing.is_idle() {
             self.events = VecDeque::new();
         }
@@ -231,6 +248,7 @@ impl Flow {
             + self.outgoing.memory_bytes()
             + self.incoming.memory_bytes()
             + self.events.capacity() * size_of::<Event>()
+            + self.ciphers.as_ref().map_or(0, |ciphers| size_of::<Ciphers>() + ciphers.memory_bytes())
     }
 
     fn fail(&mut self, reason: Failure) {

@@ -20,11 +20,15 @@
 //!                         word is that of packet `acknowledged + 65`
 //! ```
 //!
+//! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and what stands before.
+//!
 //! A packet with messages or data has a number of its own and will be acknowledged; a probe and a bare acknowledgement will not.
 //! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::seal`).
 
+mod cipher;
 mod key;
 
+pub(crate) use cipher::{Ciphers, SEAL_SIZE};
 pub use key::Key;
 
 use crate::time::Duration;
@@ -282,6 +286,22 @@ impl Packet {
         };
         Some((packet, rest))
     }
+}
+
+/// Where the payload of messages or data begins; `None` for anything else, or if the packet is too short for that.
+pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
+    let flags = *bytes.get(11)?;
+    let prefix = match flags & flag::KIND {
+        kind::MESSAGES => MESSAGES_PREFIX,
+        kind::DATA | kind::DATA_END => DATA_PREFIX,
+        _ => return None,
+    };
+    let at = HEADER_SIZE + prefix + if flags & flag::ECHO != 0 { ECHO_SIZE } else { 0 };
+    (at <= bytes.len()).then_some(at)
+}
+
+fn is_messages(bytes: &[u8]) -> bool {
+    bytes[11] & flag::KIND == kind::MESSAGES
 }
 
 /// The words of the map behind a bare acknowledgement.

@@ -81,6 +81,8 @@ counters! {
     marks,
     /// Bare packets that had arrived before, or long after their turn.
     replayed,
+    /// Packets with a right tag whose payload the peer had not sealed.
+    unsealed,
 }
 
 impl Counters {

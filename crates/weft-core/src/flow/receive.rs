@@ -4,7 +4,7 @@ use super::acknowledged::Heard;
 use super::incoming::{Arrival, Arriving};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
-use crate::wire::{Kind, Lane, Packet, Reject, peek_number};
+use crate::wire::{Kind, Lane, Packet, peek_number};
 
 impl Flow {
     /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
@@ -31,17 +31,28 @@ impl Flow {
             return;
         };
         let epoch = self.incoming.epoch(number, numbered);
-        let (packet, payload) = match Packet::open(&self.verify, epoch, self.settings.tag_bytes, bytes) {
-            Ok(opened) => opened,
-            Err(Reject::Forged) => {
-                self.counters.forged += 1;
-                return;
-            }
-            Err(Reject::Malformed) => {
-                self.counters.malformed += 1;
-                return;
-            }
+        if !self.verify.verify(epoch, bytes, self.settings.tag_bytes) {
+            self.counters.forged += 1;
+            return;
+        }
+        if !(self.settings.sealed && numbered) {
+            return self.handle_authentic(now, bytes, marked, sink);
+        }
+        self.ciphers();
+        let Some(mut ciphers) = self.ciphers.take() else { return };
+        match ciphers.open(epoch, bytes) {
+            Some(opened) => self.handle_authentic(now, opened, marked, sink),
+            None => self.counters.unsealed += 1,
+        }
+        self.ciphers = Some(ciphers);
+    }
+
+    fn handle_authentic(&mut self, now: Instant, bytes: &[u8], marked: bool, sink: &mut dyn Deliver) {
+        let Some((packet, payload)) = Packet::parse(bytes) else {
+            self.counters.malformed += 1;
+            return;
         };
+        let numbered = matches!(packet.kind, Kind::Numbered { .. });
         self.counters.packets_received += 1;
         let mut map: &[u8] = &[];
         match packet.kind {

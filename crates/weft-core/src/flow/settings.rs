@@ -84,6 +84,8 @@ pub struct Settings {
     pub peer_timeout: Duration,
     /// `can_accept` is false while more bytes than this are queued or unacknowledged on the ordered lane.
     pub queue_bytes: usize,
+    /// Payloads are encrypted and authenticated whole, at 16 bytes a packet and some processor time a byte.
+    pub sealed: bool,
     /// Bytes of the body that the tag covers (the header always is); `usize::MAX` for all.
     pub tag_bytes: usize,
 }
@@ -103,6 +105,7 @@ impl Default for Settings {
             keepalive: Duration::from_secs(1),
             peer_timeout: Duration::from_secs(30),
             queue_bytes: 512 * 1024,
+            sealed: false,
             tag_bytes: wire::TAG_BYTES,
         }
     }

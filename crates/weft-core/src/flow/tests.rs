@@ -548,6 +548,7 @@ fn can_accept_turns_false_and_true_again() {
     assert_eq!(pair.b.memory.messages.len(), submitted);
 }
 
+mod sealed;
 mod ways;
 mod windows;
 

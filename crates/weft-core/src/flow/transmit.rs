@@ -127,7 +127,7 @@ impl Flow {
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
     fn payload_max(&self) -> (usize, usize) {
-        let size = self.settings.packet_size;
+        let size = self.settings.packet_size - self.seal_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         (size - MESSAGES_OVERHEAD, size - DATA_OVERHEAD - echo)
     }
@@ -143,11 +143,12 @@ impl Flow {
         let (messages_max, data_max) = self.payload_max();
         let next = self.outgoing.queue.peek(messages_max, data_max);
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
+        let seal = self.seal_size();
         match (next, content) {
             (Some((length, true)), Content::Messages { .. }) => {
-                MESSAGES_OVERHEAD - ECHO_SIZE + echo + length <= segment
+                MESSAGES_OVERHEAD - ECHO_SIZE + echo + length + seal <= segment
             }
-            (Some((length, false)), Content::Data { .. }) => DATA_OVERHEAD + echo + length <= segment,
+            (Some((length, false)), Content::Data { .. }) => DATA_OVERHEAD + echo + length + seal <= segment,
             _ => false,
         }
     }
@@ -173,7 +174,7 @@ impl Flow {
         let length = usize::from(length);
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
         // A packet that is sent again is as long as it was.
-        let echoes = overhead + length + ECHO_SIZE <= self.settings.packet_size;
+        let echoes = overhead + length + ECHO_SIZE + self.seal_size() <= self.settings.packet_size;
         let head = self.head(now, kind, request, self.is_bulk(&content), echoes);
         let at = head.emit(length, out);
         let payload = &mut out[at..at + length];
@@ -188,7 +189,11 @@ impl Flow {
         if transmission == 1 {
             self.counters.bytes_sent += length as u64;
         }
-        self.finish((number >> 32) as u32, at + length, out)
+        let mut whole = at + length;
+        if self.settings.sealed {
+            whole = self.ciphers().seal(number, transmission, at, whole, out);
+        }
+        self.finish((number >> 32) as u32, whole, out)
     }
 
     fn emit_acknowledgement(&mut self, now: Instant, out: &mut [u8]) -> Written {

@@ -4,18 +4,6 @@ use super::{HEADER_SIZE, TAG_SIZE, u64_at};
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
-/// 128 bits for one purpose, from the job's secret by SipHash-2-4.
-pub(super) fn derive(secret: &[u8; 16], purpose: &[u8; 8], sender: u32, receiver: u32) -> [u64; 2] {
-    [0, 1].map(|half| {
-        let mut hasher = SipHasher24::new_with_key(secret);
-        hasher.write(purpose);
-        hasher.write(&sender.to_le_bytes());
-        hasher.write(&receiver.to_le_bytes());
-        hasher.write(&[half]);
-        hasher.finish()
-    })
-}
-
 /// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the same sender's to others.
 #[derive(Clone)]
 pub struct Key {
@@ -32,8 +20,27 @@ impl core::fmt::Debug for Key {
 impl Key {
     /// The key for packets from process `sender` to process `receiver` of the job that knows `secret`.
     pub fn derive(secret: &[u8; 16], sender: u32, receiver: u32) -> Self {
-        let [k0, k1] = derive(secret, b"weft tag", sender, receiver);
-        Self { k0, k1 }
+        let half = |which: u8| {
+            let mut hasher = SipHasher24::new_with_key(secret);
+            hasher.write(b"weft tag");
+            hasher.write(&sender.to_le_bytes());
+            hasher.write(&receiver.to_le_bytes());
+            hasher.write(&[which]);
+            hasher.finish()
+        };
+        Self { k0: half(0), k1: half(1) }
+    }
+
+    /// A key for something else, by SipHash-2-4.
+    pub(super) fn for_purpose(&self, purpose: &[u8; 8]) -> [u8; 16] {
+        let mut key = [0; 16];
+        for (which, half) in (0u8..).zip(key.chunks_exact_mut(8)) {
+            let mut hasher = SipHasher24::new_with_keys(self.k0, self.k1);
+            hasher.write(purpose);
+            hasher.write(&[which]);
+            half.copy_from_slice(&hasher.finish().to_le_bytes());
+        }
+        key
     }
 
     /// SipHash-1-3 of the epoch, the length, the header after the tag, and the first `covered` bytes behind the header.
