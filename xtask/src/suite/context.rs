@@ -97,6 +97,11 @@ pub(crate) struct Hosts {
 }
 
 impl Hosts {
+    /// Whether they have networks of their own, by the names of their namespaces.
+    pub(crate) fn are_namespaces(&self) -> bool {
+        self.holder.is_some()
+    }
+
     fn open(weft: &Path) -> anyhow::Result<Hosts> {
         let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; exec cat";
         let mut holder = Command::new(weft)

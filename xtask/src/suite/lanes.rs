@@ -1,0 +1,142 @@
+//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface, fails.
+
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// How far a run has come when something is broken: it takes several times as long.
+const BEFORE: Duration = Duration::from_millis(700);
+/// How long an interface is down that comes back.
+const DOWN: Duration = Duration::from_millis(800);
+/// The longest any of these may take.
+const LIMIT_SECONDS: u64 = 60;
+/// Seconds after which a silent peer counts as failed here.
+const PEER_TIMEOUT: &str = "2";
+/// What heat ends with when its peer is gone: `MPI_Waitall` says MPI_ERR_IN_STATUS.
+const GONE: i32 = 19;
+const RAW: &str = "ether type 0x88b5";
+const UDP: &str = "ip protocol udp";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        case("both lanes are used", |context| Ok((Expected::code(0).says("ethernet+udp"), sizes(context)?.finish()))),
+        case("raw frames do not arrive: UDP carries everything", |context| {
+            let _filter = Filter::new(context, RAW)?;
+            Ok((Expected::code(0).says(" udp "), sizes(context)?.finish()))
+        }),
+        case("UDP does not arrive: raw frames carry everything", |context| {
+            let _filter = Filter::new(context, UDP)?;
+            Ok((Expected::code(0).says(" ethernet "), sizes(context)?.finish()))
+        }),
+        case("raw frames stop arriving in the middle: UDP takes over", |context| {
+            Ok((Expected::code(0).says(" udp "), broken(context, || Filter::new(context, RAW))))
+        }),
+        case("UDP stops arriving in the middle: raw frames take over", |context| {
+            Ok((Expected::code(0).says(" ethernet "), broken(context, || Filter::new(context, UDP))))
+        }),
+        case("an interface goes down and comes back", |context| {
+            let flap = || {
+                let down = Down::new(context)?;
+                std::thread::sleep(DOWN);
+                drop(down);
+                Ok(())
+            };
+            Ok((Expected::code(0).says("ethernet+udp"), broken(context, flap)))
+        }),
+        case("an interface goes down for good: the job fails in time, with a reason", |context| {
+            Ok((
+                Expected::code(GONE).says("has not answered for longer than WEFT_PEER_TIMEOUT"),
+                broken(context, || Down::new(context)),
+            ))
+        }),
+    ]
+}
+
+fn case(
+    name: &str,
+    attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
+) -> Case {
+    Case::new(name, move |context| {
+        match context.hosts() {
+            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
+            Ok(_) if !Command::new("nft").arg("-v").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) => {
+                return Outcome::Skipped("needs nft".into());
+            }
+            Ok(_) => {}
+            Err(error) => return Outcome::Failed(error.to_string()),
+        }
+        match attempt(context) {
+            Ok((expected, finished)) => expected.judge(finished),
+            Err(error) => Outcome::Failed(format!("{error:#}")),
+        }
+    })
+}
+
+fn run(context: &Context, program: &str) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(2)?.arg("--stats").arg(context.compile(program)?);
+    Ok(run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT).limit(LIMIT_SECONDS))
+}
+
+/// Messages of all sizes.
+fn sizes(context: &Context) -> anyhow::Result<Run> {
+    run(context, "tests/c/sizes.c")
+}
+
+/// A run of some seconds, in which `breaks` happens; what that returns lasts until the end.
+fn broken<T>(context: &Context, breaks: impl FnOnce() -> anyhow::Result<T>) -> anyhow::Result<Finished> {
+    let run = run(context, "examples/heat.c")?;
+    let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));
+    let run = run.arg("--output").arg(context.work.join("lanes.png")).args(["--steps", "6000"]);
+    let running = run.start()?;
+    std::thread::sleep(BEFORE);
+    let _broken = breaks()?;
+    running.finish(Duration::from_secs(LIMIT_SECONDS))
+}
+
+/// Runs a command on the first host.
+fn on_host(context: &Context, command: &[&str]) -> anyhow::Result<()> {
+    let host = &context.hosts()?.names[0];
+    let status = Command::new("ip").args(["netns", "exec", host]).args(command).status()?;
+    anyhow::ensure!(status.success(), "{} failed on {host}", command.join(" "));
+    Ok(())
+}
+
+/// Frames of one kind do not arrive at the first host, until dropped.
+struct Filter<'a>(&'a Context);
+
+impl<'a> Filter<'a> {
+    fn new(context: &'a Context, kind: &str) -> anyhow::Result<Self> {
+        let chain = "type filter hook ingress device e0 priority 0;";
+        on_host(context, &["nft", &format!("table netdev lanes {{ chain arriving {{ {chain} {kind} drop; }}; }}")])?;
+        Ok(Self(context))
+    }
+}
+
+impl Drop for Filter<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = on_host(self.0, &["nft", "delete", "table", "netdev", "lanes"]) {
+            eprintln!("suite: the filter stays: {error}");
+        }
+    }
+}
+
+/// The first host's interface is down, until dropped.
+struct Down<'a>(&'a Context);
+
+impl<'a> Down<'a> {
+    fn new(context: &'a Context) -> anyhow::Result<Self> {
+        on_host(context, &["ip", "link", "set", "e0", "down"])?;
+        Ok(Self(context))
+    }
+}
+
+impl Drop for Down<'_> {
+    fn drop(&mut self) {
+        if let Err(error) = on_host(self.0, &["ip", "link", "set", "e0", "up"]) {
+            eprintln!("suite: the interface stays down: {error}");
+        }
+    }
+}
