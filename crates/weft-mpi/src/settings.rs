@@ -111,6 +111,14 @@ pub const PEER_TIMEOUT: Setting = Setting {
     meaning: "seconds without any answer after which a peer counts as failed; 0: never",
     reader: Reader::Library,
 };
+/// Whether packets are encrypted.
+pub const SEALED: Setting = Setting {
+    name: "WEFT_SEALED",
+    default: "0",
+    allowed: "1 or 0",
+    meaning: "`1`: what travels between hosts is encrypted and authenticated whole (AES-128-GCM); the same for all ranks",
+    reader: Reader::Library,
+};
 /// Whether errors that are returned are printed too.
 pub const VERBOSE_ERRORS: Setting = Setting {
     name: "WEFT_VERBOSE_ERRORS",
@@ -146,7 +154,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 12] = [
+pub const TABLE: [&Setting; 13] = [
     &LINK,
     &INTERFACE,
     &NODE,
@@ -155,6 +163,7 @@ pub const TABLE: [&Setting; 12] = [
     &SHM_DIR,
     &ACK,
     &PEER_TIMEOUT,
+    &SEALED,
     &VERBOSE_ERRORS,
     &FAULTS,
     &AGENT,
@@ -262,6 +271,8 @@ pub struct Settings {
     pub ack: AckScheme,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
+    /// `WEFT_SEALED`: whether packets are encrypted.
+    pub sealed: bool,
     /// `WEFT_FAULTS`: faults to inject into the network.
     pub faults: faults::Plan,
 }
@@ -311,6 +322,7 @@ impl Settings {
             // The default is not passed on: the link's own choice goes on to other directories without a word.
             shm_dir: variable(SHM_DIR.name).filter(|value| !value.is_empty()).map(PathBuf::from),
             single_copy: switch(&SINGLE_COPY, &variable)?,
+            sealed: switch(&SEALED, &variable)?,
             interface: INTERFACE.value(&variable),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
@@ -378,6 +390,7 @@ mod tests {
         assert_eq!(settings.links, Links::AUTO);
         assert!(settings.faults.is_clean());
         assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
+        assert!(!settings.sealed && read(&[("WEFT_SEALED", "1")]).unwrap().sealed);
         assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));
     }
 

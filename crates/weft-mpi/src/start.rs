@@ -287,6 +287,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
         window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
         ack_scheme: settings.ack,
         peer_timeout: settings.peer_timeout,
+        sealed: settings.sealed,
         ..defaults
     };
     Path::Remote(Box::new(Remote::new(addresses, flow)))
