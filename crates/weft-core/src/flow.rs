@@ -31,7 +31,7 @@ mod round_trip;
 mod settings;
 mod transmit;
 
-pub use counters::Counters;
+pub use counters::{Counters, Gauges};
 pub use settings::*;
 pub use transmit::Train;
 
@@ -225,6 +225,16 @@ impl Flow {
     /// What happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// How the flow stands.
+    pub fn gauges(&self) -> Gauges {
+        Gauges {
+            round_trip_ns: self.smoothed_round_trip().0,
+            round_trip_min_ns: self.shortest_round_trip().map_or(0, |shortest| shortest.0),
+            window_packets: self.window().into(),
+            in_flight_packets: self.outgoing.in_flight().into(),
+        }
     }
 
     /// The round trip without the receiver's hold time; a guess before the first sample.

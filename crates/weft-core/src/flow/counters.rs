@@ -92,6 +92,34 @@ impl Counters {
     }
 }
 
+/// How one flow stands at present.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Gauges {
+    /// The smoothed round trip, ns; a guess before the first sample.
+    pub round_trip_ns: u64,
+    /// The shortest round trip of late, ns; 0 before the first sample.
+    pub round_trip_min_ns: u64,
+    /// Packets that may be in flight.
+    pub window_packets: u64,
+    /// Packets that are in flight.
+    pub in_flight_packets: u64,
+}
+
+impl Gauges {
+    /// Name and meaning of each gauge.
+    pub const NAMES: [(&str, &str); 4] = [
+        ("round_trip_ns", "The smoothed round trip, ns; a guess before the first sample."),
+        ("round_trip_min_ns", "The shortest round trip of late, ns; 0 before the first sample."),
+        ("window_packets", "Packets that may be in flight."),
+        ("in_flight_packets", "Packets that are in flight."),
+    ];
+
+    /// The gauges in the order of `NAMES`.
+    pub const fn values(&self) -> [u64; Self::NAMES.len()] {
+        [self.round_trip_ns, self.round_trip_min_ns, self.window_packets, self.in_flight_packets]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -13,6 +13,9 @@ fn a_hole_at_the_front_of_a_full_window_is_all_that_is_sent_again() {
     pair.a.flow.submit_data(0, 0, 0..bytes);
     let mut packets = pair.a.packets(pair.now);
     assert_eq!(packets.len(), WINDOW_MAX as usize);
+    let gauges = pair.a.flow.gauges();
+    assert_eq!((gauges.in_flight_packets, gauges.window_packets), (WINDOW_MAX.into(), WINDOW_MAX.into()));
+    assert_eq!(gauges.values()[1], 0, "no round trip yet");
     for lost in [1700, 900, 33, 0] {
         packets.remove(lost);
     }
