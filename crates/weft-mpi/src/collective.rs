@@ -379,13 +379,13 @@ impl Process {
     }
 
     fn advance_collective(&mut self, handle: usize) {
-        let Some(mut running) = self.collectives.remove(handle) else { return };
-        let Ok(engine) = self.engine() else { return };
-        match running.advance(engine) {
-            Some(error) => self.finish_collective(running, error),
-            None => {
-                self.collectives.insert(running);
-            }
+        let Some((collectives, engine)) = self.collectives_and_engine() else { return };
+        // It keeps its handle: a thread that runs a reduction function for it comes back by that.
+        let Some(running) = collectives.get_mut(handle) else { return };
+        if let Some(error) = running.advance(engine)
+            && let Some(running) = collectives.remove(handle)
+        {
+            self.finish_collective(running, error);
         }
     }
 

@@ -111,6 +111,8 @@ pub struct Engine {
     udp_looks: u32,
     scratch: Vec<u8>,
     passes: u32,
+    /// Whether this process may have been rung.
+    doorbell_used: bool,
     foreign: u64,
 }
 
@@ -147,6 +149,7 @@ impl Engine {
             train,
             scratch: Vec::new(),
             passes: 0,
+            doorbell_used: false,
             foreign: 0,
         }
     }
@@ -331,36 +334,63 @@ impl Engine {
         !self.lanes.is_empty()
     }
 
+    /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
+    pub fn due(&self) -> Option<u64> {
+        let mut span = (!self.backlog.is_empty() || !self.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
+        if self.active.is_empty() {
+            return span;
+        }
+        let now = clock::now();
+        for peer in &self.active {
+            let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
+            if let Some(due) = remote.next_timeout() {
+                let due = due.since(now).as_nanos();
+                span = Some(span.map_or(due, |shortest| shortest.min(due)));
+            }
+        }
+        span
+    }
+
+    /// What a thread has to watch so that it can make progress for us: network and doorbell.
+    pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
+        let network = self.lanes.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
+        (network, self.node.as_ref().map(shared::Node::doorbell_fd))
+    }
+
+    /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
+    pub fn node_needs_help(&self) -> bool {
+        self.node.is_some() && !self.memory.copies()
+    }
+
+    /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
+    pub fn arm_for_thread(&mut self) -> bool {
+        self.doorbell_used = true;
+        self.node.as_mut().is_none_or(|node| node.arm(shared::Rest::Thread))
+    }
+
+    /// It does no more.
+    pub fn disarm_for_thread(&mut self) {
+        if let Some(node) = &mut self.node {
+            node.disarm();
+        }
+    }
+
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep> {
         if !self.myself.is_empty() || !self.messages.outbox.is_empty() {
             return None;
         }
-        let mut timeout = (!self.backlog.is_empty() || !self.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
-        if !self.active.is_empty() {
-            let now = clock::now();
-            for peer in &self.active {
-                let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
-                if let Some(due) = remote.next_timeout() {
-                    let span = due.since(now).as_nanos();
-                    timeout = Some(timeout.map_or(span, |shortest| shortest.min(span)));
-                }
-            }
-        }
+        let timeout = self.due();
         let network = self.lanes.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
         };
-        let by = if !self.lanes.is_empty() { shared::Rest::Doorbell } else { shared::Rest::Futex };
-        if !node.arm(by) {
-            return None;
+        if !self.lanes.is_empty() {
+            let rest = Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network };
+            return node.arm(shared::Rest::Doorbell).then_some(Sleep { rest, timeout });
         }
-        let rest = match by {
-            shared::Rest::Futex => Rest::Neighbours(node.sleeper()),
-            shared::Rest::Doorbell => Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network },
-        };
-        Some(Sleep { rest, timeout })
+        node.arm(shared::Rest::Futex).then(|| Sleep { rest: Rest::Neighbours(node.sleeper()), timeout })
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
@@ -389,7 +419,7 @@ impl Engine {
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            if !self.lanes.is_empty() {
+            if !self.lanes.is_empty() || self.doorbell_used {
                 node.drain_doorbell();
             }
         }

@@ -26,6 +26,7 @@ pub mod error;
 pub mod error_codes;
 pub mod external;
 pub mod handle;
+mod helper;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod messages;

@@ -20,6 +20,7 @@ use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
 use crate::engine::{Engine, Rest};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
+use crate::helper::{self, Helper, Outstanding};
 use crate::messages::Messages;
 use crate::object::Objects;
 use crate::start::Job;
@@ -75,6 +76,10 @@ pub struct Process {
     engine: Option<Box<Engine>>,
     spin: Spin,
     processors: usize,
+    helps: bool,
+    helper: Option<Helper>,
+    /// Calls that wait, spinning or asleep.
+    waiting: u32,
     asleep: bool,
     parked: u32,
     signalled: u64,
@@ -155,7 +160,7 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
             process.signal();
             return result;
         }
-        process.signal();
+        process.notify();
         process = if process.asleep {
             park(process)
         } else if wait.spins_on(&mut process) {
@@ -185,7 +190,9 @@ impl Wait {
             return true;
         }
         if self.passes == PASSES_FREE {
-            process.set_attentive(true);
+            if !self.slept {
+                process.enter_wait();
+            }
             let awake = process.engine.as_ref().map_or(1, |engine| engine.awake());
             return awake <= process.processors && process.spin.budget() > Duration::default();
         }
@@ -208,7 +215,7 @@ impl Wait {
     #[inline]
     fn conclude(&self, process: &mut Process) {
         if self.passes >= PASSES_FREE || self.slept {
-            process.set_attentive(false);
+            process.leave_wait();
         }
         if self.passes > PASSES_FREE && !self.slept {
             process.spin.hit();
@@ -273,6 +280,20 @@ fn sleep(mut process: Guard) -> Guard {
     process
 }
 
+/// What the helper does when the kernel has woken it.
+pub(crate) fn help() {
+    let mut process = lock();
+    let Process { helper: Some(helper), engine: Some(engine), waiting, .. } = &mut *process else { return };
+    helper.awoke(engine);
+    if *waiting == 0 {
+        engine.finish_sleep();
+        for _ in 0..helper::PASSES {
+            process.progress();
+        }
+    }
+    process.signal();
+}
+
 fn run_due_reductions(mut process: Guard) -> Guard {
     while let Some((running, reduction)) = process.take_due_reduction() {
         drop(process);
@@ -301,6 +322,9 @@ impl Process {
             engine: None,
             spin: Spin::new(SPIN_NODE),
             processors: 1,
+            helps: false,
+            helper: None,
+            waiting: 0,
             asleep: false,
             parked: 0,
             signalled: 0,
@@ -366,6 +390,11 @@ impl Process {
         Ok((&mut self.objects, engine))
     }
 
+    /// Collectives under way and engine at the same time; none outside of init and finalize.
+    pub(crate) fn collectives_and_engine(&mut self) -> Option<(&mut Slab<Running>, &mut Engine)> {
+        Some((&mut self.collectives, self.engine.as_deref_mut()?))
+    }
+
     /// One pass of the progress loop.
     #[inline]
     pub fn progress(&mut self) {
@@ -384,17 +413,77 @@ impl Process {
         }
     }
 
-    /// Lets neighbours know whether somebody waits here, and so will see to what arrives.
-    #[inline]
-    fn set_attentive(&mut self, waits: bool) {
-        if let Some(engine) = &mut self.engine {
-            engine.set_attentive(waits);
+    /// A call waits: it will see to what arrives, and neighbours and the helper may know.
+    fn enter_wait(&mut self) {
+        self.waiting += 1;
+        let Some(engine) = &mut self.engine else { return };
+        engine.set_attentive(true);
+        if let Some(helper) = &mut self.helper
+            && helper.is_armed()
+        {
+            helper.take_back(engine);
         }
+    }
+
+    /// It waits no more.
+    fn leave_wait(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if self.waiting == 0
+            && let Some(engine) = &mut self.engine
+        {
+            engine.set_attentive(false);
+        }
+    }
+
+    /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the helper.
+    #[inline]
+    pub fn signal(&mut self) {
+        self.notify();
+        if self.helps {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        let requests = !engine.messages.requests.is_empty();
+        let neighbours = !self.collectives.is_empty() || (requests && engine.node_needs_help());
+        let networked = engine.has_network() && (requests || engine.has_deadlines());
+        if self.waiting > 0 || !(networked || neighbours) {
+            return;
+        }
+        if self.helper.is_none() {
+            match Helper::start(engine) {
+                Ok(helper) => self.helper = Some(helper),
+                Err(error) => {
+                    self.helps = false;
+                    let rank = engine.rank;
+                    eprintln!(
+                        "weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}"
+                    );
+                    return;
+                }
+            }
+        }
+        if let Some(helper) = &mut self.helper {
+            helper.hand_over(engine, Outstanding { requests, neighbours });
+        }
+    }
+
+    /// From now on calls that leave MPI hand over to a thread what is outstanding.
+    pub fn allow_helper(&mut self) {
+        self.helps = true;
+    }
+
+    /// No more: the thread, if there is one, ends. It must be joined while the lock is free.
+    pub fn dismiss_helper(&mut self) -> Option<std::thread::JoinHandle<()>> {
+        self.helps = false;
+        self.helper.take()?.end()
     }
 
     /// Wakes sleeping threads of this process when something has happened that they may wait for.
     #[inline]
-    pub fn signal(&mut self) {
+    fn notify(&mut self) {
         if self.asleep || self.parked > 0 {
             self.signal_sleepers();
         }

@@ -94,6 +94,15 @@ pub const SHM_DIR: Setting = Setting {
     meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
     reader: Reader::Library,
 };
+/// Who makes progress while the program computes.
+pub const PROGRESS: Setting = Setting {
+    name: "WEFT_PROGRESS",
+    default: "thread",
+    allowed: "thread or none",
+    meaning: "what moves messages between hosts, and nonblocking collectives, while the program is outside MPI: `thread` (one per \
+              rank, asleep unless there is something to do) or `none`",
+    reader: Reader::Library,
+};
 /// When packets are acknowledged.
 pub const ACK: Setting = Setting {
     name: "WEFT_ACK",
@@ -161,6 +170,7 @@ pub const TABLE: [&Setting; 13] = [
     &EAGER_LIMIT,
     &SINGLE_COPY,
     &SHM_DIR,
+    &PROGRESS,
     &ACK,
     &PEER_TIMEOUT,
     &SEALED,
@@ -267,6 +277,8 @@ pub struct Settings {
     pub interface: Option<String>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
+    /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
+    pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
     pub ack: AckScheme,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
@@ -321,6 +333,7 @@ impl Settings {
             node: NODE.value(&variable),
             // The default is not passed on: the link's own choice goes on to other directories without a word.
             shm_dir: variable(SHM_DIR.name).filter(|value| !value.is_empty()).map(PathBuf::from),
+            progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
             sealed: switch(&SEALED, &variable)?,
             interface: INTERFACE.value(&variable),
@@ -356,6 +369,14 @@ fn scheme(value: &str) -> Result<AckScheme, String> {
         "immediate" => Ok(AckScheme::Immediate),
         "every-packet" => Ok(AckScheme::EveryPacket),
         _ => Err(ACK.says(value, "is no way to acknowledge")),
+    }
+}
+
+fn progress(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
+    match PROGRESS.value(variable).as_deref() {
+        None | Some("thread") => Ok(true),
+        Some("none") => Ok(false),
+        Some(value) => Err(PROGRESS.says(value, "is no way to make progress")),
     }
 }
 

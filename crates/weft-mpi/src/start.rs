@@ -132,6 +132,9 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     process
         .attach_engine(engine, load)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
+    if settings.progress_thread {
+        process.allow_helper();
+    }
     process.objects.start(rank, size);
     process.job = Some(Job {
         rank,
@@ -340,6 +343,12 @@ pub fn finalize() -> Result<()> {
 /// The launcher's barrier at the end: meanwhile packets of peers that are not done yet are still answered.
 fn leave() -> Result<()> {
     let mut process = process::lock();
+    if let Some(thread) = process.dismiss_helper() {
+        drop(process);
+        // It could only have panicked, which has been reported; nothing depends on it any more.
+        let _ = thread.join();
+        process = process::lock();
+    }
     let Some(mut job) = process.job.take() else { return Ok(()) };
     let networked = process.engine().is_ok_and(|engine| engine.has_network());
     if job.client.wants_stats()

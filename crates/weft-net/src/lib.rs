@@ -9,9 +9,10 @@
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
+//! | [`watch`] | what a thread sleeps on for others |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed in `sys`, `ethernet::socket`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
+//! `unsafe` is allowed in `sys`, `watch`, `ethernet::socket`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
@@ -26,5 +27,6 @@ pub mod single_copy;
 mod sys;
 pub mod udp;
 pub mod wait;
+pub mod watch;
 
 pub use error::Error;

@@ -99,6 +99,8 @@ pub enum Rest {
     Doorbell = 1,
     /// In [`Sleeper::sleep`]: nothing but a neighbour will wake it.
     Futex = 2,
+    /// The rank computes, and a thread of it watches the doorbell: it is woken, but still wants its processor.
+    Thread = 3,
 }
 
 /// Sleeps for a [`Node`] while others use it.

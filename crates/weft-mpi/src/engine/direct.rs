@@ -47,6 +47,11 @@ impl PeerMemory {
         Self { rank, pids, boards }
     }
 
+    /// Whether there is anybody whose memory we may read.
+    pub(super) fn copies(&self) -> bool {
+        self.pids.iter().any(|pid| *pid != 0)
+    }
+
     fn board(&mut self, peer: u32) -> Option<&mut Board> {
         self.boards[peer as usize].as_mut()
     }
@@ -241,7 +246,8 @@ impl Engine {
     /// Moves on what is under way directly.
     #[inline]
     pub(super) fn progress_direct(&mut self) {
-        if !self.direct.receives.is_empty() && self.node.as_mut().is_some_and(|node| node.take_written()) {
+        // What is noticed must be taken note of even if no receive is left, or this process would never sleep again.
+        if self.node.as_mut().is_some_and(|node| node.take_written()) {
             self.collect_written();
         }
         if !self.direct.offers.is_empty() {

@@ -19,7 +19,7 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use super::ring::{self, Area};
-use super::{LOCAL_SIZE_MAX, Settings};
+use super::{LOCAL_SIZE_MAX, Rest, Settings};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
@@ -255,14 +255,16 @@ impl Segment {
 
     /// Rank `index` is about to sleep by `rest`.
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
-        self.header().asleep.fetch_add(1, Ordering::Relaxed);
+        if rest != Rest::Thread as u32 {
+            self.header().asleep.fetch_add(1, Ordering::Relaxed);
+        }
         self.place(index).sleeping.store(rest, Ordering::SeqCst);
     }
 
     /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else than 0.
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
         let rest = self.place(index).sleeping.swap(0, Ordering::SeqCst);
-        if rest != 0 {
+        if rest != 0 && rest != Rest::Thread as u32 {
             self.header().asleep.fetch_sub(1, Ordering::Relaxed);
         }
         rest

@@ -1,0 +1,147 @@
+//! The thread that makes progress while the program computes (MPI-5.0 §3.7.4 leaves it to us whether anybody does).
+//!
+//! It sleeps in the kernel. The process lock is the right to make progress: a call that leaves MPI with something
+//! outstanding, and nobody else waiting inside, arms what the thread watches; one that waits inside MPI disarms it, and
+//! watches for itself. Arming wakes nobody. The kernel wakes the thread when a packet is here, when a neighbour rings, or
+//! when something is due; then it takes the lock, makes progress unless somebody inside MPI does, and arms again.
+//!
+//! | outstanding as a call leaves | what is armed |
+//! |---|---|
+//! | nothing | nothing |
+//! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
+//! | requests | the network, and the timer when something is due |
+//! | collectives, or requests where memory is not shared by copies | the doorbell as well |
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use weft_core::time::Duration;
+use weft_net::watch::{self, Watch};
+
+use crate::engine::Engine;
+use crate::process;
+
+/// A program that communicates all the time repairs losses itself: the thread looks no earlier than this.
+const REPAIR_AFTER: Duration = Duration::from_millis(2);
+/// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what that brought.
+pub(crate) const PASSES: u32 = 2;
+
+/// The thread and what it watches; under the process lock, like all the rest.
+pub(crate) struct Helper {
+    watch: Arc<Watch>,
+    over: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+    network: Vec<i32>,
+    doorbell: Option<i32>,
+    network_armed: bool,
+    doorbell_armed: bool,
+    timer_set: bool,
+}
+
+/// What is outstanding as a call leaves MPI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Outstanding {
+    /// Requests that are not complete, or complete and not yet seen by the program.
+    pub(crate) requests: bool,
+    /// Something that a neighbour's frame moves on, and that no neighbour moves on itself.
+    pub(crate) neighbours: bool,
+}
+
+impl Helper {
+    /// Starts the thread, which sleeps.
+    pub(crate) fn start(engine: &Engine) -> std::io::Result<Self> {
+        let (network, doorbell) = engine.watched();
+        let descriptors: Vec<i32> = network.iter().copied().chain(doorbell).collect();
+        let watch = Arc::new(Watch::new(&descriptors)?);
+        let over = Arc::new(AtomicBool::new(false));
+        let (its_watch, its_over) = (Arc::clone(&watch), Arc::clone(&over));
+        let thread = watch::spawn_without_signals("weft-progress", move || {
+            loop {
+                its_watch.wait();
+                if its_over.load(Ordering::Acquire) {
+                    return;
+                }
+                process::help();
+            }
+        })?;
+        Ok(Self {
+            watch,
+            over,
+            thread: Some(thread),
+            network,
+            doorbell,
+            network_armed: false,
+            doorbell_armed: false,
+            timer_set: false,
+        })
+    }
+
+    /// The program leaves MPI.
+    pub(crate) fn hand_over(&mut self, engine: &mut Engine, outstanding: Outstanding) {
+        if outstanding.requests && !self.network_armed {
+            self.network_armed = true;
+            for network in &self.network {
+                // Known to the watch, so it can be armed.
+                let _ = self.watch.arm(*network);
+            }
+        }
+        let mut arrived = false;
+        if outstanding.neighbours
+            && !self.doorbell_armed
+            && let Some(doorbell) = self.doorbell
+        {
+            self.doorbell_armed = self.watch.arm(doorbell).is_ok();
+            arrived = !engine.arm_for_thread();
+        }
+        if arrived {
+            self.timer_set = true;
+            self.watch.set_timer(Duration::default());
+        } else if !self.timer_set
+            && let Some(due) = engine.due()
+        {
+            self.timer_set = true;
+            let least = if outstanding.requests { 0 } else { REPAIR_AFTER.as_nanos() };
+            self.watch.set_timer(Duration(due.max(least)));
+        }
+    }
+
+    /// Somebody waits inside MPI and watches for itself. A timer that is set may still wake the thread.
+    pub(crate) fn take_back(&mut self, engine: &mut Engine) {
+        if std::mem::take(&mut self.network_armed) {
+            for network in &self.network {
+                // As it could be armed.
+                let _ = self.watch.disarm(*network);
+            }
+        }
+        if std::mem::take(&mut self.doorbell_armed)
+            && let Some(doorbell) = self.doorbell
+        {
+            let _ = self.watch.disarm(doorbell);
+            engine.disarm_for_thread();
+        }
+    }
+
+    /// Whether [`Self::take_back`] has something to do.
+    #[inline]
+    pub(crate) fn is_armed(&self) -> bool {
+        self.network_armed || self.doorbell_armed
+    }
+
+    /// The thread is awake: each of what it watches may be what woke it.
+    pub(crate) fn awoke(&mut self, engine: &mut Engine) {
+        self.timer_set = false;
+        // The network is disarmed only if it was what woke the thread; arming it again does no harm.
+        self.network_armed = false;
+        if self.doorbell_armed {
+            self.doorbell_armed = false;
+            engine.disarm_for_thread();
+        }
+    }
+
+    /// The thread ends: what is returned must be joined while the process lock is free.
+    pub(crate) fn end(mut self) -> Option<std::thread::JoinHandle<()>> {
+        self.over.store(true, Ordering::Release);
+        self.watch.set_timer(Duration::default());
+        self.thread.take()
+    }
+}

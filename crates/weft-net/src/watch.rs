@@ -1,0 +1,162 @@
+//! Descriptors that a sleeping thread watches on behalf of others: epoll(7) and a timer.
+//!
+//! The thread waits; whoever holds the right to it arms and disarms what it watches, without waking it. A descriptor that becomes
+//! readable wakes it once and is disarmed by that, so nothing wakes it while somebody else takes care.
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+
+use weft_core::time::Duration;
+
+use crate::sys::check;
+
+/// What one wait tells of at most; the rest is told by the next.
+const EVENTS_MAX: usize = 4;
+
+/// What a thread watches.
+pub struct Watch {
+    epoll: OwnedFd,
+    timer: OwnedFd,
+}
+
+impl Watch {
+    /// Watches nothing yet: `descriptors` are known and disarmed, and so is the timer.
+    ///
+    /// # Errors
+    /// The process has not enough descriptors, or one of these cannot be watched.
+    pub fn new(descriptors: &[RawFd]) -> io::Result<Self> {
+        let owned = |fd: RawFd| {
+            check(fd)?;
+            // SAFETY: the call succeeded, so the descriptor is open and nobody else's.
+            Ok::<_, io::Error>(unsafe { OwnedFd::from_raw_fd(fd) })
+        };
+        // SAFETY: no memory is involved.
+        let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
+        // SAFETY: as above.
+        let timer =
+            owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })?;
+        let watch = Self { epoll, timer };
+        watch.control(libc::EPOLL_CTL_ADD, watch.timer.as_raw_fd(), libc::EPOLLIN)?;
+        for fd in descriptors {
+            watch.control(libc::EPOLL_CTL_ADD, *fd, libc::EPOLLONESHOT)?;
+        }
+        Ok(watch)
+    }
+
+    fn control(&self, operation: libc::c_int, fd: RawFd, events: libc::c_int) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: events as u32, u64: fd as u64 };
+        // SAFETY: both descriptors are open as far as we know (the kernel says so if not), the event is ours.
+        check(unsafe { libc::epoll_ctl(self.epoll.as_raw_fd(), operation, fd, &mut event) })
+    }
+
+    /// The thread wakes when `fd` is readable, once.
+    ///
+    /// # Errors
+    /// The descriptor is not one of those given to [`Watch::new`].
+    pub fn arm(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLIN | libc::EPOLLONESHOT)
+    }
+
+    /// It does not.
+    ///
+    /// # Errors
+    /// As for [`Self::arm`].
+    pub fn disarm(&self, fd: RawFd) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_MOD, fd, libc::EPOLLONESHOT)
+    }
+
+    /// The thread wakes after `span`, once; a span of 0 is as short as can be.
+    pub fn set_timer(&self, span: Duration) {
+        let ns = span.as_nanos().max(1);
+        let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        let value = libc::timespec {
+            tv_sec: (ns / 1_000_000_000) as libc::time_t,
+            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
+        };
+        let time = libc::itimerspec { it_interval: zero, it_value: value };
+        // SAFETY: the timer is open, the time is valid, the old one is not wanted; nothing can fail then.
+        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
+    }
+
+    /// Sleeps until an armed descriptor is readable or the timer has run out. A signal may end it earlier.
+    pub fn wait(&self) {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
+        // SAFETY: the list is ours and that long. An error is an early end.
+        unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as libc::c_int, -1) };
+        let mut expirations = 0_u64;
+        // SAFETY: the buffer is eight bytes. Not expired: EAGAIN.
+        unsafe { libc::read(self.timer.as_raw_fd(), ptr::from_mut(&mut expirations).cast(), size_of::<u64>()) };
+    }
+}
+
+/// Starts a thread that no signal of the program is delivered to.
+///
+/// # Errors
+/// There cannot be another thread.
+pub fn spawn_without_signals(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<std::thread::JoinHandle<()>> {
+    // SAFETY: sets of zeros are valid places for sets; the calls read and write these only. A new thread has the mask of the
+    // one that starts it, which gets its own back at once.
+    unsafe {
+        let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(body);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration as Span;
+
+    use super::*;
+
+    const LIMIT: Span = Span::from_secs(20);
+    const A_WHILE: Span = Span::from_millis(30);
+
+    /// A thread that reports each time it wakes.
+    fn sleeper(watch: &Arc<Watch>) -> Receiver<()> {
+        let (report, reported) = channel();
+        let watch = Arc::clone(watch);
+        spawn_without_signals("test", move || {
+            loop {
+                watch.wait();
+                if report.send(()).is_err() {
+                    return;
+                }
+            }
+        })
+        .unwrap();
+        reported
+    }
+
+    #[test]
+    fn an_armed_descriptor_wakes_once_and_a_disarmed_one_never() {
+        let (mut near, mut far) = UnixStream::pair().unwrap();
+        let watch = Arc::new(Watch::new(&[near.as_raw_fd()]).unwrap());
+        let woken = sleeper(&watch);
+        far.write_all(b"x").unwrap();
+        assert!(woken.recv_timeout(A_WHILE).is_err(), "nothing is armed");
+        watch.arm(near.as_raw_fd()).unwrap();
+        woken.recv_timeout(LIMIT).unwrap();
+        assert!(woken.recv_timeout(A_WHILE).is_err(), "once");
+        near.read_exact(&mut [0]).unwrap();
+        watch.arm(near.as_raw_fd()).unwrap();
+        watch.disarm(near.as_raw_fd()).unwrap();
+        far.write_all(b"y").unwrap();
+        assert!(woken.recv_timeout(A_WHILE).is_err(), "disarmed");
+        watch.set_timer(Duration::default());
+        woken.recv_timeout(LIMIT).unwrap();
+        assert!(woken.recv_timeout(A_WHILE).is_err(), "the timer runs out once");
+    }
+}
