@@ -163,7 +163,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 13] = [
+pub const TABLE: [&Setting; 14] = [
     &LINK,
     &INTERFACE,
     &NODE,
