@@ -25,10 +25,11 @@ use crate::messages::Messages;
 use crate::object::Objects;
 use crate::start::Job;
 
-/// How long a waiter spins at most before it sleeps, with peers on this node: what a sleep and a wake-up cost.
-const SPIN_NODE: Duration = Duration::from_micros(20);
-/// The same when there are peers on other nodes: about two round trips.
-const SPIN_NETWORK: Duration = Duration::from_micros(50);
+/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up of a peer that
+/// sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual machine whose processors idle.
+const SPIN_NODE: Duration = Duration::from_micros(100);
+/// The same when there are peers on other nodes.
+const SPIN_NETWORK: Duration = Duration::from_micros(200);
 /// Passes of the progress loop after which a waiter sees whether it may spin on.
 const PASSES_FREE: u32 = 3;
 /// Passes between two looks at the clock while it spins.
