@@ -101,6 +101,9 @@ pub enum Withdrawal {
 /// Reads another process's memory into ours, and takes receives off its board: the engine provides it, since it is a
 /// matter of links.
 pub trait Fetch {
+    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the board for it.
+    fn counted(&mut self, peer: u32, handled: u32);
+
     /// Takes a receive off the board of `peer`, unless that was quicker.
     fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal;
 
@@ -371,13 +374,14 @@ impl Messages {
 
     /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
     #[inline]
-    fn count(&mut self, peer: u32) -> bool {
-        let peer = &mut self.peers[peer as usize];
-        peer.handled = peer.handled.wrapping_add(1);
-        if peer.written != Some(peer.handled) {
+    fn count(&mut self, peer: u32, fetch: &mut dyn Fetch) -> bool {
+        let state = &mut self.peers[peer as usize];
+        state.handled = state.handled.wrapping_add(1);
+        fetch.counted(peer, state.handled);
+        if state.written != Some(state.handled) {
             return true;
         }
-        peer.written = None;
+        state.written = None;
         false
     }
 
@@ -403,7 +407,7 @@ impl Messages {
         fetch: &mut dyn Fetch,
     ) {
         self.completions += 1;
-        if !self.count(peer) {
+        if !self.count(peer, fetch) {
             return;
         }
         // Each turn takes a receive out of the matcher, so this ends.
@@ -430,7 +434,7 @@ impl Messages {
         payload: &[u8],
         fetch: &mut dyn Fetch,
     ) {
-        self.count(peer);
+        self.count(peer, fetch);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
             let unexpected = &mut self.unexpected;
@@ -475,7 +479,8 @@ impl Messages {
             self.nonsense += 1;
             return;
         }
-        self.count(peer);
+        let state = &mut self.peers[peer as usize];
+        state.handled = state.handled.wrapping_add(1);
         // Only flows carry pieces, and who is reached by a flow has no board.
         let unexpected = &mut self.unexpected;
         let mut kept = 0;

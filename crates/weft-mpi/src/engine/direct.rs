@@ -58,6 +58,13 @@ impl PeerMemory {
 }
 
 impl Fetch for PeerMemory {
+    #[inline]
+    fn counted(&mut self, peer: u32, handled: u32) {
+        if let Some(board) = self.board(peer) {
+            board.advance(handled);
+        }
+    }
+
     fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal {
         let Some(board) = self.board(peer) else { return Withdrawal::Ours };
         if board.withdraw(ticket) {

@@ -14,6 +14,10 @@
 //! ```
 //!
 //! OPEN is left by one compare-and-swap: of the sender that takes and the receiver that withdraws one wins, and both know who.
+//! The receiver says how many messages of the sender it has handled before it withdraws a receive for one of them, and the sender
+//! looks at that number after it has looked at the slots: so the message that is announced and written is never written to the
+//! second of two receives because the receiver has just taken the first one for it.
+//!
 //! Receives stand in the order of posting. The sender looks at no slot that was posted after it began to look, so it never sees a
 //! receive without having seen all that were posted before it.
 //!
@@ -62,6 +66,8 @@ struct Slot {
 struct Layout {
     /// How many receives have ever been posted here.
     posted: AtomicU32,
+    /// How many of the sender's messages the receiver has begun to handle.
+    handled: AtomicU32,
     slots: [Slot; SLOTS],
 }
 
@@ -153,8 +159,15 @@ impl Board {
         self.layout().posted.load(Ordering::SeqCst)
     }
 
+    /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
+    #[inline]
+    pub fn advance(&mut self, handled: u32) {
+        self.layout().handled.store(handled, Ordering::SeqCst);
+    }
+
     /// Posts a receive (receiver). None: the board is full.
     pub fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
+        self.advance(wanted.after);
         let layout = self.layout();
         let is_free = |slot: &Slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == FREE;
         let at = layout.slots.iter().position(is_free)?;
@@ -207,7 +220,7 @@ impl Board {
     }
 
     /// Takes the earliest receive that a message of `context` and `tag` matches (sender), if all messages of this sender before the
-    /// one it is for, `before` in number, had been handled when that receive was posted. `message`: the number of this message,
+    /// one it is for, `before` in number, had been handled when that receive was posted, and this one is not being handled now. `message`: the number of this message,
     /// when it has been announced in the ring as well.
     pub fn take(&mut self, context: u32, tag: i32, before: u32, message: Option<u32>) -> Option<Claim> {
         let layout = self.layout();
@@ -229,7 +242,8 @@ impl Board {
         }
         let (_, at, word) = first?;
         let slot = &layout.slots[at];
-        if slot.after.load(Ordering::Relaxed) != before {
+        // In this order: a receive that was passed over because it had been withdrawn for this message has left its mark here.
+        if slot.after.load(Ordering::Relaxed) != before || layout.handled.load(Ordering::SeqCst) != before {
             return None;
         }
         let claim = Claim {

@@ -90,3 +90,18 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
     });
     assert_eq!(kept + taken, ROUNDS);
 }
+
+/// Two receives wait, and a message for them is announced. The receiver fetches it into the first.
+/// Expect: its sender, who looks at the board only now, does not write it to the second, which is for the next message.
+#[test]
+fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
+    let (mut receiver, mut sender) = ends();
+    let first = receiver.post(&wanted(Some(1), 0)).unwrap();
+    let second = receiver.post(&wanted(Some(1), 0)).unwrap();
+    receiver.advance(1);
+    assert!(receiver.withdraw(first));
+    assert!(sender.take(8, 1, 0, Some(1)).is_none(), "the message has two receives");
+    assert!(receiver.withdraw(second));
+    receiver.post(&wanted(Some(1), 1)).unwrap();
+    assert!(sender.take(8, 1, 1, Some(2)).is_some(), "the next message has one");
+}
