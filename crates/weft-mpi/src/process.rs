@@ -195,7 +195,15 @@ impl Wait {
                 process.enter_wait();
             }
             let awake = process.engine.as_ref().map_or(1, |engine| engine.awake());
-            return awake <= process.processors && process.spin.budget() > Duration::default();
+            if awake > process.processors {
+                return false;
+            }
+            let spins = process.spin.budget() > Duration::default();
+            if !spins {
+                // A sleep like any other: it brings the next try nearer.
+                process.spin.missed(false);
+            }
+            return spins;
         }
         !self.passes.is_multiple_of(PASSES_PER_LOOK) || self.look(process)
     }
