@@ -214,6 +214,9 @@ impl Wait {
         self.looked = Some((began, now));
         let preempted = now.since(last) > PREEMPTED;
         if !preempted && now.since(began) < process.spin.budget() {
+            // Two ranks that wake each other end up on one processor, where the one that spins keeps away the other that it
+            // waits for. This lets that one run; and since both stay runnable, the kernel soon moves one elsewhere.
+            std::thread::yield_now();
             return true;
         }
         process.spin.missed(preempted);
