@@ -62,7 +62,11 @@ fn broken_hosts() -> Vec<Case> {
         })
     };
     vec![
-        case("two hosts that are fine", ":", fine().says("packets-arrive").says("multicast").says("clock")),
+        case(
+            "two hosts that are fine",
+            ":",
+            fine().says("packets-arrive").says("ethernet: packets of 64").says("multicast").says("clock"),
+        ),
         case("a smaller MTU on one side", "ip -n $h1 link set e0 mtu 900", fine().says("mtu-differs")),
         case("a smaller MTU between", "ip -n $switch link set p1 mtu 900", fault("full-size-lost").says("872 bytes")),
         case("a smaller path", "ip -n $h0 route change 198.18.0.0/24 dev e0 mtu 900", fine().says("packets-cut")),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use weft_mpi::settings::Settings;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::ethernet::{self, Ethernet};
 use weft_net::udp::{self, Card, Udp};
 
 use super::protocol::{Arrived, Fate, MULTICAST, OpenedLink, SentTo, Target, Way};
@@ -91,6 +92,46 @@ impl Link for UdpLink {
 
     fn refusal(&self) -> String {
         self.0.last_refusal().map_or_else(String::new, |error| error.to_string())
+    }
+}
+
+struct EthernetLink(Ethernet);
+
+impl Link for EthernetLink {
+    fn name(&self) -> &'static str {
+        "ethernet"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn way(&self, card: &str) -> Result<(Way, Address), String> {
+        let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
+        let way = Way {
+            own: own.address.to_string(),
+            peer: peer.address.to_string(),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, peer.address.into()))
+    }
+
+    fn datagrams(&mut self) -> &mut dyn Datagrams {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        "the interface takes no frame just now".to_owned()
+    }
+
+    fn cut(&self) -> u64 {
+        0
     }
 }
 
@@ -221,10 +262,14 @@ type Opened = Result<Box<dyn Link>, String>;
 
 fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
     let mut all = Vec::new();
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     if settings.links.udp {
-        let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
         let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
         all.push(("udp", opened.map_err(|error| error.to_string())));
+    }
+    if settings.links.ethernet {
+        let opened = Ethernet::open(&wanted, None).map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
+        all.push(("ethernet", opened.map_err(|error| error.to_string())));
     }
     all
 }
