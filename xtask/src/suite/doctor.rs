@@ -74,13 +74,18 @@ fn broken_hosts() -> Vec<Case> {
         case("no cable", "ip -n $switch link set p1 down", fault("only-loopback").says("no carrier")),
         case(
             "a route that forbids",
-            "ip -n $h0 route add prohibit 198.18.0.2/32",
+            "export WEFT_LINK=udp; ip -n $h0 route add prohibit 198.18.0.2/32",
             fault("packets-refused-here").says("ip route get 198.18.0.2"),
         ),
         case(
             "a neighbour that is somebody else",
-            "ip -n $h0 neighbour replace 198.18.0.2 lladdr 02:00:00:00:00:99 dev e0 nud permanent",
+            "export WEFT_LINK=udp; ip -n $h0 neighbour replace 198.18.0.2 lladdr 02:00:00:00:00:99 dev e0 nud permanent",
             fault("packets-lost").says("nothing answers"),
+        ),
+        case(
+            "a route that forbids one link of two",
+            "ip -n $h0 route add prohibit 198.18.0.2/32",
+            fine().says("packets-refused-here").says("ethernet: packets of 64"),
         ),
         case("a setting that makes no sense", "export WEFT_ACK=late", fault("setting-wrong").says("every-packet")),
         Case::new("doctor: a host that is not there", |context| {
@@ -88,7 +93,7 @@ fn broken_hosts() -> Vec<Case> {
             on_hosts(context, "\"$weft\" doctor $h0,weft-0-9", expected)
         }),
         Case::new("doctor: more hosts than are tried each with each", |context| {
-            let script = "\"$weft\" doctor $WEFT_HOSTS";
+            let script = "WEFT_LINK=udp \"$weft\" doctor $WEFT_HOSTS";
             let run = hosts(context, 17, script);
             judge(&namespaces(), run.limit(LIMIT).finish(), Expected::code(0).says("34 directions (in a ring)"))
         }),
