@@ -15,7 +15,7 @@ CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 help:
 	@echo 'make demo                  install what is missing, build, and show it on two hosts'
 	@echo 'make test                  the same, and check everything (about 10 minutes on two processors)'
-	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (15 minutes); docs/performance.md'
+	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
