@@ -115,71 +115,46 @@ pub trait Datagrams {
 /// Packets that a kernel joins to one at most: Linux's limit is 128 segments, and 64 KiB in all.
 pub const JOINED_MAX: usize = 128;
 
-impl<D: Datagrams + ?Sized> Datagrams for &mut D {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
+/// A pointer to a link is that link.
+macro_rules! forward {
+    ($pointer:ty) => {
+        impl<D: Datagrams + ?Sized> Datagrams for $pointer {
+            fn name(&self) -> &'static str {
+                (**self).name()
+            }
 
-    #[inline]
-    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        (**self).send(to, packet)
-    }
+            #[inline]
+            fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+                (**self).send(to, packet)
+            }
 
-    #[inline]
-    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
-        (**self).send_train(to, train, segment)
-    }
+            #[inline]
+            fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+                (**self).send_train(to, train, segment)
+            }
 
-    fn train_bytes(&self) -> usize {
-        (**self).train_bytes()
-    }
+            fn train_bytes(&self) -> usize {
+                (**self).train_bytes()
+            }
 
-    #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        (**self).receive(on_packet, limit)
-    }
+            #[inline]
+            fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+                (**self).receive(on_packet, limit)
+            }
 
-    fn fd(&self) -> RawFd {
-        (**self).fd()
-    }
+            fn fd(&self) -> RawFd {
+                (**self).fd()
+            }
 
-    fn packet_size(&self) -> usize {
-        (**self).packet_size()
-    }
+            fn packet_size(&self) -> usize {
+                (**self).packet_size()
+            }
+        }
+    };
 }
 
-impl<D: Datagrams + ?Sized> Datagrams for Box<D> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
-    #[inline]
-    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        (**self).send(to, packet)
-    }
-
-    #[inline]
-    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
-        (**self).send_train(to, train, segment)
-    }
-
-    fn train_bytes(&self) -> usize {
-        (**self).train_bytes()
-    }
-
-    #[inline]
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        (**self).receive(on_packet, limit)
-    }
-
-    fn fd(&self) -> RawFd {
-        (**self).fd()
-    }
-
-    fn packet_size(&self) -> usize {
-        (**self).packet_size()
-    }
-}
+forward!(&mut D);
+forward!(Box<D>);
 
 /// The error for an address of another link.
 pub(crate) fn wrong_address() -> io::Error {
