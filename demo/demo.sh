@@ -9,12 +9,12 @@ root=$PWD
 prefix=$root/build/prefix
 
 # Inside `weft hosts run` this script runs a second time, with the hosts' names in WEFT_HOSTS.
-if [ -z "${WEFT_DEMO_HOSTS:-}" ]; then
+if [ -z "${DEMO_HOSTS:-}" ]; then
     if [ "$(id -u)" = 0 ] && "$prefix/bin/weft" hosts run --count 2 -- true 2>/dev/null; then
-        export WEFT_DEMO_HOSTS=namespaces
+        export DEMO_HOSTS=namespaces
         exec "$prefix/bin/weft" hosts run --count 2 -- "$root/demo/demo.sh"
     fi
-    export WEFT_DEMO_HOSTS=loopback WEFT_HOSTS=h0,h1 WEFT_AGENT='env WEFT_NODE={host}'
+    export DEMO_HOSTS=loopback WEFT_HOSTS=h0,h1 WEFT_AGENT='env WEFT_NODE={host}'
 fi
 
 work=$root/build/demo
@@ -101,8 +101,8 @@ exec 3>&1
 
 demo_began=$(now)
 printf '%sWeft: two hosts, %s%s\n' "$bold" "$WEFT_HOSTS" "$plain"
-if [ "$WEFT_DEMO_HOSTS" = namespaces ]; then
-    echo '(network namespaces joined by a bridge; ranks of different hosts meet over UDP)'
+if [ "$DEMO_HOSTS" = namespaces ]; then
+    echo '(network namespaces joined by a bridge; ranks of different hosts meet over Ethernet and UDP)'
 else
     echo '(no root: two sets of ranks on this machine that treat each other as remote, over UDP on loopback)'
 fi
@@ -131,20 +131,20 @@ run heat-with-faults bad_day build/demo/heat-with-faults.png
 cmp "$work/heat.png" "$work/heat-with-faults.png" && echo '   the two images are the same, byte for byte'
 
 step 5 'What went where'
-printf '   %-18s %-7s %6s %9s %9s %8s %8s\n' program link pairs messages bytes resends seconds
+printf '   %-18s %-12s %6s %9s %9s %8s %8s\n' program link pairs messages bytes resends seconds
 while IFS=$'\t' read -r number name seconds; do
     if [ -s "$work/$name.stats" ]; then
         awk -v name="$name" -v seconds="$seconds" '
             NR == 1 { next }
             { pairs[$3]++; messages[$3] += $4; bytes[$3] += $5; resends[$3] += $6 }
             END { for (link in pairs) {
-                printf "   %-18s %-7s %6d %9d %9d %8d %8s\n", name, link, pairs[link], messages[link], bytes[link], resends[link], seconds
+                printf "   %-18s %-12s %6d %9d %9d %8d %8s\n", name, link, pairs[link], messages[link], bytes[link], resends[link], seconds
                 name = seconds = "" } }' "$work/$name.stats"
     else
-        printf '   %-18s %-7s %6s %9s %9s %8s %8s\n' "$name" '' '' '' '' '' "$seconds"
+        printf '   %-18s %-12s %6s %9s %9s %8s %8s\n' "$name" '' '' '' '' '' "$seconds"
     fi
 done <"$lines"
-printf '   %-18s %52s\n' 'the whole demo' "$(since "$demo_began")"
-grep -q ' udp ' "$work/heat.stats" || { echo '   nothing went over UDP: these were not two hosts'; exit 1; }
+printf '   %-18s %57s\n' 'the whole demo' "$(since "$demo_began")"
+grep -Eq '[[:space:]+](udp|ethernet|xdp)[[:space:]+]' "$work/heat.stats" || { echo '   nothing went over a network: these were not two hosts'; exit 1; }
 printf '\nEach pair of ranks is in build/demo/*.stats, the image in build/demo/heat.png.\n'
 ended=1

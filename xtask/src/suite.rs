@@ -61,6 +61,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
     Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
+    Suite { name: "demo", what: "the demonstration of the README, to its end", cases: peers::demo },
 ];
 
 #[derive(Default)]

@@ -9,6 +9,8 @@ use super::{Case, Outcome};
 /// mpi4py's tests with one rank take half a minute here; with four ranks on two processors longer.
 const MPI4PY_LIMIT_SECONDS: u64 = 480;
 const MPI4PY_BUILD_LIMIT_SECONDS: u64 = 300;
+/// The demonstration takes half a minute; without the build of mpi4py at hand one more.
+const DEMO_LIMIT_SECONDS: u64 = 300;
 /// What is left out of mpi4py's tests, one a line: `module reason` or `pattern reason`; with `>N` before it, only where
 /// more than N ranks run.
 const LEFT_OUT: &str = "tests/mpi4py/left-out.txt";
@@ -80,6 +82,16 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
         cases.push(Case::new(format!("its tests, {ranks} ranks"), move |context| mpi4py_tests(context, ranks)));
     }
     cases
+}
+
+/// What `make demo` runs, on what is installed.
+pub(crate) fn demo(_: &Context) -> Vec<Case> {
+    vec![Case::new("from mpi4py to lost packets", |context| {
+        let run = Run::new(context.root.join("demo/demo.sh")).limit(DEMO_LIMIT_SECONDS);
+        let judged =
+            Expected::code(0).says("the two images are the same, byte for byte").never_says("no setting of Weft");
+        judged.judge(run.finish())
+    })]
 }
 
 fn mpi4py_tests(context: &Context, ranks: u32) -> Outcome {
