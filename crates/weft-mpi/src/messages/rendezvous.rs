@@ -1,0 +1,171 @@
+//! Large messages: announced, asked for, and sent into the buffer that waits for them (the rendezvous of
+//! `weft_core::message`); and taken back, while nobody has asked.
+
+use weft_core::matching::Envelope;
+use weft_core::message::Head;
+
+use super::{Body, Fetch, Messages, Outgoing, Unexpected, Withdrawal, keep};
+use crate::request::State;
+
+impl Messages {
+    /// Fetches, or asks for, an announced message.
+    pub(super) fn pull(
+        &mut self,
+        handle: usize,
+        peer: u32,
+        envelope: Envelope,
+        request: u32,
+        total: u64,
+        address: Option<u64>,
+        fetch: &mut dyn Fetch,
+    ) {
+        let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
+        let direct = address.filter(|_| self.peers[peer as usize].single_copy);
+        let fetched = fits == 0 || direct.is_some_and(|address| fetch.fetch(peer, address, &data, fits));
+        if fetched {
+            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+            self.complete(handle);
+            return;
+        }
+        if direct.is_some() {
+            // Not permitted, or the peer is going away: from now on it sends its data itself.
+            self.peers[peer as usize].single_copy = false;
+        }
+        let sink = self.requests.wire(handle);
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.state = State::Receiving { peer, data, total: fits, received: 0 };
+        }
+        self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, fits))));
+    }
+
+    pub(super) fn handle_rendezvous(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        request: u32,
+        total: u64,
+        address: Option<u64>,
+        fetch: &mut dyn Fetch,
+    ) {
+        self.completions += 1;
+        if !self.count(peer, fetch) {
+            return;
+        }
+        // Each turn takes a receive out of the matcher, so this ends.
+        loop {
+            let unexpected = &mut self.unexpected;
+            let body = Body::Announced { request, address };
+            let found = self.matcher.arrive(envelope, || keep(unexpected, Unexpected { peer, total, body }));
+            let Some(handle) = found else { return };
+            match self.withdraw(peer, handle, fetch) {
+                Withdrawal::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
+                // Its sender is writing it: this is the announcement of that very message.
+                Withdrawal::Taken(Some(number)) if number == self.peers[peer as usize].handled => return,
+                Withdrawal::Taken(_) => {}
+            }
+        }
+    }
+
+    pub(super) fn handle_grant(&mut self, peer: u32, request: u32, sink: u32, limit: u64) {
+        let Some(handle) = self.requests.from_wire(request) else {
+            self.nonsense += 1;
+            return;
+        };
+        let Some(entry) = self.requests.get_mut(handle) else { return };
+        match std::mem::replace(&mut entry.state, State::Complete) {
+            State::Announced(send) if send.peer == Some(peer) && limit > 0 && limit <= send.data.len() => {
+                entry.state = State::Sending { send, left: limit };
+                self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset: 0, limit }));
+            }
+            other => {
+                entry.state = other;
+                self.nonsense += 1;
+            }
+        }
+    }
+
+    /// Granted data arrived from `peer`, in any order, each byte once.
+    pub fn handle_data(&mut self, peer: u32, sink: u32, offset: u64, bytes: &[u8]) {
+        let Some(handle) = self.requests.from_wire(sink) else {
+            self.nonsense += 1;
+            return;
+        };
+        let Some(State::Receiving { peer: from, data, total, received }) =
+            self.requests.get_mut(handle).map(|request| &mut request.state)
+        else {
+            self.nonsense += 1;
+            return;
+        };
+        let end = offset.saturating_add(bytes.len() as u64);
+        if *from != peer || end > *total || *received + bytes.len() as u64 > *total {
+            self.nonsense += 1;
+            return;
+        }
+        data.write(offset, bytes);
+        *received += bytes.len() as u64;
+        if *received == *total {
+            self.complete(handle);
+        }
+    }
+
+    pub(super) fn handle_done(&mut self, peer: u32, request: u32) {
+        let handle = self.requests.from_wire(request);
+        let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
+        let expected = match state {
+            Some(State::Announced(send)) => send.peer == Some(peer),
+            Some(State::AwaitingMatch { peer: to }) => *to == peer,
+            _ => false,
+        };
+        match handle {
+            Some(handle) if expected => self.complete(handle),
+            _ => self.nonsense += 1,
+        }
+    }
+
+    /// `bytes` of what was granted of the request named `request` have reached the receiver.
+    pub fn handle_acknowledged(&mut self, request: u32, bytes: u64) {
+        let Some(handle) = self.requests.from_wire(request) else { return };
+        let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {
+            return;
+        };
+        *left = left.saturating_sub(bytes);
+        if *left == 0 {
+            self.complete(handle);
+        }
+    }
+
+    pub(super) fn handle_retract(&mut self, peer: u32, context: u32, request: u32) {
+        let unexpected = &self.unexpected;
+        let found = self.matcher.retract(context, |_, id| {
+            unexpected.get(*id).is_some_and(|message| {
+                message.peer == peer
+                    && match &message.body {
+                        Body::Announced { request: announced, .. } => *announced == request,
+                        Body::Whole { acknowledge, .. } => *acknowledge == Some(request),
+                        Body::Arriving { .. } => false,
+                    }
+            })
+        });
+        if let Some((_, id)) = found
+            && let Some(Unexpected { body: Body::Whole { bytes, .. }, .. }) = self.unexpected.remove(id)
+        {
+            self.consumed(peer, bytes.len() as u64);
+        }
+        self.outbox.push((peer, Outgoing::Control(Head::retracted(request, found.is_some()))));
+    }
+
+    pub(super) fn handle_retracted(&mut self, peer: u32, request: u32, forgotten: bool) {
+        let Some(handle) = self.requests.from_wire(request) else { return };
+        let Some(entry) = self.requests.get_mut(handle) else { return };
+        let ours = match &entry.state {
+            State::Announced(send) => send.peer == Some(peer),
+            State::AwaitingMatch { peer: to } => *to == peer,
+            _ => false,
+        };
+        entry.cancelling = false;
+        if ours && forgotten {
+            entry.status.cancelled = true;
+            self.complete(handle);
+        }
+    }
+}
