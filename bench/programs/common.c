@@ -353,6 +353,11 @@ double bench_microseconds(const bench *b, size_t size, double seconds)
     return seconds * 1e6;
 }
 
+void bench_time_fields(const bench *b, size_t size, double seconds)
+{
+    json_number("time_us", bench_microseconds(b, size, seconds));
+}
+
 /* ---- Samples ---- */
 
 /* Seconds of the slowest rank in the timed part; in `whole` what the run took with all that it does not count. */

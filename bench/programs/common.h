@@ -115,7 +115,8 @@ int bench_stream_check(const bench *b, size_t size, char why[BENCH_WHY_MAX]);
 void bench_window_fields(const bench *b, size_t size, double seconds);
 int bench_pairs(const bench *b);
 
-/* Microseconds of an iteration: the `value` of latencies. */
+/* Microseconds of an iteration: the `value` of latencies, and the field `time_us` beside other values. */
 double bench_microseconds(const bench *b, size_t size, double seconds);
+void bench_time_fields(const bench *b, size_t size, double seconds);
 
 #endif

@@ -42,17 +42,10 @@ static double value(const bench *b, size_t size, double seconds)
     return 4.0 * (double)size / seconds / 1e6;
 }
 
-static void fields(const bench *b, size_t size, double seconds)
-{
-    (void)b;
-    (void)size;
-    json_number("time_us", seconds * 1e6);
-}
-
 int main(int argc, char **argv)
 {
     static const bench_case c = {.unit = "MB/s", .ranks_min = 2, .buffers = buffers, .prepare = bench_pair_prepare,
-        .run = run, .check = check, .value = value, .fields = fields};
+        .run = run, .check = check, .value = value, .fields = bench_time_fields};
     bench b;
     bench_start(&b, "exchange", "8,1k,16k,64k,256k,1m,4m", &argc, &argv, NULL, 0);
     return bench_end(&b, bench_measure(&b, &c));

@@ -40,6 +40,23 @@ static inline int nas_power_of_two(int n)
     return n > 0 && (n & (n - 1)) == 0;
 }
 
+/* Starts MPI, reads the options, and finds the class that --class names among `count` classes of `bytes` each, whose first
+ * member is their name: S, W and A. NULL, and a sentence from rank 0, when it is none of them. Collective. */
+static inline const void *nas_start(bench *b, const char *measurement, int *argc, char ***argv, const void *classes, size_t count, size_t bytes)
+{
+    static const char *wanted = "S";
+    static const bench_option own[] = {{"--class", NULL, &wanted, "S, W or A (default S)"}};
+    bench_start(b, measurement, "", argc, argv, own, 1);
+    for (size_t i = 0; i < count; i++) {
+        const char *const *name = (const void *)((const char *)classes + i * bytes);
+        if (strcmp(*name, wanted) == 0)
+            return name;
+    }
+    if (b->rank == 0)
+        fprintf(stderr, "--class: '%s' is none of S, W, A\n", wanted);
+    return NULL;
+}
+
 /* The line of one run, from rank 0. `size` is the problem's, `seconds` of the slowest rank. */
 static inline void nas_print(const bench *b, const char *class, long long size, int iterations, int sample, double seconds, double operations, int valid, const char *why)
 {

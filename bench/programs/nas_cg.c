@@ -285,21 +285,12 @@ static int measure(bench *b, problem *m, int sample)
 
 int main(int argc, char **argv)
 {
-    static const char *name = "S";
-    static const bench_option own[] = {{"--class", NULL, &name, "S, W or A (default S)"}};
-    const class *c = NULL;
     problem m;
     int status = 0;
     bench b;
-    bench_start(&b, "nas_cg", "", &argc, &argv, own, 1);
-    for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-        if (strcmp(classes[i].name, name) == 0)
-            c = &classes[i];
-    if (!c) {
-        if (b.rank == 0)
-            fprintf(stderr, "--class: '%s' is none of S, W, A\n", name);
+    const class *c = nas_start(&b, "nas_cg", &argc, &argv, classes, sizeof classes / sizeof *classes, sizeof *classes);
+    if (!c)
         return bench_end(&b, 2);
-    }
     if (!nas_power_of_two(b.ranks)) {
         bench_failed(&b, 0, "Mop/s", "CG wants a power of two of ranks");
         return bench_end(&b, 1);
