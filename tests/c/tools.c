@@ -41,6 +41,40 @@ static void settings_before_init(void)
     free(value);
 }
 
+/* Writes a setting; before MPI_Init it counts. */
+static void set(const char *name, const char *value)
+{
+    int index, length;
+    MPI_T_cvar_handle handle;
+    TOOL(MPI_T_cvar_get_index(name, &index));
+    TOOL(MPI_T_cvar_handle_alloc(index, NULL, &handle, &length));
+    TOOL(MPI_T_cvar_write(handle, value));
+    TOOL(MPI_T_cvar_handle_free(&handle));
+}
+
+/* With WEFT_VERBOSE_ERRORS, written above, an error that is returned is printed too. */
+static void what_was_written_counts(void)
+{
+    STORY("a control variable that was written before MPI_Init has its effect");
+    char text[512] = "";
+    FILE *file = tmpfile();
+    HOLDS(file != NULL);
+    fflush(stderr);
+    int stderr_kept = dup(2);
+    dup2(fileno(file), 2);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    int code = MPI_Send(NULL, 0, MPI_BYTE, ranks, 0, MPI_COMM_WORLD);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    fflush(stderr);
+    dup2(stderr_kept, 2);
+    close(stderr_kept);
+    rewind(file);
+    text[fread(text, 1, sizeof text - 1, file)] = 0;
+    fclose(file);
+    CHECK_EQUAL(code, MPI_ERR_RANK);
+    HOLDS(strstr(text, "MPI_Send") && strstr(text, "MPI_ERR_RANK"));
+}
+
 static void settings_after_init(void)
 {
     STORY("control variables after MPI_Init");
@@ -134,8 +168,10 @@ int main(int argc, char **argv)
 {
     watch_the_clock();
     settings_before_init();
+    set("WEFT_VERBOSE_ERRORS", "1");
     begin(&argc, &argv);
     settings_after_init();
+    what_was_written_counts();
     counters();
     categories();
     TOOL(MPI_T_finalize());

@@ -429,10 +429,10 @@ impl Engine {
         self.udp_looks = network::UDP_EVERY - 1;
     }
 
-    /// The counters of the flow to each peer of another node that has been talked to.
-    pub fn flow_counters(&self) -> impl Iterator<Item = &weft_core::flow::Counters> {
+    /// The flow to each peer of another node that has been talked to.
+    pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
         self.links.iter().filter_map(|link| match &link.path {
-            Path::Remote(remote) => remote.flow.as_ref().map(|flow| flow.counters()),
+            Path::Remote(remote) => remote.flow.as_deref(),
             _ => None,
         })
     }

@@ -64,6 +64,8 @@ pub struct Process {
     pub buffer: crate::buffered::Buffer,
     /// Copies of messages that are on their way although the program's buffer is free again.
     pub temporaries: crate::buffered::Buffer,
+    /// Whether errors that are returned are printed too.
+    pub verbose_errors: bool,
     /// Error classes, codes and strings of the program.
     pub errors: crate::error_codes::ErrorCodes,
     /// Collectives under way.
@@ -326,6 +328,7 @@ impl Process {
             objects: Objects::new(),
             buffer: crate::buffered::Buffer::new(),
             temporaries: crate::buffered::Buffer::new(),
+            verbose_errors: false,
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,

@@ -108,8 +108,17 @@ pub const ACK: Setting = Setting {
     name: "WEFT_ACK",
     default: "immediate",
     allowed: "deferred, immediate or every-packet",
-    meaning: "when packets are acknowledged: `deferred` (on what goes back, or after 16 packets or 50 µs), `immediate` \
+    meaning: "when packets are acknowledged: `deferred` (on what goes back, or after 16 packets or `WEFT_ACK_DELAY`), `immediate` \
               (the same, and at once at the end of large data), `every-packet`",
+    reader: Reader::Library,
+};
+/// How long an acknowledgement may wait.
+pub const ACK_DELAY: Setting = Setting {
+    name: "WEFT_ACK_DELAY",
+    default: "50",
+    allowed: "microseconds from 0 to 100000",
+    meaning: "microseconds that an acknowledgement waits at most for something to travel with; in the middle of large data four times \
+              as long; the same for all ranks",
     reader: Reader::Library,
 };
 /// How long a peer may be silent.
@@ -163,7 +172,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 14] = [
+pub const TABLE: [&Setting; 15] = [
     &LINK,
     &INTERFACE,
     &NODE,
@@ -172,6 +181,7 @@ pub const TABLE: [&Setting; 14] = [
     &SHM_DIR,
     &PROGRESS,
     &ACK,
+    &ACK_DELAY,
     &PEER_TIMEOUT,
     &SEALED,
     &VERBOSE_ERRORS,
@@ -281,16 +291,22 @@ pub struct Settings {
     pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
     pub ack: AckScheme,
+    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most.
+    pub ack_delay: Duration,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
     /// `WEFT_SEALED`: whether packets are encrypted.
     pub sealed: bool,
+    /// `WEFT_VERBOSE_ERRORS`: whether errors that are returned are printed too.
+    pub verbose_errors: bool,
     /// `WEFT_FAULTS`: faults to inject into the network.
     pub faults: faults::Plan,
 }
 
 /// The eager limit must leave credit for more than one message.
 const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
+/// The longest delay of acknowledgements: with it a peer that has all is still far from counting as silent.
+const ACK_DELAY_US_MAX: u64 = 100_000;
 /// What [`EAGER_LIMIT`] says of itself.
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
@@ -336,9 +352,11 @@ impl Settings {
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
             sealed: switch(&SEALED, &variable)?,
+            verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
+            ack_delay: Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?),
             peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
             faults: match FAULTS.value(&variable) {
                 Some(value) => faults::Plan::parse(&value)
@@ -410,6 +428,7 @@ mod tests {
         let settings = read(&[]).unwrap();
         assert_eq!(settings.links, Links::AUTO);
         assert!(settings.faults.is_clean());
+        assert_eq!(settings.ack_delay, FlowSettings::default().ack_delay);
         assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
         assert!(!settings.sealed && read(&[("WEFT_SEALED", "1")]).unwrap().sealed);
         assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));
@@ -420,6 +439,7 @@ mod tests {
         for (name, value, hint) in [
             ("WEFT_LINK", "shared,ethernot", "ethernot"),
             ("WEFT_ACK", "late", "every-packet"),
+            ("WEFT_ACK_DELAY", "100001", "100000"),
             ("WEFT_EAGER_LIMIT", "lots", "whole number"),
             ("WEFT_EAGER_LIMIT", "262145", "262144"),
             ("WEFT_SINGLE_COPY", "maybe", "may say 1 or 0"),

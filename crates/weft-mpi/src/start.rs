@@ -145,6 +145,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
         nodes: cards.iter().map(|card| card.node).collect(),
         client,
     });
+    process.verbose_errors = settings.verbose_errors;
     process.thread_level = thread_level;
     process.main_thread = Some(std::thread::current().id());
     process.phase = Phase::Active;
@@ -289,6 +290,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
         packet_size,
         window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
         ack_scheme: settings.ack,
+        ack_delay: settings.ack_delay,
         peer_timeout: settings.peer_timeout,
         sealed: settings.sealed,
         ..defaults

@@ -2,16 +2,17 @@
 //!
 //! It works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
 
+mod variables;
+
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use weft_core::flow::Counters;
-
 use crate::constants::*;
-use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::process;
 use crate::settings::{self, Setting};
+
+pub use variables::{CATEGORIES, Class, SETTINGS, VARIABLES, Variable};
 
 /// Characters of a control variable's value, the zero byte included.
 pub const VALUE_LENGTH: usize = 256;
@@ -19,120 +20,6 @@ pub const VALUE_LENGTH: usize = 256;
 const HANDLES_MAX: usize = 1 << 16;
 /// Sessions that tools may hold at once.
 const SESSIONS_MAX: usize = 1 << 10;
-
-/// What kind of number a performance variable is (MPI-5.0 §15.3.7).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// How much of something there is now. Always measured, never written.
-    Level,
-    /// How often something has happened while the handle was started.
-    Counter,
-}
-
-/// A performance variable: 64 bits without sign, bound to no object.
-pub struct Variable {
-    /// Its name: the category, then what is counted.
-    pub name: &'static str,
-    /// Its kind.
-    pub class: Class,
-    /// Index of its category.
-    pub category: usize,
-    /// What it counts, with the unit.
-    pub meaning: &'static str,
-    source: Source,
-}
-
-/// Where the number comes from.
-enum Source {
-    Engine(fn(&Engine) -> u64),
-    /// The sum over the flows to all peers.
-    Flows(fn(&Counters) -> u64),
-}
-
-impl Variable {
-    /// The number now; 0 outside of MPI_Init and MPI_Finalize.
-    fn measure(&self) -> u64 {
-        process::with(|process| match (process.engine(), &self.source) {
-            (Ok(engine), Source::Engine(read)) => read(engine),
-            (Ok(engine), Source::Flows(read)) => engine.flow_counters().map(read).sum(),
-            (Err(_), _) => 0,
-        })
-    }
-}
-
-/// Categories: name and meaning (MPI-5.0 §15.3.9).
-pub const CATEGORIES: [(&str, &str); 3] = [
-    ("settings", "the WEFT_* variables of the environment"),
-    ("messages", "messages of this process, over all links"),
-    ("network", "packets between this process and those of other hosts, summed over all of them"),
-];
-/// Index of the category that holds the control variables.
-pub const SETTINGS: usize = 0;
-const MESSAGES: usize = 1;
-const NETWORK: usize = 2;
-
-const fn messages(name: &'static str, class: Class, meaning: &'static str, read: fn(&Engine) -> u64) -> Variable {
-    Variable { name, class, category: MESSAGES, meaning, source: Source::Engine(read) }
-}
-
-const fn network(name: &'static str, meaning: &'static str, read: fn(&Counters) -> u64) -> Variable {
-    Variable { name, class: Class::Counter, category: NETWORK, meaning, source: Source::Flows(read) }
-}
-
-/// The performance variables, by index.
-pub const VARIABLES: [Variable; 27] = [
-    messages("messages_sent", Class::Counter, "messages sent, those to oneself included", |engine| {
-        engine.traffic().iter().map(|row| row.messages).sum()
-    }),
-    messages("messages_bytes_sent", Class::Counter, "payload of the messages sent, bytes", |engine| {
-        engine.traffic().iter().map(|row| row.bytes).sum()
-    }),
-    messages("messages_unexpected", Class::Level, "messages that no receive has asked for", |engine| {
-        engine.messages.matcher.unexpected_count() as u64
-    }),
-    messages("messages_posted", Class::Level, "receives that no message has come for", |engine| {
-        engine.messages.matcher.posted_count() as u64
-    }),
-    network("network_packets_sent", "packets given to the link, of every kind", |flow| flow.packets_sent),
-    network("network_packets_received", "authentic packets that arrived, of every kind", |flow| flow.packets_received),
-    network("network_data_packets_sent", "packets with messages or data, sent for the first time", |flow| {
-        flow.data_packets_sent
-    }),
-    network("network_data_packets_received", "packets with messages or data, arrived for the first time", |flow| {
-        flow.data_packets_received
-    }),
-    network("network_messages_sent", "protocol messages put in order", |flow| flow.messages_sent),
-    network("network_messages_received", "protocol messages delivered in order", |flow| flow.messages_received),
-    network("network_bytes_sent", "bytes of messages and data, sent for the first time", |flow| flow.bytes_sent),
-    network("network_bytes_received", "bytes of messages and data delivered", |flow| flow.bytes_received),
-    network("network_lost_by_gap", "packets found missing because later ones were acknowledged", |flow| {
-        flow.lost_by_gap
-    }),
-    network("network_lost_by_probe", "packets found missing by the echo of a probe", |flow| flow.lost_by_probe),
-    network("network_resent_by_gap", "packets sent again because later ones were acknowledged", |flow| {
-        flow.resent_by_gap
-    }),
-    network("network_resent_by_probe", "packets sent again because the echo of a probe proved them missing", |flow| {
-        flow.resent_by_probe
-    }),
-    network("network_probes", "probes sent", |flow| flow.probes),
-    network("network_probes_received", "probes that arrived", |flow| flow.probes_received),
-    network("network_duplicates", "packets that had arrived before", |flow| flow.duplicates),
-    network("network_reordered", "packets that arrived later than one with a higher number", |flow| flow.reordered),
-    network("network_out_of_window", "packets with a number outside the window", |flow| flow.out_of_window),
-    network("network_forged", "packets whose tag was wrong", |flow| flow.forged),
-    network("network_malformed", "authentic packets that made no sense", |flow| flow.malformed),
-    network("network_acknowledged_unsent", "acknowledgements of packets that were never sent", |flow| {
-        flow.acknowledged_unsent
-    }),
-    network("network_acks_standalone", "packets that carried nothing but an acknowledgement", |flow| {
-        flow.acks_standalone
-    }),
-    network("network_acks_piggybacked", "acknowledgements that travelled with a message or data", |flow| {
-        flow.acks_piggybacked
-    }),
-    network("network_window_cuts", "times the congestion window was cut", |flow| flow.window_cuts),
-];
 
 /// A tool's handle of a performance variable.
 struct Handle {
@@ -466,7 +353,7 @@ mod tests {
     fn names_are_unique_and_begin_with_their_category() {
         for (place, variable) in VARIABLES.iter().enumerate() {
             assert!(variable.name.starts_with(CATEGORIES[variable.category].0), "{}", variable.name);
-            assert_eq!(find(variable.name, VARIABLES.iter().map(|v| v.name)).unwrap(), place as i32);
+            assert_eq!(find(&variable.name, VARIABLES.iter().map(|v| v.name.as_str())).unwrap(), place as i32);
         }
     }
 

@@ -29,13 +29,11 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
         // The generated checks name the class of all other calls (MPI-5.0 §15.3.10).
         return if error.class == MPI_ERR_ARG { MPI_T_ERR_INVALID } else { error.class };
     }
-    let (reaction, place) = process::with(|process| (reaction(process, scope), place(process)));
+    let (reaction, place, is_verbose) =
+        process::with(|process| (reaction(process, scope), place(process), process.verbose_errors));
     match reaction {
-        Reaction::Return => {
-            if std::env::var_os(weft_mpi::settings::VERBOSE_ERRORS.name).is_some_and(|value| value == "1") {
-                eprintln!("weft: {place}: {error} [{}]", class_name(error.class));
-            }
-        }
+        Reaction::Return if is_verbose => eprintln!("weft: {place}: {error} [{}]", class_name(error.class)),
+        Reaction::Return => {}
         Reaction::Fatal => {
             weft_mpi::start::abort(exit_code(error.class), &format!("{place}: {error} [{}]", class_name(error.class)))
         }

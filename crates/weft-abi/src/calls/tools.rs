@@ -201,12 +201,12 @@ pub(crate) unsafe fn t_pvar_get_info(
         let is_level = c_int::from(variable.class == Class::Level);
         // SAFETY: the caller's pointers.
         unsafe {
-            set_text(name, name_len, variable.name);
+            set_text(name, name_len, &variable.name);
             set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
             set(var_class, class_number(variable.class));
             set(datatype, MPI_UNSIGNED_LONG_LONG);
             set(enumtype, MPI_T_ENUM_NULL);
-            set_text(desc, desc_len, variable.meaning);
+            set_text(desc, desc_len, &variable.meaning);
             set(bind, MPI_T_BIND_NO_OBJECT);
             set(readonly, is_level);
             set(continuous, is_level);
@@ -221,7 +221,7 @@ pub(crate) unsafe fn t_pvar_get_index(name: *const c_char, var_class: c_int, pva
     with(|_| {
         // SAFETY: the caller's string.
         let name = unsafe { text::take(name) };
-        let index = tools::find(&name, VARIABLES.iter().map(|variable| variable.name))?;
+        let index = tools::find(&name, VARIABLES.iter().map(|variable| variable.name.as_str()))?;
         if class_number(tools::variable(index)?.class) != var_class {
             return Err(Error::new(MPI_T_ERR_INVALID_NAME, format!("{name} is of another class")));
         }

@@ -1,0 +1,145 @@
+//! The performance variables (MPI-5.0 §15.3.7): messages of the engine, and every counter and gauge of the flows to peers.
+
+use std::sync::LazyLock;
+
+use weft_core::flow::{Counters, Gauges};
+
+use crate::engine::Engine;
+use crate::process;
+
+/// What kind of number a performance variable is (MPI-5.0 §15.3.7).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// How much of something there is now. Always measured, never written.
+    Level,
+    /// How often something has happened while the handle was started.
+    Counter,
+}
+
+/// A performance variable: 64 bits without sign, bound to no object.
+pub struct Variable {
+    /// Its name: the category, then what is counted.
+    pub name: String,
+    /// Its kind.
+    pub class: Class,
+    /// Index of its category.
+    pub category: usize,
+    /// What it counts, with the unit.
+    pub meaning: String,
+    source: Source,
+}
+
+/// Where the number comes from.
+enum Source {
+    Engine(fn(&Engine) -> u64),
+    /// The counter with this place in [`Counters::NAMES`], summed over the flows to all peers.
+    Counter(usize),
+    /// The gauge with this place in [`Gauges::NAMES`], of all peers together.
+    Gauge(usize),
+}
+
+impl Variable {
+    /// The number now; 0 outside of MPI_Init and MPI_Finalize.
+    pub(super) fn measure(&self) -> u64 {
+        process::with(|process| match (process.engine(), &self.source) {
+            (Ok(engine), Source::Engine(read)) => read(engine),
+            (Ok(engine), Source::Counter(place)) => engine.flows().map(|flow| flow.counters().values()[*place]).sum(),
+            (Ok(engine), Source::Gauge(place)) => together(*place, engine.flows().map(|flow| flow.gauges())),
+            (Err(_), _) => 0,
+        })
+    }
+}
+
+/// Packets of all peers add up; of round trips the longest is told.
+fn together(place: usize, gauges: impl Iterator<Item = Gauges>) -> u64 {
+    let values = gauges.map(|gauges| gauges.values()[place]);
+    if is_time(place) { values.max().unwrap_or(0) } else { values.sum() }
+}
+
+fn is_time(gauge: usize) -> bool {
+    Gauges::NAMES[gauge].0.ends_with("_ns")
+}
+
+/// Categories: name and meaning (MPI-5.0 §15.3.9).
+pub const CATEGORIES: [(&str, &str); 3] = [
+    ("settings", "the WEFT_* variables of the environment"),
+    ("messages", "messages of this process, over all links"),
+    ("network", "packets between this process and those of other hosts, all of them together"),
+];
+/// Index of the category that holds the control variables.
+pub const SETTINGS: usize = 0;
+const MESSAGES: usize = 1;
+const NETWORK: usize = 2;
+
+/// The performance variables, by index.
+pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
+    let counters = Counters::NAMES.iter().enumerate().map(|(place, (name, meaning))| {
+        network(name, Class::Counter, meaning.trim().to_owned(), Source::Counter(place))
+    });
+    let gauges = Gauges::NAMES.iter().enumerate().map(|(place, (name, meaning))| {
+        let all = if is_time(place) { "The longest of all peers" } else { "The sum over all peers" };
+        network(name, Class::Level, format!("{meaning} {all}."), Source::Gauge(place))
+    });
+    of_messages().into_iter().chain(counters).chain(gauges).collect()
+});
+
+fn network(name: &str, class: Class, meaning: String, source: Source) -> Variable {
+    Variable { name: format!("network_{name}"), class, category: NETWORK, meaning, source }
+}
+
+fn of_messages() -> [Variable; 5] {
+    use Class::{Counter, Level};
+    let variable = |name: &str, class, meaning: &str, read: fn(&Engine) -> u64| Variable {
+        name: format!("messages_{name}"),
+        class,
+        category: MESSAGES,
+        meaning: meaning.to_owned(),
+        source: Source::Engine(read),
+    };
+    [
+        variable("sent", Counter, "Messages sent, those to oneself included.", |engine| {
+            engine.traffic().iter().map(|row| row.messages).sum()
+        }),
+        variable("bytes_sent", Counter, "Payload of the messages sent, bytes.", |engine| {
+            engine.traffic().iter().map(|row| row.bytes).sum()
+        }),
+        variable("unexpected", Level, "Messages that no receive has asked for.", |engine| {
+            engine.messages.matcher.unexpected_count() as u64
+        }),
+        variable("posted", Level, "Receives that no message has come for.", |engine| {
+            engine.messages.matcher.posted_count() as u64
+        }),
+        variable(
+            "credit_bytes",
+            Level,
+            "What may be sent unasked to the peer with the least credit, bytes.",
+            |engine| engine.messages.peers.iter().map(|peer| peer.credit).min().unwrap_or(0),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_counter_and_gauge_is_a_variable_of_its_class() {
+        let class = |name: &str| {
+            let name = format!("network_{name}");
+            VARIABLES.iter().find(|variable| variable.name == name).map(|variable| variable.class)
+        };
+        assert!(Counters::NAMES.iter().all(|(name, _)| class(name) == Some(Class::Counter)));
+        assert!(Gauges::NAMES.iter().all(|(name, _)| class(name) == Some(Class::Level)));
+        assert!(VARIABLES.iter().all(|variable| variable.meaning.ends_with('.')));
+    }
+
+    #[test]
+    fn gauges_of_several_peers_add_up_unless_they_are_times() {
+        let peers = [1, 2].map(|n| Gauges { round_trip_ns: 10 * n, window_packets: n, ..Gauges::default() });
+        let of = |name: &str| {
+            let place = Gauges::NAMES.iter().position(|(known, _)| *known == name).expect("a gauge");
+            together(place, peers.into_iter())
+        };
+        assert_eq!((of("round_trip_ns"), of("window_packets")), (20, 3));
+    }
+}
