@@ -1,17 +1,20 @@
-//! `weft bench`: one measurement under the library at hand.
+//! `weft bench`: one measurement under the library at hand, or one experiment: measurements, settings and places that belong together.
+
+mod experiment;
 
 use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::compare::{named, refuse, session};
+use crate::compare::{keep, named, refuse, session};
 use crate::measure::Wanted;
 use crate::measure::arguments::{Common, Rounds};
 
 /// What follows `weft bench`.
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
-    /// What to measure (a wrong name is answered with all)
+    /// What to measure (a wrong name is answered with all), or an experiment: ack (how late acknowledgements show in Sendrecv),
+    /// carriers (Weft over each of its links, beside the link without MPI)
     measurement: String,
     #[command(flatten)]
     rounds: Rounds,
@@ -21,7 +24,30 @@ pub(crate) struct Arguments {
 
 /// Runs it; exit codes as of `weft compare`.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    single("bench", &arguments.measurement, arguments.rounds.rounds, &arguments.common)
+    let Arguments { measurement, rounds, common } = arguments;
+    match experiment::find(measurement) {
+        Some(experiment) => conduct(&experiment, rounds.rounds, common),
+        None => single("bench", measurement, rounds.rounds, common),
+    }
+}
+
+/// An experiment; its run file is kept like a comparison's. What the user says counts before what belongs to it.
+fn conduct(experiment: &experiment::Experiment, rounds: u32, common: &Common) -> ExitCode {
+    let mut common = common.clone();
+    if common.hosts.is_empty() {
+        common.hosts = experiment.hosts.clone();
+    }
+    common.sizes = common.sizes.or_else(|| experiment.sizes.clone());
+    let request = match common.request(&experiment.measurements, rounds, experiment.carriers) {
+        Ok(request) => request,
+        Err(why) => return refuse("bench", &why),
+    };
+    let mut libraries = named(&common);
+    if libraries.is_empty() {
+        libraries.clone_from(&experiment.libraries);
+    }
+    let wanted = Wanted { named: libraries, fetch: false, peers: false };
+    keep("bench", experiment.name, &request, &wanted, &common)
 }
 
 /// One measurement, under Weft unless other libraries are named. The run file is kept when the user says where.

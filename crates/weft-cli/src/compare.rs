@@ -40,9 +40,14 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         Ok(request) => request,
         Err(why) => return refuse("compare", &why),
     };
-    let path = common.output.clone().unwrap_or_else(|| output::default_name("compare", output::now()));
     let wanted = Wanted { named: named(common), fetch: arguments.fetch, peers: true };
-    let code = session("compare", &request, &wanted, common, &path);
+    keep("compare", "compare", &request, &wanted, common)
+}
+
+/// Holds a session whose run file is kept: where the user says, else here, under a name of the time.
+pub(crate) fn keep(command: &str, name: &str, request: &Request, wanted: &Wanted, common: &Common) -> ExitCode {
+    let path = common.output.clone().unwrap_or_else(|| output::default_name(name, output::now()));
+    let code = session(command, request, wanted, common, &path);
     if !common.quiet && path.exists() {
         let at = std::path::absolute(&path).unwrap_or(path);
         eprintln!("the run is in {0}; `weft report {0} --output FILE.html` draws it", at.display());

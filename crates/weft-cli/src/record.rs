@@ -88,6 +88,9 @@ pub(crate) struct Library {
     pub(crate) prefix: Option<String>,
     /// Variables that were set for it.
     pub(crate) environment: BTreeMap<String, String>,
+    /// It took part only within one host (`true`), or only between several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) within_host: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

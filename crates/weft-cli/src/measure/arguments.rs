@@ -19,8 +19,8 @@ pub(crate) struct Common {
     /// Libraries: NAME, NAME=PREFIX or NAME:VARIABLE=VALUE,…; names that need no prefix are weft, mpich, openmpi and impi
     #[arg(long, value_name = "LIBRARY,…")]
     pub(crate) library: Vec<Specs>,
-    /// Where: 1 is this machine as it is, 2 to 8 are virtual hosts; several make several places
-    #[arg(long, value_delimiter = ',', default_value = "1", value_name = "N,…")]
+    /// Where: 1 is this machine as it is, 2 to 8 are virtual hosts; several make several places [default: 1]
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub(crate) hosts: Vec<u32>,
     /// Ranks in all [default: 2, or one on each host]
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
@@ -115,13 +115,14 @@ impl Common {
     /// All places, each once.
     fn places(&self) -> Result<Vec<Place>, String> {
         let rates = alternatives(&self.rate, |rate| Ok(rate.to_owned()))?;
+        let hosts = if self.hosts.is_empty() { &[1][..] } else { &self.hosts };
         let losses =
             alternatives(&self.loss, |loss| loss.parse::<Loss>().map_err(|why| format!("--loss {loss}: {why}")))?;
-        if (!self.rate.is_empty() || !self.loss.is_empty()) && self.hosts.iter().all(|hosts| *hosts == 1) {
+        if (!self.rate.is_empty() || !self.loss.is_empty()) && hosts.iter().all(|hosts| *hosts == 1) {
             return Err("--rate and --loss shape the wires between virtual hosts; say --hosts 2".into());
         }
         let mut places: Vec<Place> = Vec::new();
-        for &hosts in &self.hosts {
+        for &hosts in hosts {
             if !(1..=HOSTS_MAX).contains(&hosts) {
                 return Err(format!("--hosts {hosts}: this machine, or from 2 to {HOSTS_MAX} virtual hosts"));
             }

@@ -126,7 +126,7 @@ mod tests {
 
     fn mpi(kind: Kind) -> Mpi {
         let environment = BTreeMap::from([("FI_PROVIDER".to_owned(), "verbs".to_owned())]);
-        Mpi { id: kind.name().into(), kind, prefix: "/opt/mpi".into(), environment, has_abi: true }
+        Mpi { id: kind.name().into(), kind, prefix: "/opt/mpi".into(), environment, has_abi: true, within_host: None }
     }
 
     #[test]

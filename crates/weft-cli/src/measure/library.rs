@@ -26,6 +26,11 @@ impl Kind {
             Kind::Intel => "impi",
         }
     }
+
+    /// The library by its name alone.
+    pub(crate) fn plain(self) -> Spec {
+        Spec { name: self.name().into(), prefix: None, environment: BTreeMap::new(), within_host: None }
+    }
 }
 
 /// One word of `--library`: `NAME[=PREFIX][:VARIABLE=VALUE,…]`.
@@ -34,6 +39,8 @@ pub(crate) struct Spec {
     pub(crate) name: String,
     pub(crate) prefix: Option<PathBuf>,
     pub(crate) environment: BTreeMap<String, String>,
+    /// It takes part only within one host (`true`), or only between several.
+    pub(crate) within_host: Option<bool>,
 }
 
 /// What `--library` takes: several of them, separated by commas. A comma inside a list of variables is told by what follows
@@ -78,7 +85,7 @@ impl FromStr for Spec {
         if name.is_empty() || !name.chars().all(is_word) || prefix.as_ref().is_some_and(|p| p.as_os_str().is_empty()) {
             return Err(format!("{text:?} names no library; a library is {FORM}"));
         }
-        Ok(Spec { name: name.to_owned(), prefix, environment })
+        Ok(Spec { name: name.to_owned(), prefix, environment, within_host: None })
     }
 }
 
@@ -100,6 +107,8 @@ pub(crate) struct Mpi {
     pub(crate) environment: BTreeMap<String, String>,
     /// It carries programs of the standard ABI (MPI-5.0 §20).
     pub(crate) has_abi: bool,
+    /// As of [`Spec::within_host`].
+    pub(crate) within_host: Option<bool>,
 }
 
 impl Mpi {
@@ -135,7 +144,7 @@ impl Mpi {
             false => format!("{}:{}", spec.name, settings.join(",")),
         };
         let has_abi = has_library(&prefix, "libmpi_abi.so");
-        Ok(Mpi { id, kind, prefix, environment: spec.environment.clone(), has_abi })
+        Ok(Mpi { id, kind, prefix, environment: spec.environment.clone(), has_abi, within_host: spec.within_host })
     }
 
     pub(crate) fn bin(&self, name: &str) -> PathBuf {
@@ -215,7 +224,7 @@ mod tests {
 
     fn spec(name: &str, prefix: Option<&str>, environment: &[(&str, &str)]) -> Spec {
         let environment = environment.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect();
-        Spec { name: name.into(), prefix: prefix.map(Into::into), environment }
+        Spec { name: name.into(), prefix: prefix.map(Into::into), environment, within_host: None }
     }
 
     #[test]
@@ -285,8 +294,14 @@ mod tests {
 
     #[test]
     fn titles_are_short() {
-        let mut mpi =
-            Mpi { id: "x".into(), kind: Kind::Mpich, prefix: "/x".into(), environment: BTreeMap::new(), has_abi: true };
+        let mut mpi = Mpi {
+            id: "x".into(),
+            kind: Kind::Mpich,
+            prefix: "/x".into(),
+            environment: BTreeMap::new(),
+            has_abi: true,
+            within_host: None,
+        };
         assert_eq!(mpi.title("MPICH Version:      5.0.2\nMPICH Release date: x"), "MPICH 5.0.2");
         mpi.environment.insert("A".into(), "b".into());
         mpi.kind = Kind::OpenMpi;

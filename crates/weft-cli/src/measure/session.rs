@@ -126,7 +126,6 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
 
 /// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
 fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, String> {
-    let plain = |kind: Kind| Spec { name: kind.name().into(), prefix: None, environment: BTreeMap::new() };
     let is_wanted = |kind: &Kind| {
         let mut named = wanted.named.iter().filter(|spec| spec.prefix.is_none());
         wanted.named.is_empty() && wanted.peers || named.any(|spec| spec.name == kind.name())
@@ -145,9 +144,9 @@ fn libraries(wanted: &Wanted, cache: &Path, is_quiet: bool) -> Result<Vec<Mpi>, 
     }
     let mut specs = wanted.named.clone();
     if specs.is_empty() {
-        specs.push(plain(Kind::Weft));
+        specs.push(Kind::Weft.plain());
         let here = fetch::PEERS.into_iter().filter(|kind| wanted.peers && fetch::fetched(cache, *kind).is_some());
-        specs.extend(here.map(plain));
+        specs.extend(here.map(Kind::plain));
     }
     let mut found: Vec<Mpi> = Vec::new();
     for spec in specs.iter().filter(|spec| spec.prefix.is_some() || !absent.contains(&spec.name.as_str())) {
@@ -280,7 +279,8 @@ impl Session<'_> {
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
         let alone = Place { hosts: 1, ranks: 1, rate: None, loss: None };
-        let has_weft = libraries.iter().any(|mpi| mpi.kind == Kind::Weft);
+        // A second Weft, with other settings, is compared with the first like anybody else.
+        let subject = libraries.iter().position(|mpi| mpi.kind == Kind::Weft).unwrap_or(0);
         for (index, mpi) in libraries.iter().enumerate() {
             let prepared = compiler(mpi, libraries)
                 .and_then(|(owner, compiler)| Programs::new(cache, &compiler, launch::environment(owner, false, None)));
@@ -294,7 +294,7 @@ impl Session<'_> {
             if let Some(why) = &broken {
                 eprintln!("{why}; the others go on");
             }
-            let is_subject = if has_weft { mpi.kind == Kind::Weft } else { index == 0 };
+            let is_subject = index == subject;
             let record = record::Library {
                 id: mpi.id.clone(),
                 role: if is_subject { Role::Subject } else { Role::Peer },
@@ -302,6 +302,7 @@ impl Session<'_> {
                 version,
                 prefix: Some(mpi.prefix.display().to_string()),
                 environment: mpi.environment.clone(),
+                within_host: mpi.within_host,
             };
             self.write(Record::Library(record.clone()))?;
             all.push(Competitor { record, what: What::Mpi { mpi: mpi.clone(), programs: prepared.ok() }, broken });
@@ -328,6 +329,7 @@ impl Session<'_> {
                 version: String::new(),
                 prefix: None,
                 environment: BTreeMap::new(),
+                within_host: None,
             };
             self.write(Record::Library(record.clone()))?;
             let broken = built.as_ref().err().map(|why| format!("the carriers' program is missing: {why}"));
@@ -438,10 +440,10 @@ impl Session<'_> {
 type Prepared = (Invocation, Option<Invocation>);
 
 impl Competitor {
-    /// A carrier is there only for what it is a floor of; a library always is.
+    /// A carrier is there only for what it is a floor of; a library unless it was asked for only some places.
     fn takes_part(&self, measurement: &Measurement, place: &Place) -> bool {
         match &self.what {
-            What::Mpi { .. } => true,
+            What::Mpi { mpi, .. } => mpi.within_host.is_none_or(|within| within == (place.hosts == 1)),
             What::Carrier { carrier, .. } => carrier.fits(measurement.name, place),
         }
     }
@@ -514,7 +516,7 @@ mod tests {
                 std::fs::write(prefix.join("bin").join(wrapper), "").unwrap();
             }
             let has_abi = kind != Kind::OpenMpi;
-            Mpi { id: kind.name().into(), kind, prefix, environment: BTreeMap::new(), has_abi }
+            Mpi { id: kind.name().into(), kind, prefix, environment: BTreeMap::new(), has_abi, within_host: None }
         };
         let weft = library(Kind::Weft, Some("mpicc"));
         let mpich = library(Kind::Mpich, Some("mpicc_abi"));

@@ -224,7 +224,7 @@ fn role_order(role: Role) -> u8 {
 fn unknown_library(id: &str) -> Library {
     let role = if id.starts_with(CARRIER_PREFIX) { Role::Carrier } else { Role::Peer };
     let (id, title) = (id.to_owned(), id.to_owned());
-    Library { id, role, title, version: String::new(), prefix: None, environment: BTreeMap::new() }
+    Library { id, role, title, version: String::new(), prefix: None, environment: BTreeMap::new(), within_host: None }
 }
 
 fn known_places(file: &RunFile) -> Vec<Place> {
@@ -272,8 +272,10 @@ fn gather(samples: &[Sample]) -> BTreeMap<(String, String), Gathered> {
             library.push(Observed { round: sample.round, value });
         };
         add(measurement, text("unit"), number("value"));
-        if measurement == "availability" {
-            add("overhead", "us", number("overhead_us"));
+        match measurement {
+            "availability" => add("overhead", "us", number("overhead_us")),
+            "sendrecv" => add("sendrecv_time", "us", number("time_us")),
+            _ => {}
         }
     }
     gathered.values_mut().for_each(spread_refusals);
@@ -317,7 +319,8 @@ fn table(measurement: &str, place: &Place, libraries: &[Library], jobs: &[&Job],
     let ran = |library: &Library| {
         jobs.iter().any(|job| job.library == library.id) || found.rows.values().any(|row| row.contains_key(&library.id))
     };
-    let mpi = |library: &Library| library.role != Role::Carrier;
+    let is_there = |library: &Library| library.within_host.is_none_or(|within| within == (place.hosts == 1));
+    let mpi = |library: &Library| library.role != Role::Carrier && is_there(library);
     let anyone = libraries.iter().any(|library| mpi(library) && ran(library));
     // Where only carriers were measured they are the columns.
     let columns: Vec<usize> =

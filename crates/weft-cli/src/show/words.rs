@@ -24,6 +24,7 @@ const MEASUREMENTS: &[Measurement] = &[
     m("bibandwidth", "Bandwidth in both directions", "MB/s", "the same in both directions at once, added up"),
     m("rate", "Message rate", "messages/s", "small messages a second from one rank to another"),
     m("sendrecv", "Sendrecv", "MB/s", "MPI_Sendrecv around a ring; bytes in and out of a rank"),
+    m("sendrecv_time", "Sendrecv time", "us", "one MPI_Sendrecv of the same samples, the slowest rank counts"),
     m("exchange", "Exchange", "MB/s", "each rank exchanges with both neighbours; bytes in and out of a rank"),
     m("barrier", "Barrier", "us", "barriers back to back, the slowest rank counts"),
     m("bcast", "Broadcast", "us", "the slowest rank counts"),
@@ -83,7 +84,11 @@ pub(crate) fn quantity(measurement: &str, unit: &str) -> String {
 
 /// The program whose samples a measurement is made of.
 pub(crate) fn program(measurement: &str) -> &str {
-    if measurement == "overhead" { "availability" } else { measurement }
+    match measurement {
+        "overhead" => "availability",
+        "sendrecv_time" => "sendrecv",
+        own => own,
+    }
 }
 
 /// `send`, `class A`, `2 pairs`.

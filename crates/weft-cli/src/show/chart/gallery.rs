@@ -15,6 +15,9 @@ const SHARE_FLOOR: f64 = -100.0;
 /// The sweeps that are shown are those of the size nearest to this one.
 const SWEEP_SIZE: u64 = 256 << 10;
 
+/// With more sizes than this an axis names round ones instead.
+const SIZE_TICKS_MAX: usize = 24;
+
 /// A picture and where it belongs.
 pub(crate) struct Chart {
     /// Fit for a file name: `pingpong-1-host-2-ranks`.
@@ -182,9 +185,9 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
     let better =
         if units::better(&table.unit) == units::Better::Lower { "lower is better" } else { "higher is better" };
     let sizes = all.iter().flat_map(|series| series.points.iter().map(|point| point.x));
-    let ticks = rows.iter().filter_map(|row| row.size).filter(|size| *size > 0);
+    let measured: Vec<u64> = rows.iter().filter_map(|row| row.size).filter(|size| *size > 0).collect();
     let mut x = Axis::new(Scale::Sizes, sizes);
-    x.ticks = ticks.map(|size| (size as f64, units::size(size))).collect();
+    x.ticks = size_ticks(&measured).into_iter().map(|size| (size as f64, units::size(size))).collect();
     let plot = Plot {
         title: heading(table, variant),
         subtitle: format!("{}; {better}", words::place(&table.place)),
@@ -196,6 +199,15 @@ fn by_size(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Op
         notes,
     };
     Some(plot.draw())
+}
+
+/// The sizes that were measured; of so many that nobody could read them, the powers of four between.
+fn size_ticks(measured: &[u64]) -> Vec<u64> {
+    if measured.len() <= SIZE_TICKS_MAX {
+        return measured.to_vec();
+    }
+    let range = measured.iter().min().copied().unwrap_or(1)..=measured.iter().max().copied().unwrap_or(1);
+    (0..u64::BITS / 2).map(|power| 1 << (2 * power)).filter(|size| range.contains(size)).collect()
 }
 
 /// What the axis has room for: every median, and quartiles as long as they do not flatten the rest; longer ones end at the edge.
