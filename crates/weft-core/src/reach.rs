@@ -1,15 +1,20 @@
 //! Whether one lane to one peer carries packets: asked for and answered by small packets of their own, beside the flow.
 //!
-//! Two processes may have several lanes between them, such as raw frames and UDP. That both have one does not mean that it joins
-//! them: they may be on different segments, or something between them passes one and not the other. A lane is used once an answer
-//! has come back over it, and no longer when a doubt has not been answered.
+//! Two processes may have several lanes between them, such as raw frames and UDP, on several interfaces. That both have one does
+//! not mean that it joins them: they may be on different segments, or something between them passes one and not the other. A lane
+//! is used once an answer has come back over it, and no longer when a doubt has not been answered.
+//!
+//! An answer that comes back proves both directions, but only to who asked. Who hears nothing says so with its question: then
+//! the other end asks too, for perhaps its answers are what does not arrive.
 //!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
 //!  8  sender    3   index of the sending process in the job
 //! 11  mark      1   0xff: no packet of a flow
-//! 12  kind      1   1 question, 2 answer
-//! 13  zero      3
+//! 12  kind      1   1 question, 2 answer, 3 question of one that hears nothing
+//! 13  own       1   number of the sender's interface
+//! 14  peer      1   number of the receiver's interface
+//! 15  zero      1
 //! 16  number    4   of the question
 //! 20  zero      8
 //! ```
@@ -30,6 +35,45 @@ pub const AGAIN: Duration = Duration::from_secs(1);
 const MARK: u8 = 0xff;
 const QUESTION: u8 = 1;
 const ANSWER: u8 = 2;
+const DOUBT: u8 = 3;
+
+/// The interfaces that a lane joins, each by its number at its own end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Ends {
+    /// Ours.
+    pub own: u8,
+    /// The peer's.
+    pub peer: u8,
+}
+
+/// What a packet is that [`is_reach`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// To be answered over the same lane.
+    Question {
+        /// The peer hears nothing from us, or believes so.
+        doubts: bool,
+    },
+    /// To a question of ours.
+    Answer,
+}
+
+/// An authentic question or answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Heard {
+    /// Which of them.
+    pub said: Said,
+    /// Between which interfaces, as we see them.
+    pub ends: Ends,
+    number: u32,
+}
+
+/// A question that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Question {
+    doubts: bool,
+    number: u32,
+}
 
 /// Whether these bytes claim to be a question or an answer, and not a packet of a flow.
 #[inline]
@@ -68,11 +112,35 @@ impl Keys {
         Self { own_index, own: key(own_index, peer_index), peer: key(peer_index, own_index) }
     }
 
-    fn write(&self, kind: u8, number: u32) -> [u8; SIZE] {
+    /// A question as it travels.
+    pub fn question(&self, question: &Question, ends: Ends) -> [u8; SIZE] {
+        self.write(if question.doubts { DOUBT } else { QUESTION }, ends, question.number)
+    }
+
+    /// The answer to a question, as it travels.
+    pub fn answer(&self, to: &Heard) -> [u8; SIZE] {
+        self.write(ANSWER, to.ends, to.number)
+    }
+
+    /// Opens bytes that [`is_reach`]; none if the peer has not made them, or they say nothing.
+    pub fn open(&self, bytes: &[u8]) -> Option<Heard> {
+        if !is_reach(bytes) || !self.verify(bytes) {
+            return None;
+        }
+        let said = match bytes[12] {
+            QUESTION => Said::Question { doubts: false },
+            DOUBT => Said::Question { doubts: true },
+            ANSWER => Said::Answer,
+            _ => return None,
+        };
+        let ends = Ends { own: bytes[14], peer: bytes[13] };
+        Some(Heard { said, ends, number: u32::from_le_bytes(*bytes[16..].first_chunk()?) })
+    }
+
+    fn write(&self, kind: u8, ends: Ends, number: u32) -> [u8; SIZE] {
         let mut out = [0; SIZE];
         out[8..12].copy_from_slice(&self.own_index.to_le_bytes());
-        out[11] = MARK;
-        out[12] = kind;
+        out[11..15].copy_from_slice(&[MARK, kind, ends.own, ends.peer]);
         out[16..20].copy_from_slice(&number.to_le_bytes());
         let tag = tag(self.own, &out);
         out[..8].copy_from_slice(&tag.to_le_bytes());
@@ -94,8 +162,8 @@ fn tag([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No question has been asked.
-    Untried,
+    /// No question has been asked; `doubted`: although the lane was in use.
+    Untried { doubted: bool },
     /// The question has been asked so many times; the next time is due then.
     Asked { times: u32, next: Instant },
     /// An answer has come back.
@@ -112,7 +180,7 @@ pub struct Reach {
 impl Reach {
     /// A lane of which nothing is known.
     pub const fn unknown() -> Self {
-        Self { state: State::Untried, number: 0 }
+        Self { state: State::Untried { doubted: false }, number: 0 }
     }
 
     /// A lane that is believed in until there is a doubt.
@@ -134,15 +202,22 @@ impl Reach {
     /// Something was sent over the lane and there is no sign that it arrived: it must answer again before it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
-            self.state = State::Untried;
+            self.state = State::Untried { doubted: true };
+        }
+    }
+
+    /// The peer has doubts: the lane must answer us too, and the peer knows that.
+    pub fn doubt_with_peer(&mut self) {
+        if self.is_proved() {
+            self.state = State::Untried { doubted: false };
         }
     }
 
     /// The question to send now, if one is due.
-    pub fn poll_question(&mut self, now: Instant, keys: &Keys) -> Option<[u8; SIZE]> {
-        let times = match self.state {
-            State::Untried => 0,
-            State::Asked { times, next } if next <= now => times,
+    pub fn poll_question(&mut self, now: Instant) -> Option<Question> {
+        let (times, doubts) = match self.state {
+            State::Untried { doubted } => (0, doubted),
+            State::Asked { times, next } if next <= now => (times, false),
             _ => return None,
         };
         if times == 0 {
@@ -150,7 +225,7 @@ impl Reach {
         }
         let wait = if times < QUESTIONS_MAX { Duration(PATIENCE.0 << times) } else { AGAIN };
         self.state = State::Asked { times: (times + 1).min(QUESTIONS_MAX + 1), next: now + wait };
-        Some(keys.write(QUESTION, self.number))
+        Some(Question { doubts, number: self.number })
     }
 
     /// When the next question is due, while the outcome is open.
@@ -161,21 +236,13 @@ impl Reach {
         }
     }
 
-    /// Takes bytes that [`is_reach`], from this lane. Returns the answer to send back over it, if they are a question.
-    /// What is not authentic, or answers another question, is ignored.
-    pub fn handle(&mut self, bytes: &[u8], keys: &Keys) -> Option<[u8; SIZE]> {
-        if !is_reach(bytes) || !keys.verify(bytes) {
-            return None;
+    /// Takes an answer; true if it proves the lane, which was not proved before. One to another question is ignored.
+    pub fn handle_answer(&mut self, answer: &Heard) -> bool {
+        let proves = answer.number == self.number && matches!(self.state, State::Asked { .. });
+        if proves {
+            self.state = State::Proved;
         }
-        let number = u32::from_le_bytes(bytes[16..20].try_into().ok()?);
-        match bytes[12] {
-            QUESTION => Some(keys.write(ANSWER, number)),
-            ANSWER if number == self.number && matches!(self.state, State::Asked { .. }) => {
-                self.state = State::Proved;
-                None
-            }
-            _ => None,
-        }
+        proves
     }
 }
 
@@ -189,64 +256,89 @@ mod tests {
         (Keys::new(&SECRET, 3, 70_000), Keys::new(&SECRET, 70_000, 3))
     }
 
+    const ENDS: Ends = Ends { own: 2, peer: 1 };
+
+    fn ask(reach: &mut Reach, now: Instant) -> Option<[u8; SIZE]> {
+        reach.poll_question(now).map(|question| keys().0.question(&question, ENDS))
+    }
+
+    /// The other end's answer.
+    fn answer(question: &[u8]) -> Option<[u8; SIZE]> {
+        keys().1.open(question).map(|heard| keys().1.answer(&heard))
+    }
+
+    fn take(reach: &mut Reach, answer: &[u8]) -> bool {
+        let heard = keys().0.open(answer).unwrap();
+        assert_eq!((heard.said, heard.ends), (Said::Answer, ENDS));
+        reach.handle_answer(&heard)
+    }
+
     #[test]
     fn a_lane_is_used_once_it_has_answered() {
-        let (own, peer) = keys();
-        let (mut near, mut far) = (Reach::unknown(), Reach::unknown());
-        let question = near.poll_question(Instant(5), &own).unwrap();
+        let mut near = Reach::unknown();
+        let question = ask(&mut near, Instant(5)).unwrap();
         assert!(is_reach(&question) && !near.is_proved());
         assert_eq!(crate::wire::peek_sender(&question), Some(3));
-        // The peer answers; that proves nothing to the peer itself.
-        let answer = far.handle(&question, &peer).unwrap();
-        assert!(!far.is_proved());
-        assert_eq!(near.handle(&answer, &own), None);
-        assert!(near.is_proved() && near.poll_question(Instant(u64::MAX / 2), &own).is_none());
+        let reply = answer(&question).unwrap();
+        assert!(take(&mut near, &reply) && near.is_proved());
+        assert!(near.poll_question(Instant(u64::MAX / 2)).is_none());
         // The same answer again, replayed after a doubt, proves nothing.
         near.doubt();
-        near.poll_question(Instant(6), &own).unwrap();
-        assert_eq!((near.handle(&answer, &own), near.is_proved()), (None, false));
+        ask(&mut near, Instant(6)).unwrap();
+        assert!(!take(&mut near, &reply) && !near.is_proved());
+    }
+
+    #[test]
+    fn only_the_first_question_after_a_doubt_says_so() {
+        let mut near = Reach::assumed();
+        let doubts = |question: Option<[u8; SIZE]>| match keys().1.open(&question?)?.said {
+            Said::Question { doubts } => Some(doubts),
+            Said::Answer => None,
+        };
+        near.doubt();
+        assert_eq!(doubts(ask(&mut near, Instant(0))), Some(true));
+        assert_eq!(doubts(ask(&mut near, Instant(0) + PATIENCE)), Some(false));
+        let (mut with_peer, mut first) = (Reach::assumed(), Reach::unknown());
+        with_peer.doubt_with_peer();
+        assert!(!with_peer.is_proved());
+        assert_eq!([doubts(ask(&mut with_peer, Instant(0))), doubts(ask(&mut first, Instant(0)))], [Some(false); 2]);
     }
 
     #[test]
     fn a_silent_lane_is_asked_a_bounded_number_of_times_and_then_rarely() {
-        let (own, _) = keys();
         let mut reach = Reach::unknown();
         let (mut now, mut asked) = (Instant(0), 0);
-        while reach.poll_question(now, &own).is_some() {
+        while reach.poll_question(now).is_some() {
             asked += 1;
             let Some(next) = reach.next_timeout() else { break };
-            assert!(reach.poll_question(Instant(next.0 - 1), &own).is_none());
+            assert!(reach.poll_question(Instant(next.0 - 1)).is_none());
             now = next;
         }
         assert_eq!(asked, QUESTIONS_MAX + 1);
         assert!(reach.is_useless() && now <= Instant(0) + Duration::from_millis(256));
-        assert!(reach.poll_question(now + Duration(AGAIN.0 - 1), &own).is_none());
-        assert!(reach.poll_question(now + AGAIN, &own).is_some() && reach.is_useless());
+        assert!(reach.poll_question(now + Duration(AGAIN.0 - 1)).is_none());
+        assert!(reach.poll_question(now + AGAIN).is_some() && reach.is_useless());
     }
 
     #[test]
     fn a_late_answer_still_proves_the_lane() {
-        let (own, peer) = keys();
         let mut near = Reach::unknown();
-        let first = near.poll_question(Instant(0), &own).unwrap();
-        assert!(near.poll_question(Instant(0) + AGAIN, &own).is_some());
-        let answer = Reach::unknown().handle(&first, &peer).unwrap();
-        near.handle(&answer, &own);
-        assert!(near.is_proved());
+        let first = ask(&mut near, Instant(0)).unwrap();
+        assert!(ask(&mut near, Instant(0) + AGAIN).is_some());
+        assert!(take(&mut near, &answer(&first).unwrap()) && near.is_proved());
     }
 
     #[test]
     fn forged_and_damaged_questions_are_not_answered() {
-        let (own, peer) = keys();
-        let question = Reach::unknown().poll_question(Instant(0), &own).unwrap();
+        let question = ask(&mut Reach::unknown(), Instant(0)).unwrap();
         for at in 0..SIZE {
             let mut bad = question;
             bad[at] ^= 1;
-            assert_eq!(Reach::unknown().handle(&bad, &peer), None, "byte {at} differs");
+            assert_eq!(answer(&bad), None, "byte {at} differs");
         }
-        assert_eq!(Reach::unknown().handle(&question[..SIZE - 1], &peer), None);
+        assert_eq!(answer(&question[..SIZE - 1]), None);
         // To another process, and of another job.
-        assert_eq!(Reach::unknown().handle(&question, &Keys::new(&SECRET, 4, 3)), None);
-        assert_eq!(Reach::unknown().handle(&question, &Keys::new(&[8; 16], 70_000, 3)), None);
+        assert_eq!(Keys::new(&SECRET, 4, 3).open(&question), None);
+        assert_eq!(Keys::new(&[8; 16], 70_000, 3).open(&question), None);
     }
 }

@@ -28,7 +28,7 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
-pub use lanes::{Device, Lanes, Remote};
+pub use lanes::{Descriptors, Device, Devices, Hop, Remote, Slot};
 
 /// How a peer is reached.
 pub enum Path {
@@ -79,7 +79,7 @@ pub struct Parts {
     /// Process ids of peers whose memory may be read, by index in the job; 0 for the others.
     pub pids: Vec<i32>,
     /// The network, when there are peers on other nodes.
-    pub lanes: Lanes<Device>,
+    pub devices: Devices,
     /// The job's secret, which tags every packet.
     pub secret: [u8; 16],
     /// Largest message that is sent without asking, in bytes.
@@ -99,7 +99,7 @@ pub struct Engine {
     locals: Vec<u32>,
     memory: direct::PeerMemory,
     direct: direct::Direct,
-    lanes: Lanes<Device>,
+    devices: Devices,
     secret: [u8; 16],
     eager_limit: u64,
     frame_max: u64,
@@ -127,7 +127,7 @@ impl Engine {
         messages.peers[parts.rank as usize].single_copy = true;
         let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let train = network::train_room(&parts.lanes);
+        let train = network::train_room(&parts.devices);
         Self {
             rank: parts.rank,
             size: size as u32,
@@ -137,7 +137,7 @@ impl Engine {
             locals: parts.locals,
             memory: direct::PeerMemory::new(parts.rank, parts.pids),
             direct: direct::Direct::new(size),
-            lanes: parts.lanes,
+            devices: parts.devices,
             udp_looks: 0,
             secret: parts.secret,
             eager_limit: parts.eager_limit,
@@ -331,7 +331,7 @@ impl Engine {
 
     /// Whether there are peers on other nodes.
     pub fn has_network(&self) -> bool {
-        !self.lanes.is_empty()
+        !self.devices.is_empty()
     }
 
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
@@ -353,7 +353,7 @@ impl Engine {
 
     /// What a thread has to watch so that it can make progress for us: network and doorbell.
     pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
-        let network = self.lanes.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
+        let network = self.devices.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
         (network, self.node.as_ref().map(shared::Node::doorbell_fd))
     }
 
@@ -382,11 +382,11 @@ impl Engine {
             return None;
         }
         let timeout = self.due();
-        let network = self.lanes.descriptors();
+        let network = self.devices.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
         };
-        if !self.lanes.is_empty() {
+        if !self.devices.is_empty() {
             let rest = Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network };
             return node.arm(shared::Rest::Doorbell).then_some(Sleep { rest, timeout });
         }
@@ -419,7 +419,7 @@ impl Engine {
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            if !self.lanes.is_empty() || self.doorbell_used {
+            if !self.devices.is_empty() || self.doorbell_used {
                 node.drain_doorbell();
             }
         }
@@ -446,7 +446,7 @@ impl Engine {
                 Path::Shared(_) => ("shared", 0),
                 Path::Remote(remote) => {
                     let resends = remote.flow.as_ref().map_or(0, |flow| flow.counters().resent());
-                    (remote.links(&self.lanes), resends)
+                    (remote.links(&self.devices), resends)
                 }
                 Path::None(_) => ("none", 0),
             };
@@ -481,6 +481,6 @@ pub enum Rest {
         /// When a process of the node has something for us.
         doorbell: Option<i32>,
         /// When a packet is here.
-        network: [Option<i32>; 2],
+        network: Descriptors,
     },
 }

@@ -272,9 +272,9 @@ fn sleep(mut process: Guard) -> Guard {
     drop(process);
     match plan.rest {
         Rest::Neighbours(sleeper) => sleeper.sleep(timeout),
-        Rest::Descriptors { doorbell, network: [raw, udp] } => {
+        Rest::Descriptors { doorbell, network: [a, b, c, d, e] } => {
             // ppoll(2) passes over negative descriptors.
-            let fds = [doorbell, raw, udp, alarm].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+            let fds = [doorbell, alarm, a, b, c, d, e].map(|fd| (fd.unwrap_or(-1), Interest::Read));
             // Whatever ends the sleep, the next thing to do is to look around.
             let _ = wait::wait(&fds, timeout);
         }

@@ -5,8 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::atomic::Ordering;
 
 use weft_core::flow::Settings as FlowSettings;
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
 use weft_launch::{CallSite, Client, Load, Origin};
-use weft_net::datagrams::Address;
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::faults::{self, Faults};
 use weft_net::udp::{self, Udp};
@@ -14,7 +15,7 @@ use weft_net::{node, shared, single_copy};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Device, Engine, Lanes, Parts, Path, Remote};
+use crate::engine::{Device, Devices, Engine, Hop, Parts, Path, Remote, Slot};
 use crate::error::{Error, Result};
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
@@ -198,8 +199,8 @@ fn connect(
     if let Some(udp) = &links.udp {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
-    let lanes = if any_remote { lanes(settings, rank, links) } else { Lanes::NONE };
-    let parts = Parts { rank, paths, node, locals, pids, lanes, secret, eager_limit: settings.eager_limit };
+    let devices = if any_remote { devices(settings, rank, links) } else { Devices::NONE };
+    let parts = Parts { rank, paths, node, locals, pids, devices, secret, eager_limit: settings.eager_limit };
     Ok(Engine::new(parts))
 }
 
@@ -225,8 +226,8 @@ fn open_links(settings: &Settings) -> Result<Opened> {
 }
 
 /// The links as the engine uses them, with the faults that are asked for.
-fn lanes(settings: &Settings, rank: u32, links: Opened) -> Lanes<Device> {
-    // Every rank, and every lane, loses packets of its own choice.
+fn devices(settings: &Settings, rank: u32, links: Opened) -> Devices {
+    // Every rank, and every device, loses packets of its own choice.
     let mut seed = settings.faults.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut device = |link: Device| -> Device {
         if settings.faults.is_clean() {
@@ -235,7 +236,10 @@ fn lanes(settings: &Settings, rank: u32, links: Opened) -> Lanes<Device> {
         seed = seed.wrapping_add(1 << 32);
         Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
     };
-    Lanes { udp: links.udp.map(|link| device(Box::new(link))), raw: links.raw.map(|link| device(Box::new(link))) }
+    Devices {
+        udp: links.udp.map(|link| device(Box::new(link))),
+        raw: links.raw.map(|link| device(Box::new(link))).into_iter().collect(),
+    }
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
@@ -262,11 +266,14 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
     let mut refusal = "no link leads there: WEFT_LINK allows none that does".to_owned();
     let mut sizes = Vec::new();
     let mut windows = Vec::new();
-    let mut addresses: Lanes<Address> = Lanes::NONE;
+    let mut lanes = Vec::new();
+    let mut add = |carrier, slot, to| {
+        lanes.push((Lane { carrier, rail: 0, ends: Ends::default() }, Hop { slot, to }));
+    };
     if let (Some(own_card), Some(peer_card), Some(link)) = (&own.udp, &peer.udp, &links.udp) {
         match udp::choose_peer_address(link.candidates(), &peer_card.candidates) {
             Ok(pair) => {
-                addresses.udp = Some(pair.to.into());
+                add(Carrier::Udp, Slot::Udp, pair.to.into());
                 sizes.push(pair.packet_size);
                 windows.push(own_card.window_packets.min(peer_card.window_packets));
             }
@@ -276,7 +283,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
     // An interface does not hear its own frames, and nobody else has its address.
     let pair = own.raw.zip(peer.raw).filter(|(own, peer)| own.address.mac != peer.address.mac);
     if let Some((own_card, peer_card)) = pair {
-        addresses.raw = Some(peer_card.address.into());
+        add(Carrier::Raw, Slot::Raw(0), peer_card.address.into());
         sizes.push(usize::from(own_card.packet_size.min(peer_card.packet_size)));
         windows.push(own_card.window_packets.min(peer_card.window_packets));
     }
@@ -295,7 +302,7 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
         sealed: settings.sealed,
         ..defaults
     };
-    Path::Remote(Box::new(Remote::new(addresses, flow)))
+    Path::Remote(Box::new(Remote::new(&lanes, flow)))
 }
 
 fn processor_name(node: Option<&str>) -> String {

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
-use weft_mpi::engine::{Engine, Lanes, Parts, Path, Remote};
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
+use weft_mpi::engine::{Devices, Engine, Hop, Parts, Path, Remote, Slot};
 use weft_mpi::memory::UserData;
 use weft_mpi::request::{Mode, Receive, Request, Send, State};
 use weft_net::datagrams::{Address, Datagrams, Outcome};
@@ -60,6 +62,11 @@ impl Datagrams for Queue {
     }
 }
 
+fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
+    let lane = Lane { carrier: Carrier::Udp, rail: 0, ends: Ends::default() };
+    (lane, Hop { slot: Slot::Udp, to: address.into() })
+}
+
 fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
     let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); count]));
     (0..count)
@@ -70,10 +77,7 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
                 if peer == own {
                     Path::Myself
                 } else {
-                    Path::Remote(Box::new(Remote::new(
-                        Lanes { raw: None, udp: Some(address.into()) },
-                        settings.clone(),
-                    )))
+                    Path::Remote(Box::new(Remote::new(&[udp_lane(address)], settings.clone())))
                 }
             };
             let mut plan = Plan::parse(faults).unwrap();
@@ -85,7 +89,7 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
                 node: None,
                 locals: vec![own as u32],
                 pids: vec![0; count],
-                lanes: Lanes { raw: None, udp: Some(Box::new(queue)) },
+                devices: Devices { raw: Vec::new(), udp: Some(Box::new(queue)) },
                 secret: [7; 16],
                 eager_limit,
             })
@@ -312,14 +316,11 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut engine = Engine::new(Parts {
         rank: 0,
-        paths: vec![
-            Path::Myself,
-            Path::Remote(Box::new(Remote::new(Lanes { raw: None, udp: Some(address.into()) }, settings))),
-        ],
+        paths: vec![Path::Myself, Path::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)))],
         node: None,
         locals: vec![0],
         pids: vec![0; 2],
-        lanes: Lanes { raw: None, udp: Some(Box::new(Queue { own: 0, wire })) },
+        devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: [7; 16],
         eager_limit: 1_000,
     });
@@ -358,7 +359,7 @@ fn node_engines(single_copy: bool) -> Vec<Engine> {
                 node: Some(node),
                 locals: vec![0, 1],
                 pids: (0..2).map(|peer| if peer == own { 0 } else { pid }).collect(),
-                lanes: Lanes::NONE,
+                devices: Devices::NONE,
                 secret: [7; 16],
                 eager_limit: 64 << 10,
             })

@@ -3,13 +3,14 @@
 use std::collections::VecDeque;
 
 use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Train};
+use weft_core::rails::Sentence;
 use weft_core::reach::{self, Keys};
 use weft_core::time::Instant;
 use weft_core::wire;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 
 use super::direct::PeerMemory;
-use super::lanes::{Answer, Device, LANES, Lane, Lanes, Remote};
+use super::lanes::{Devices, Hop, Remote, Slot};
 use super::{Engine, FRAMES_PER_PASS, Path};
 use crate::messages::Messages;
 use crate::request::State;
@@ -26,16 +27,15 @@ const ANSWERS_MAX: usize = 64;
 
 /// A train, or the rest of one, that found the link's send buffer full.
 pub(super) struct Stalled {
-    lane: Lane,
-    to: Address,
+    hop: Hop,
     bytes: Vec<u8>,
     segment: usize,
 }
 
 /// Room for a train.
-pub(super) fn train_room(lanes: &Lanes<Device>) -> Vec<u8> {
-    let longest = lanes.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
-    vec![0; lanes.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
+pub(super) fn train_room(devices: &Devices) -> Vec<u8> {
+    let longest = devices.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
+    vec![0; devices.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
 }
 
 struct Adapter<'a> {
@@ -69,22 +69,24 @@ impl Regions for Sources<'_> {
 
 impl Engine {
     pub(super) fn poll_network(&mut self, now: Instant) {
-        if self.lanes.raw.is_some() {
-            self.receive(Lane::Raw, now);
+        if !self.devices.raw.is_empty() {
+            for place in 0..self.devices.raw.len() {
+                self.receive(Slot::Raw(place), now);
+            }
             self.udp_looks = self.udp_looks.wrapping_add(1);
             if !self.udp_looks.is_multiple_of(UDP_EVERY) {
                 return;
             }
         }
-        if self.lanes.udp.is_some() && self.receive(Lane::Udp, now) > 0 {
+        if self.devices.udp.is_some() && self.receive(Slot::Udp, now) > 0 {
             // Where something was, more will be.
             self.udp_looks = UDP_EVERY - 1;
         }
     }
 
-    fn receive(&mut self, lane: Lane, now: Instant) -> usize {
-        let Self { lanes, messages, memory, links, active, secret, rank, foreign, .. } = self;
-        let mut answers: Vec<(Address, Answer)> = Vec::new();
+    fn receive(&mut self, slot: Slot, now: Instant) -> usize {
+        let Self { devices, messages, memory, links, active, secret, rank, foreign, .. } = self;
+        let mut answers: Vec<(Hop, Sentence)> = Vec::new();
         let mut on_packet = |bytes: &[u8]| {
             let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
             let Some(peer) = sender else {
@@ -96,7 +98,7 @@ impl Engine {
                 return;
             };
             if reach::is_reach(bytes) {
-                let answer = remote.handle_reach(lane, bytes, || Keys::new(secret, *rank, peer));
+                let answer = remote.handle_reach(slot, bytes, || Keys::new(secret, *rank, peer));
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
@@ -105,11 +107,10 @@ impl Engine {
                 active.push(peer);
             }
         };
-        let Some(device) = lanes.get_mut(lane) else { return 0 };
+        let Some(device) = devices.get_mut(slot) else { return 0 };
         let count = device.receive(&mut on_packet, FRAMES_PER_PASS);
-        for (to, answer) in &answers {
-            // Lost answers are asked for again.
-            let _ = device.send(to, answer);
+        for (hop, answer) in &answers {
+            say(devices, hop, answer);
         }
         count
     }
@@ -145,16 +146,14 @@ impl Engine {
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { links, messages, lanes, train, stalled, secret, rank, .. } = self;
-        if !send_stalled(lanes, stalled) {
+        let Self { links, messages, devices, train, stalled, secret, rank, .. } = self;
+        if !send_stalled(devices, stalled) {
             return;
         }
         let Path::Remote(remote) = &mut links[peer as usize].path else { return };
-        for lane in LANES {
-            let question = remote.poll_question(lane, now, || Keys::new(secret, *rank, peer));
-            if let (Some((to, question)), Some(device)) = (question, lanes.get_mut(lane)) {
-                // A lost question is asked again.
-                let _ = device.send(&to, &question);
+        for lane in 0..remote.lanes() {
+            if let Some((hop, question)) = remote.poll_question(lane, now, || Keys::new(secret, *rank, peer)) {
+                say(devices, &hop, &question);
             }
         }
         let mut packets = 0;
@@ -164,7 +163,7 @@ impl Engine {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);
-            send_train(lanes, remote, &train[..next.bytes], &next, stalled);
+            send_train(devices, remote, &train[..next.bytes], &next, stalled);
         }
         remote.doubt_after_probes();
     }
@@ -181,19 +180,26 @@ impl Engine {
     }
 }
 
+/// Sends a question or an answer. One that is lost is asked again, or for again.
+fn say(devices: &mut Devices, hop: &Hop, sentence: &Sentence) {
+    if let Some(device) = devices.get_mut(hop.slot) {
+        let _ = device.send(&hop.to, sentence);
+    }
+}
+
 /// Sends a train over its lane; what the link has no room for waits in `stalled`.
 fn send_train(
-    lanes: &mut Lanes<Device>,
+    devices: &mut Devices,
     remote: &mut Remote,
     bytes: &[u8],
     train: &Train,
     stalled: &mut VecDeque<Stalled>,
 ) {
-    let Some((lane, to)) = remote.way(train.bulk) else { return };
-    let Some(device) = lanes.get_mut(lane) else { return };
-    match take(device.as_mut(), &to, bytes, train.segment) {
+    let (lane, hop) = remote.hop(usize::from(train.bulk));
+    let Some(device) = devices.get_mut(hop.slot) else { return };
+    match take(device.as_mut(), &hop.to, bytes, train.segment) {
         Taken::Bytes(taken) if taken < bytes.len() => {
-            stalled.push_back(Stalled { lane, to, bytes: bytes[taken..].to_vec(), segment: train.segment });
+            stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment: train.segment });
         }
         Taken::Bytes(_) => {}
         Taken::Refused => remote.doubt(lane),
@@ -201,10 +207,10 @@ fn send_train(
 }
 
 /// Sends what found no room before; `false` when there is none yet.
-fn send_stalled(lanes: &mut Lanes<Device>, stalled: &mut VecDeque<Stalled>) -> bool {
+fn send_stalled(devices: &mut Devices, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
-        let Some(device) = lanes.get_mut(first.lane) else { return true };
-        match take(device.as_mut(), &first.to, &first.bytes, first.segment) {
+        let Some(device) = devices.get_mut(first.hop.slot) else { return true };
+        match take(device.as_mut(), &first.hop.to, &first.bytes, first.segment) {
             Taken::Bytes(taken) if taken < first.bytes.len() => {
                 first.bytes.drain(..taken);
                 return false;
