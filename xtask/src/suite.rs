@@ -5,6 +5,7 @@
 
 mod context;
 mod doctor;
+mod gone;
 mod instrument;
 mod lanes;
 mod launcher;
@@ -51,6 +52,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "hosts", what: "the same over two hosts", cases: programs::two_hosts },
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
+    Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },

@@ -194,8 +194,16 @@ impl Flow {
 
     /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is heard for
     /// `Settings::keepalive` is probed though nothing is unacknowledged, and fails after `Settings::peer_timeout` of silence.
+    ///
+    /// A flow that is idle but for this may be looked at less often than `next_timeout` says: the peer's silence counts at
+    /// most twice `Settings::keepalive` between two looks.
     pub fn watch(&mut self, watched: bool) {
         self.watched = watched;
+    }
+
+    /// Whether all that is under way is one probe that asks a quiet peer for a sign of life: no reason for doubts yet.
+    pub fn only_asks(&self) -> bool {
+        self.outgoing.only_asks()
     }
 
     /// The next thing the driver should know.

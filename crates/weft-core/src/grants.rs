@@ -6,22 +6,24 @@
 //! that the longest is not starved. Several senders have grants at a time, and one that does not use them for a while (it
 //! computes) no longer counts: it cannot keep the others waiting.
 //!
-//! A lone sender is not held back: its window (`flow`) is enough, so it gets a larger allowance in larger pieces.
+//! A lone sender is not held back: its window (`flow`) is enough, so its messages get a larger allowance, in larger
+//! pieces, in the order in which they were taken.
 
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
 
-/// Bytes of one grant while several messages compete: one train of packets.
-pub const PIECE: u64 = 64 << 10;
+/// Bytes of one grant while several senders compete: two trains of packets, so that a sender that shares its processor is
+/// not woken for less.
+pub const PIECE: u64 = 128 << 10;
 /// Bytes granted and under way over all senders while several compete: one to two bandwidth-delay products of fast links.
 pub const UNDER_WAY_MAX: u64 = 512 << 10;
 /// Of those, bytes of one message.
-pub const MESSAGE_UNDER_WAY_MAX: u64 = 128 << 10;
+pub const MESSAGE_UNDER_WAY_MAX: u64 = 256 << 10;
 /// Grants of which nothing has come for so long no longer count.
 pub const STALL: Duration = Duration::from_millis(1);
-/// Bytes of one grant to the only message.
+/// Bytes of one grant to the only sender.
 pub const LONE_PIECE: u64 = 4 << 20;
-/// Bytes granted and under way to the only message.
+/// Bytes granted and under way to the only sender.
 pub const LONE_UNDER_WAY_MAX: u64 = 8 << 20;
 /// One grant of so many goes to the oldest message, however long it is.
 pub const OLDEST_EVERY: u32 = 8;
@@ -39,8 +41,9 @@ pub struct Grant {
 }
 
 /// An announced message that a receive has taken.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Announced {
+    sender: u32,
     /// Place in the order of submission.
     age: u64,
     total: u64,
@@ -62,8 +65,10 @@ impl Announced {
         self.granted - self.arrived
     }
 
-    const fn counted(&self) -> u64 {
-        if self.stalled { 0 } else { self.under_way() }
+    /// What it takes of the share of all while several senders compete. What it was granted beyond its own share when
+    /// its sender was the only one does not keep the others waiting.
+    fn counted(&self) -> u64 {
+        if self.stalled { 0 } else { self.under_way().min(MESSAGE_UNDER_WAY_MAX) }
     }
 
     /// It may get another grant while others compete.
@@ -76,11 +81,16 @@ impl Announced {
 #[derive(Debug, Default)]
 pub struct Grants {
     messages: BTreeMap<u32, Announced>,
-    /// Those that may get grants: (bytes without a grant, age, name).
+    /// Messages of each sender that has any.
+    senders: BTreeMap<u32, u32>,
+    /// Those that may get grants while others compete: (bytes without a grant, age, name).
     by_need: BTreeSet<(u64, u64, u32)>,
+    /// Those that have bytes without a grant.
     by_age: BTreeSet<(u64, u32)>,
-    /// Granted and not arrived, what is stalled left out.
+    /// Granted and not arrived, as far as it counts while senders compete.
     under_way: u64,
+    /// All that is granted and has not arrived.
+    outstanding: u64,
     /// When to look for what is stalled; something waits for it.
     look_at: Option<Instant>,
     next_age: u64,
@@ -98,52 +108,71 @@ impl Grants {
         Self::default()
     }
 
-    /// A receive has taken an announced message of `total` bytes; `name` is not in use. Nothing is under way of it yet.
-    pub fn submit(&mut self, name: u32, total: u64) {
+    /// A receive has taken an announced message of `total` bytes of `sender`; `name` is not in use. Nothing is under way
+    /// of it yet.
+    pub fn submit(&mut self, name: u32, sender: u32, total: u64) {
         if total == 0 {
             return;
         }
         let age = self.next_age;
         self.next_age += 1;
-        let message = Announced { age, total, granted: 0, arrived: 0, moved_at: Instant(0), stalled: false };
-        self.enlist(name, &message, true);
-        let before = self.messages.insert(name, message);
-        assert!(before.is_none(), "a message is submitted for grants twice");
+        let message = Announced { sender, age, total, granted: 0, arrived: 0, moved_at: Instant(0), stalled: false };
+        assert!(!self.messages.contains_key(&name), "a message is submitted for grants twice");
+        *self.senders.entry(sender).or_default() += 1;
+        self.insert(name, message);
     }
 
-    fn enlist(&mut self, name: u32, message: &Announced, ready: bool) {
-        let (need, age) = ((message.left(), message.age, name), (message.age, name));
-        if ready {
-            self.by_need.insert(need);
-            self.by_age.insert(age);
-        } else {
-            self.by_need.remove(&need);
-            self.by_age.remove(&age);
+    /// Takes a message out of all books.
+    fn remove(&mut self, name: u32) -> Option<Announced> {
+        let message = self.messages.remove(&name)?;
+        self.by_need.remove(&(message.left(), message.age, name));
+        self.by_age.remove(&(message.age, name));
+        self.under_way -= message.counted();
+        self.outstanding -= message.under_way();
+        Some(message)
+    }
+
+    /// Enters a message in the books, as it stands now.
+    fn insert(&mut self, name: u32, message: Announced) {
+        if message.is_ready() {
+            self.by_need.insert((message.left(), message.age, name));
+        }
+        if message.left() > 0 {
+            self.by_age.insert((message.age, name));
+        }
+        self.under_way += message.counted();
+        self.outstanding += message.under_way();
+        self.messages.insert(name, message);
+    }
+
+    /// A message of `sender` is over.
+    fn leave(&mut self, sender: u32) {
+        if let Some(count) = self.senders.get_mut(&sender) {
+            *count -= 1;
+            if *count == 0 {
+                self.senders.remove(&sender);
+            }
         }
     }
 
     /// So many more bytes of a message have arrived; a name that is not known, or more than was granted, changes nothing.
     pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64) {
-        let Some(mut message) = self.messages.remove(&name) else { return };
-        let bytes = bytes.min(message.under_way());
-        self.under_way -= message.counted();
-        message.arrived += bytes;
+        let Some(mut message) = self.remove(name) else { return };
+        message.arrived += bytes.min(message.under_way());
         message.moved_at = now;
         message.stalled = false;
-        self.under_way += message.counted();
         if message.arrived < message.total {
-            if message.is_ready() {
-                self.enlist(name, &message, true);
-            }
-            self.messages.insert(name, message);
+            self.insert(name, message);
+        } else {
+            self.leave(message.sender);
         }
     }
 
-    /// The message will not come: its sender is gone, or it was taken back.
+    /// The message will not come: its sender is gone, or it was taken back. A name that is not known changes nothing.
     pub fn cancel(&mut self, name: u32) {
-        let Some(message) = self.messages.remove(&name) else { return };
-        self.under_way -= message.counted();
-        self.enlist(name, &message, false);
+        if let Some(message) = self.remove(name) {
+            self.leave(message.sender);
+        }
     }
 
     /// The next grant that should be given; to be called until `None` after every other call, and at `next_timeout`.
@@ -152,41 +181,34 @@ impl Grants {
             self.set_aside_stalled(now);
             self.look_at = None;
         }
-        let lone = self.messages.len() == 1;
-        let name = match (self.by_need.first(), self.by_age.first()) {
-            _ if lone => *self.messages.first_key_value()?.0,
-            (_, Some(&(_, oldest))) if self.turn + 1 >= OLDEST_EVERY => oldest,
-            (Some(&(_, _, neediest)), _) => neediest,
-            _ => return None,
+        let oldest = self.by_age.first()?.1;
+        let lone = self.senders.len() == 1;
+        let name = if lone || (self.turn + 1 >= OLDEST_EVERY && self.messages[&oldest].is_ready()) {
+            oldest
+        } else {
+            self.by_need.first()?.2
         };
-        let mut message = self.messages.remove(&name)?;
-        let (piece, most) = if lone { (LONE_PIECE, LONE_UNDER_WAY_MAX) } else { (PIECE, UNDER_WAY_MAX) };
-        let bytes = message.left().min(piece);
+        let (piece, most, under_way) = if lone {
+            (LONE_PIECE, LONE_UNDER_WAY_MAX, self.outstanding)
+        } else {
+            (PIECE, UNDER_WAY_MAX, self.under_way)
+        };
+        let bytes = self.messages[&name].left().min(piece);
         // Something is always under way, whatever the sizes.
-        let fits = self.under_way == 0 || self.under_way + bytes <= most;
-        if bytes == 0 || !fits {
-            self.messages.insert(name, message);
-            if bytes > 0 {
-                self.held_back += u64::from(self.look_at.is_none());
-                self.look_at.get_or_insert(now + STALL);
-            }
+        if under_way > 0 && under_way + bytes > most {
+            self.held_back += u64::from(self.look_at.is_none());
+            self.look_at.get_or_insert(now + STALL);
             return None;
         }
-        self.enlist(name, &message, false);
-        self.under_way -= message.counted();
+        let mut message = self.remove(name)?;
         message.granted += bytes;
         message.moved_at = now;
         message.stalled = false;
-        self.under_way += message.counted();
-        let grant = Grant { name, limit: message.granted };
-        if message.is_ready() {
-            self.enlist(name, &message, true);
-        }
-        self.messages.insert(name, message);
+        self.insert(name, message);
         self.granted += 1;
         self.look_at = None;
         self.turn = (self.turn + 1) % OLDEST_EVERY;
-        Some(grant)
+        Some(Grant { name, limit: message.granted })
     }
 
     /// When `poll` should be called though nothing arrives. `None`: nothing waits for time to pass.
@@ -197,13 +219,13 @@ impl Grants {
     fn set_aside_stalled(&mut self, now: Instant) {
         for message in self.messages.values_mut() {
             if !message.stalled && message.under_way() > 0 && message.moved_at + STALL <= now {
+                self.under_way -= message.counted();
                 message.stalled = true;
-                self.under_way -= message.under_way();
             }
         }
     }
 
-    /// Bytes granted that have not arrived and are expected soon.
+    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete.
     pub const fn under_way(&self) -> u64 {
         self.under_way
     }
@@ -211,6 +233,16 @@ impl Grants {
     /// Messages that have not arrived completely.
     pub fn messages(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Something has bytes without a grant: news of what arrives matters.
+    pub fn has_waiting(&self) -> bool {
+        !self.by_age.is_empty()
+    }
+
+    /// Nothing is announced.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
     }
 }
 
@@ -228,29 +260,57 @@ mod tests {
     }
 
     #[test]
-    fn a_lone_message_is_granted_at_once_and_far_ahead() {
+    fn a_lone_sender_is_granted_at_once_and_far_ahead() {
         let mut grants = Grants::new();
-        grants.submit(7, 3 << 20);
+        grants.submit(7, 0, 3 << 20);
         assert_eq!(all(&mut grants), [Grant { name: 7, limit: 3 << 20 }]);
         grants.arrived(NOW, 7, 3 << 20);
         assert_eq!((grants.under_way(), grants.messages()), (0, 0));
         // A longer one gets the next piece while the one before is still arriving.
-        grants.submit(8, 1 << 30);
+        grants.submit(8, 0, 1 << 30);
         assert_eq!(all(&mut grants), [4 << 20, 8 << 20].map(|limit| Grant { name: 8, limit }));
         grants.arrived(NOW, 8, 4 << 20);
         assert_eq!(all(&mut grants), [Grant { name: 8, limit: 12 << 20 }]);
     }
 
     #[test]
+    fn the_messages_of_a_lone_sender_go_in_their_order() {
+        let mut grants = Grants::new();
+        for (name, total) in [(1, 6 << 20), (2, 1 << 20), (3, 2 << 20)] {
+            grants.submit(name, 9, total);
+        }
+        let given: Vec<_> = all(&mut grants).iter().map(|grant| (grant.name, grant.limit)).collect();
+        assert_eq!(given, [(1, 4 << 20), (1, 6 << 20), (2, 1 << 20)]);
+        grants.arrived(NOW, 1, 2 << 20);
+        assert_eq!(all(&mut grants), [Grant { name: 3, limit: 2 << 20 }]);
+    }
+
+    #[test]
+    fn what_a_sender_got_while_it_was_alone_keeps_nobody_waiting() {
+        let mut grants = Grants::new();
+        grants.submit(1, 1, 100 << 20);
+        all(&mut grants);
+        // A short message of another sender comes while 8 MiB are under way.   Expect: it is granted at once.
+        grants.submit(2, 2, 2 * PIECE);
+        assert_eq!(all(&mut grants).last(), Some(&Grant { name: 2, limit: 2 * PIECE }));
+        assert_eq!(grants.under_way(), 2 * MESSAGE_UNDER_WAY_MAX);
+        grants.arrived(NOW, 1, 4 << 20);
+        assert_eq!(grants.under_way(), 2 * MESSAGE_UNDER_WAY_MAX, "the first has its share still");
+        grants.arrived(NOW, 2, 2 * PIECE);
+        // Alone again: the next piece, and not more than that.
+        assert_eq!(all(&mut grants), [Grant { name: 1, limit: 12 << 20 }]);
+    }
+
+    #[test]
     fn some_of_many_share_what_may_be_under_way() {
         let mut grants = Grants::new();
         for name in 0..256 {
-            grants.submit(name, 1 << 20);
+            grants.submit(name, name, 1 << 20);
         }
         let first = all(&mut grants);
-        assert_eq!((first.len(), grants.under_way()), (8, UNDER_WAY_MAX));
+        assert_eq!((first.len() as u64, grants.under_way()), (UNDER_WAY_MAX / PIECE, UNDER_WAY_MAX));
         let names: Vec<_> = first.iter().map(|grant| grant.name).collect();
-        assert_eq!(names, [0, 0, 1, 1, 2, 2, 3, 3]);
+        assert_eq!(names, [0, 0, 1, 1]);
         // The first goes on until it is complete.
         grants.arrived(NOW, 0, PIECE);
         assert_eq!(all(&mut grants), [Grant { name: 0, limit: 3 * PIECE }]);
@@ -259,11 +319,11 @@ mod tests {
     #[test]
     fn the_shortest_goes_first_and_the_oldest_is_not_forgotten() {
         let mut grants = Grants::new();
-        grants.submit(1, 100 << 20);
+        grants.submit(1, 1, 100 << 20);
         all(&mut grants);
         grants.arrived(NOW, 1, LONE_UNDER_WAY_MAX);
         for name in 2..100 {
-            grants.submit(name, 8 * PIECE);
+            grants.submit(name, name, 8 * PIECE);
         }
         let mut given = vec![0; 100];
         for _ in 0..160 {
@@ -279,13 +339,13 @@ mod tests {
     fn senders_that_compute_do_not_keep_the_others_waiting() {
         let mut grants = Grants::new();
         for name in 0..8 {
-            grants.submit(name, 1 << 20);
+            grants.submit(name, name, 1 << 20);
         }
-        assert_eq!(all(&mut grants).len(), 8);
+        assert_eq!(all(&mut grants).last().map(|grant| grant.name), Some(1));
         let at = grants.next_timeout().expect("somebody waits");
         assert_eq!(grants.poll(Instant(at.0 - 1)), None);
         assert_eq!(grants.next_timeout(), Some(at), "looking does not put it off");
-        assert_eq!(grants.poll(at).map(|grant| grant.name), Some(4));
+        assert_eq!(grants.poll(at).map(|grant| grant.name), Some(2));
         // One of them goes on.   Expect: what is under way of it counts again.
         let before = grants.under_way();
         grants.arrived(at, 0, 1);
@@ -296,7 +356,7 @@ mod tests {
     fn what_is_cancelled_frees_its_share() {
         let mut grants = Grants::new();
         for name in 1..6 {
-            grants.submit(name, 1 << 20);
+            grants.submit(name, name, 1 << 20);
         }
         all(&mut grants);
         assert_eq!(grants.under_way(), UNDER_WAY_MAX);
@@ -312,26 +372,30 @@ mod tests {
     proptest! {
         #[test]
         fn everything_is_granted_once_and_never_too_much_at_a_time(
-            sizes in prop::collection::vec(1u64..3_000_000, 1..40),
+            messages in prop::collection::vec((1u64..3_000_000, 0u32..8), 1..40),
             arrivals in prop::collection::vec((any::<prop::sample::Index>(), 1u64..200_000), 0..400),
         ) {
             let mut grants = Grants::new();
+            let (sizes, senders): (Vec<u64>, Vec<u32>) = messages.into_iter().unzip();
             let mut granted = vec![0; sizes.len()];
             let mut arrived = vec![0; sizes.len()];
-            for (name, size) in sizes.iter().enumerate() {
-                grants.submit(name as u32, *size);
+            for (name, (size, sender)) in sizes.iter().zip(&senders).enumerate() {
+                grants.submit(name as u32, *sender, *size);
             }
-            let most = if sizes.len() == 1 { LONE_UNDER_WAY_MAX } else { UNDER_WAY_MAX };
             let mut arrivals = arrivals.into_iter();
             for _ in 0..100_000 {
                 for Grant { name, limit } in all(&mut grants) {
                     prop_assert!(limit > granted[name as usize] && limit <= sizes[name as usize]);
                     granted[name as usize] = limit;
                 }
-                let under_way: u64 = granted.iter().zip(&arrived).map(|(g, a)| g - a).sum();
-                prop_assert_eq!(under_way, grants.under_way());
-                // The last may be alone, and gets a larger allowance.
-                prop_assert!(under_way <= most.max(LONE_UNDER_WAY_MAX * u64::from(grants.messages() <= 1)));
+                let each = || granted.iter().zip(&arrived).map(|(g, a)| g - a);
+                let under_way: u64 = each().sum();
+                prop_assert_eq!(each().map(|one| one.min(MESSAGE_UNDER_WAY_MAX)).sum::<u64>(), grants.under_way());
+                let open: BTreeSet<u32> =
+                    (0..sizes.len()).filter(|&i| arrived[i] < sizes[i]).map(|i| senders[i]).collect();
+                // The last sender is alone, and gets a larger allowance.
+                let most = if open.len() > 1 { UNDER_WAY_MAX } else { LONE_UNDER_WAY_MAX };
+                prop_assert!(under_way <= most);
                 if grants.messages() == 0 {
                     break;
                 }

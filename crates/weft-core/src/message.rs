@@ -5,7 +5,7 @@
 //! | `Eager` | a whole small message, sent at once within the receiver's credit |
 //! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered lane |
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
-//! | `Grant` | the receiver has a buffer: send the data to this sink |
+//! | `Grant` | the receiver has a buffer: send the data, up to a limit that later grants raise, to this sink |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
 //! | `Done` | the receiver has matched (synchronous send) or has fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
@@ -40,8 +40,8 @@ pub enum Frame<'a> {
     EagerMore { payload: &'a [u8] },
     /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of memory.
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
-    /// The receiver takes the first `limit` bytes of `request` at `sink`.
-    Grant { request: u32, sink: u32, limit: u64 },
+    /// The receiver takes the first `total` bytes of `request` at `sink`; those before `limit` may be sent now.
+    Grant { request: u32, sink: u32, limit: u64, total: u64 },
     /// Bytes at `offset` of what was granted at `sink`.
     Data { sink: u32, offset: u64, payload: &'a [u8] },
     /// The sender's `request` is complete.
@@ -126,9 +126,9 @@ impl Head {
         Self::new(RENDEZVOUS, address.is_some()).envelope(envelope).u32(request).u64(total).u64(address.unwrap_or(0))
     }
 
-    /// Permission to send `limit` bytes.
-    pub fn grant(request: u32, sink: u32, limit: u64) -> Self {
-        Self::new(GRANT, false).u32(request).u32(sink).u64(limit)
+    /// Permission to send the bytes before `limit` of the `total` that are wanted.
+    pub fn grant(request: u32, sink: u32, limit: u64, total: u64) -> Self {
+        Self::new(GRANT, false).u32(request).u32(sink).u64(limit).u64(total)
     }
 
     /// Head of a piece of granted data, on links that carry it as a frame.
@@ -202,7 +202,7 @@ impl<'a> Frame<'a> {
                 let (envelope, request, total, address) = (r.envelope()?, r.u32()?, r.u64()?, r.u64()?);
                 Self::Rendezvous { envelope, request, total, address: with_option.then_some(address) }
             }
-            GRANT => Self::Grant { request: r.u32()?, sink: r.u32()?, limit: r.u64()? },
+            GRANT => Self::Grant { request: r.u32()?, sink: r.u32()?, limit: r.u64()?, total: r.u64()? },
             DATA => Self::Data { sink: r.u32()?, offset: r.u64()?, payload: r.0 },
             DONE => Self::Done { request: r.u32()? },
             CREDIT => Self::Credit { bytes: r.u64()? },
@@ -242,7 +242,7 @@ mod tests {
                 round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""),
                 Frame::Rendezvous { envelope: ENVELOPE, request: 1, total: 1 << 40, address: Some(77) },
             ),
-            (round_trip(Head::grant(1, 2, 3), b""), Frame::Grant { request: 1, sink: 2, limit: 3 }),
+            (round_trip(Head::grant(1, 2, 3, 4), b""), Frame::Grant { request: 1, sink: 2, limit: 3, total: 4 }),
             (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { sink: 2, offset: 1 << 33, payload: b"d" }),
             (round_trip(Head::done(8), b""), Frame::Done { request: 8 }),
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_frame_cut_anywhere_in_its_head_is_refused() {
-        for head in [Head::eager(ENVELOPE, None), Head::rendezvous(ENVELOPE, 1, 2, None), Head::grant(1, 2, 3)] {
+        for head in [Head::eager(ENVELOPE, None), Head::rendezvous(ENVELOPE, 1, 2, None), Head::grant(1, 2, 3, 4)] {
             for length in 0..head.as_bytes().len() {
                 assert_eq!(Frame::parse(&head.as_bytes()[..length]), Err(FrameError::Truncated));
             }

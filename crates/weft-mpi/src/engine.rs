@@ -3,14 +3,17 @@
 //! For every peer there is one path: this process itself, a shared-memory ring, or a reliable flow of datagrams.
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
+mod awaited;
 mod direct;
 mod lanes;
 mod network;
 mod outgoing;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use weft_core::message::{HEAD_MAX, Head};
+use weft_core::time::Duration;
 use weft_net::clock;
 use weft_net::shared;
 
@@ -72,6 +75,8 @@ pub struct Parts {
     pub rank: u32,
     /// How each process of the job is reached.
     pub paths: Vec<Path>,
+    /// Name of the host of each, for messages to people.
+    pub hosts: Vec<Arc<str>>,
     /// The node's rings, when there are peers on it.
     pub node: Option<shared::Node>,
     /// Index in the job of each process of the node.
@@ -84,6 +89,8 @@ pub struct Parts {
     pub secret: [u8; 16],
     /// Largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
+    /// After so much silence a peer of another node counts as failed; zero: never.
+    pub peer_timeout: Duration,
 }
 
 /// The message layer on its links.
@@ -100,6 +107,7 @@ pub struct Engine {
     memory: direct::PeerMemory,
     direct: direct::Direct,
     devices: Devices,
+    awaited: awaited::Awaited,
     secret: [u8; 16],
     eager_limit: u64,
     frame_max: u64,
@@ -111,6 +119,8 @@ pub struct Engine {
     udp_looks: u32,
     scratch: Vec<u8>,
     passes: u32,
+    /// The next pass looks at the network, whatever neighbours have sent.
+    must_look: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
     foreign: u64,
@@ -125,6 +135,12 @@ impl Engine {
             messages.peers[peer].single_copy = *pid != 0;
         }
         messages.peers[parts.rank as usize].single_copy = true;
+        for (peer, path) in parts.paths.iter().enumerate() {
+            messages.peers[peer].paced = matches!(path, Path::Remote(_));
+        }
+        for (peer, host) in messages.peers.iter_mut().zip(parts.hosts) {
+            peer.host = Some(host);
+        }
         let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
@@ -137,6 +153,7 @@ impl Engine {
             locals: parts.locals,
             memory: direct::PeerMemory::new(parts.rank, parts.pids),
             direct: direct::Direct::new(size),
+            awaited: awaited::Awaited::new(size, parts.peer_timeout),
             devices: parts.devices,
             udp_looks: 0,
             secret: parts.secret,
@@ -149,6 +166,7 @@ impl Engine {
             train,
             scratch: Vec::new(),
             passes: 0,
+            must_look: false,
             doorbell_used: false,
             foreign: 0,
         }
@@ -252,16 +270,20 @@ impl Engine {
         self.passes = self.passes.wrapping_add(1);
         if self.passes.is_multiple_of(NODE_CHECK_EVERY) {
             self.check_node();
+            self.must_look = true;
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_direct();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
-            || !self.active.is_empty();
+            || !self.active.is_empty()
+            || std::mem::take(&mut self.must_look);
         if self.has_network() && look {
             // One look at the clock serves the whole pass.
             let now = clock::now();
             self.poll_network(now);
+            self.messages.look_for_grants(now);
+            self.ask_awaited(now);
             self.settle();
             self.transmit(now);
         } else {
@@ -326,7 +348,7 @@ impl Engine {
 
     /// Whether something is under way that needs a look at a certain time.
     pub fn has_deadlines(&self) -> bool {
-        !self.active.is_empty() || !self.backlog.is_empty()
+        !self.active.is_empty() || !self.backlog.is_empty() || self.messages.grants.next_timeout().is_some()
     }
 
     /// Whether there are peers on other nodes.
@@ -337,10 +359,14 @@ impl Engine {
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
     pub fn due(&self) -> Option<u64> {
         let mut span = (!self.backlog.is_empty() || !self.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
-        if self.active.is_empty() {
+        let grants = self.messages.grants.next_timeout();
+        if self.active.is_empty() && grants.is_none() {
             return span;
         }
         let now = clock::now();
+        if let Some(due) = grants.map(|at| at.since(now).as_nanos()) {
+            span = Some(span.map_or(due, |shortest| shortest.min(due)));
+        }
         for peer in &self.active {
             let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
             if let Some(due) = remote.next_timeout() {
@@ -378,10 +404,10 @@ impl Engine {
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep> {
-        if !self.myself.is_empty() || !self.messages.outbox.is_empty() {
+        if !self.myself.is_empty() || !self.messages.outbox.is_empty() || self.messages.may_grant() {
             return None;
         }
-        let timeout = self.due();
+        let timeout = self.due().into_iter().chain(self.asking_due()).min();
         let network = self.devices.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
@@ -425,7 +451,7 @@ impl Engine {
         }
         self.check_node();
         // The network is looked at in the very next pass.
-        self.passes = NETWORK_EVERY - 1;
+        self.must_look = true;
         self.udp_looks = network::UDP_EVERY - 1;
     }
 

@@ -11,6 +11,10 @@
 //! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
 //! | requests | the network, and the timer when something is due |
 //! | collectives, or requests where memory is not shared by copies | the doorbell as well |
+//!
+//! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with nothing
+//! outstanding and with `WEFT_PROGRESS=none` too: it answers for a program that computes, so that nobody who waits for
+//! it takes it for dead (decision 0080).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,11 +52,14 @@ pub(crate) struct Outstanding {
 }
 
 impl Helper {
-    /// Starts the thread, which sleeps.
-    pub(crate) fn start(engine: &Engine) -> std::io::Result<Self> {
+    /// Starts the thread, which sleeps, and wakes every `pulse`.
+    pub(crate) fn start(engine: &Engine, pulse: Option<Duration>) -> std::io::Result<Self> {
         let (network, doorbell) = engine.watched();
         let descriptors: Vec<i32> = network.iter().copied().chain(doorbell).collect();
         let watch = Arc::new(Watch::new(&descriptors)?);
+        if let Some(pulse) = pulse {
+            watch.set_pulse(pulse);
+        }
         let over = Arc::new(AtomicBool::new(false));
         let (its_watch, its_over) = (Arc::clone(&watch), Arc::clone(&over));
         let thread = watch::spawn_without_signals("weft-progress", move || {

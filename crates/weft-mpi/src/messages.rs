@@ -3,11 +3,15 @@
 //! It knows nothing of links: frames come in through [`Messages::handle_frame`] and [`Messages::handle_data`], and
 //! what must leave is left in the outbox for the engine. The protocol is described in `weft_core::message`.
 
+mod awaited;
 mod rendezvous;
 
+use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
 use weft_net::shared::Ticket;
+
+use std::sync::Arc;
 
 use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
 use crate::error::{Error, Result};
@@ -87,8 +91,14 @@ pub struct Peer {
     written: Option<u32>,
     /// Whether its announced data can be read from its memory.
     pub single_copy: bool,
+    /// Whether it shares a link with others: what it announces is granted piece by piece.
+    pub paced: bool,
     /// Set when the peer is known to be gone.
     pub failed: Option<String>,
+    /// Name of its host, for messages to people.
+    pub host: Option<Arc<str>>,
+    /// A probe has looked for a message of it in vain, since somebody asked.
+    probed: bool,
 }
 
 /// Who has a receive that stood on its sender's board.
@@ -123,6 +133,18 @@ pub struct Messages {
     pub unexpected: Slab<Unexpected>,
     /// By index in the job.
     pub peers: Vec<Peer>,
+    /// Which announced messages may send how much.
+    pub grants: Grants,
+    /// Receives, by their names on the wire, of which bytes have arrived that the grants do not know of.
+    arrived: Vec<u32>,
+    /// Something has happened after which there may be something to grant.
+    regrant: bool,
+    /// A probe has found nothing, since somebody asked …
+    probed: bool,
+    /// … and it would have taken a message of anybody.
+    probed_anybody: bool,
+    /// A peer that failed while nobody who waits for anybody heard of it.
+    unheard: Option<u32>,
     /// What the last calls want sent.
     pub outbox: Vec<(u32, Outgoing)>,
     /// Counts completions, so that a waiter can see cheaply whether anything happened.
@@ -141,13 +163,22 @@ impl Messages {
             handled: 0,
             written: None,
             single_copy: false,
+            paced: false,
             failed: None,
+            host: None,
+            probed: false,
         };
         Self {
             requests: Slab::new(Kind::Request),
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             peers: (0..size).map(|_| peer()).collect(),
+            grants: Grants::new(),
+            arrived: Vec::new(),
+            regrant: false,
+            probed: false,
+            probed_anybody: false,
+            unheard: None,
             outbox: Vec::new(),
             completions: 0,
             nonsense: 0,
@@ -171,9 +202,13 @@ impl Messages {
     pub fn complete(&mut self, handle: usize) {
         self.completions += 1;
         let Some(request) = self.requests.get_mut(handle) else { return };
-        request.state = State::Complete;
+        let before = std::mem::replace(&mut request.state, State::Complete);
         request.ticket = None;
-        if request.freed {
+        let freed = request.freed;
+        if let State::Receiving { pulled: Some(_), .. } = before {
+            self.end_pull(handle);
+        }
+        if freed {
             self.requests.remove(handle);
         }
     }
@@ -212,7 +247,9 @@ impl Messages {
     /// The error of an operation with a peer that is gone.
     pub fn failure(&self, peer: u32) -> Error {
         let reason = self.peers[peer as usize].failed.as_deref().unwrap_or("it is gone");
-        Error::new(MPI_ERR_PROC_ABORTED, format!("process {peer} of the job cannot be reached: {reason}"))
+        let host =
+            self.peers[peer as usize].host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
+        Error::new(MPI_ERR_PROC_ABORTED, format!("process {peer} of the job{host} cannot be reached: {reason}"))
     }
 
     fn settle(&mut self, handle: usize, status: Status) {
@@ -296,7 +333,7 @@ impl Messages {
     fn receive_pieces(&mut self, handle: usize, peer: u32, envelope: Envelope, total: u64) {
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         if let Some(request) = self.requests.get_mut(handle) {
-            request.state = State::Receiving { peer, data, total: fits, received: 0 };
+            request.state = State::Receiving { peer, data, total: fits, received: 0, pulled: None };
         }
     }
 
@@ -331,7 +368,7 @@ impl Messages {
             Frame::Rendezvous { envelope, request, total, address } => {
                 self.handle_rendezvous(peer, envelope, request, total, address, fetch);
             }
-            Frame::Grant { request, sink, limit } => self.handle_grant(peer, request, sink, limit),
+            Frame::Grant { request, sink, limit, total } => self.handle_grant(peer, request, sink, limit, total),
             Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload),
             Frame::Done { request } => self.handle_done(peer, request),
             Frame::Credit { bytes } => {
@@ -490,33 +527,6 @@ impl Messages {
         let status = Status { cancelled: true, ..Status::EMPTY };
         self.settle(handle, status);
         true
-    }
-
-    /// Everything that waits for `peer` fails: it is gone, for `reason`.
-    pub fn peer_failed(&mut self, peer: u32, reason: &str) {
-        self.peers[peer as usize].failed.get_or_insert_with(|| reason.to_owned());
-        let waits = |request: &Request| match &request.state {
-            State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
-            State::AwaitingMatch { peer: to } => *to == peer,
-            // A receive from anybody may be waiting for the dead process: it must not wait for ever.
-            State::Posted(receive) => {
-                receive.context.is_some() && (receive.peer == Some(peer) || receive.source.is_none())
-            }
-            State::Receiving { peer: from, .. } => *from == peer,
-            _ => false,
-        };
-        let affected: Vec<usize> =
-            self.requests.iter().filter(|(_, request)| waits(request)).map(|(handle, _)| handle).collect();
-        for handle in affected {
-            if let Some(State::Posted(Receive { context: Some(context), .. })) =
-                self.requests.get(handle).map(|entry| &entry.state)
-            {
-                let context = *context;
-                self.matcher.cancel(context, |posted| *posted == handle);
-            }
-            let error = self.failure(peer);
-            self.fail(handle, error);
-        }
     }
 }
 

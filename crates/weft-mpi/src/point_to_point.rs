@@ -425,10 +425,10 @@ impl Process {
         let Some(context) = receive.context else { return Ok(Some(Status::PROC_NULL)) };
         let messages = self.messages()?;
         let Some((envelope, unexpected)) = messages.matcher.probe(context, receive.source, receive.tag) else {
-            return match receive.peer {
-                Some(peer) if messages.peers[peer as usize].failed.is_some() => Err(messages.failure(peer)),
-                _ => Ok(None),
-            };
+            let (objects, engine) = self.parts()?;
+            let group = &objects.communicator(communicator)?.group;
+            engine.messages.probed_in_vain(receive.peer, |peer| group.members.contains(&peer))?;
+            return Ok(None);
         };
         let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);
         Ok(Some(status_of(envelope, bytes)))

@@ -468,20 +468,28 @@ impl Process {
             return;
         }
         if self.helper.is_none() {
-            match Helper::start(engine) {
+            match Helper::start(engine, None) {
                 Ok(helper) => self.helper = Some(helper),
-                Err(error) => {
-                    self.helps = false;
-                    let rank = engine.rank;
-                    eprintln!(
-                        "weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}"
-                    );
-                    return;
-                }
+                Err(error) => return self.do_without_helper(&error),
             }
         }
         if let Some(helper) = &mut self.helper {
             helper.hand_over(engine, Outstanding { requests, neighbours });
+        }
+    }
+
+    fn do_without_helper(&mut self, error: &std::io::Error) {
+        self.helps = false;
+        let rank = self.engine.as_ref().map_or(0, |engine| engine.rank);
+        eprintln!("weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}");
+    }
+
+    /// A thread answers those who ask whether this process lives, also while the program computes.
+    pub fn give_signs_of_life(&mut self, period: Duration) {
+        let Some(engine) = &self.engine else { return };
+        match Helper::start(engine, Some(period)) {
+            Ok(helper) => self.helper = Some(helper),
+            Err(error) => self.do_without_helper(&error),
         }
     }
 

@@ -69,6 +69,15 @@ pub struct Receive {
     pub data: UserData,
 }
 
+/// A receive whose message is granted in pieces.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulled {
+    /// The sender's name for the message.
+    pub request: u32,
+    /// Bytes that have arrived and that the grants know of.
+    pub counted: u64,
+}
+
 /// Where an operation stands.
 pub enum State {
     /// A send that waits behind others on a full path.
@@ -79,7 +88,13 @@ pub enum State {
     Sending {
         /// What is sent.
         send: Send,
-        /// Bytes that are not acknowledged yet.
+        /// The receiver's name for where it goes.
+        sink: u32,
+        /// Bytes that the receiver takes.
+        total: u64,
+        /// Of those, the bytes that may be sent so far.
+        granted: u64,
+        /// Bytes of `total` that are not acknowledged yet.
         left: u64,
     },
     /// A synchronous send that has left and waits for the match.
@@ -99,6 +114,8 @@ pub enum State {
         total: u64,
         /// Bytes that have arrived.
         received: u64,
+        /// Set if its sender sends what it is granted, bit by bit.
+        pulled: Option<Pulled>,
     },
     /// A send and a receive under one handle (`MPI_Isendrecv`): the requests of both.
     Pair {

@@ -100,7 +100,7 @@ pub const PROGRESS: Setting = Setting {
     default: "thread",
     allowed: "thread or none",
     meaning: "what moves messages between hosts, and nonblocking collectives, while the program is outside MPI: `thread` (one per \
-              rank, asleep unless there is something to do) or `none`",
+              rank, asleep unless there is something to do) or `none`; either answers now and then for a program that computes",
     reader: Reader::Library,
 };
 /// When packets are acknowledged.

@@ -1,12 +1,15 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
 
+use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_core::rails::{Carrier, Lane};
 use weft_core::reach::Ends;
+use weft_core::time::Duration;
 use weft_launch::{CallSite, Client, Load, Origin};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::faults::{self, Faults};
@@ -24,6 +27,10 @@ use crate::tools;
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
 const WINDOW_MIN: u32 = 4;
+/// How often a quiet peer that is waited for is asked, in each `WEFT_PEER_TIMEOUT`, whether it lives …
+const ASKED_PER_TIMEOUT: u64 = 8;
+/// … and how often one that computes looks whether it is asked.
+const ANSWERS_PER_TIMEOUT: u64 = 4;
 
 /// How this process belongs to its job.
 pub struct Job {
@@ -46,6 +53,8 @@ pub struct Job {
 struct Card {
     node: u64,
     pid: i32,
+    /// Name of its host, for messages to people.
+    host: String,
     secret: Option<[u8; 16]>,
     udp: Option<udp::Card>,
     raw: Option<ethernet::Card>,
@@ -56,16 +65,17 @@ impl Card {
         let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
         let udp = self.udp.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
         let raw = self.raw.as_ref().map_or_else(|| "-".to_owned(), ethernet::Card::encode);
-        format!("2,{:x},{},{secret},{udp},{raw}", self.node, self.pid)
+        format!("3,{:x},{},{},{secret},{udp},{raw}", self.node, self.pid, self.host)
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
         let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
         let parts: Vec<&str> = text.split(',').collect();
-        let ["2", node, pid, secret, udp, raw] = parts[..] else { return Err(wrong()) };
+        let ["3", node, pid, host, secret, udp, raw] = parts[..] else { return Err(wrong()) };
         Ok(Self {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
             pid: pid.parse().map_err(|_| wrong())?,
+            host: host.to_owned(),
             secret: weft_launch::wire::secret_from_hex(secret),
             udp: if udp == "-" { None } else { Some(udp::Card::decode(udp).map_err(|_| wrong())?) },
             raw: if raw == "-" { None } else { Some(ethernet::Card::decode(raw).map_err(|_| wrong())?) },
@@ -121,6 +131,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let card = Card {
         node: identity,
         pid: std::process::id() as i32,
+        host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
         // With Weft's own launcher everybody has it already; others carry rank 0's.
         secret: own_secret.filter(|_| client.secret().is_none()),
         udp: links.udp.as_ref().map(Udp::card),
@@ -135,6 +146,9 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
     if settings.progress_thread {
         process.allow_helper();
+    }
+    if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| remote) {
+        process.give_signs_of_life(period);
     }
     process.objects.start(rank, size);
     process.job = Some(Job {
@@ -200,7 +214,18 @@ fn connect(
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let devices = if any_remote { devices(settings, rank, links) } else { Devices::NONE };
-    let parts = Parts { rank, paths, node, locals, pids, devices, secret, eager_limit: settings.eager_limit };
+    let parts = Parts {
+        rank,
+        paths,
+        hosts: hosts(cards),
+        node,
+        locals,
+        pids,
+        devices,
+        secret,
+        eager_limit: settings.eager_limit,
+        peer_timeout: settings.peer_timeout,
+    };
     Ok(Engine::new(parts))
 }
 
@@ -299,10 +324,22 @@ fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opene
         ack_scheme: settings.ack,
         ack_delay: settings.ack_delay,
         peer_timeout: settings.peer_timeout,
+        keepalive: Duration(settings.peer_timeout.0 / ASKED_PER_TIMEOUT),
         sealed: settings.sealed,
         ..defaults
     };
     Path::Remote(Box::new(Remote::new(&lanes, flow)))
+}
+
+/// How often a process that computes looks around; `None`: nobody asks.
+fn sign_of_life(peer_timeout: Duration) -> Option<Duration> {
+    (peer_timeout.0 > 0).then_some(Duration(peer_timeout.0 / ANSWERS_PER_TIMEOUT))
+}
+
+/// The host of each process. Those of one host share the name.
+fn hosts(cards: &[Card]) -> Vec<Arc<str>> {
+    let mut names: HashMap<&str, Arc<str>> = HashMap::new();
+    cards.iter().map(|card| names.entry(&card.host).or_insert_with(|| card.host.as_str().into()).clone()).collect()
 }
 
 fn processor_name(node: Option<&str>) -> String {

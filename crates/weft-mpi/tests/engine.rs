@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 use weft_core::flow::Settings;
+use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
 use weft_core::rails::{Carrier, Lane};
 use weft_core::reach::Ends;
@@ -68,10 +69,21 @@ fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
 }
 
 fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
+    impatient_engines(count, faults, eager_limit, Settings::default().peer_timeout)
+}
+
+/// Engines that give up a peer that is silent for so long.
+fn impatient_engines(
+    count: usize,
+    faults: &str,
+    eager_limit: u64,
+    peer_timeout: weft_core::time::Duration,
+) -> Vec<Engine> {
     let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); count]));
     (0..count)
         .map(|own| {
-            let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
+            let keepalive = weft_core::time::Duration(peer_timeout.0 / 8);
+            let settings = Settings { packet_size: PACKET_SIZE, peer_timeout, keepalive, ..Settings::default() };
             let path = |peer: usize| {
                 let address = SocketAddr::from(([127, 0, 0, 1], peer as u16));
                 if peer == own {
@@ -92,6 +104,8 @@ fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
                 devices: Devices { raw: Vec::new(), udp: Some(Box::new(queue)) },
                 secret: [7; 16],
                 eager_limit,
+                hosts: vec!["test".into(); count],
+                peer_timeout,
             })
         })
         .collect()
@@ -323,6 +337,8 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: [7; 16],
         eager_limit: 1_000,
+        hosts: vec!["test".into(); 2],
+        peer_timeout: weft_core::time::Duration::default(),
     });
     let receive =
         Receive { context: Some(CONTEXT), source: Some(1), peer: Some(1), tag: None, data: UserData::empty() };
@@ -362,6 +378,8 @@ fn node_engines(single_copy: bool) -> Vec<Engine> {
                 devices: Devices::NONE,
                 secret: [7; 16],
                 eager_limit: 64 << 10,
+                hosts: vec!["test".into(); 2],
+                peer_timeout: weft_core::time::Duration::default(),
             })
         })
         .collect()
@@ -530,4 +548,172 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
     assert!(settled(&all[1], receiving) && !settled(&all[0], sending));
     all[0].progress();
     assert!(settled(&all[0], sending));
+}
+
+const SECOND: weft_core::time::Duration = weft_core::time::Duration::from_secs(1);
+/// Bytes of a message that is longer than a window: it is not on its way as a whole.
+const LONG: usize = 2_000_000;
+
+/// A message of `from` to process 0 and the receive that takes it: handles of both, and their memory.
+struct Pair {
+    from: usize,
+    sent: usize,
+    received: usize,
+    content: Vec<u8>,
+    memory: Vec<u8>,
+}
+
+fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
+    let (content, mut memory) = (content(from, bytes), vec![0; bytes]);
+    // SAFETY: the vectors' memory stays where it is, and lives as long as the pair, which outlives the operations.
+    let (out, into) = unsafe {
+        let out = UserData::from_bytes(content.as_ptr().cast_mut(), bytes as u64);
+        (out, UserData::from_bytes(memory.as_mut_ptr(), bytes as u64))
+    };
+    let peer = Some(from as u32);
+    let receive = Receive { context: Some(CONTEXT), source: peer, peer, tag: Some(1), data: into };
+    let received = engines[0].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    engines[0].start_receive(received);
+    let envelope = Envelope { context: CONTEXT, source: from as u32, tag: 1 };
+    let send = Send { peer: Some(0), envelope, data: out, mode: Mode::Standard };
+    let sent = engines[from].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+    engines[from].start_send(sent);
+    Pair { from, sent, received, content, memory }
+}
+
+impl Pair {
+    fn is_complete(&self, engines: &[Engine]) -> bool {
+        settled(&engines[self.from], self.sent) && settled(&engines[0], self.received)
+    }
+}
+
+/// Lets `engines` work until `done`, within the limit.
+fn work(engines: &mut [Engine], mut done: impl FnMut(&mut [Engine]) -> bool) {
+    let limit = Instant::now() + TIME_LIMIT;
+    while !done(engines) {
+        engines.iter_mut().for_each(Engine::progress);
+        assert!(Instant::now() < limit, "what must happen does not");
+    }
+}
+
+#[test]
+fn many_senders_share_what_may_be_under_way_to_one_receiver() {
+    let mut all = engines(9, "seed=5,drop=1%", 8_000);
+    let pairs: Vec<Pair> = (1..9).map(|from| start_pair(&mut all, from, 300_000 + 1_000 * from)).collect();
+    let mut deepest = 0;
+    work(&mut all, |all| {
+        deepest = deepest.max(all[0].messages.grants.under_way());
+        pairs.iter().all(|pair| pair.is_complete(all))
+    });
+    assert!((1..=UNDER_WAY_MAX).contains(&deepest), "{deepest} bytes were under way");
+    // Several grants for each, and all of them used up.
+    assert!(all[0].messages.grants.granted >= 8 * 3);
+    assert!(all[0].messages.grants.is_empty());
+    for pair in &pairs {
+        assert!(std::hint::black_box(&pair.memory) == &pair.content, "the message of {} has other bytes", pair.from);
+    }
+    assert!(all.iter().all(|engine| engine.messages.nonsense == 0));
+}
+
+#[test]
+fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_completes() {
+    let mut all = impatient_engines(4, "seed=6", 8_000, SECOND);
+    let pairs: Vec<Pair> = (1..4).map(|from| start_pair(&mut all, from, LONG)).collect();
+    let arriving = |all: &[Engine], pair: &Pair| {
+        let request = all[0].messages.requests.get(pair.received).unwrap();
+        matches!(request.state, State::Receiving { received, .. } if received > 0)
+    };
+    // Two have begun; the first then says nothing more, the second is not waited for any more.
+    work(&mut all, |all| pairs[..2].iter().all(|pair| arriving(all, pair)));
+    let lost = all.remove(1);
+    all[0].abandon_receive(pairs[1].received);
+    let limit = Instant::now() + TIME_LIMIT;
+    // What is left are processes 0, 2 and 3.
+    while !(settled(&all[1], pairs[1].sent) && settled(&all[2], pairs[2].sent) && settled(&all[0], pairs[0].received)) {
+        all.iter_mut().for_each(Engine::progress);
+        assert!(Instant::now() < limit, "the others wait for one that is lost");
+    }
+    assert!(std::hint::black_box(&pairs[2].memory) == &pairs[2].content);
+    let error = all[0].messages.requests.get(pairs[0].received).unwrap().error.as_ref().expect("an error");
+    assert_eq!(error.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+    assert!(all[0].messages.grants.is_empty());
+    drop(lost);
+}
+
+/// What makes a process wait for others without a packet of its own on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    Receive,
+    ReceiveFromAnybody,
+    Probe,
+    ProbeForAnybody,
+}
+
+impl Waits {
+    /// Begins, and tells how to see the error that it has failed with.
+    fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_mpi::error::Error> + use<> {
+        let source = matches!(self, Self::Receive | Self::Probe).then_some(1);
+        let receive = Receive { context: Some(CONTEXT), source, peer: source, tag: None, data: UserData::empty() };
+        let handle = matches!(self, Self::Receive | Self::ReceiveFromAnybody).then(|| {
+            let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+            engine.start_receive(handle);
+            handle
+        });
+        move |engine| match handle {
+            Some(handle) => engine.messages.requests.get_mut(handle)?.error.take(),
+            None => engine.messages.probed_in_vain(source, |_| true).err(),
+        }
+    }
+}
+
+#[test]
+fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
+    for waits in [Waits::Receive, Waits::ReceiveFromAnybody, Waits::Probe, Waits::ProbeForAnybody] {
+        let mut all = impatient_engines(2, "seed=7", 8_000, SECOND);
+        let mut error = waits.start(&mut all[0]);
+        // The peer computes, and looks around four times in the time after which it would count as gone.
+        let begin = Instant::now();
+        let mut looked = begin;
+        while begin.elapsed() < Duration::from_secs(2) {
+            all[0].progress();
+            assert!(error(&mut all[0]).is_none(), "{waits:?}: a peer that computes counts as gone");
+            if looked.elapsed() >= Duration::from_millis(250) {
+                looked = Instant::now();
+                (0..2).for_each(|_| all[1].progress());
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // It is gone.
+        let found = loop {
+            all[0].progress();
+            if let Some(found) = error(&mut all[0]) {
+                break found;
+            }
+            assert!(begin.elapsed() < TIME_LIMIT, "{waits:?}: a peer that is gone is waited for");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        assert_eq!(found.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+        for part in ["process 1", "on host test", "127.0.0.1:1", "WEFT_PEER_TIMEOUT"] {
+            assert!(found.message.contains(part), "{} does not say {part}", found.message);
+        }
+    }
+}
+
+#[test]
+fn who_waits_for_anybody_of_many_asks_them_in_turns() {
+    let mut all = impatient_engines(201, "seed=8", 8_000, SECOND);
+    let mut error = Waits::ReceiveFromAnybody.start(&mut all[0]);
+    let begin = Instant::now();
+    let asked = |engine: &Engine| engine.flows().filter(|flow| flow.counters().probes > 0).count();
+    // Expect: not all at once, and all after some rounds.
+    let mut first = 0;
+    while asked(&all[0]) < 200 {
+        all.iter_mut().for_each(Engine::progress);
+        assert!(error(&mut all[0]).is_none());
+        if first == 0 {
+            first = asked(&all[0]);
+        }
+        assert!(begin.elapsed() < TIME_LIMIT, "only {} have been asked", asked(&all[0]));
+    }
+    assert!((1..=64).contains(&first), "{first} were asked at once");
 }

@@ -19,6 +19,8 @@ const EVENTS_MAX: usize = 4;
 pub struct Watch {
     epoll: OwnedFd,
     timer: OwnedFd,
+    /// Runs out again and again, once it is set.
+    pulse: OwnedFd,
 }
 
 impl Watch {
@@ -34,11 +36,14 @@ impl Watch {
         };
         // SAFETY: no memory is involved.
         let epoll = owned(unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) })?;
-        // SAFETY: as above.
-        let timer =
-            owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })?;
-        let watch = Self { epoll, timer };
-        watch.control(libc::EPOLL_CTL_ADD, watch.timer.as_raw_fd(), libc::EPOLLIN)?;
+        let timer = || {
+            // SAFETY: as above.
+            owned(unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, libc::TFD_CLOEXEC | libc::TFD_NONBLOCK) })
+        };
+        let watch = Self { epoll, timer: timer()?, pulse: timer()? };
+        for timer in [&watch.timer, &watch.pulse] {
+            watch.control(libc::EPOLL_CTL_ADD, timer.as_raw_fd(), libc::EPOLLIN)?;
+        }
         for fd in descriptors {
             watch.control(libc::EPOLL_CTL_ADD, *fd, libc::EPOLLONESHOT)?;
         }
@@ -69,26 +74,37 @@ impl Watch {
 
     /// The thread wakes after `span`, once; a span of 0 is as short as can be.
     pub fn set_timer(&self, span: Duration) {
-        let ns = span.as_nanos().max(1);
         let zero = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let value = libc::timespec {
-            tv_sec: (ns / 1_000_000_000) as libc::time_t,
-            tv_nsec: (ns % 1_000_000_000) as libc::c_long,
-        };
-        let time = libc::itimerspec { it_interval: zero, it_value: value };
-        // SAFETY: the timer is open, the time is valid, the old one is not wanted; nothing can fail then.
-        unsafe { libc::timerfd_settime(self.timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
+        set(&self.timer, libc::itimerspec { it_interval: zero, it_value: timespec(span) });
     }
 
-    /// Sleeps until an armed descriptor is readable or the timer has run out. A signal may end it earlier.
+    /// The thread wakes every `period` from now on, whatever else wakes it.
+    pub fn set_pulse(&self, period: Duration) {
+        set(&self.pulse, libc::itimerspec { it_interval: timespec(period), it_value: timespec(period) });
+    }
+
+    /// Sleeps until an armed descriptor is readable, the timer has run out, or a period is over. A signal may end it earlier.
     pub fn wait(&self) {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS_MAX];
         // SAFETY: the list is ours and that long. An error is an early end.
         unsafe { libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS_MAX as libc::c_int, -1) };
-        let mut expirations = 0_u64;
-        // SAFETY: the buffer is eight bytes. Not expired: EAGAIN.
-        unsafe { libc::read(self.timer.as_raw_fd(), ptr::from_mut(&mut expirations).cast(), size_of::<u64>()) };
+        for timer in [&self.timer, &self.pulse] {
+            let mut expirations = 0_u64;
+            // SAFETY: the buffer is eight bytes. Not expired: EAGAIN.
+            unsafe { libc::read(timer.as_raw_fd(), ptr::from_mut(&mut expirations).cast(), size_of::<u64>()) };
+        }
     }
+}
+
+/// A time that is not 0, which would mean never.
+fn timespec(span: Duration) -> libc::timespec {
+    let ns = span.as_nanos().max(1);
+    libc::timespec { tv_sec: (ns / 1_000_000_000) as libc::time_t, tv_nsec: (ns % 1_000_000_000) as libc::c_long }
+}
+
+fn set(timer: &OwnedFd, time: libc::itimerspec) {
+    // SAFETY: the timer is open, the time is valid, the old one is not wanted; nothing can fail then.
+    unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
 }
 
 /// Starts a thread that no signal of the program is delivered to.
@@ -158,5 +174,9 @@ mod tests {
         watch.set_timer(Duration::default());
         woken.recv_timeout(LIMIT).unwrap();
         assert!(woken.recv_timeout(A_WHILE).is_err(), "the timer runs out once");
+        watch.set_pulse(Duration::from_millis(2));
+        for _ in 0..3 {
+            woken.recv_timeout(LIMIT).unwrap();
+        }
     }
 }

@@ -39,7 +39,7 @@ impl Granting {
     pub(crate) fn announced(&mut self, peer: usize, region: u32, bytes: u64) {
         let name = self.next_name;
         self.next_name += 1;
-        self.grants.submit(name, bytes);
+        self.grants.submit(name, peer as u32, bytes);
         self.announced.insert(name, Announced { peer, region, granted: 0, left: bytes });
         self.names.insert((peer, region), name);
     }

@@ -161,7 +161,7 @@ impl Incast {
         let (index, mut inbox) = (peer as usize, Inbox::default());
         self.receiver[index].handle_packet(self.now, bytes, &mut inbox);
         if let Some(grants) = &mut self.grants {
-            inbox.messages.iter().for_each(|total| grants.submit(peer, *total));
+            inbox.messages.iter().for_each(|total| grants.submit(peer, peer, *total));
             grants.arrived(self.now, peer, inbox.bytes);
         }
         self.arrived[index] += inbox.bytes;

@@ -48,7 +48,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         }),
         case("an interface goes down for good: the job fails in time, with a reason", |context| {
             Ok((
-                Expected::code(GONE).says("has not answered for longer than WEFT_PEER_TIMEOUT"),
+                Expected::code(GONE).says(" on host ").says("has not answered for longer than WEFT_PEER_TIMEOUT"),
                 broken(context, || Down::new(context)),
             ))
         }),
@@ -124,10 +124,10 @@ impl Drop for Filter<'_> {
 }
 
 /// The first host's interface is down, until dropped.
-struct Down<'a>(&'a Context);
+pub(super) struct Down<'a>(&'a Context);
 
 impl<'a> Down<'a> {
-    fn new(context: &'a Context) -> anyhow::Result<Self> {
+    pub(super) fn new(context: &'a Context) -> anyhow::Result<Self> {
         on_host(context, &["ip", "link", "set", "e0", "down"])?;
         Ok(Self(context))
     }

@@ -55,6 +55,14 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
 pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
     let pairs = PROGRAMS.iter().flat_map(|name| RANKS_TWO_HOSTS.iter().map(move |ranks| (name, *ranks)));
     let mut cases: Vec<Case> = pairs.map(|(name, ranks)| program(name, ranks, Where::TwoHosts, None)).collect();
+    cases.push(Case::new("incast, 8 ranks to one of another host", |context| {
+        attempt(|| {
+            let hosts = context.hosts()?;
+            let places = format!("{}:1,{}:8", hosts.names[0], hosts.names[1]);
+            let run = context.mpiexec(9).args(["--hosts", &places, "--agent", &hosts.agent]);
+            Ok(run.arg(context.compile(&source("incast"))?))
+        })
+    }));
     // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(Case::new(format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {

@@ -135,9 +135,16 @@ impl Patience {
         self.heard_at
     }
 
-    /// A probe is unanswered.
-    pub(super) fn asks(&self) -> bool {
-        self.unanswered > 0
+    /// One probe is unanswered.
+    pub(super) fn has_asked_once(&self) -> bool {
+        self.unanswered == 1
+    }
+
+    /// Before the first probe that asks for a sign of life: the peer has not been heard for so long.
+    pub(super) fn was_quiet(&mut self, span: Duration) {
+        if self.unanswered == 0 {
+            self.silent = self.silent.max(span);
+        }
     }
 
     /// Adds to the silence when the next probe is due; true once it is too long.

@@ -287,10 +287,8 @@ impl Outgoing {
         let due = |way: &Way| way.asked_at + self.probe_interval(way, settings);
         let waiting = self.ways.iter().enumerate().filter(|(_, way)| way.in_flight > 0);
         let keepalive = || {
-            let way = &self.ways[0];
-            let first = self.patience.quiet_since().max(way.asked_at) + settings.keepalive;
-            let at = if self.patience.asks() { way.asked_at + self.probe_interval(way, settings) } else { first };
-            (watched && settings.keepalive.0 != 0).then_some((at, 0))
+            let quiet_since = self.patience.quiet_since().max(self.ways[0].asked_at);
+            (watched && settings.keepalive.0 != 0).then_some((quiet_since + settings.keepalive, 0))
         };
         waiting.map(|(index, way)| (due(way), index)).min().or_else(keepalive)
     }
@@ -306,8 +304,17 @@ impl Outgoing {
 
     /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
     pub(super) fn peer_is_silent(&mut self, now: Instant, way: usize, settings: &Settings) -> bool {
-        let interval = self.probe_interval(&self.ways[way], settings);
+        let asks_only = self.in_flight() == 0;
+        if asks_only {
+            self.patience.was_quiet(settings.keepalive);
+        }
+        let interval = if asks_only { settings.keepalive } else { self.probe_interval(&self.ways[way], settings) };
         self.patience.is_silent(now, interval, settings)
+    }
+
+    /// Nothing is in flight but a probe that asks for a sign of life, the first since the last answer.
+    pub(super) fn only_asks(&self) -> bool {
+        self.in_flight() == 0 && self.patience.has_asked_once()
     }
 
     /// A probe with this number leaves.

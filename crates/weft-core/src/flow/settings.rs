@@ -78,7 +78,8 @@ pub struct Settings {
     pub probe_floor: Duration,
     /// The longest wait between probes.
     pub probe_cap: Duration,
-    /// While the program waits for the peer, one of which nothing is heard for this long is probed; zero: never.
+    /// While the program waits for the peer, one of which nothing is heard for this long is probed, and again after this
+    /// long; zero: never. An eighth of `peer_timeout` leaves room for some lost probes.
     pub keepalive: Duration,
     /// Unanswered probes for this long mean that the peer has failed; zero: never.
     pub peer_timeout: Duration,

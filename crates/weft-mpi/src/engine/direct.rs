@@ -187,7 +187,7 @@ impl Engine {
             std::hint::spin_loop();
         }
         self.messages.cancel_receive(handle);
-        self.messages.requests.remove(handle);
+        self.messages.abandon(handle);
     }
 
     /// Whether a receive that such a message matches stands on the board of `peer`.

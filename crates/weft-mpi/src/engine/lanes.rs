@@ -160,7 +160,8 @@ impl Remote {
     pub(super) fn doubt_after_probes(&mut self) {
         let Some(flow) = &self.flow else { return };
         let probes = flow.counters().probes;
-        if std::mem::replace(&mut self.probes, probes) != probes {
+        let asks = flow.only_asks();
+        if std::mem::replace(&mut self.probes, probes) != probes && !asks {
             (0..self.lanes()).for_each(|lane| self.rails.doubt(lane));
         }
     }

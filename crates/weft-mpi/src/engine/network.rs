@@ -242,7 +242,9 @@ fn take(device: &mut dyn Datagrams, to: &Address, train: &[u8], segment: usize) 
 
 fn describe(reason: Failure) -> &'static str {
     match reason {
-        Failure::Silent => "it has not answered for longer than WEFT_PEER_TIMEOUT",
+        Failure::Silent => {
+            "it has not answered for longer than WEFT_PEER_TIMEOUT: its host or the network may be down, or it was stopped"
+        }
         Failure::Blocked => {
             "it answers, but a packet does not get through however often it is sent: the network may carry only smaller ones"
         }

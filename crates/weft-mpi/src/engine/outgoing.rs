@@ -1,6 +1,7 @@
 //! What leaves: from the program's operations to frames on the path of a peer, in order, as there is room.
 
 use weft_core::message::{HEAD_MAX, Head};
+use weft_net::clock;
 
 use super::{Engine, FLOW_QUEUE_BYTES, Path, direct};
 use crate::memory::UserData;
@@ -23,7 +24,10 @@ impl Engine {
     /// Hands everything that waits to its path.
     #[inline]
     pub(super) fn settle(&mut self) {
-        while !self.messages.outbox.is_empty() || !self.backlog.is_empty() {
+        while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
+            if self.messages.may_grant() {
+                self.messages.poll_grants(clock::now());
+            }
             self.route_outbox();
             self.push_backlog();
             // What is left then waits for room.
@@ -176,7 +180,7 @@ impl Engine {
             return true;
         };
         if let Path::Remote(_) = self.links[peer as usize].path {
-            self.flow(peer).submit_data(sink, wire, 0..limit);
+            self.flow(peer).submit_data(sink, wire, *offset..limit);
             return true;
         }
         let data = send.data.clone();
@@ -187,9 +191,9 @@ impl Engine {
                 return false;
             }
             *offset += length;
+            // A ring holds a copy: the program's buffer is free again.
+            self.messages.handle_acknowledged(wire, length);
         }
-        // A ring holds a copy: the program's buffer is free again.
-        self.messages.complete(handle);
         true
     }
 

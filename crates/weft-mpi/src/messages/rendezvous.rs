@@ -1,11 +1,15 @@
 //! Large messages: announced, asked for, and sent into the buffer that waits for them (the rendezvous of
 //! `weft_core::message`); and taken back, while nobody has asked.
+//!
+//! What comes over a network is granted in pieces, by `weft_core::grants`, so that many senders do not drown one
+//! receiver. Each grant leaves as a message, ahead of all bulk data.
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
+use weft_core::time::Instant;
 
 use super::{Body, Fetch, Messages, Outgoing, Unexpected, Withdrawal, keep};
-use crate::request::State;
+use crate::request::{Pulled, State};
 
 impl Messages {
     /// Fetches, or asks for, an announced message.
@@ -32,10 +36,75 @@ impl Messages {
             self.peers[peer as usize].single_copy = false;
         }
         let sink = self.requests.wire(handle);
-        if let Some(request) = self.requests.get_mut(handle) {
-            request.state = State::Receiving { peer, data, total: fits, received: 0 };
+        let paced = self.peers[peer as usize].paced;
+        if let Some(entry) = self.requests.get_mut(handle) {
+            let pulled = paced.then_some(Pulled { request, counted: 0 });
+            entry.state = State::Receiving { peer, data, total: fits, received: 0, pulled };
         }
-        self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, fits))));
+        if paced {
+            self.grants.submit(sink, peer, fits);
+            self.regrant = true;
+        } else {
+            self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, fits, fits))));
+        }
+    }
+
+    /// Whether [`Self::poll_grants`] may have something to do.
+    #[inline]
+    pub fn may_grant(&self) -> bool {
+        self.regrant || (!self.arrived.is_empty() && self.grants.has_waiting())
+    }
+
+    /// Time has come to look again: see `Grants::next_timeout`.
+    pub fn look_for_grants(&mut self, now: Instant) {
+        self.regrant |= self.grants.next_timeout().is_some_and(|at| at <= now);
+    }
+
+    /// Tells the grants what has arrived, and the senders what they may send now.
+    pub fn poll_grants(&mut self, now: Instant) {
+        self.regrant = false;
+        for sink in self.arrived.drain(..) {
+            let Some(handle) = self.requests.from_wire(sink) else { continue };
+            if let Some(State::Receiving { received, pulled: Some(pulled), .. }) =
+                self.requests.get_mut(handle).map(|entry| &mut entry.state)
+            {
+                self.grants.arrived(now, sink, *received - pulled.counted);
+                pulled.counted = *received;
+            }
+        }
+        while let Some(grant) = self.grants.poll(now) {
+            let entry = self.requests.from_wire(grant.name).and_then(|handle| self.requests.get(handle));
+            let Some(State::Receiving { peer, total, pulled: Some(pulled), .. }) = entry.map(|entry| &entry.state)
+            else {
+                self.grants.cancel(grant.name);
+                continue;
+            };
+            let head = Head::grant(pulled.request, grant.name, grant.limit, *total);
+            self.outbox.push((*peer, Outgoing::Control(head)));
+        }
+    }
+
+    /// The receive `handle`, whose message was granted in pieces, is over: others may have its share.
+    pub(super) fn end_pull(&mut self, handle: usize) {
+        self.grants.cancel(self.requests.wire(handle));
+        self.regrant |= self.grants.has_waiting();
+        if self.grants.is_empty() {
+            self.arrived.clear();
+        }
+    }
+
+    /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is dropped when it
+    /// comes: the sender's operation completes.
+    pub fn abandon(&mut self, handle: usize) {
+        let sink = self.requests.wire(handle);
+        let Some(entry) = self.requests.remove(handle) else { return };
+        if let State::Receiving { peer, total, pulled: Some(pulled), .. } = entry.state {
+            self.grants.cancel(sink);
+            self.regrant = true;
+            if self.peers[peer as usize].failed.is_none() {
+                self.outbox.push((peer, Outgoing::Control(Head::grant(pulled.request, sink, total, total))));
+            }
+        }
     }
 
     pub(super) fn handle_rendezvous(
@@ -66,22 +135,34 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_grant(&mut self, peer: u32, request: u32, sink: u32, limit: u64) {
+    pub(super) fn handle_grant(&mut self, peer: u32, request: u32, sink: u32, limit: u64, total: u64) {
         let Some(handle) = self.requests.from_wire(request) else {
             self.nonsense += 1;
             return;
         };
         let Some(entry) = self.requests.get_mut(handle) else { return };
-        match std::mem::replace(&mut entry.state, State::Complete) {
-            State::Announced(send) if send.peer == Some(peer) && limit > 0 && limit <= send.data.len() => {
-                entry.state = State::Sending { send, left: limit };
-                self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset: 0, limit }));
+        let offset = match &mut entry.state {
+            State::Announced(send)
+                if send.peer == Some(peer) && limit > 0 && limit <= total && total <= send.data.len() =>
+            {
+                let send = send.clone();
+                entry.state = State::Sending { send, sink, total, granted: limit, left: total };
+                0
             }
-            other => {
-                entry.state = other;
+            State::Sending { send, sink: known, total: agreed, granted, .. }
+                if send.peer == Some(peer)
+                    && (*known, *agreed) == (sink, total)
+                    && limit > *granted
+                    && limit <= total =>
+            {
+                std::mem::replace(granted, limit)
+            }
+            _ => {
                 self.nonsense += 1;
+                return;
             }
-        }
+        };
+        self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset, limit }));
     }
 
     /// Granted data arrived from `peer`, in any order, each byte once.
@@ -90,7 +171,7 @@ impl Messages {
             self.nonsense += 1;
             return;
         };
-        let Some(State::Receiving { peer: from, data, total, received }) =
+        let Some(State::Receiving { peer: from, data, total, received, pulled }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)
         else {
             self.nonsense += 1;
@@ -102,9 +183,12 @@ impl Messages {
             return;
         }
         data.write(offset, bytes);
+        let first_news = pulled.is_some_and(|pulled| pulled.counted == *received);
         *received += bytes.len() as u64;
         if *received == *total {
             self.complete(handle);
+        } else if first_news {
+            self.arrived.push(sink);
         }
     }
 
@@ -122,7 +206,7 @@ impl Messages {
         }
     }
 
-    /// `bytes` of what was granted of the request named `request` have reached the receiver.
+    /// `bytes` of what was granted of the request named `request` have reached the receiver, or need its buffer no more.
     pub fn handle_acknowledged(&mut self, request: u32, bytes: u64) {
         let Some(handle) = self.requests.from_wire(request) else { return };
         let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {

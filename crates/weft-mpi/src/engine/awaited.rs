@@ -1,0 +1,120 @@
+//! Peers of other nodes that something here waits for. Who only waits to receive sends nothing that could go unanswered,
+//! so those it waits for are asked now and then whether they live (decision 0080).
+//!
+//! Rounds are rare, and each asks only so many peers: who waits for anybody of a large job gets to all of them in turns.
+//! The flow of a peer does the asking, and counts its silence (`Flow::watch`).
+
+use weft_core::time::{Duration, Instant};
+use weft_net::clock;
+
+use super::{Engine, Path};
+
+/// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
+const ROUNDS_PER_TIMEOUT: u64 = 16;
+/// Peers that one round asks at most.
+const ASKED_PER_ROUND: usize = 64;
+/// Least time between two rounds: at most a thousand questions a second.
+const ROUND_MIN: Duration = Duration::from_millis(64);
+
+/// Who is waited for, as of the last round.
+pub(super) struct Awaited {
+    /// Between rounds, while there are few to ask; zero: no rounds.
+    period: Duration,
+    next: Option<Instant>,
+    /// The peer after the last that was asked.
+    cursor: usize,
+    /// By peer, at the time of the last round.
+    waited_for: Vec<bool>,
+    /// Peers whose flows are watched.
+    watched: Vec<u32>,
+}
+
+impl Awaited {
+    pub(super) fn new(size: usize, peer_timeout: Duration) -> Self {
+        Self {
+            period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT),
+            next: None,
+            cursor: 0,
+            waited_for: vec![false; size],
+            watched: Vec::new(),
+        }
+    }
+
+    /// When the round after one at `now` is due, in which there were so many to ask.
+    fn following(&self, now: Instant, peers: usize) -> Instant {
+        let share = self.period.0 / (peers.div_ceil(ASKED_PER_ROUND).max(1) as u64);
+        now + Duration(share.max(ROUND_MIN.0.min(self.period.0)))
+    }
+}
+
+impl Engine {
+    /// Asks those that are waited for whether they live, when it is time.
+    pub(super) fn ask_awaited(&mut self, now: Instant) {
+        if self.awaited.period.0 == 0 {
+            return;
+        }
+        match self.awaited.next {
+            Some(next) if next <= now => {}
+            Some(_) => return,
+            None => return self.awaited.next = Some(now + self.awaited.period),
+        }
+        self.note_awaited();
+        let Self { awaited, links, .. } = self;
+        let remote = |peer: usize| matches!(links[peer].path, Path::Remote(_));
+        let size = links.len();
+        let turn = (0..size).map(|i| (awaited.cursor + i) % size);
+        let mut peers = 0;
+        let mut asked = Vec::new();
+        for peer in turn.filter(|&peer| awaited.waited_for[peer] && remote(peer)) {
+            peers += 1;
+            if asked.len() < ASKED_PER_ROUND {
+                asked.push(peer as u32);
+            }
+        }
+        awaited.next = Some(awaited.following(now, peers));
+        if let Some(last) = asked.last() {
+            awaited.cursor = (*last as usize + 1) % size;
+        }
+        self.forget_others();
+        for peer in asked {
+            let flow = self.flow(peer);
+            flow.watch(true);
+            if !self.awaited.watched.contains(&peer) {
+                self.awaited.watched.push(peer);
+            }
+        }
+    }
+
+    /// Finds out who is waited for.
+    fn note_awaited(&mut self) {
+        let waited_for = &mut self.awaited.waited_for;
+        waited_for.fill(false);
+        let mut anybody = false;
+        self.messages.take_awaited(&mut |peer| match peer {
+            Some(peer) => waited_for[peer as usize] = true,
+            None => anybody = true,
+        });
+        if anybody {
+            waited_for.fill(true);
+        }
+    }
+
+    /// Who is waited for no more is asked no more.
+    fn forget_others(&mut self) {
+        let Self { awaited, links, .. } = self;
+        awaited.watched.retain(|&peer| {
+            let Path::Remote(remote) = &mut links[peer as usize].path else { return false };
+            let stays = awaited.waited_for[peer as usize];
+            if !stays && let Some(flow) = &mut remote.flow {
+                flow.watch(false);
+            }
+            stays
+        });
+    }
+
+    /// In how many nanoseconds the next round is due, if somebody is waited for.
+    pub(super) fn asking_due(&self) -> Option<u64> {
+        let next = self.awaited.next.filter(|_| self.has_network() && self.messages.awaits())?;
+        Some(next.since(clock::now()).as_nanos())
+    }
+}

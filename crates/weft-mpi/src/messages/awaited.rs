@@ -1,0 +1,91 @@
+//! Whom this process waits for, and what becomes of that when one of them is gone.
+
+use super::Messages;
+use crate::error::Result;
+use crate::request::{Receive, Request, State};
+
+impl Messages {
+    /// A probe found nothing: of `peer`, or of anybody. `is_member`: whether a process belongs to the communicator.
+    ///
+    /// # Errors
+    /// The message will not come, since its sender is gone. A probe for messages of anybody hears of a failure if nobody
+    /// has yet.
+    pub fn probed_in_vain(&mut self, peer: Option<u32>, is_member: impl Fn(u32) -> bool) -> Result<()> {
+        let gone = match peer {
+            Some(peer) => Some(peer).filter(|peer| self.peers[*peer as usize].failed.is_some()),
+            None => self.unheard.take_if(|peer| is_member(*peer)),
+        };
+        if let Some(peer) = gone {
+            return Err(self.failure(peer));
+        }
+        self.probed = true;
+        match peer {
+            Some(peer) => self.peers[peer as usize].probed = true,
+            None => self.probed_anybody = true,
+        }
+        Ok(())
+    }
+
+    /// Whether anybody is waited for, as far as can be told at once.
+    pub fn awaits(&self) -> bool {
+        self.probed || !self.requests.is_empty()
+    }
+
+    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. Probes count once.
+    pub fn take_awaited(&mut self, tell: &mut dyn FnMut(Option<u32>)) {
+        for (_, request) in self.requests.iter() {
+            match &request.state {
+                State::Queued(send) | State::Announced(send) | State::Sending { send, .. } if send.peer.is_some() => {
+                    tell(send.peer);
+                }
+                State::Posted(Receive { context: Some(_), source: None, .. }) => tell(None),
+                State::Posted(Receive { context: Some(_), peer: Some(peer), .. })
+                | State::AwaitingMatch { peer }
+                | State::Receiving { peer, .. } => tell(Some(*peer)),
+                _ => {}
+            }
+        }
+        if !std::mem::take(&mut self.probed) {
+            return;
+        }
+        if std::mem::take(&mut self.probed_anybody) {
+            tell(None);
+        }
+        for (index, peer) in self.peers.iter_mut().enumerate() {
+            if std::mem::take(&mut peer.probed) {
+                tell(Some(index as u32));
+            }
+        }
+    }
+
+    /// Everything that waits for `peer` fails: it is gone, for `reason`.
+    pub fn peer_failed(&mut self, peer: u32, reason: &str) {
+        self.peers[peer as usize].failed.get_or_insert_with(|| reason.to_owned());
+        let waits = |request: &Request| match &request.state {
+            State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
+            State::AwaitingMatch { peer: to } => *to == peer,
+            // A receive from anybody may be waiting for the dead process: it must not wait for ever.
+            State::Posted(receive) => {
+                receive.context.is_some() && (receive.peer == Some(peer) || receive.source.is_none())
+            }
+            State::Receiving { peer: from, .. } => *from == peer,
+            _ => false,
+        };
+        let affected: Vec<usize> =
+            self.requests.iter().filter(|(_, request)| waits(request)).map(|(handle, _)| handle).collect();
+        self.unheard = Some(peer);
+        for handle in affected {
+            if let Some(State::Posted(Receive { context: Some(context), source, .. })) =
+                self.requests.get(handle).map(|entry| &entry.state)
+            {
+                let context = *context;
+                if source.is_none() {
+                    self.unheard = None;
+                }
+                self.matcher.cancel(context, |posted| *posted == handle);
+            }
+            let error = self.failure(peer);
+            self.fail(handle, error);
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Ranks that only wait for ranks of another host: they hear of it when that host is gone, and of nothing when it is only slow.
+
+use std::process::Command;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::context::{Context, Expected};
+use super::lanes::Down;
+use super::process::Running;
+use super::{Case, Outcome};
+
+/// Six of them wait, each in another call.
+const RANKS: u32 = 12;
+/// Seconds after which a silent peer counts as failed here.
+const PEER_TIMEOUT: u64 = 2;
+/// A third of that.
+const STOPPED: Duration = Duration::from_millis(1000 * PEER_TIMEOUT / 3);
+/// A rank that is only slow computes for three times that.
+const SLOW: &[&str] = &["slow", "6"];
+const START: Duration = Duration::from_secs(20);
+const LIMIT_SECONDS: u64 = 45;
+/// What `vanish gone` ends with when all have heard.
+const HEARD: i32 = 42;
+const WAYS: [&str; 6] = ["MPI_Recv", "MPI_Recv from anybody", "MPI_Probe", "MPI_Wait", "MPI_Ssend", "MPI_Barrier"];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        case("a host loses its network", "thread", &["gone"], all_hear, |context, _| {
+            let down = Down::new(context)?;
+            std::thread::sleep(Duration::from_secs(2 * PEER_TIMEOUT));
+            drop(down);
+            Ok(())
+        }),
+        case("ranks are stopped for longer than the timeout", "none", &["gone"], all_hear, |context, running| {
+            ranks_of_second_host(context, running)?.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::STOP)?))
+        }),
+        case("a rank is killed: the launcher says so", "thread", &["gone"], killed, |context, running| {
+            let ranks = ranks_of_second_host(context, running)?;
+            Ok(kill_process(*ranks.first().ok_or_else(|| anyhow::anyhow!("no rank there"))?, Signal::KILL)?)
+        }),
+        slow("thread"),
+        slow("none"),
+    ]
+}
+
+/// Whoever waits hears of it, whatever it waits in.
+fn all_hear() -> Expected {
+    WAYS.iter().fold(Expected::code(HEARD), |expected, way| expected.says(way)).never_says("vanish.c:")
+}
+
+fn killed() -> Expected {
+    Expected::code(128 + Signal::KILL.as_raw()).says("died by signal 9")
+}
+
+/// Ranks that compute for longer than the timeout, and are stopped for a part of it.
+fn slow(progress: &'static str) -> Case {
+    let name = format!("ranks compute for three timeouts, WEFT_PROGRESS={progress}");
+    case(
+        name,
+        progress,
+        SLOW,
+        || Expected::code(0),
+        |context, running| {
+            let ranks = ranks_of_second_host(context, running)?;
+            std::thread::sleep(Duration::from_secs(PEER_TIMEOUT));
+            ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::STOP))?;
+            std::thread::sleep(STOPPED);
+            Ok(ranks.iter().try_for_each(|pid| kill_process(*pid, Signal::CONT))?)
+        },
+    )
+}
+
+/// A run of `vanish`, to which something happens once its ranks wait.
+fn case(
+    name: impl Into<String>,
+    progress: &'static str,
+    words: &'static [&'static str],
+    expected: impl Fn() -> Expected + 'static,
+    happens: impl Fn(&Context, &Running) -> anyhow::Result<()> + 'static,
+) -> Case {
+    Case::new(name, move |context| {
+        match context.hosts() {
+            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
+            Ok(_) => {}
+            Err(error) => return Outcome::Failed(error.to_string()),
+        }
+        let attempt = || {
+            let program = context.compile("tests/c/vanish.c")?;
+            let run = context.mpiexec_on_hosts(RANKS)?.arg(program).args(words).limit(LIMIT_SECONDS);
+            let run = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).env("WEFT_PROGRESS", progress);
+            let running = run.start()?;
+            if running.says("waiting", START) {
+                happens(context, &running)?;
+            }
+            running.finish(Duration::from_secs(LIMIT_SECONDS))
+        };
+        expected().judge(attempt())
+    })
+}
+
+/// The ranks of the second host, without their agent.
+fn ranks_of_second_host(context: &Context, running: &Running) -> anyhow::Result<Vec<Pid>> {
+    let there = Command::new("ip").args(["netns", "pids", &context.hosts()?.names[1]]).output()?;
+    let there = String::from_utf8_lossy(&there.stdout).into_owned();
+    let is_there = |pid: &Pid| there.lines().any(|line| line.trim() == pid.as_raw_nonzero().to_string());
+    let ranks = running.processes().into_iter().filter(|(pid, command)| {
+        command.split(' ').nth(1).is_some_and(|program| program.contains("vanish")) && is_there(pid)
+    });
+    let ranks: Vec<Pid> = ranks.map(|(pid, _)| pid).collect();
+    anyhow::ensure!(ranks.len() == RANKS as usize / 2, "{} ranks on the second host", ranks.len());
+    Ok(ranks)
+}
