@@ -65,6 +65,24 @@ pub enum Outcome {
     TooLarge,
 }
 
+/// Packets of one sender that arrived together: the kernel had joined them, or it is only one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival<'a> {
+    /// One packet after the other.
+    pub bytes: &'a [u8],
+    /// Bytes of each but the last, which may be shorter.
+    pub segment: usize,
+    /// The network marked at least one as having met congestion (RFC 3168).
+    pub marked: bool,
+}
+
+impl<'a> Arrival<'a> {
+    /// One packet without a mark.
+    pub const fn packet(bytes: &'a [u8]) -> Self {
+        Self { bytes, segment: bytes.len(), marked: false }
+    }
+}
+
 /// A link that carries packets unreliably: it may lose, repeat or reorder them, never on purpose.
 pub trait Datagrams {
     /// The link's name, as `WEFT_LINK` says it.
@@ -105,6 +123,11 @@ pub trait Datagrams {
     /// Who sent a packet is written in the packet and proved by its tag, so the sender's address is not reported.
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize;
 
+    /// Like [`Self::receive`], but packets that the kernel joined are handed over as one, and with the network's mark.
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.receive(&mut |packet| on_train(Arrival::packet(packet)), limit)
+    }
+
     /// The descriptor that becomes readable when a packet arrives.
     fn fd(&self) -> RawFd;
 
@@ -140,6 +163,11 @@ macro_rules! forward {
             #[inline]
             fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
                 (**self).receive(on_packet, limit)
+            }
+
+            #[inline]
+            fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+                (**self).receive_trains(on_train, limit)
             }
 
             fn fd(&self) -> RawFd {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::RawFd;
 
-use crate::datagrams::{Address, Datagrams, Outcome};
+use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
 use crate::{Error, clock};
 use weft_core::time::{Duration, Instant};
 
@@ -153,6 +153,15 @@ impl<D: Datagrams> Faults<D> {
         self.random.unit() < probability
     }
 
+    /// Sends held packets whose time has come.
+    #[inline]
+    fn release_held(&mut self) {
+        if !self.held.is_empty() {
+            // An error here comes again with the next send, which reports it.
+            let _ = self.release(clock::now());
+        }
+    }
+
     /// Sends held packets that are due. What the link refuses now is lost, which is a fault like the others.
     fn release(&mut self, everything_due_at: Instant) -> io::Result<()> {
         let is_due = |held: &Held, packets| held.until_packet <= packets || held.until <= everything_due_at;
@@ -233,11 +242,14 @@ impl<D: Datagrams> Datagrams for Faults<D> {
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        if !self.held.is_empty() {
-            // An error here comes again with the next send, which reports it.
-            let _ = self.release(clock::now());
-        }
+        self.release_held();
         self.inner.receive(on_packet, limit)
+    }
+
+    #[inline]
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.release_held();
+        self.inner.receive_trains(on_train, limit)
     }
 
     fn fd(&self) -> RawFd {

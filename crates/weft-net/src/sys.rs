@@ -246,13 +246,52 @@ pub(crate) fn send_segmented(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was marked.
+pub(crate) const ECN_CAPABLE: i32 = 2;
+const ECN_MARKED: i32 = 3;
+
+/// Room for the control messages of one datagram: how long those are that were joined to it, and its traffic class.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+struct Controls([u8; CONTROLS_BYTES]);
+
+const CONTROL_HEAD: usize = size_of::<libc::cmsghdr>();
+/// A small value is followed by what aligns the next one.
+const CONTROL_STEP: usize = CONTROL_HEAD + size_of::<usize>();
+const CONTROLS_BYTES: usize = 2 * CONTROL_STEP;
+
+impl Controls {
+    /// Level, type and value of each, as cmsg(3) lays them out; a value is an int or, of IPv4's traffic class, a byte.
+    fn iter(&self, length: usize) -> impl Iterator<Item = (libc::c_int, libc::c_int, libc::c_int)> + '_ {
+        let whole = self.0[..length.min(CONTROLS_BYTES)].chunks(CONTROL_STEP).filter(|one| one.len() > CONTROL_HEAD);
+        whole.map(|one| {
+            let int = |at: usize| {
+                one.get(at..at + 4).map_or(0, |bytes| i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]))
+            };
+            let word: [u8; size_of::<usize>()] = std::array::from_fn(|i| one[i]);
+            let has_int = usize::from_ne_bytes(word) >= CONTROL_HEAD + size_of::<libc::c_int>();
+            let value = if has_int { int(CONTROL_HEAD) } else { i32::from(one[CONTROL_HEAD]) };
+            (int(size_of::<usize>()), int(size_of::<usize>() + 4), value)
+        })
+    }
+}
+
+/// One datagram that was received, perhaps several joined.
+pub(crate) struct Datagram<'a> {
+    pub(crate) bytes: &'a [u8],
+    /// Bytes of each that was joined to it; all of it when none were.
+    pub(crate) segment: usize,
+    /// It bears a mark of congestion.
+    pub(crate) marked: bool,
+}
+
 /// Buffers into which the kernel receives one or several datagrams with one call, each perhaps several joined to one (UDP_GRO).
 pub(crate) struct ReceiveBatch {
     bytes: Box<[u8]>,
     slot: usize,
     // The headers point to the others: boxes, so they stay where they are.
     headers: Box<[libc::mmsghdr]>,
-    controls: Box<[Control<libc::c_int>]>,
+    controls: Box<[Controls]>,
     _vectors: Box<[libc::iovec]>,
 }
 
@@ -268,8 +307,7 @@ impl ReceiveBatch {
             // SAFETY: slot `i` lies inside `bytes`.
             .map(|i| libc::iovec { iov_base: unsafe { start.add(i * slot) }.cast(), iov_len: slot })
             .collect();
-        // SAFETY: a control message of zeros is valid: it says nothing.
-        let mut controls: Box<[Control<libc::c_int>]> = (0..count).map(|_| unsafe { std::mem::zeroed() }).collect();
+        let mut controls: Box<[Controls]> = (0..count).map(|_| Controls([0; CONTROLS_BYTES])).collect();
         let headers = vectors
             .iter_mut()
             .zip(controls.iter_mut())
@@ -289,7 +327,7 @@ impl ReceiveBatch {
     pub(crate) fn receive(&mut self, socket: BorrowedFd<'_>, limit: usize) -> io::Result<usize> {
         let count = limit.min(self.headers.len());
         for header in &mut self.headers[..count] {
-            header.msg_hdr.msg_controllen = size_of::<Control<libc::c_int>>() as _;
+            header.msg_hdr.msg_controllen = CONTROLS_BYTES as _;
         }
         let (flags, none) = (libc::MSG_DONTWAIT, ptr::null_mut());
         // SAFETY: the headers and everything they point to are boxes of this value, borrowed exclusively.
@@ -302,7 +340,7 @@ impl ReceiveBatch {
     /// Receives one datagram without waiting, with the cheaper call.
     pub(crate) fn receive_one(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         let header = &mut self.headers[0];
-        header.msg_hdr.msg_controllen = size_of::<Control<libc::c_int>>() as _;
+        header.msg_hdr.msg_controllen = CONTROLS_BYTES as _;
         // SAFETY: as in `receive`.
         let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &mut header.msg_hdr, libc::MSG_DONTWAIT) };
         if received < 0 {
@@ -312,14 +350,22 @@ impl ReceiveBatch {
         Ok(())
     }
 
-    /// Datagram `i` of the last call: its bytes, and how long each of those is that were joined to it (all of it when none were).
-    pub(crate) fn datagram(&self, i: usize) -> (&[u8], usize) {
+    /// Datagram `i` of the last call.
+    pub(crate) fn datagram(&self, i: usize) -> Datagram<'_> {
         let header = &self.headers[i];
         let bytes = &self.bytes[i * self.slot..][..header.msg_len as usize];
-        let Control { head, value } = &self.controls[i];
-        let is_joined = header.msg_hdr.msg_controllen >= (size_of::<libc::cmsghdr>() + size_of::<libc::c_int>()) as _
-            && (head.cmsg_level, head.cmsg_type) == (libc::SOL_UDP, libc::UDP_GRO);
-        let segment = if is_joined { usize::try_from(*value).unwrap_or(0) } else { 0 };
-        (bytes, if segment == 0 { bytes.len() } else { segment })
+        let (mut segment, mut marked) = (bytes.len(), false);
+        for (level, kind, value) in self.controls[i].iter(header.msg_hdr.msg_controllen) {
+            match (level, kind) {
+                (libc::SOL_UDP, libc::UDP_GRO) => {
+                    segment = usize::try_from(value).ok().filter(|&s| s > 0).unwrap_or(segment)
+                }
+                (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+                    marked = value & ECN_MARKED == ECN_MARKED;
+                }
+                _ => {}
+            }
+        }
+        Datagram { bytes, segment, marked }
     }
 }

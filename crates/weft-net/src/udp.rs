@@ -10,8 +10,8 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-use crate::datagrams::{Address, Datagrams, Outcome, wrong_address};
-use crate::sys::{self, ReceiveBatch};
+use crate::datagrams::{Address, Arrival, Datagrams, Outcome, wrong_address};
+use crate::sys::{self, Datagram, ReceiveBatch};
 use crate::{Error, node};
 use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
@@ -70,6 +70,8 @@ pub struct Counters {
     pub trains_refused: u64,
     /// Datagrams that arrived joined to one.
     pub joined_received: u64,
+    /// Datagrams that arrived with a mark of congestion (RFC 3168), joined ones counted once.
+    pub marked: u64,
     /// Packets that arrived larger than a packet may be.
     pub truncated: u64,
     /// Errors the socket reported while receiving.
@@ -322,27 +324,33 @@ impl Datagrams for Udp {
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let mut each = |train: Arrival<'_>| {
+            if train.bytes.len() <= train.segment {
+                return on_packet(train.bytes);
+            }
+            train.bytes.chunks(train.segment).for_each(&mut *on_packet);
+        };
+        self.receive_trains(&mut each, limit)
+    }
+
+    #[inline]
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         if limit == 0 {
             return 0;
         }
         let (mut handled, mut joined) = (0, 0);
         let count = self.fetch(limit);
         for i in 0..count {
-            let (bytes, segment) = self.batch.datagram(i);
+            let Datagram { bytes, segment, marked } = self.batch.datagram(i);
             if segment > self.packet_size {
                 self.counters.truncated += 1;
                 continue;
             }
-            if bytes.len() <= segment {
-                on_packet(bytes);
-                handled += 1;
-                continue;
-            }
-            joined += 1;
-            for packet in bytes.chunks(segment) {
-                on_packet(packet);
-                handled += 1;
-            }
+            let packets = if bytes.len() <= segment { 1 } else { bytes.len().div_ceil(segment) };
+            joined += u64::from(packets > 1);
+            self.counters.marked += u64::from(marked);
+            on_train(Arrival { bytes, segment, marked });
+            handled += packets;
         }
         self.was_busy = count > 0;
         self.was_joined = joined > 0;
@@ -370,7 +378,20 @@ fn open(is_v4: bool) -> io::Result<UdpSocket> {
         sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
     }
+    ask_for_marks(&socket, is_v4);
     Ok(socket)
+}
+
+/// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are reported.
+fn ask_for_marks(socket: &UdpSocket, is_v4: bool) {
+    let (level, class, report) = match is_v4 {
+        true => (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_RECVTOS),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, libc::IPV6_RECVTCLASS),
+    };
+    // Where the machine refuses either, congestion shows as delay and loss as before.
+    if sys::set_option(socket.as_fd(), level, report, 1).is_ok() {
+        let _ = sys::set_option(socket.as_fd(), level, class, sys::ECN_CAPABLE);
+    }
 }
 
 /// As large as the machine allows: past the limit with the right to do so, up to it without. Returns the receive buffer's bytes.

@@ -48,6 +48,30 @@ fn a_limit_is_kept() {
 }
 
 #[test]
+fn a_mark_of_congestion_is_handed_on_with_what_bears_it() {
+    let (mut near, mut far) = (loopback(), loopback());
+    let deadline = Instant::now() + LIMIT;
+    // The second is what a congested router writes.
+    for (class, expected) in [(sys::ECN_CAPABLE, false), (3, true)] {
+        sys::set_option(near.socket.as_fd(), libc::IPPROTO_IP, libc::IP_TOS, class).unwrap();
+        assert_eq!(near.send_train(&to(&far), &[5; 250], 100).unwrap(), 250);
+        let (mut bytes, mut marks) = (0, Vec::new());
+        while bytes < 250 {
+            far.receive_trains(
+                &mut |train| {
+                    bytes += train.bytes.len();
+                    marks.push(train.marked);
+                },
+                8,
+            );
+            assert!(Instant::now() < deadline);
+        }
+        assert!(marks.iter().all(|marked| *marked == expected), "{marks:?}");
+    }
+    assert!(far.counters().marked > 0);
+}
+
+#[test]
 fn a_train_is_cut_into_packets_by_the_kernel_or_by_us() {
     let (mut near, mut far) = (loopback(), loopback());
     let train: Vec<u8> = (0..250).collect();
