@@ -44,7 +44,7 @@ use incoming::Incoming;
 use outgoing::Outgoing;
 use pauses::Pauses;
 
-/// Most bytes that an idle flow occupies, allocations included.
+/// Most bytes that an idle flow occupies after `Flow::rest`, allocations included.
 pub const IDLE_BYTES_MAX: usize = 1024;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
@@ -208,14 +208,25 @@ impl Flow {
 
     /// The next thing the driver should know.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let event = self.events.pop_front();
-        if event.is_none() && self.is_idle() {
-            self.ciphers = None;
+        self.events.pop_front()
+    }
+
+    /// Gives back memory that an idle flow keeps for what may come next. Without effect on one that is not idle.
+    pub fn rest(&mut self) {
+        if !self.is_idle() {
+            return;
         }
-        if event.is_none() && self.events.capacity() > 0 && self.outgoing.is_idle() {
+        self.ciphers = None;
+        if self.events.is_empty() {
             self.events = VecDeque::new();
         }
-        event
+        self.outgoing.rest();
+    }
+
+    /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for others: earlier
+    /// packets are not acknowledged yet, and another like it fits the same packet.
+    pub fn may_gather(&self, length: usize) -> bool {
+        !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= self.frame_max()
     }
 
     /// Nothing unacknowledged, nothing queued, no acknowledgement owed.
@@ -260,7 +271,7 @@ impl Flow {
         self.outgoing.congestion.window()
     }
 
-    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` when idle and all events are taken.
+    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `rest`, when idle and all events are taken.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.outgoing.memory_bytes()

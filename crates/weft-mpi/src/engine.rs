@@ -116,7 +116,12 @@ pub struct Engine {
     active: Vec<u32>,
     stalled: VecDeque<network::Stalled>,
     train: Vec<u8>,
-    udp_looks: u32,
+    udp_looks: network::Looks,
+    /// Idle flows that still have their memory.
+    warm: VecDeque<u32>,
+    /// Somebody looks after messages that wait for others although no call of MPI comes.
+    attended: bool,
+    gathering: bool,
     scratch: Vec<u8>,
     passes: u32,
     /// The next pass looks at the network, whatever neighbours have sent.
@@ -155,7 +160,10 @@ impl Engine {
             direct: direct::Direct::new(size),
             awaited: awaited::Awaited::new(size, parts.peer_timeout),
             devices: parts.devices,
-            udp_looks: 0,
+            udp_looks: network::Looks::default(),
+            warm: VecDeque::new(),
+            attended: false,
+            gathering: false,
             secret: parts.secret,
             eager_limit: parts.eager_limit,
             frame_max,
@@ -176,7 +184,11 @@ impl Engine {
     #[inline]
     pub fn send_now(&mut self, send: &Send) -> bool {
         let Some(peer) = send.peer else { return true };
-        let Path::Shared(local) = self.links[peer as usize].path else { return false };
+        let local = match &self.links[peer as usize].path {
+            Path::Shared(local) => *local,
+            Path::Remote(_) => return self.send_small(peer, send),
+            _ => return false,
+        };
         let bytes = send.data.len();
         let cost = bytes + CREDIT_PER_MESSAGE;
         let credit = &mut self.messages.peers[peer as usize].credit;
@@ -313,8 +325,11 @@ impl Engine {
         frames
     }
 
-    /// Sends what can be sent now.
+    /// Sends what has become due by what was done just now.
     pub fn flush(&mut self) {
+        if self.backlog.is_empty() && self.messages.outbox.is_empty() && !self.messages.may_grant() {
+            return;
+        }
         self.settle();
         if !self.active.is_empty() {
             self.transmit(clock::now());
@@ -452,7 +467,7 @@ impl Engine {
         self.check_node();
         // The network is looked at in the very next pass.
         self.must_look = true;
-        self.udp_looks = network::UDP_EVERY - 1;
+        self.udp_looks = network::Looks::now();
     }
 
     /// The flow to each peer of another node that has been talked to.

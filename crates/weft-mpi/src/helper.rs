@@ -10,6 +10,7 @@
 //! | nothing | nothing |
 //! | packets that are not acknowledged, after blocking calls | the timer, no earlier than [`REPAIR_AFTER`] |
 //! | requests | the network, and the timer when something is due |
+//! | messages that wait for others to share their packet | the timer |
 //! | collectives, or requests where memory is not shared by copies | the doorbell as well |
 //!
 //! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with nothing
@@ -40,12 +41,14 @@ pub(crate) struct Helper {
     network_armed: bool,
     doorbell_armed: bool,
     timer_set: bool,
+    /// It is set for messages that wait for others to share their packet.
+    timer_is_soon: bool,
 }
 
 /// What is outstanding as a call leaves MPI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outstanding {
-    /// Requests that are not complete, or complete and not yet seen by the program.
+    /// Requests that are not complete.
     pub(crate) requests: bool,
     /// Something that a neighbour's frame moves on, and that no neighbour moves on itself.
     pub(crate) neighbours: bool,
@@ -80,6 +83,7 @@ impl Helper {
             network_armed: false,
             doorbell_armed: false,
             timer_set: false,
+            timer_is_soon: false,
         })
     }
 
@@ -110,6 +114,12 @@ impl Helper {
             let least = if outstanding.requests { 0 } else { REPAIR_AFTER.as_nanos() };
             self.watch.set_timer(Duration(due.max(least)));
         }
+        if let Some(soon) = engine.gathers()
+            && !self.timer_is_soon
+        {
+            (self.timer_set, self.timer_is_soon) = (true, true);
+            self.watch.set_timer(soon);
+        }
     }
 
     /// Somebody waits inside MPI and watches for itself. A timer that is set may still wake the thread.
@@ -126,17 +136,20 @@ impl Helper {
             let _ = self.watch.disarm(doorbell);
             engine.disarm_for_thread();
         }
+        if std::mem::take(&mut self.timer_is_soon) {
+            self.watch.set_timer(REPAIR_AFTER);
+        }
     }
 
     /// Whether [`Self::take_back`] has something to do.
     #[inline]
     pub(crate) fn is_armed(&self) -> bool {
-        self.network_armed || self.doorbell_armed
+        self.network_armed || self.doorbell_armed || self.timer_is_soon
     }
 
     /// The thread is awake: each of what it watches may be what woke it.
     pub(crate) fn awoke(&mut self, engine: &mut Engine) {
-        self.timer_set = false;
+        (self.timer_set, self.timer_is_soon) = (false, false);
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.
         self.network_armed = false;
         if self.doorbell_armed {

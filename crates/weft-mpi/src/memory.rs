@@ -78,6 +78,21 @@ impl UserData {
         matches!(self.shape, Shape::Run).then_some(self.base as u64)
     }
 
+    /// The bytes from `offset` on, `length` of them, when they are one run.
+    ///
+    /// # Panics
+    /// When that reaches past the end.
+    #[inline]
+    pub fn run(&self, offset: u64, length: u64) -> Option<&[u8]> {
+        assert!(offset + length <= self.bytes);
+        match &self.shape {
+            Shape::Run if length == 0 => Some(&[]),
+            // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above, and is not empty.
+            Shape::Run => Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), length as usize) }),
+            Shape::Strided { .. } => None,
+        }
+    }
+
     /// Packs the bytes from `offset` on into `out`.
     ///
     /// # Panics

@@ -127,6 +127,8 @@ pub trait Fetch {
 pub struct Messages {
     /// Operations of the program.
     pub requests: Slab<Request>,
+    /// How many of them are under way.
+    unsettled: usize,
     /// Posted receives and unexpected messages.
     pub matcher: Matcher<usize, usize>,
     /// Messages without a receive, named by the matcher.
@@ -170,6 +172,7 @@ impl Messages {
         };
         Self {
             requests: Slab::new(Kind::Request),
+            unsettled: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             peers: (0..size).map(|_| peer()).collect(),
@@ -190,18 +193,36 @@ impl Messages {
     /// # Errors
     /// `MPI_ERR_NO_MEM` when too many exist.
     pub fn add(&mut self, request: Request) -> Result<usize> {
-        self.requests.insert(request).ok_or_else(|| {
+        let unsettled = !request.is_settled();
+        let handle = self.requests.insert(request).ok_or_else(|| {
             Error::new(
                 MPI_ERR_NO_MEM,
                 "too many requests are active (limit 16777216): complete some with MPI_Wait first",
             )
-        })
+        })?;
+        self.unsettled += usize::from(unsettled);
+        Ok(handle)
+    }
+
+    /// Whether an operation is under way: complete ones that the program has not asked for do not count.
+    #[inline]
+    pub fn are_under_way(&self) -> bool {
+        self.unsettled > 0
+    }
+
+    /// Starts a persistent request again, which is inactive.
+    pub fn restart(&mut self, handle: usize, state: State) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.state = state;
+            self.unsettled += usize::from(!request.is_settled());
+        }
     }
 
     /// Marks `handle` complete; a request that the program has freed disappears.
     pub fn complete(&mut self, handle: usize) {
         self.completions += 1;
         let Some(request) = self.requests.get_mut(handle) else { return };
+        self.unsettled -= usize::from(!request.is_settled());
         let before = std::mem::replace(&mut request.state, State::Complete);
         request.ticket = None;
         let freed = request.freed;

@@ -180,15 +180,15 @@ impl Process {
                 self.buffered_send(send, communicator)?;
             }
             Persistent::Send(send) => {
-                request.state = State::Queued(send);
+                engine.messages.restart(handle, State::Queued(send));
                 engine.start_send(handle);
             }
             Persistent::Receive(receive) => {
-                request.state = State::Posted(receive);
+                engine.messages.restart(handle, State::Posted(receive));
                 engine.start_receive(handle);
             }
             Persistent::Collective(collective) => {
-                request.state = State::Collective;
+                engine.messages.restart(handle, State::Collective);
                 let (place, schedule, arguments) = *collective;
                 self.start_schedule(handle, place, schedule, arguments)?;
             }
@@ -267,13 +267,13 @@ impl Process {
         let sent = messages.requests.remove(send).and_then(|request| request.error);
         let received = messages.requests.remove(receive);
         if let Some(request) = messages.requests.get_mut(handle) {
-            request.state = State::Complete;
             if let Some(received) = received {
                 request.status = received.status;
                 request.error = received.error;
             }
             request.error = request.error.take().or(sent);
         }
+        messages.complete(handle);
         Ok(true)
     }
 
@@ -299,8 +299,8 @@ impl Process {
             return Ok(false);
         };
         let left = waiting.iter().all(|part| messages.requests.get(*part).is_none_or(Request::is_settled));
-        if left && let Some(request) = messages.requests.get_mut(handle) {
-            request.state = State::Complete;
+        if left {
+            messages.complete(handle);
         }
         Ok(left)
     }
@@ -387,12 +387,12 @@ impl Process {
             return Ok(callbacks);
         }
         if let State::Pair { send, receive } = request.state {
-            self.messages()?.requests.remove(handle);
+            self.messages()?.abandon(handle);
             self.free_request(send)?;
             return self.free_request(receive);
         }
         if let State::Flush(_) = request.state {
-            self.messages()?.requests.remove(handle);
+            self.messages()?.abandon(handle);
             return Ok(None);
         }
         request.freed = true;
@@ -491,5 +491,20 @@ pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
         Ok(true) => Some(process.finish(handle)),
         Ok(false) => None,
         Err(error) => Some(Err(error)),
+    })
+}
+
+/// Waits for both of two requests in one go, and takes their results.
+///
+/// # Errors
+/// As for [`wait`].
+pub fn wait_both(process: Guard, first: usize, second: usize) -> Result<(Outcome, Outcome)> {
+    process::block_from(process, |process| {
+        let settled = process.is_settled(first).and_then(|settled| Ok(settled && process.is_settled(second)?));
+        match settled {
+            Ok(true) => Some(process.finish(first).and_then(|outcome| Ok((outcome, process.finish(second)?)))),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
     })
 }

@@ -461,7 +461,7 @@ impl Process {
 
     fn hand_over(&mut self) {
         let Some(engine) = &mut self.engine else { return };
-        let requests = !engine.messages.requests.is_empty();
+        let requests = engine.messages.are_under_way();
         let neighbours = !self.collectives.is_empty() || (requests && engine.node_needs_help());
         let networked = engine.has_network() && (requests || engine.has_deadlines());
         if self.waiting > 0 || !(networked || neighbours) {
@@ -481,6 +481,9 @@ impl Process {
     fn do_without_helper(&mut self, error: &std::io::Error) {
         self.helps = false;
         let rank = self.engine.as_ref().map_or(0, |engine| engine.rank);
+        if let Some(engine) = &mut self.engine {
+            engine.attend(false);
+        }
         eprintln!("weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}");
     }
 
@@ -496,11 +499,17 @@ impl Process {
     /// From now on calls that leave MPI hand over to a thread what is outstanding.
     pub fn allow_helper(&mut self) {
         self.helps = true;
+        if let Some(engine) = &mut self.engine {
+            engine.attend(true);
+        }
     }
 
     /// No more: the thread, if there is one, ends. It must be joined while the lock is free.
     pub fn dismiss_helper(&mut self) -> Option<std::thread::JoinHandle<()>> {
         self.helps = false;
+        if let Some(engine) = &mut self.engine {
+            engine.attend(false);
+        }
         self.helper.take()?.end()
     }
 

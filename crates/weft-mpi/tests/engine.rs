@@ -95,7 +95,7 @@ fn impatient_engines(
             let mut plan = Plan::parse(faults).unwrap();
             plan.seed += own as u64;
             let queue = Faults::new(Queue { own, wire: wire.clone() }, plan);
-            Engine::new(Parts {
+            let mut engine = Engine::new(Parts {
                 rank: own as u32,
                 paths: (0..count).map(path).collect(),
                 node: None,
@@ -106,7 +106,9 @@ fn impatient_engines(
                 eager_limit,
                 hosts: vec!["test".into(); count],
                 peer_timeout,
-            })
+            });
+            engine.attend(true);
+            engine
         })
         .collect()
 }

@@ -274,6 +274,7 @@ impl World<'_> {
                 }
             }
         }
+        peer.flow.rest();
         Ok(())
     }
 

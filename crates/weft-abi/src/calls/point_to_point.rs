@@ -10,7 +10,7 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
-use weft_mpi::point_to_point::{Outcome, wait};
+use weft_mpi::point_to_point::{Outcome, wait, wait_both};
 use weft_mpi::process::{self, Guard, Process, block_until, lock, with};
 use weft_mpi::request::{Mode, Persistent, Status};
 
@@ -242,8 +242,7 @@ pub(crate) unsafe fn recv_init(
 
 /// Waits for a receive and then for a send, and reports the first error.
 unsafe fn conclude_both(process: Guard, send: usize, receive: usize, status: *mut MPI_Status) -> Result<()> {
-    let received = wait(process, receive)?;
-    let sent = wait(lock(), send)?;
+    let (received, sent) = wait_both(process, receive, send)?;
     // SAFETY: the caller's pointer.
     unsafe { conclude(received, status)? };
     sent.error.map_or(Ok(()), Err)

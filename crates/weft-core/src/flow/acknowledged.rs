@@ -53,6 +53,13 @@ impl Progress {
 type Probed = (usize, Number);
 
 impl Outgoing {
+    /// Whether it says nothing that was not known already, as most of many packets do that carry the same.
+    #[inline]
+    pub(super) fn is_known(&self, heard: &Heard<'_>) -> bool {
+        let silent = heard.selective == 0 && heard.map.is_empty() && heard.echo.is_none() && !heard.marked;
+        silent && !heard.first_missing.is_after(self.base())
+    }
+
     /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
     pub(super) fn acknowledge(
         &mut self,
@@ -99,7 +106,7 @@ impl Outgoing {
         progress.cut(self.congestion.acknowledged(&news, settings));
         if self.records.is_empty() {
             self.congestion.idle(self.next_number());
-            self.release();
+            self.settled();
         }
         progress
     }

@@ -1,7 +1,7 @@
 //! The receiving half: what has arrived, what is held until its turn comes, and when to acknowledge.
 
 use super::ring::{Ring, WORDS};
-use super::settings::{AckScheme, BULK_DELAY, GAP_ACKS, Settings, WINDOW_MAX};
+use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
@@ -17,6 +17,8 @@ pub(super) struct Arriving {
     /// Place among the transmissions of its way.
     pub(super) order: u8,
     pub(super) bulk: bool,
+    /// It carries messages, which the program may answer.
+    pub(super) messages: bool,
     /// It is bulk data of which more will come.
     pub(super) more_follows: bool,
     /// It may have waited here so long.
@@ -155,7 +157,7 @@ impl Incoming {
 
     /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
-        let Arriving { number, transmission, order, bulk, more_follows, away } = *packet;
+        let Arriving { number, transmission, order, bulk, messages, more_follows, away } = *packet;
         let newest = !self.horizon.is_after(number);
         let next = &mut self.orders[usize::from(bulk)];
         let jump = order.wrapping_sub(*next) as i8;
@@ -173,7 +175,7 @@ impl Incoming {
         let at_once = late
             || transmission > 1
             || self.gap_acks > 0
-            || self.owed >= settings.ack_packets * patience
+            || self.owed >= settings.ack_packets * if messages { BULK_DELAY } else { patience }
             || settings.ack_scheme == AckScheme::EveryPacket;
         self.gap_acks = self.gap_acks.saturating_sub(1);
         if at_once {
@@ -181,8 +183,21 @@ impl Incoming {
         } else if self.due != Due::Now {
             let at = now + Duration(settings.ack_delay.0 * u64::from(patience));
             self.due = Due::At(self.due().map_or(at, |due| due.min(at)));
+            if messages && self.owed >= settings.ack_packets {
+                self.asked(now);
+            }
         }
         late
+    }
+
+    /// The sender of messages asks for an acknowledgement, or should get one.
+    pub(super) fn asked(&mut self, now: Instant) {
+        let at = now + ANSWER_TIME;
+        match self.due {
+            Due::Now => {}
+            Due::At(due) => self.due = Due::At(due.min(at)),
+            Due::Nothing => self.due = Due::At(at),
+        }
     }
 
     fn record(&mut self, number: Number) {

@@ -344,15 +344,19 @@ impl Outgoing {
         if self.ways[1].round_trip.has_sample() { &self.ways[1] } else { &self.ways[0] }
     }
 
-    /// Gives memory back when everything in flight has been acknowledged.
-    pub(super) fn release(&mut self) {
+    /// Everything in flight has been acknowledged: nothing is missing any more.
+    pub(super) fn settled(&mut self) {
         self.lost = Lost(None);
         self.has = None;
         self.loss_at = None;
+    }
+
+    /// Gives memory back; nothing is in flight or queued.
+    pub(super) fn rest(&mut self) {
         if self.records.capacity() > KEPT_RECORDS {
             self.records = VecDeque::new();
         }
-        self.queue.release();
+        self.queue.rest();
     }
 
     /// Forgets everything: the peer has failed.
@@ -363,7 +367,8 @@ impl Outgoing {
             way.in_flight = 0;
         }
         self.resent = 0;
-        self.release();
+        self.settled();
+        self.records = VecDeque::new();
     }
 
     /// Bytes allocated.

@@ -1,6 +1,6 @@
 //! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
 
-use super::settings::Settings;
+use super::settings::{RUN_PACKETS, Settings};
 use crate::wire::{FRAME_PREFIX, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -11,8 +11,8 @@ pub(super) const KEPT_BYTES: usize = 64;
 /// What a numbered packet carries, so that it can be built again.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Content {
-    /// `length` bytes of frames that stand at position `start` of the ring.
-    Messages { start: u32, length: u16, first: Number },
+    /// `length` bytes of frames that stand at position `start` of the ring; `run`: part of a run of messages.
+    Messages { start: u32, length: u16, first: Number, run: bool },
     /// A piece of a region.
     Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
 }
@@ -20,7 +20,7 @@ pub(super) enum Content {
 impl Content {
     /// Which way it takes.
     pub(super) const fn way(&self, settings: &Settings) -> usize {
-        (settings.two_ways && matches!(self, Self::Data { .. })) as usize
+        (settings.two_ways && !matches!(self, Self::Messages { run: false, .. })) as usize
     }
 }
 
@@ -42,12 +42,15 @@ pub(super) struct Queue {
     unsent: u32,
     /// Number of the message there.
     next_message: Number,
+    /// So many unsent messages had come together that all of them travel like bulk data: it lasts until none is left.
+    run: bool,
     jobs: VecDeque<Job>,
 }
 
 impl Queue {
     pub(super) const fn new() -> Self {
-        Self { frames: VecDeque::new(), front: 0, unsent: 0, next_message: Number::FIRST, jobs: VecDeque::new() }
+        let first = Number::FIRST;
+        Self { frames: VecDeque::new(), front: 0, unsent: 0, next_message: first, run: false, jobs: VecDeque::new() }
     }
 
     pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
@@ -76,7 +79,17 @@ impl Queue {
     }
 
     pub(super) fn has_unsent_messages(&self) -> bool {
-        self.index(self.unsent) < self.frames.len()
+        self.unsent_bytes() > 0
+    }
+
+    /// Bytes of messages that have never been sent.
+    pub(super) fn unsent_bytes(&self) -> usize {
+        self.frames.len() - self.index(self.unsent)
+    }
+
+    /// Whether the unsent messages are, or will be, a run.
+    pub(super) fn is_run(&self, messages_max: usize) -> bool {
+        self.run || self.unsent_bytes() > RUN_PACKETS * messages_max
     }
 
     fn index(&self, position: u32) -> usize {
@@ -97,6 +110,14 @@ impl Queue {
         Some(((left.end - left.start).min(data_max as u64) as usize, false))
     }
 
+    /// About how many packets the messages, or the range of data, that are next will fill.
+    pub(super) fn packets_left(&self, messages_max: usize, data_max: usize) -> usize {
+        if self.has_unsent_messages() {
+            return self.unsent_bytes().div_ceil(messages_max);
+        }
+        self.jobs.front().map_or(0, |job| (job.left.end - job.left.start).div_ceil(data_max as u64) as usize)
+    }
+
     /// Bytes and number of the unsent messages that fit into a packet.
     fn fitting(&self, max: usize) -> (usize, u32) {
         let begin = self.index(self.unsent);
@@ -113,12 +134,13 @@ impl Queue {
 
     /// Takes as many whole messages as fit into a packet; at least one does.
     fn next_messages(&mut self, max: usize) -> Content {
-        let (start, first) = (self.unsent, self.next_message);
+        let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));
         let (length, messages) = self.fitting(max);
         assert!(length > 0, "submit_message lets no message in that is larger than a packet");
         self.unsent = start.wrapping_add(length as u32);
         self.next_message = first.plus(messages);
-        Content::Messages { start, length: length as u16, first }
+        self.run = run && self.has_unsent_messages();
+        Content::Messages { start, length: length as u16, first, run }
     }
 
     fn next_data(&mut self, max: usize) -> Option<Content> {
@@ -151,7 +173,7 @@ impl Queue {
     }
 
     /// Gives back memory that is not in use.
-    pub(super) fn release(&mut self) {
+    pub(super) fn rest(&mut self) {
         if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
             self.frames = VecDeque::new();
         }

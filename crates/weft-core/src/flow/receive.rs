@@ -16,6 +16,9 @@ impl Flow {
     /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the other, each `segment`
     /// bytes long, only the last may be shorter. `marked`: the network marked at least one as having met congestion (RFC 3168).
     pub fn handle_train(&mut self, now: Instant, bytes: &[u8], segment: usize, marked: bool, sink: &mut dyn Deliver) {
+        if bytes.len() <= segment {
+            return self.handle_one(now, bytes, marked, sink);
+        }
         for packet in bytes.chunks(segment.max(1)) {
             self.handle_one(now, packet, marked, sink);
         }
@@ -102,8 +105,9 @@ impl Flow {
         }
         self.counters.data_packets_received += 1;
         let more_follows = matches!(lane, Lane::Data { end: false, .. });
-        let away = self.pauses.away();
-        let arriving = Arriving { number, transmission, order, bulk: packet.bulk, more_follows, away };
+        let messages = matches!(lane, Lane::Messages { .. });
+        let (bulk, away) = (packet.bulk, self.pauses.away());
+        let arriving = Arriving { number, transmission, order, bulk, messages, more_follows, away };
         let late = self.incoming.arrive(now, &arriving, &self.settings);
         self.counters.reordered += u64::from(late);
         let mut ends = false;
@@ -119,19 +123,24 @@ impl Flow {
                 ends = end;
             }
         }
-        if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
+        if packet.request && messages {
+            self.incoming.asked(now);
+        } else if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
             self.incoming.hurry();
         }
     }
 
     fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet, map: &[u8]) {
+        let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
+        let heard = Heard { first_missing, selective, map, echo, marked, away: self.pauses.away() };
+        if self.outgoing.is_known(&heard) {
+            return;
+        }
         let events = &mut self.events;
         let mut acknowledged = |region: u32, bytes: u64| match events.back_mut() {
             Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
             _ => events.push_back(Event::Acknowledged { region, bytes }),
         };
-        let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
-        let heard = Heard { first_missing, selective, map, echo, marked, away: self.pauses.away() };
         let progress = self.outgoing.acknowledge(now, &heard, &self.settings, &mut acknowledged);
         self.count_progress(&progress);
     }

@@ -27,7 +27,12 @@ pub const BULK_DELAY: u32 = 4;
 /// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one round trip.
 pub const GAP_ACKS: u8 = 4;
 /// Packets that make a burst: the last of so many asks for an acknowledgement.
-pub const BURST_PACKETS: u32 = 8;
+pub const BURST_PACKETS: u32 = 16;
+/// Messages that wait together and fill more packets than this are a run: they travel like bulk data, in trains.
+pub const RUN_PACKETS: usize = 2;
+/// An acknowledgement of messages that is asked for, or of many, is granted so much time: the program may answer them, and the
+/// answer carries it.
+pub const ANSWER_TIME: Duration = Duration::from_micros(5);
 /// Packets per round trip by which a window grows that is full and meets no queue: the same for all, so that shares become equal.
 pub const WINDOW_GROWTH: u32 = 4;
 /// A window that is full and meets no queue grows by one part of so many per round trip besides.
@@ -68,7 +73,8 @@ pub struct Settings {
     pub window_packets: u32,
     /// When to acknowledge.
     pub ack_scheme: AckScheme,
-    /// An acknowledgement is deferred over at most this many packets, of data in the middle of a range `BULK_DELAY` times as many.
+    /// An acknowledgement is deferred over at most this many packets, of data in the middle of a range `BULK_DELAY` times as many;
+    /// of as many packets with messages as well, but from this many on for no longer than `ANSWER_TIME`.
     pub ack_packets: u32,
     /// An acknowledgement is deferred for at most this long, for data in the middle of a range `BULK_DELAY` times.
     pub ack_delay: Duration,

@@ -185,6 +185,54 @@ fn messages_overtake_bulk_data() {
 }
 
 #[test]
+fn an_answer_to_a_burst_of_messages_carries_the_acknowledgement_that_they_ask_for() {
+    for answers in [true, false] {
+        let mut pair = Pair::new(&small());
+        let (mut out, mut packets) = ([0; 300], Vec::new());
+        for _ in 0..settings::BURST_PACKETS {
+            pair.a.flow.submit_message(&[1; 200], &[]);
+            let length = pair.a.flow.poll_transmit(pair.now, &mut pair.a.memory, &mut out).unwrap();
+            packets.push(out[..length].to_vec());
+        }
+        let now = pair.later(us(10));
+        pair.b.receive(now, &packets);
+        assert!(pair.b.packets(now).is_empty(), "the program may answer");
+        if answers {
+            pair.b.flow.submit_message(&[2], &[]);
+        } else {
+            assert_eq!(pair.b.flow.next_timeout(), Some(now + ANSWER_TIME));
+        }
+        let now = pair.later(ANSWER_TIME);
+        let answer = pair.b.packets(now);
+        assert_eq!((answer.len(), pair.b.flow.counters().acks_standalone), (1, u64::from(!answers)));
+        pair.a.receive(now, &answer);
+        assert_eq!(pair.a.flow.queued_bytes(), 0);
+    }
+}
+
+#[test]
+fn a_small_message_may_wait_while_others_are_on_their_way_and_there_is_room_beside_it() {
+    let mut pair = Pair::new(&small());
+    pair.a.flow.submit_message(&[1; 100], &[]);
+    assert!(!pair.a.flow.may_gather(100), "nothing is on its way that an answer could come for");
+    let first = pair.a.packets(pair.now);
+    pair.a.flow.submit_message(&[2; 100], &[]);
+    assert!(pair.a.flow.may_gather(100));
+    pair.a.flow.submit_message(&[3; 100], &[]);
+    assert!(!pair.a.flow.may_gather(100), "a third would not fit");
+    assert!(pair.a.flow.may_gather(10));
+    // Receive an acknowledgement.   Expect: nothing to wait for any more.
+    let now = pair.later(us(100));
+    pair.b.receive(now, &first);
+    let now = pair.later(us(100));
+    let answer = pair.b.packets(now);
+    pair.a.receive(now, &answer);
+    assert!(!pair.a.flow.may_gather(10));
+    pair.settle();
+    assert_eq!(pair.b.memory.messages.len(), 3);
+}
+
+#[test]
 fn a_ping_pong_has_no_packet_of_its_own_for_acknowledgements() {
     let mut pair = Pair::new(&Settings::default());
     for i in 0..1000u32 {
@@ -530,6 +578,7 @@ fn an_idle_flow_is_small_whatever_it_did() {
     assert_eq!(pair.a.acknowledged(), 1_000_000);
     for side in [&mut pair.a, &mut pair.b] {
         assert_eq!(side.flow.poll_event(), None);
+        side.flow.rest();
         assert!(side.flow.memory_bytes() <= IDLE_BYTES_MAX, "{} bytes", side.flow.memory_bytes());
     }
 }

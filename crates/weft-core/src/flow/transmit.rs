@@ -46,9 +46,9 @@ impl Flow {
         let Written { length, bulk, fresh } = self.poll_one(now, regions, out)?;
         let mut train = Train { bytes: length, segment: length, bulk };
         let Some(content) = fresh else { return Some(train) };
-        let packets_max = packets_max.min(self.window() as usize / 2);
-        for _ in 1..packets_max {
-            if out.len() - train.bytes < length || !self.next_extends(now, &content, length) {
+        let packets_max = packets_max.min(self.window() as usize / 2).min(out.len() / length);
+        for _ in 1..self.even(packets_max) {
+            if !self.next_extends(now, &content, length) {
                 break;
             }
             let Some(departure) = self.next_new(now) else { break };
@@ -59,6 +59,14 @@ impl Flow {
             }
         }
         Some(train)
+    }
+
+    /// How long a train becomes of which one packet is written, at most `most`: where two trains are needed for what is next, they are
+    /// of one length. The receiver works on the first while the second is made, and no call is spent on a packet or two.
+    fn even(&self, most: usize) -> usize {
+        let (messages_max, data_max) = self.payload_max();
+        let whole = 1 + self.outgoing.queue.packets_left(messages_max, data_max);
+        if whole > most && whole < 2 * most { whole.div_ceil(2) } else { most }
     }
 
     fn poll_one(&mut self, now: Instant, regions: &mut dyn Regions, out: &mut [u8]) -> Option<Written> {
@@ -145,12 +153,20 @@ impl Flow {
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         let seal = self.seal_size();
         match (next, content) {
-            (Some((length, true)), Content::Messages { .. }) => {
-                MESSAGES_OVERHEAD - ECHO_SIZE + echo + length + seal <= segment
+            (Some((length, true)), Content::Messages { run, .. }) => {
+                let bare = MESSAGES_OVERHEAD - ECHO_SIZE + length + seal;
+                let echo = if self.has_room_for_echo(bare, *run) { echo } else { 0 };
+                *run == self.outgoing.queue.is_run(messages_max) && bare + echo <= segment
             }
             (Some((length, false)), Content::Data { .. }) => DATA_OVERHEAD + echo + length + seal <= segment,
             _ => false,
         }
+    }
+
+    /// Whether a packet of `length` bytes takes an echo along. One that is sent again is as long as it was. In a run the full
+    /// packets do without, so that all of them are of one size.
+    fn has_room_for_echo(&self, length: usize, run: bool) -> bool {
+        length + if run { 2 * ECHO_SIZE } else { ECHO_SIZE } <= self.settings.packet_size
     }
 
     fn emit_numbered(
@@ -173,8 +189,8 @@ impl Flow {
         };
         let length = usize::from(length);
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
-        // A packet that is sent again is as long as it was.
-        let echoes = overhead + length + ECHO_SIZE + self.seal_size() <= self.settings.packet_size;
+        let run = matches!(content, Content::Messages { run: true, .. });
+        let echoes = self.has_room_for_echo(overhead + length + self.seal_size(), run);
         let head = self.head(now, kind, request, self.is_bulk(&content), echoes);
         let at = head.emit(length, out);
         let payload = &mut out[at..at + length];

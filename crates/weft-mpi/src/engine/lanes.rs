@@ -9,6 +9,8 @@ use weft_core::reach::Keys;
 use weft_core::time::Instant;
 use weft_net::datagrams::{Address, Datagrams};
 
+use super::network::Gathering;
+
 /// A link that carries packets.
 pub type Device = Box<dyn Datagrams + std::marker::Send>;
 
@@ -96,6 +98,9 @@ pub struct Remote {
     /// Made on first contact.
     pub(super) flow: Option<Box<Flow>>,
     pub(super) active: bool,
+    /// Its flow is idle and has its memory still.
+    pub(super) warm: bool,
+    pub(super) gathering: Gathering,
     /// Probes of the flow that have been taken for doubts.
     probes: u64,
 }
@@ -106,7 +111,16 @@ impl Remote {
         let rails = Rails::new(&lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>());
         let settings = FlowSettings { two_ways: rails.bulk_ways() > 0, ..settings };
         let hops = lanes.iter().map(|(_, hop)| *hop).collect();
-        Self { hops, rails, settings, flow: None, active: false, probes: 0 }
+        Self {
+            hops,
+            rails,
+            settings,
+            flow: None,
+            active: false,
+            warm: false,
+            gathering: Gathering::default(),
+            probes: 0,
+        }
     }
 
     /// The flow, made on first contact.
@@ -120,9 +134,9 @@ impl Remote {
         (lane, self.hops[lane])
     }
 
-    /// Whether messages go as raw frames and bulk data goes by UDP at present.
-    pub(super) fn uses_both(&self) -> bool {
-        [0, 1].map(|way| self.hop(way).1.slot.carrier()) == [Carrier::Raw, Carrier::Udp]
+    /// Bytes of messages to it that are queued or not acknowledged.
+    pub(super) fn queued_bytes(&self) -> usize {
+        self.flow.as_ref().map_or(0, |flow| flow.queued_bytes())
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
@@ -168,7 +182,10 @@ impl Remote {
 
     /// When to look at this peer again though nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let flow = self.flow.as_ref().and_then(|flow| flow.next_timeout());
+        let flow = match self.gathering.ends() {
+            None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
+            ends => ends,
+        };
         flow.into_iter().chain(self.rails.next_timeout()).min()
     }
 

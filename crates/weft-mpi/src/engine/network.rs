@@ -5,9 +5,10 @@ use std::collections::VecDeque;
 use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Train};
 use weft_core::rails::Sentence;
 use weft_core::reach::{self, Keys};
-use weft_core::time::Instant;
+use weft_core::time::{Duration, Instant};
 use weft_core::wire;
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_net::clock;
+use weft_net::datagrams::{Address, Arrival, Datagrams, Outcome};
 
 use super::direct::PeerMemory;
 use super::lanes::{Devices, Hop, Remote, Slot};
@@ -20,8 +21,23 @@ const PACKETS_PER_PASS: usize = 128;
 /// Longest train that is collected before it leaves, in bytes.
 const TRAIN_BYTES_MAX: usize = 64 << 10;
 
-/// While raw frames are looked for in memory, UDP is looked at once in so many passes that found nothing: a look is a system call.
-pub(super) const UDP_EVERY: u32 = 16;
+/// While raw frames are looked for in memory, UDP is looked at once in so many passes: a look is a system call …
+const UDP_EVERY: u32 = 16;
+/// … and once in so many if something came by UDP within the last ones. Not in each: a waiter counts passes until it lets others
+/// have its processor, so they must stay short.
+const UDP_EVERY_BUSY: u32 = 4;
+const UDP_BUSY: u32 = 512;
+/// Small messages to one peer that leave at once although others are on their way, between two waiting calls. Those that follow
+/// them share packets.
+const GATHER_AFTER: u32 = 1;
+/// How long a small message waits for others while the program goes on calling MPI …
+const GATHER_TIME: Duration = Duration::from_micros(10);
+/// … and when it does not: then it is up to the progress thread.
+const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
+/// Idle flows that keep their memory …
+const WARM_MAX: usize = 32;
+/// … if it is no more than this, bytes.
+const WARM_BYTES_MAX: usize = 256 << 10;
 /// Answers about lanes that one pass gives.
 const ANSWERS_MAX: usize = 64;
 
@@ -30,6 +46,65 @@ pub(super) struct Stalled {
     hop: Hop,
     bytes: Vec<u8>,
     segment: usize,
+}
+
+/// When to look at UDP.
+#[derive(Default)]
+pub(super) struct Looks {
+    passes: u32,
+    busy: u32,
+}
+
+impl Looks {
+    /// In the next pass.
+    pub(super) const fn now() -> Self {
+        Self { passes: UDP_EVERY - 1, busy: 0 }
+    }
+
+    fn is_due(&mut self) -> bool {
+        self.passes = self.passes.wrapping_add(1);
+        self.busy = self.busy.saturating_sub(1);
+        self.passes.is_multiple_of(if self.busy > 0 { UDP_EVERY_BUSY } else { UDP_EVERY })
+    }
+
+    fn found(&mut self) {
+        self.busy = UDP_BUSY;
+    }
+}
+
+/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once, and so does
+/// everything when the program waits.
+#[derive(Default)]
+pub(super) struct Gathering {
+    /// Sent since the program waited last.
+    burst: u32,
+    /// Since when something waits.
+    since: Option<Instant>,
+}
+
+impl Gathering {
+    /// One more has come; whether it may wait.
+    fn joins(&mut self) -> bool {
+        self.burst += 1;
+        if self.burst <= GATHER_AFTER {
+            return false;
+        }
+        let now = clock::now();
+        now.since(*self.since.get_or_insert(now)) < GATHER_TIME
+    }
+
+    /// Everything leaves; `waits`: the program does nothing else meanwhile.
+    fn end(&mut self, waits: bool) {
+        self.since = None;
+        if waits {
+            self.burst = 0;
+        }
+    }
+
+    /// When those that wait must leave at the latest.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.since.map(|since| since + GATHER_TIME_MAX)
+    }
 }
 
 /// Room for a train.
@@ -73,22 +148,21 @@ impl Engine {
             for place in 0..self.devices.raw.len() {
                 self.receive(Slot::Raw(place), now);
             }
-            self.udp_looks = self.udp_looks.wrapping_add(1);
-            if !self.udp_looks.is_multiple_of(UDP_EVERY) {
+            if !self.udp_looks.is_due() {
                 return;
             }
         }
         if self.devices.udp.is_some() && self.receive(Slot::Udp, now) > 0 {
             // Where something was, more will be.
-            self.udp_looks = UDP_EVERY - 1;
+            self.udp_looks.found();
         }
     }
 
     fn receive(&mut self, slot: Slot, now: Instant) -> usize {
         let Self { devices, messages, memory, links, active, secret, rank, foreign, .. } = self;
         let mut answers: Vec<(Hop, Sentence)> = Vec::new();
-        let mut on_packet = |bytes: &[u8]| {
-            let sender = wire::peek_sender(bytes).filter(|peer| (*peer as usize) < links.len());
+        let mut on_train = |train: Arrival<'_>| {
+            let sender = wire::peek_sender(train.bytes).filter(|peer| (*peer as usize) < links.len());
             let Some(peer) = sender else {
                 *foreign += 1;
                 return;
@@ -97,18 +171,20 @@ impl Engine {
                 *foreign += 1;
                 return;
             };
-            if reach::is_reach(bytes) {
-                let answer = remote.handle_reach(slot, bytes, || Keys::new(secret, *rank, peer));
+            if reach::is_reach(train.bytes) {
+                let answer = remote.handle_reach(slot, train.bytes, || Keys::new(secret, *rank, peer));
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
-            remote.flow(secret, *rank, peer).handle_packet(now, bytes, &mut Adapter { peer, messages, memory });
+            let Arrival { bytes, segment, marked } = train;
+            let mut adapter = Adapter { peer, messages, memory };
+            remote.flow(secret, *rank, peer).handle_train(now, bytes, segment, marked, &mut adapter);
             if !std::mem::replace(&mut remote.active, true) {
                 active.push(peer);
             }
         };
         let Some(device) = devices.get_mut(slot) else { return 0 };
-        let count = device.receive(&mut on_packet, FRAMES_PER_PASS);
+        let count = device.receive_trains(&mut |train| without_questions(train, &mut on_train), FRAMES_PER_PASS);
         for (hop, answer) in &answers {
             say(devices, hop, answer);
         }
@@ -127,9 +203,13 @@ impl Engine {
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
+        self.gathering = false;
         let mut at = 0;
         while at < self.active.len() {
             let peer = self.active[at];
+            if let Path::Remote(remote) = &mut self.links[peer as usize].path {
+                remote.gathering.end(true);
+            }
             self.transmit_to(peer, now);
             self.collect_events(peer);
             match &mut self.links[peer as usize].path {
@@ -137,11 +217,61 @@ impl Engine {
                 Path::Remote(remote) => {
                     remote.active = false;
                     self.active.swap_remove(at);
+                    self.keep_warm(peer);
                 }
                 // It has failed just now, and is no longer among the active ones.
                 _ => {}
             }
         }
+    }
+
+    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it.
+    fn keep_warm(&mut self, peer: u32) {
+        let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+        if let Some(flow) = &mut remote.flow
+            && flow.memory_bytes() > WARM_BYTES_MAX
+        {
+            flow.rest();
+        }
+        if std::mem::replace(&mut remote.warm, true) {
+            return;
+        }
+        self.warm.push_back(peer);
+        if self.warm.len() <= WARM_MAX {
+            return;
+        }
+        let Some(coldest) = self.warm.pop_front() else { return };
+        if let Path::Remote(remote) = &mut self.links[coldest as usize].path {
+            remote.warm = false;
+            // One that is not idle comes back here.
+            if let Some(flow) = &mut remote.flow {
+                flow.rest();
+            }
+        }
+    }
+
+    /// A small message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and share its packet.
+    #[inline]
+    pub(super) fn depart(&mut self, peer: u32, length: usize) {
+        let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+        let may_gather = self.attended && remote.flow.as_ref().is_some_and(|flow| flow.may_gather(length));
+        if may_gather && remote.gathering.joins() {
+            self.gathering = true;
+            return;
+        }
+        remote.gathering.end(false);
+        self.transmit_to(peer, clock::now());
+        self.collect_events(peer);
+    }
+
+    /// Whether messages may be waiting for others, at most [`GATHER_TIME_MAX`].
+    pub fn gathers(&self) -> Option<Duration> {
+        self.gathering.then_some(GATHER_TIME_MAX)
+    }
+
+    /// Whether somebody looks after messages that wait for others although no call of MPI comes.
+    pub fn attend(&mut self, attended: bool) {
+        self.attended = attended;
     }
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
@@ -185,6 +315,23 @@ fn say(devices: &mut Devices, hop: &Hop, sentence: &Sentence) {
     if let Some(device) = devices.get_mut(hop.slot) {
         let _ = device.send(&hop.to, sentence);
     }
+}
+
+/// Hands on what arrived together, questions about a lane apart: they are short, so one may be the last of what a kernel joins.
+fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
+    let Arrival { bytes, segment, marked } = train;
+    if bytes.len() <= segment {
+        return hand_on(train);
+    }
+    if segment == reach::SIZE {
+        return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, segment, marked }));
+    }
+    let (others, last) = bytes.split_at((bytes.len() - 1) / segment * segment);
+    if !reach::is_reach(last) {
+        return hand_on(train);
+    }
+    hand_on(Arrival { bytes: others, segment, marked });
+    hand_on(Arrival::packet(last));
 }
 
 /// Sends a train over its lane; what the link has no room for waits in `stalled`.
@@ -247,6 +394,49 @@ fn describe(reason: Failure) -> &'static str {
         }
         Failure::Blocked => {
             "it answers, but a packet does not get through however often it is sent: the network may carry only smaller ones"
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_core::reach::{Ends, Reach, SIZE};
+
+    #[test]
+    fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
+        let question = Reach::unknown().poll_question(Instant(0)).unwrap();
+        let question = Keys::new(&[1; 16], 1, 0).question(&question, Ends::default());
+        let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
+        let asked = [packets.as_slice(), &question].concat();
+        let twice = [question, question].concat();
+        let trains: [(&[u8], usize, &[usize]); 5] = [
+            (&packets, 3 * SIZE, &[6 * SIZE]),
+            (&asked, 3 * SIZE, &[6 * SIZE, SIZE]),
+            (&asked[..6 * SIZE + 5], 3 * SIZE, &[6 * SIZE + 5]),
+            (&twice, SIZE, &[SIZE, SIZE]),
+            (&question, SIZE, &[SIZE]),
+        ];
+        for (bytes, segment, expected) in trains {
+            let mut parts = Vec::new();
+            without_questions(Arrival { bytes, segment, marked: false }, &mut |part| parts.push(part.bytes.len()));
+            assert_eq!(parts, expected);
+        }
+    }
+
+    #[test]
+    fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {
+        let mut gathering = Gathering::default();
+        for _ in 0..2 {
+            assert!((0..GATHER_AFTER).all(|_| !gathering.joins()) && gathering.ends().is_none());
+            gathering.joins();
+            assert!(gathering.ends().is_some());
+            // A full packet leaves.   Expect: the burst goes on.
+            gathering.end(false);
+            assert!(gathering.ends().is_none());
+            gathering.joins();
+            assert!(gathering.ends().is_some());
+            gathering.end(true);
         }
     }
 }

@@ -8,9 +8,11 @@ use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::request::{Mode, Send, State};
 
-/// Where raw frames and UDP both lead to a peer, larger messages are announced: they are then bulk data, which goes by UDP with its
-/// offloads, instead of frame by frame.
-const RAW_EAGER_MAX: u64 = 16 << 10;
+/// While many bytes of messages are on their way to a peer of another node, larger ones are announced: the announcement's round trip
+/// passes unnoticed then, and their data needs no copy in the flow's queue. Into an empty way they leave at once.
+const BUSY_EAGER_MAX: u64 = 16 << 10;
+/// So many bytes of messages that the peer has not acknowledged.
+const BUSY_BYTES: usize = 32 << 10;
 
 impl Engine {
     pub(super) fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
@@ -19,6 +21,33 @@ impl Engine {
         if !std::mem::replace(&mut link.waiting, true) {
             self.backlog.push(peer);
         }
+    }
+
+    /// Sends a standard message that fits a packet to another node at once, without a request of its own; `false` leaves
+    /// everything as it was.
+    #[inline]
+    pub(super) fn send_small(&mut self, peer: u32, send: &Send) -> bool {
+        let bytes = send.data.len();
+        let cost = bytes + CREDIT_PER_MESSAGE;
+        if bytes > self.eager_limit
+            || self.messages.peers[peer as usize].credit < cost
+            || !self.links[peer as usize].pending.is_empty()
+        {
+            return false;
+        }
+        let flow = self.flow(peer);
+        if bytes as usize + HEAD_MAX > flow.frame_max() || flow.queued_bytes() > FLOW_QUEUE_BYTES {
+            return false;
+        }
+        let head = Head::eager(send.envelope, None);
+        self.submit(peer, &head, &send.data, 0, bytes);
+        self.messages.peers[peer as usize].credit -= cost;
+        let link = &mut self.links[peer as usize];
+        link.numbered = link.numbered.wrapping_add(1);
+        link.messages += 1;
+        link.bytes += bytes;
+        self.depart(peer, head.as_bytes().len() + bytes as usize);
+        true
     }
 
     /// Hands everything that waits to its path.
@@ -139,27 +168,30 @@ impl Engine {
     pub(super) fn eager_bytes(&self, peer: u32) -> u64 {
         match &self.links[peer as usize].path {
             Path::Shared(_) => self.frame_max.min(self.eager_limit),
-            Path::Remote(remote) if remote.uses_both() => self.eager_limit.min(RAW_EAGER_MAX),
+            Path::Remote(remote) if remote.queued_bytes() > BUSY_BYTES => self.eager_limit.min(BUSY_EAGER_MAX),
             _ => self.eager_limit,
         }
     }
 
     pub(super) fn push_eager(&mut self, peer: u32, send: &Send, acknowledge: Option<u32>) -> bool {
         let total = send.data.len();
-        let piece_max = self.piece_max(peer);
-        if total <= piece_max {
-            let head = Head::eager(send.envelope, acknowledge);
-            return self.carry(peer, &head, &send.data, 0, total);
+        let whole = Head::eager(send.envelope, acknowledge);
+        let frame_max = match &self.links[peer as usize].path {
+            Path::Remote(_) => self.flow(peer).frame_max() as u64,
+            _ => u64::MAX,
+        };
+        if total <= frame_max - whole.as_bytes().len() as u64 {
+            return self.carry(peer, &whole, &send.data, 0, total);
         }
-        // Pieces go to a flow only, whose queue takes them all once it takes the first.
-        let first = Head::eager_first(send.envelope, acknowledge, total);
-        if !self.carry(peer, &first, &send.data, 0, piece_max) {
+        // Pieces go to a flow only, whose queue takes them all once it takes the first. All but the last fill a packet each.
+        let (first, more) = (Head::eager_first(send.envelope, acknowledge, total), Head::eager_more());
+        let mut offset = frame_max - first.as_bytes().len() as u64;
+        if !self.carry(peer, &first, &send.data, 0, offset) {
             return false;
         }
-        let mut offset = piece_max;
         while offset < total {
-            let length = piece_max.min(total - offset);
-            self.submit(peer, &Head::eager_more(), &send.data, offset, length);
+            let length = (frame_max - more.as_bytes().len() as u64).min(total - offset);
+            self.submit(peer, &more, &send.data, offset, length);
             offset += length;
         }
         true
@@ -225,6 +257,10 @@ impl Engine {
     }
 
     pub(super) fn submit(&mut self, peer: u32, head: &Head, data: &UserData, offset: u64, length: u64) {
+        if let Some(run) = data.run(offset, length) {
+            self.flow(peer).submit_message(head.as_bytes(), run);
+            return;
+        }
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.resize(length as usize, 0);
         data_into(data, offset, &mut scratch);

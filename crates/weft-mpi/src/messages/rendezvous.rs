@@ -98,6 +98,7 @@ impl Messages {
     pub fn abandon(&mut self, handle: usize) {
         let sink = self.requests.wire(handle);
         let Some(entry) = self.requests.remove(handle) else { return };
+        self.unsettled -= usize::from(!entry.is_settled());
         if let State::Receiving { peer, total, pulled: Some(pulled), .. } = entry.state {
             self.grants.cancel(sink);
             self.regrant = true;

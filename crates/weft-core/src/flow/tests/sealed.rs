@@ -31,6 +31,7 @@ fn everything_arrives_and_nothing_can_be_read_on_the_way() {
     assert_eq!((expected, pair.a.acknowledged(), pair.a.flow.counters().resent()), (50_000, 50_000, 0));
     for side in [&mut pair.a, &mut pair.b] {
         assert_eq!(side.flow.poll_event(), None);
+        side.flow.rest();
         assert!(side.flow.memory_bytes() <= IDLE_BYTES_MAX, "{} bytes", side.flow.memory_bytes());
     }
 }

@@ -23,10 +23,11 @@ fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
     for round in 0..20 {
         pair.a.flow.submit_data(1, 1, 0..20_000);
         let [_, data] = by_way(&mut pair.a, pair.now);
+        let mut messages = Vec::new();
         for _ in 0..8 {
             pair.a.flow.submit_message(&[7; 1000], &[]);
+            messages.append(&mut by_way(&mut pair.a, pair.now)[0]);
         }
-        let [messages, _] = by_way(&mut pair.a, pair.now);
         let now = pair.later(us(10));
         pair.b.receive(now, &messages);
         // Receive what shows every message and no data.   Expect: the data is not taken for lost.
@@ -41,6 +42,47 @@ fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
     let counters = pair.a.flow.counters();
     assert_eq!((counters.resent(), pair.b.flow.counters().reordered), (0, 0));
     assert_eq!((pair.a.acknowledged(), pair.b.memory.messages.len()), (400_000, 160));
+}
+
+#[test]
+fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order() {
+    let mut pair = Pair::new(&two_ways());
+    pair.b.flow.submit_message(&[], &[]);
+    let greeting = pair.b.packets(pair.now);
+    pair.a.receive(pair.now, &greeting);
+    // A message in pieces that fill their packets, but for the last; and an acknowledgement is due as well.
+    let full = pair.a.flow.frame_max();
+    for piece in 0..20u8 {
+        pair.a.flow.submit_message(&[piece], &vec![piece; full - 1]);
+    }
+    pair.a.flow.submit_message(&[20], &[]);
+    let mut out = vec![0; 1 << 16];
+    let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
+    assert_eq!((train.bulk, train.bytes.div_ceil(train.segment)), (true, 21), "one train");
+
+    // Send a small message.   Expect: it goes the other way, overtakes the others, and is delivered after them.
+    pair.a.flow.submit_message(&[21], &[]);
+    let [small, bulk] = by_way(&mut pair.a, pair.now);
+    assert_eq!((small.len(), bulk.len()), (1, 0));
+    let now = pair.later(us(10));
+    pair.b.receive(now, &small);
+    assert!(pair.b.memory.messages.is_empty());
+    pair.b.flow.handle_train(now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
+    let order: Vec<u8> = pair.b.memory.messages.iter().map(|message| message[0]).collect();
+    assert_eq!(order, (0..22).collect::<Vec<u8>>());
+    pair.settle();
+    assert_eq!((pair.a.flow.counters().resent(), pair.b.flow.counters().reordered), (0, 0));
+}
+
+#[test]
+fn with_one_way_many_messages_make_a_train_as_well() {
+    let mut pair = Pair::new(&Settings::default());
+    (0..100).for_each(|_| pair.a.flow.submit_message(&[1; 100], &[2; 100]));
+    let mut out = vec![0; 1 << 16];
+    let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
+    assert_eq!((train.bulk, train.bytes.div_ceil(train.segment)), (false, 17), "6 messages fit a packet");
+    pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
+    assert_eq!(pair.b.memory.messages.len(), 100);
 }
 
 #[test]
