@@ -11,6 +11,8 @@ enum {
 static const long iterations_max = 1000000000L;
 static const double seconds_max = 3600;
 
+int bench_thread_level = MPI_THREAD_SINGLE;
+
 double bench_now(void)
 {
     return MPI_Wtime();
@@ -185,11 +187,14 @@ static void find_peer(bench *b)
 
 void bench_start(bench *b, const char *measurement, const char *sizes, int *argc, char ***argv, const bench_option *own, int own_count)
 {
+    int provided;
     memset(b, 0, sizeof *b);
     b->measurement = measurement;
-    MPI_Init(argc, argv);
+    MPI_Init_thread(argc, argv, bench_thread_level, &provided);
     MPI_Comm_rank(MPI_COMM_WORLD, &b->rank);
     MPI_Comm_size(MPI_COMM_WORLD, &b->ranks);
+    if (provided < bench_thread_level)
+        stop(b->rank, 2, "%s: the library has no such thread level\n", measurement);
     parse_options(b, sizes, *argc, *argv, own, own_count);
     find_peer(b);
     b->requests = malloc(2 * BENCH_WINDOW_MAX * sizeof *b->requests);

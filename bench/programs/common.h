@@ -1,6 +1,6 @@
 /* What the measurements share: options, the clock, samples of bounded length, contents that can be checked, one JSON line per sample.
  *
- * Each program is one file: mpicc -O2 -o NAME NAME.c common.c -lm
+ * Each program is one file: mpicc -O2 -pthread -o NAME NAME.c common.c -lm
  * C99 over the MPI API only, so the same source measures any MPI library. Every rank calls the functions marked "collective"
  * in the same order; lines are printed by rank 0 of MPI_COMM_WORLD. */
 #ifndef WEFT_BENCH_COMMON_H
@@ -70,6 +70,9 @@ typedef struct bench_case {
     /* The size that is really measured when `size` is asked for (whole elements); NULL: the same. */
     size_t (*round)(size_t size);
 } bench_case;
+
+/* The thread level that bench_start asks for; MPI_THREAD_SINGLE unless set before. */
+extern int bench_thread_level;
 
 /* Starts MPI and reads the options. `sizes` is the default list, "" when the measurement has no size.
  * Ends the program with one sentence and status 2 on wrong options, with 0 after --help. Collective. */

@@ -16,7 +16,7 @@ const PROGRAMS: &[(&str, &str)] = &sources!("programs":
     "allgather.c", "allreduce.c", "alltoall.c", "availability.c", "bandwidth.c", "barrier.c", "bcast.c", "bcast_skew.c",
     "bcast_throughput.c", "bibandwidth.c", "broadcast.h", "common.c", "common.h", "exchange.c", "get_bandwidth.c",
     "get_latency.c", "library.c", "nas.h", "nas_cg.c", "nas_is.c", "onesided.h", "pingpong.c", "plain.h", "put_bandwidth.c",
-    "put_latency.c", "rate.c", "reducescatter.c", "sendrecv.c", "startup.c", "sums.h", "waitcpu.c");
+    "put_latency.c", "rate.c", "rate_threads.c", "reducescatter.c", "sendrecv.c", "startup.c", "sums.h", "waitcpu.c");
 const CARRIERS: &[(&str, &str)] =
     &sources!("carriers": "carrier.c", "carrier.h", "link.c", "local.c", "packet.c", "udp.c", "xdp.c");
 
@@ -89,7 +89,11 @@ fn compile(
     if !program.is_file() {
         put(program, |new| {
             let mut command = Command::new(compiler);
-            command.envs(environment.iter().cloned()).arg(format!("-std={standard}")).args(["-O2", "-o"]).arg(new);
+            command
+                .envs(environment.iter().cloned())
+                .arg(format!("-std={standard}"))
+                .args(["-O2", "-pthread", "-o"])
+                .arg(new);
             let output = command.args(files).arg("-lm").output().map_err(|error| error.to_string())?;
             let complaint = String::from_utf8_lossy(&output.stderr);
             let complaint = complaint.lines().find(|line| line.contains("rror")).or(complaint.lines().next());

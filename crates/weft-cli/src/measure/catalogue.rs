@@ -45,6 +45,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("bandwidth", "MB/s"),
     sized("bibandwidth", "MB/s"),
     sized("rate", "messages/s"),
+    sized("rate_threads", "messages/s"),
     sized("sendrecv", "MB/s"),
     sized("exchange", "MB/s"),
     unsized_("barrier", "us", SHORT),

@@ -23,6 +23,12 @@ const MEASUREMENTS: &[Measurement] = &[
     m("bandwidth", "Bandwidth", "MB/s", "bytes a second in one direction, a window of messages outstanding"),
     m("bibandwidth", "Bandwidth in both directions", "MB/s", "the same in both directions at once, added up"),
     m("rate", "Message rate", "messages/s", "small messages a second from one rank to another"),
+    m(
+        "rate_threads",
+        "Message rate of threads",
+        "messages/s",
+        "the same, from two threads of a rank to two of another, on communicators of their own",
+    ),
     m("sendrecv", "Sendrecv", "MB/s", "MPI_Sendrecv around a ring; bytes in and out of a rank"),
     m("sendrecv_time", "Sendrecv time", "us", "one MPI_Sendrecv of the same samples, the slowest rank counts"),
     m("exchange", "Exchange", "MB/s", "each rank exchanges with both neighbours; bytes in and out of a rank"),
