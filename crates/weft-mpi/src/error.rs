@@ -2,10 +2,17 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 
 /// An MPI error: the class that the program sees (MPI-5.0 §9.4) and a sentence that says what, where and why.
+///
+/// One pointer, so that results and requests, which seldom carry one, stay small.
 #[derive(Clone, Debug)]
-pub struct Error {
+pub struct Error(Box<Details>);
+
+/// What an error says.
+#[derive(Clone, Debug)]
+pub struct Details {
     /// One of the `MPI_ERR_*` classes, or a code the program added itself (MPI-5.0 §9.5).
     pub class: i32,
     /// What was wrong: names the argument and its value; the boundary adds the function and the rank.
@@ -16,13 +23,23 @@ pub struct Error {
 
 impl Error {
     /// An error of `class` explained by `message`.
+    #[cold]
     pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self { class, message: message.into(), communicator: None }
+        Self(Box::new(Details { class, message: message.into(), communicator: None }))
     }
 
     /// The same, for the error handler of `communicator`.
-    pub fn on(self, communicator: usize) -> Self {
-        Self { communicator: Some(communicator), ..self }
+    pub fn on(mut self, communicator: usize) -> Self {
+        self.0.communicator = Some(communicator);
+        self
+    }
+}
+
+impl Deref for Error {
+    type Target = Details;
+
+    fn deref(&self) -> &Details {
+        &self.0
     }
 }
 
