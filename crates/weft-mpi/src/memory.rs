@@ -102,9 +102,7 @@ impl UserData {
         assert!(offset + out.len() as u64 <= self.bytes);
         match &self.shape {
             // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above.
-            Shape::Run => unsafe {
-                std::ptr::copy_nonoverlapping(self.base.add(offset as usize), out.as_mut_ptr(), out.len());
-            },
+            Shape::Run => unsafe { copy_run(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) },
             Shape::Strided { count, layout } => {
                 let mut packed = out.as_mut_ptr();
                 layout.batches(*count, offset..offset + out.len() as u64, &mut |batch| {
@@ -127,9 +125,7 @@ impl UserData {
         match &self.shape {
             // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
             // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
-            Shape::Run => unsafe {
-                std::ptr::copy(bytes.as_ptr(), self.base.add(offset as usize), bytes.len());
-            },
+            Shape::Run => unsafe { copy_run(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
             Shape::Strided { count, layout } => {
                 let mut packed = bytes.as_ptr();
                 layout.batches(*count, offset..offset + bytes.len() as u64, &mut |batch| {
@@ -149,6 +145,43 @@ impl UserData {
             Shape::Strided { count, layout } => layout.runs(*count, range, &mut |offset, length| {
                 visit(self.base.wrapping_offset(offset as isize), length);
             }),
+        }
+    }
+}
+
+/// Copies `length` bytes; without a call when they are few.
+///
+/// # Safety
+/// `from` can be read and `to` written. They may overlap.
+#[inline(always)]
+unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
+    /// The first and the last `N` bytes of `N` to `2 * N`, all of them read before any is written.
+    #[inline(always)]
+    unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, length: usize) {
+        // SAFETY: both pieces lie inside `length`; the caller's promise.
+        unsafe {
+            let first = from.cast::<[u8; N]>().read_unaligned();
+            let last = from.add(length - N).cast::<[u8; N]>().read_unaligned();
+            to.cast::<[u8; N]>().write_unaligned(first);
+            to.add(length - N).cast::<[u8; N]>().write_unaligned(last);
+        }
+    }
+    // SAFETY: the caller's promise.
+    unsafe {
+        match length {
+            0 => {}
+            1..4 => {
+                // One, two or three bytes are these three.
+                let bytes = [from.read(), from.add(length / 2).read(), from.add(length - 1).read()];
+                to.write(bytes[0]);
+                to.add(length / 2).write(bytes[1]);
+                to.add(length - 1).write(bytes[2]);
+            }
+            4..8 => ends::<4>(from, to, length),
+            8..=16 => ends::<8>(from, to, length),
+            17..=32 => ends::<16>(from, to, length),
+            33..=64 => ends::<32>(from, to, length),
+            _ => std::ptr::copy(from, to, length),
         }
     }
 }
@@ -418,5 +451,25 @@ impl Scratch {
     /// Whether it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_length_is_copied_whole_and_nothing_else() {
+        for length in 0..200_usize {
+            let from: Vec<u8> = (1..=length as u8).collect();
+            let mut to = vec![0; length + 2];
+            // SAFETY: `to` has a byte before and one behind the run, and both outlive it.
+            let data = unsafe { UserData::from_bytes(to.as_mut_ptr().wrapping_add(1), length as u64) };
+            data.write(0, &from);
+            let mut back = vec![0; length];
+            data.read(0, &mut back);
+            assert_eq!(back, from);
+            assert!(to[0] == 0 && to[length + 1] == 0 && to[1..=length] == from);
+        }
     }
 }
