@@ -104,6 +104,19 @@ impl<P, M> Matcher<P, M> {
         queues.unexpected.remove(id).map(|(found, message)| (envelope(context, &found), message))
     }
 
+    /// Whether there is a message that a receive posted now would take.
+    #[inline]
+    pub fn has_unexpected(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> bool {
+        self.queues(context).unexpected.find(&Pattern::new(source, tag)).is_some()
+    }
+
+    /// Whether there is a receive that a message arriving now would go to.
+    #[inline]
+    pub fn has_posted(&mut self, envelope: &Envelope) -> bool {
+        let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
+        self.queues(envelope.context).posted.find(&arrived).is_some()
+    }
+
     /// Whether every receive that was posted before `posted` and that some message could match as well as it has
     /// `source` and `tag` is one of those of which `pred` holds. Looks at `limit` receives at most: behind more, the
     /// answer is no.
