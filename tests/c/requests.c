@@ -203,6 +203,44 @@ static void freed(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* A small send is complete as it starts: whatever is done with its request, the others and their messages stay as they are. */
+static void complete_at_once(void)
+{
+    int value[4] = {rank, rank + 1, rank + 2, rank + 3}, got[4] = {-1, -1, -1, -1}, flag;
+    MPI_Request send[4], receive;
+    MPI_Status status;
+
+    STORY("requests of small sends");
+    for (int i = 0; i < 4; i++)
+        MPI_Isend(&value[i], 1, MPI_INT, next, 60 + i, MPI_COMM_WORLD, &send[i]);
+    MPI_Request_free(&send[0]);
+    CHECK(send[0] == MPI_REQUEST_NULL, "not null after Request_free");
+    MPI_Cancel(&send[1]);
+    MPI_Wait(&send[1], &status);
+    CHECK(send[1] == MPI_REQUEST_NULL, "not null after Wait");
+    MPI_Test_cancelled(&status, &flag);
+    CHECK_EQUAL(flag, 0);
+    CHECK(MPI_Request_fromint(MPI_Request_toint(send[2])) == send[2], "another request comes back from its integer");
+    MPI_Request_get_status(send[2], &flag, &status);
+    CHECK(send[2] != MPI_REQUEST_NULL, "taken by Request_get_status");
+    MPI_Waitall(2, &send[2], MPI_STATUSES_IGNORE);
+    for (int i = 0; i < 4; i++)
+        MPI_Recv(&got[i], 1, MPI_INT, previous, 60 + i, MPI_COMM_WORLD, &status);
+    for (int i = 0; i < 4; i++)
+        CHECK_EQUAL(got[i], previous + i);
+
+    STORY("a posted receive goes before a later one that waits");
+    MPI_Irecv(&got[0], 1, MPI_INT, MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &receive);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Send(&value[2], 1, MPI_INT, next, 70, MPI_COMM_WORLD);
+    MPI_Send(&value[3], 1, MPI_INT, next, 70, MPI_COMM_WORLD);
+    MPI_Recv(&got[1], 1, MPI_INT, previous, 70, MPI_COMM_WORLD, &status);
+    MPI_Wait(&receive, &status);
+    CHECK_EQUAL(got[0], previous + 2);
+    CHECK_EQUAL(got[1], previous + 3);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -214,5 +252,6 @@ int main(int argc, char **argv)
     cancelled();
     cancelled_to_oneself();
     freed();
+    complete_at_once();
     return end();
 }

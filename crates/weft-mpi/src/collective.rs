@@ -139,7 +139,7 @@ impl Running {
                         data: self.data(&slice),
                         mode: Mode::Standard,
                     };
-                    if engine.send_now(&send) {
+                    if engine.submit_now(&send) {
                         continue;
                     }
                     let handle = engine.messages.add(Request::new(State::Queued(send), self.place.communicator))?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use weft_core::collective::{self, ElementShape, Items};
 use weft_core::reduce::Op;
 
+use crate::blocking::wait;
 use crate::collective::{Arguments, Place};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
 use crate::context::CONTEXT_NONE;
 use crate::error::{Error, Result};
 use crate::memory::Address;
 use crate::object::{Communicator, Group, Operation, full};
-use crate::point_to_point::wait;
 use crate::process::{Process, lock, with};
 use crate::request::{Request, State};
 

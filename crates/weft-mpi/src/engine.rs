@@ -5,6 +5,7 @@
 
 mod awaited;
 mod direct;
+mod immediate;
 mod lanes;
 mod network;
 mod outgoing;
@@ -17,7 +18,7 @@ use weft_core::time::Duration;
 use weft_net::clock;
 use weft_net::shared;
 
-use crate::messages::{CREDIT_PER_MESSAGE, Messages, Outgoing};
+use crate::messages::{Messages, Outgoing};
 use crate::request::{Send, State};
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
@@ -31,6 +32,7 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
+pub use immediate::Received;
 pub use lanes::{Descriptors, Device, Devices, Hop, Remote, Slot};
 
 /// How a peer is reached.
@@ -126,6 +128,8 @@ pub struct Engine {
     passes: u32,
     /// The next pass looks at the network, whatever neighbours have sent.
     must_look: bool,
+    /// There are peers on this node whose memory we may not read or write.
+    copies_alone: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
     foreign: u64,
@@ -149,6 +153,8 @@ impl Engine {
         let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
+        let memory = direct::PeerMemory::new(parts.rank, parts.pids);
+        let copies_alone = parts.node.is_some() && !memory.copies();
         Self {
             rank: parts.rank,
             size: size as u32,
@@ -156,7 +162,8 @@ impl Engine {
             links: parts.paths.into_iter().map(link).collect(),
             node: parts.node,
             locals: parts.locals,
-            memory: direct::PeerMemory::new(parts.rank, parts.pids),
+            copies_alone,
+            memory,
             direct: direct::Direct::new(size),
             awaited: awaited::Awaited::new(size, parts.peer_timeout),
             devices: parts.devices,
@@ -178,38 +185,6 @@ impl Engine {
             doorbell_used: false,
             foreign: 0,
         }
-    }
-
-    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
-    #[inline]
-    pub fn send_now(&mut self, send: &Send) -> bool {
-        let Some(peer) = send.peer else { return true };
-        let local = match &self.links[peer as usize].path {
-            Path::Shared(local) => *local,
-            Path::Remote(_) => return self.send_small(peer, send),
-            _ => return false,
-        };
-        let bytes = send.data.len();
-        let cost = bytes + CREDIT_PER_MESSAGE;
-        let credit = &mut self.messages.peers[peer as usize].credit;
-        let link = &mut self.links[peer as usize];
-        if bytes > self.eager_limit.min(self.frame_max) || *credit < cost || !link.pending.is_empty() {
-            return false;
-        }
-        if bytes >= direct::BYTES_MIN && self.is_wanted(peer, &send.envelope) {
-            return false;
-        }
-        let (credit, link) = (&mut self.messages.peers[peer as usize].credit, &mut self.links[peer as usize]);
-        let Some(node) = &mut self.node else { return false };
-        let head = Head::eager(send.envelope, None);
-        if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| send.data.read(0, out)) {
-            return false;
-        }
-        *credit -= cost;
-        link.numbered = link.numbered.wrapping_add(1);
-        link.messages += 1;
-        link.bytes += bytes;
-        true
     }
 
     /// Starts the send of the request `handle` (state `Queued`) behind those that wait already.
@@ -237,7 +212,11 @@ impl Engine {
     /// Posts the receive of the request `handle` (state `Posted`).
     pub fn start_receive(&mut self, handle: usize) {
         self.messages.post(handle, &mut self.memory);
-        if self.announce_receive(handle) {
+        let large = matches!(
+            self.messages.requests.get(handle).map(|request| &request.state),
+            Some(State::Posted(receive)) if receive.data.len() >= direct::BYTES_MIN
+        );
+        if large && self.announce_receive(handle) {
             // What the sender sent before it could see that is here now.
             self.poll_node();
         }
@@ -313,7 +292,7 @@ impl Engine {
     fn poll_node(&mut self) -> usize {
         let Self { node, messages, memory, locals, .. } = self;
         let Some(node) = node else { return 0 };
-        node.poll(FRAMES_PER_PASS, &mut |from, frame| messages.handle_frame(locals[from], frame, memory))
+        node.poll(FRAMES_PER_PASS, |from, frame| messages.handle_frame(locals[from], frame, memory))
     }
 
     fn poll_myself(&mut self) -> usize {
@@ -326,6 +305,7 @@ impl Engine {
     }
 
     /// Sends what has become due by what was done just now.
+    #[inline]
     pub fn flush(&mut self) {
         if self.backlog.is_empty() && self.messages.outbox.is_empty() && !self.messages.may_grant() {
             return;
@@ -399,8 +379,9 @@ impl Engine {
     }
 
     /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
+    #[inline]
     pub fn node_needs_help(&self) -> bool {
-        self.node.is_some() && !self.memory.copies()
+        self.copies_alone
     }
 
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.

@@ -59,6 +59,7 @@ impl<T> Slab<T> {
     }
 
     /// Stores `value` and returns its handle; `None` when [`ENTRIES_MAX`] objects exist already.
+    #[inline(always)]
     pub fn insert(&mut self, value: T) -> Option<usize> {
         let index = match self.free.pop() {
             Some(index) => index,
@@ -101,14 +102,30 @@ impl<T> Slab<T> {
     }
 
     /// Takes the object out; the handle is stale from now on.
+    #[inline]
     pub fn remove(&mut self, handle: usize) -> Option<T> {
         let index = self.position(handle)?;
+        let value = self.entries[index].value.take()?;
+        self.vacate(index);
+        Some(value)
+    }
+
+    /// Drops the object where it is; the handle is stale from now on.
+    #[inline]
+    pub fn discard(&mut self, handle: usize) {
+        let Some(index) = self.position(handle) else { return };
+        if self.entries[index].value.is_some() {
+            self.entries[index].value = None;
+            self.vacate(index);
+        }
+    }
+
+    #[inline]
+    fn vacate(&mut self, index: usize) {
         let entry = &mut self.entries[index];
-        let value = entry.value.take()?;
         entry.generation = entry.generation.wrapping_add(1).max(1);
         self.free.push(index as u32);
         self.len -= 1;
-        Some(value)
     }
 
     /// The name of `handle` on the wire: its index and the low byte of its generation.
@@ -182,6 +199,10 @@ mod tests {
         let two = numbers.insert(2).unwrap();
         assert_eq!(numbers.get(one), None);
         assert_eq!(numbers.get(two), Some(&2));
+        numbers.discard(one);
+        assert_eq!((numbers.get(two), numbers.len()), (Some(&2), 1));
+        numbers.discard(two);
+        assert_eq!((numbers.get(two), numbers.len()), (None, 0));
         assert_eq!(numbers.get(usize::MAX), None);
         assert_eq!(numbers.get(0), None);
     }

@@ -14,6 +14,7 @@
 //! | [`memory`] | the program's memory: the only unsafe module |
 #![deny(unsafe_code)]
 
+pub mod blocking;
 pub mod buffered;
 pub mod collective;
 pub mod communicator;

@@ -13,7 +13,7 @@ use weft_net::shared::Ticket;
 
 use std::sync::Arc;
 
-use crate::constants::{MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
+use crate::constants::{MPI_COMM_SELF, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::memory::UserData;
@@ -127,6 +127,8 @@ pub trait Fetch {
 pub struct Messages {
     /// Operations of the program.
     pub requests: Slab<Request>,
+    /// The request of every send that is complete as it starts: nothing about one of them differs from another.
+    pub sent: usize,
     /// How many of them are under way.
     unsettled: usize,
     /// Posted receives and unexpected messages.
@@ -170,8 +172,11 @@ impl Messages {
             host: None,
             probed: false,
         };
+        let mut requests = Slab::new(Kind::Request);
+        let sent = requests.insert(Request::new(State::Complete, MPI_COMM_SELF)).unwrap_or(0);
         Self {
-            requests: Slab::new(Kind::Request),
+            requests,
+            sent,
             unsettled: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
@@ -192,14 +197,10 @@ impl Messages {
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM` when too many exist.
+    #[inline(always)]
     pub fn add(&mut self, request: Request) -> Result<usize> {
         let unsettled = !request.is_settled();
-        let handle = self.requests.insert(request).ok_or_else(|| {
-            Error::new(
-                MPI_ERR_NO_MEM,
-                "too many requests are active (limit 16777216): complete some with MPI_Wait first",
-            )
-        })?;
+        let handle = self.requests.insert(request).ok_or_else(too_many)?;
         self.unsettled += usize::from(unsettled);
         Ok(handle)
     }
@@ -218,7 +219,23 @@ impl Messages {
         }
     }
 
+    /// Forgets a request that is settled.
+    #[inline]
+    pub fn forget(&mut self, handle: usize) {
+        if handle != self.sent {
+            self.requests.discard(handle);
+        }
+    }
+
+    /// The same; what went wrong with it.
+    pub fn take_error(&mut self, handle: usize) -> Option<Error> {
+        let error = self.requests.get_mut(handle)?.error.take();
+        self.forget(handle);
+        error
+    }
+
     /// Marks `handle` complete; a request that the program has freed disappears.
+    #[inline]
     pub fn complete(&mut self, handle: usize) {
         self.completions += 1;
         let Some(request) = self.requests.get_mut(handle) else { return };
@@ -230,7 +247,7 @@ impl Messages {
             self.end_pull(handle);
         }
         if freed {
-            self.requests.remove(handle);
+            self.requests.discard(handle);
         }
     }
 
@@ -243,21 +260,19 @@ impl Messages {
     }
 
     /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already.
-    pub fn post(&mut self, handle: usize, fetch: &mut dyn Fetch) {
+    pub fn post(&mut self, handle: usize, fetch: &mut impl Fetch) {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return };
         let Some(context) = receive.context else {
             self.settle(handle, Status::PROC_NULL);
             return;
         };
+        let receive_peer = receive.peer;
         let found = self.matcher.post(context, receive.source, receive.tag, handle);
         if let Some((envelope, unexpected)) = found {
             self.claim(handle, envelope, unexpected, fetch);
             return;
         }
-        let receive_peer = match self.requests.get(handle).map(|request| &request.state) {
-            Some(State::Posted(Receive { peer: Some(peer), .. })) => *peer,
-            _ => return,
-        };
+        let Some(receive_peer) = receive_peer else { return };
         if self.peers[receive_peer as usize].failed.is_some() {
             self.matcher.cancel(context, |posted| *posted == handle);
             let error = self.failure(receive_peer);
@@ -281,12 +296,12 @@ impl Messages {
     }
 
     /// Gives the unexpected message `unexpected` to the receive `handle`.
-    pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, fetch: &mut dyn Fetch) {
+    pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, fetch: &mut impl Fetch) {
         let Some(message) = self.unexpected.remove(unexpected) else { return };
         let peer = message.peer;
         match message.body {
             Body::Whole { bytes, acknowledge } => {
-                self.deliver_whole(handle, peer, envelope, &bytes);
+                self.deliver_whole(handle, envelope, &bytes);
                 self.consumed(peer, bytes.len() as u64);
                 self.acknowledge(peer, acknowledge);
             }
@@ -313,6 +328,7 @@ impl Messages {
         }
     }
 
+    #[inline]
     fn consumed(&mut self, peer: u32, payload: u64) {
         let state = &mut self.peers[peer as usize];
         state.owed += payload + CREDIT_PER_MESSAGE;
@@ -328,27 +344,35 @@ impl Messages {
         let State::Posted(receive) = &request.state else { return None };
         let data = receive.data.clone();
         let fits = total.min(data.len());
-        request.status =
-            Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes: fits, cancelled: false };
+        request.status = status_of(envelope, fits);
         if fits < total {
-            let capacity = data.len();
-            request.error = Some(Error::new(
-                MPI_ERR_TRUNCATE,
-                format!(
-                    "message truncated: {total} bytes from rank {} with tag {} do not fit the {capacity} bytes of the \
-                     receive buffer",
-                    envelope.source, envelope.tag
-                ),
-            ));
+            request.error = Some(truncated(envelope, total, data.len()));
         }
         Some((data, fits))
     }
 
     #[inline]
-    fn deliver_whole(&mut self, handle: usize, _peer: u32, envelope: Envelope, bytes: &[u8]) {
-        let Some((data, fits)) = self.begin_receive(handle, envelope, bytes.len() as u64) else { return };
-        data.write(0, &bytes[..fits as usize]);
+    fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) {
+        let Some(request) = self.requests.get_mut(handle) else { return };
+        let State::Posted(receive) = &request.state else { return };
+        (request.status, request.error) = write_whole(&receive.data, envelope, bytes);
         self.complete(handle);
+    }
+
+    /// Gives a whole message that has just arrived to a receive that is not posted; no posted one may match it.
+    #[inline]
+    pub fn handle_whole(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        payload: &[u8],
+        data: &UserData,
+        fetch: &mut impl Fetch,
+    ) -> (Status, Option<Error>) {
+        self.count(peer, fetch);
+        let received = write_whole(data, envelope, payload);
+        self.consumed(peer, payload.len() as u64);
+        received
     }
 
     fn receive_pieces(&mut self, handle: usize, peer: u32, envelope: Envelope, total: u64) {
@@ -373,7 +397,15 @@ impl Messages {
     }
 
     /// A frame arrived from `peer`.
-    pub fn handle_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut dyn Fetch) {
+    #[inline]
+    pub fn handle_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
+        match Frame::whole(bytes) {
+            Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, fetch),
+            None => self.handle_other_frame(peer, bytes, fetch),
+        }
+    }
+
+    fn handle_other_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
         let Ok(frame) = Frame::parse(bytes) else {
             self.nonsense += 1;
             return;
@@ -404,7 +436,7 @@ impl Messages {
 
     /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
     #[inline]
-    fn count(&mut self, peer: u32, fetch: &mut dyn Fetch) -> bool {
+    fn count(&mut self, peer: u32, fetch: &mut impl Fetch) -> bool {
         let state = &mut self.peers[peer as usize];
         state.handled = state.handled.wrapping_add(1);
         fetch.counted(peer, state.handled);
@@ -417,7 +449,7 @@ impl Messages {
 
     /// Who has the receive `handle`, which the message that was counted last matches.
     #[inline]
-    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut dyn Fetch) -> Withdrawal {
+    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Withdrawal {
         let Some(request) = self.requests.get_mut(handle) else { return Withdrawal::Ours };
         let Some(ticket) = request.ticket else { return Withdrawal::Ours };
         let withdrawal = fetch.withdraw(peer, ticket);
@@ -434,7 +466,7 @@ impl Messages {
         envelope: Envelope,
         acknowledge: Option<u32>,
         payload: &[u8],
-        fetch: &mut dyn Fetch,
+        fetch: &mut impl Fetch,
     ) {
         self.count(peer, fetch);
         // Each turn takes a receive out of the matcher, so this ends.
@@ -450,7 +482,7 @@ impl Messages {
                 return;
             };
             if self.withdraw(peer, handle, fetch) == Withdrawal::Ours {
-                self.deliver_whole(handle, peer, envelope, payload);
+                self.deliver_whole(handle, envelope, payload);
                 self.consumed(peer, payload.len() as u64);
                 self.acknowledge(peer, acknowledge);
                 return;
@@ -556,6 +588,39 @@ impl Messages {
 /// and the receive that matches it never completes from it.
 fn keep(unexpected: &mut Slab<Unexpected>, message: Unexpected) -> usize {
     unexpected.insert(message).unwrap_or(0)
+}
+
+#[cold]
+fn too_many() -> Error {
+    Error::new(MPI_ERR_NO_MEM, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+}
+
+fn status_of(envelope: Envelope, bytes: u64) -> Status {
+    Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes, cancelled: false }
+}
+
+/// Writes what fits of a whole message; what its receive reports.
+#[inline]
+fn write_whole(data: &UserData, envelope: Envelope, bytes: &[u8]) -> (Status, Option<Error>) {
+    let (total, capacity) = (bytes.len() as u64, data.len());
+    if total > capacity {
+        data.write(0, &bytes[..capacity as usize]);
+        return (status_of(envelope, capacity), Some(truncated(envelope, total, capacity)));
+    }
+    data.write(0, bytes);
+    (status_of(envelope, total), None)
+}
+
+#[cold]
+fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
+    let Envelope { source, tag, .. } = envelope;
+    Error::new(
+        MPI_ERR_TRUNCATE,
+        format!(
+            "message truncated: {total} bytes from rank {source} with tag {tag} do not fit the {capacity} bytes of the \
+             receive buffer"
+        ),
+    )
 }
 
 /// An error of ours, not of the program.

@@ -325,6 +325,12 @@ impl Objects {
         self.communicators.for_each_mut(&mut |communicator| visit(&mut communicator.buffer));
     }
 
+    /// The communicator of `handle`, if it is one.
+    #[inline]
+    pub fn find_communicator(&self, handle: usize) -> Option<&Communicator> {
+        self.communicators.get(self.communicator_key(handle))
+    }
+
     /// The communicator of `handle`.
     ///
     /// # Errors

@@ -4,12 +4,14 @@ use weft_core::matching::Envelope;
 
 use crate::buffered::Buffer;
 use crate::constants::{
-    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL, MPI_REQUEST_NULL,
+    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL,
+    MPI_REQUEST_NULL,
 };
+use crate::engine::Received;
 use crate::error::{Error, Result};
 use crate::memory::{Address, UserData};
 use crate::object::{Communicator, Extracted, full};
-use crate::process::{self, Guard, Process};
+use crate::process::Process;
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
 
 /// How an operation ended.
@@ -25,7 +27,7 @@ pub struct Outcome {
     /// Whether the operation is a receive or otherwise fills in a status.
     pub receives: bool,
     /// Callbacks of a generalized request, to be called now that it is complete.
-    pub generalized: Option<Generalized>,
+    pub generalized: Option<Box<Generalized>>,
 }
 
 impl Outcome {
@@ -38,6 +40,12 @@ impl Outcome {
         receives: false,
         generalized: None,
     };
+
+    /// What a blocking receive reports of it.
+    #[inline]
+    pub fn into_received(self) -> Received {
+        Received { status: self.status, error: self.error }
+    }
 
     /// Whether it is that of a null or inactive request.
     pub fn is_empty(&self) -> bool {
@@ -96,7 +104,7 @@ impl Process {
     ///
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
-    #[inline]
+    #[inline(always)]
     pub fn make_receive(&self, communicator: usize, source: i32, tag: i32, data: UserData) -> Result<Receive> {
         let object = self.objects.communicator(communicator)?;
         if tag < 0 && tag != MPI_ANY_TAG {
@@ -111,15 +119,27 @@ impl Process {
         Ok(Receive { context, source: Some(source as u32), peer, tag, data })
     }
 
+    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was. Wrong
+    /// arguments stand in the way, too: [`Process::make_send`] has the sentences.
+    #[inline(always)]
+    pub fn send_now(&mut self, communicator: usize, destination: i32, tag: i32, data: &UserData) -> bool {
+        let Some(object) = self.objects.find_communicator(communicator) else { return false };
+        let peer = usize::try_from(destination).ok().and_then(|rank| object.group.members.get(rank));
+        let (Some(peer), Some(engine), 0..) = (peer, &mut self.engine, tag) else { return false };
+        engine.send_now(*peer, Envelope { context: object.context, source: object.rank, tag }, data)
+    }
+
     /// Starts `send`; its request.
     ///
     /// # Errors
     /// Too many requests.
+    #[inline]
     pub fn start_send(&mut self, send: Send, communicator: usize) -> Result<usize> {
         let engine = self.engine()?;
-        let at_once = send.mode == Mode::Standard && engine.send_now(&send);
-        let state = if at_once { State::Complete } else { State::Queued(send) };
-        let handle = engine.messages.add(Request::new(state, communicator))?;
+        if engine.submit_now(&send) {
+            return Ok(engine.messages.sent);
+        }
+        let handle = engine.messages.add(Request::new(State::Queued(send), communicator))?;
         engine.start_send(handle);
         Ok(handle)
     }
@@ -128,6 +148,7 @@ impl Process {
     ///
     /// # Errors
     /// Too many requests.
+    #[inline(always)]
     pub fn start_receive(&mut self, receive: Receive, communicator: usize) -> Result<usize> {
         let engine = self.engine()?;
         let handle = engine.messages.add(Request::new(State::Posted(receive), communicator))?;
@@ -220,7 +241,7 @@ impl Process {
     pub fn reclaim_buffers(&mut self) {
         let mut own = [std::mem::take(&mut self.buffer), std::mem::take(&mut self.temporaries)];
         if let Ok((objects, engine)) = self.parts() {
-            let requests = &mut engine.messages.requests;
+            let requests = &engine.messages.requests;
             let mut left = Vec::new();
             let mut reclaim = |buffer: &mut Buffer| {
                 left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_settled)));
@@ -228,7 +249,7 @@ impl Process {
             objects.for_each_buffer(&mut reclaim);
             own.iter_mut().for_each(reclaim);
             for request in left {
-                requests.remove(request);
+                engine.messages.forget(request);
             }
         }
         [self.buffer, self.temporaries] = own;
@@ -264,7 +285,7 @@ impl Process {
         if !settled(send) || !settled(receive) {
             return Ok(false);
         }
-        let sent = messages.requests.remove(send).and_then(|request| request.error);
+        let sent = messages.take_error(send);
         let received = messages.requests.remove(receive);
         if let Some(request) = messages.requests.get_mut(handle) {
             if let Some(received) = received {
@@ -324,7 +345,11 @@ impl Process {
         if handle == MPI_REQUEST_NULL {
             return Ok(true);
         }
-        let request = self.request(handle)?;
+        let messages = self.messages()?;
+        if handle == messages.sent {
+            return Ok(true);
+        }
+        let request = messages.requests.get(handle).ok_or_else(|| wrong_request(handle))?;
         if let State::Pair { send, receive } = request.state {
             return self.settle_pair(handle, send, receive);
         }
@@ -354,7 +379,11 @@ impl Process {
         if handle == MPI_REQUEST_NULL {
             return Ok(Outcome::EMPTY);
         }
-        let request = self.request(handle)?;
+        let messages = self.messages()?;
+        if handle == messages.sent {
+            return Ok(Outcome { communicator: MPI_COMM_SELF, ..Outcome::EMPTY });
+        }
+        let request = messages.requests.get_mut(handle).ok_or_else(|| wrong_request(handle))?;
         if matches!(request.state, State::Inactive) {
             return Ok(Outcome { handle, ..Outcome::EMPTY });
         }
@@ -364,14 +393,34 @@ impl Process {
             communicator: request.communicator,
             handle: if request.persistent.is_some() { handle } else { MPI_REQUEST_NULL },
             receives: request.receives || request.status.cancelled,
-            generalized: request.generalized.as_deref().copied(),
+            generalized: request.generalized.take(),
         };
         if request.persistent.is_some() {
             request.state = State::Inactive;
         } else {
-            self.messages()?.requests.remove(handle);
+            messages.requests.discard(handle);
         }
         Ok(outcome)
+    }
+
+    /// Takes a settled request out of which nothing is to be told: no status, no error, no callbacks. `false` leaves
+    /// everything as it was.
+    #[inline]
+    pub fn finish_quietly(&mut self, handle: usize) -> bool {
+        let Some(engine) = &mut self.engine else { return false };
+        let messages = &mut engine.messages;
+        if handle == MPI_REQUEST_NULL || handle == messages.sent {
+            return true;
+        }
+        let Some(request) = messages.requests.get(handle) else { return false };
+        let quiet = matches!(request.state, State::Complete)
+            && request.error.is_none()
+            && request.persistent.is_none()
+            && request.generalized.is_none();
+        if quiet {
+            messages.requests.discard(handle);
+        }
+        quiet
     }
 
     /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized request
@@ -383,7 +432,7 @@ impl Process {
         let request = self.request(handle)?;
         if request.is_settled() {
             let callbacks = request.generalized.as_deref().copied();
-            self.messages()?.requests.remove(handle);
+            self.messages()?.forget(handle);
             return Ok(callbacks);
         }
         if let State::Pair { send, receive } = request.state {
@@ -479,32 +528,4 @@ fn status_of(envelope: Envelope, bytes: u64) -> Status {
 #[cold]
 fn wrong_request(handle: usize) -> Error {
     Error::new(MPI_ERR_REQUEST, format!("{handle:#x} is no request, or one that is complete already"))
-}
-
-/// Waits for `handle` and takes its result.
-///
-/// # Errors
-/// `MPI_ERR_REQUEST`.
-#[inline]
-pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
-    process::block_from(process, |process| match process.is_settled(handle) {
-        Ok(true) => Some(process.finish(handle)),
-        Ok(false) => None,
-        Err(error) => Some(Err(error)),
-    })
-}
-
-/// Waits for both of two requests in one go, and takes their results.
-///
-/// # Errors
-/// As for [`wait`].
-pub fn wait_both(process: Guard, first: usize, second: usize) -> Result<(Outcome, Outcome)> {
-    process::block_from(process, |process| {
-        let settled = process.is_settled(first).and_then(|settled| Ok(settled && process.is_settled(second)?));
-        match settled {
-            Ok(true) => Some(process.finish(first).and_then(|outcome| Ok((outcome, process.finish(second)?)))),
-            Ok(false) => None,
-            Err(error) => Some(Err(error)),
-        }
-    })
 }

@@ -4,15 +4,16 @@
 //! first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's peers, the network, a
 //! timer) while other threads that wait sleep until something has completed.
 
+mod spinning;
+
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-use weft_core::time::{Duration, Instant};
+use weft_core::time::Duration;
 use weft_launch::Load;
-use weft_net::clock;
 use weft_net::wait::{self, Interest, Spin};
 
 use crate::collective::Running;
@@ -24,18 +25,8 @@ use crate::helper::{self, Helper, Outstanding};
 use crate::messages::Messages;
 use crate::object::Objects;
 use crate::start::Job;
+use spinning::{Parting, SPIN_NETWORK, SPIN_NODE, Wait};
 
-/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up of a peer that
-/// sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual machine whose processors idle.
-const SPIN_NODE: Duration = Duration::from_micros(100);
-/// The same when there are peers on other nodes.
-const SPIN_NETWORK: Duration = Duration::from_micros(200);
-/// Passes of the progress loop after which a waiter sees whether it may spin on.
-const PASSES_FREE: u32 = 3;
-/// Passes between two looks at the clock while it spins.
-const PASSES_PER_LOOK: u32 = 32;
-/// Passes take much less, so a thread that sees so much time go by between two looks was not running.
-const PREEMPTED: Duration = Duration::from_micros(100);
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
 
@@ -76,8 +67,9 @@ pub struct Process {
     pub contexts: crate::context::Contexts,
     /// How the job was started; set while active.
     pub job: Option<Job>,
-    engine: Option<Box<Engine>>,
+    pub(crate) engine: Option<Box<Engine>>,
     spin: Spin,
+    parting: Parting,
     processors: usize,
     helps: bool,
     helper: Option<Helper>,
@@ -117,6 +109,12 @@ fn lock_slowly() -> Guard {
     guard
 }
 
+/// Whether another thread waits for the lock.
+#[inline]
+pub(crate) fn is_contended() -> bool {
+    CONTENDERS.load(Ordering::Relaxed) != 0
+}
+
 /// Runs `operation` under the lock and wakes whom it concerns.
 #[inline]
 pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
@@ -129,6 +127,24 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
 /// Has MPI been initialized, whether or not it has been finalized since?
 pub fn has_started() -> bool {
     lock().phase != Phase::Before
+}
+
+/// Looks once, and if there is nothing, once more after a pass of the progress loop.
+pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R> {
+    let mut process = lock();
+    let mut found = check(&mut process);
+    if found.is_none() {
+        process.progress();
+        process = run_due_reductions(process);
+        found = check(&mut process);
+    }
+    process.signal();
+    drop(process);
+    if found.is_none() && is_contended() {
+        // Programs test in a loop: those who wait for the lock must come to have it.
+        std::thread::yield_now();
+    }
+    found
 }
 
 /// Makes progress once, calls of the program's reduction functions included.
@@ -169,71 +185,9 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
         } else if wait.spins_on(&mut process) {
             give_way(process)
         } else {
-            wait = Wait { slept: true, ..Wait::default() };
+            wait = Wait::after_sleep();
             sleep(process)
         };
-    }
-}
-
-/// One call that waits: spins as long as that is worth it.
-#[derive(Default)]
-struct Wait {
-    passes: u32,
-    /// When the spin began, and when the clock was last looked at.
-    looked: Option<(Instant, Instant)>,
-    slept: bool,
-}
-
-impl Wait {
-    /// After a pass in vain: whether to make another one before sleeping.
-    #[inline]
-    fn spins_on(&mut self, process: &mut Process) -> bool {
-        self.passes += 1;
-        if self.passes < PASSES_FREE {
-            return true;
-        }
-        if self.passes == PASSES_FREE {
-            if !self.slept {
-                process.enter_wait();
-            }
-            let awake = process.engine.as_ref().map_or(1, |engine| engine.awake());
-            if awake > process.processors {
-                return false;
-            }
-            let spins = process.spin.budget() > Duration::default();
-            if !spins {
-                // A sleep like any other: it brings the next try nearer.
-                process.spin.missed(false);
-            }
-            return spins;
-        }
-        !self.passes.is_multiple_of(PASSES_PER_LOOK) || self.look(process)
-    }
-
-    fn look(&mut self, process: &mut Process) -> bool {
-        let now = clock::now();
-        let (began, last) = self.looked.unwrap_or((now, now));
-        self.looked = Some((began, now));
-        let preempted = now.since(last) > PREEMPTED;
-        if !preempted && now.since(began) < process.spin.budget() {
-            // Two ranks that wake each other end up on one processor, where the one that spins keeps away the other that it
-            // waits for. This lets that one run; and since both stay runnable, the kernel soon moves one elsewhere.
-            std::thread::yield_now();
-            return true;
-        }
-        process.spin.missed(preempted);
-        false
-    }
-
-    /// What was waited for is here.
-    #[inline]
-    fn conclude(&self, process: &mut Process) {
-        if self.passes >= PASSES_FREE || self.slept {
-            process.leave_wait();
-        }
-        if self.passes > PASSES_FREE && !self.slept {
-            process.spin.hit();
-        }
     }
 }
 
@@ -336,6 +290,7 @@ impl Process {
             job: None,
             engine: None,
             spin: Spin::new(SPIN_NODE),
+            parting: Parting::new(),
             processors: 1,
             helps: false,
             helper: None,
@@ -459,7 +414,15 @@ impl Process {
         }
     }
 
+    #[inline]
     fn hand_over(&mut self) {
+        let needed = |engine: &Engine| engine.has_network() || engine.node_needs_help();
+        if !self.collectives.is_empty() || self.engine.as_deref().is_some_and(needed) {
+            self.hand_over_outstanding();
+        }
+    }
+
+    fn hand_over_outstanding(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let requests = engine.messages.are_under_way();
         let neighbours = !self.collectives.is_empty() || (requests && engine.node_needs_help());

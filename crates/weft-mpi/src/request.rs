@@ -186,6 +186,7 @@ pub struct Request {
 
 impl Request {
     /// An operation in `state` on `communicator`.
+    #[inline(always)]
     pub fn new(state: State, communicator: usize) -> Self {
         Self {
             receives: matches!(state, State::Posted(_) | State::Receiving { .. } | State::Pair { .. }),
@@ -202,6 +203,7 @@ impl Request {
     }
 
     /// Whether a wait would return at once.
+    #[inline]
     pub fn is_settled(&self) -> bool {
         matches!(self.state, State::Complete | State::Inactive)
     }

@@ -105,7 +105,7 @@ fn map(path: &std::path::Path, leader: bool) -> &'static [AtomicU64; 512] {
 }
 
 fn receive(node: &mut Node) {
-    while node.poll(1, &mut |_, bytes| assert!(bytes[0] == HEAD[0])) == 0 {
+    while node.poll(1, |_, bytes| assert!(bytes[0] == HEAD[0])) == 0 {
         std::hint::spin_loop();
     }
 }
@@ -140,7 +140,7 @@ fn stream(node: &mut Node, leader: bool, len: usize, frames: usize) -> f64 {
     } else {
         let mut seen = 0;
         while seen < frames {
-            seen += node.poll(64, &mut |_, bytes| out.copy_from_slice(&bytes[24..]));
+            seen += node.poll(64, |_, bytes| out.copy_from_slice(&bytes[24..]));
         }
         assert!(node.try_send(0, &HEAD, &[]));
     }

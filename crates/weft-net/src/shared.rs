@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::Error;
+use crate::{Error, sys};
 pub use board::{Board, Claim, Fate, Ticket, Wanted};
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
@@ -90,6 +90,10 @@ pub struct PeerFault {
     /// What the peer did or what happened to it; completes the sentence "rank … ".
     pub reason: String,
 }
+
+/// Values of [`segment::Place::attentive`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
+const WAITS: u32 = 1;
+const SPINS: u32 = 2;
 
 /// How a rank sleeps; the values of [`segment::Place::sleeping`] beside 0, awake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,7 +195,7 @@ impl Node {
 
     /// See [`Inbox::poll`].
     #[inline]
-    pub fn poll(&mut self, limit: usize, on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
+    pub fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize {
         self.inbox.poll(limit, on_frame)
     }
 
@@ -209,6 +213,9 @@ impl Node {
     /// Announces that this rank is going to sleep. False: a frame is there already, do not sleep.
     /// After true, whatever ends the sleep, call [`Self::disarm`].
     pub fn arm(&mut self, rest: Rest) -> bool {
+        if self.inbox.segment.place(self.inbox.own).attentive.load(Ordering::Relaxed) >= SPINS {
+            self.set_attentive(true);
+        }
         self.inbox.segment.fall_asleep(self.inbox.own, rest as u32);
         if self.inbox.is_pending() {
             self.disarm();
@@ -273,7 +280,39 @@ impl Node {
     /// Says to others whether this rank waits inside MPI.
     #[inline]
     pub fn set_attentive(&self, waits: bool) {
-        self.inbox.segment.place(self.inbox.own).attentive.store(u32::from(waits), Ordering::Relaxed);
+        let attentive = if waits { WAITS } else { 0 };
+        self.inbox.segment.place(self.inbox.own).attentive.store(attentive, Ordering::Relaxed);
+    }
+
+    /// The same of a rank that waits by spinning, and on which processor it does.
+    pub fn note_processor(&self) {
+        let spins = sys::processor().map_or(WAITS, |processor| SPINS.saturating_add(processor));
+        self.inbox.segment.place(self.inbox.own).attentive.store(spins, Ordering::Relaxed);
+    }
+
+    /// Whether another rank spins on the processor that this thread is on.
+    pub fn shares_processor(&self) -> bool {
+        sys::processor().is_some_and(|here| self.spinning_elsewhere().any(|processor| processor == here))
+    }
+
+    /// Moves this thread to a processor on which no other rank spins, as far as is known, and which it may use.
+    pub fn leave_processor(&self) {
+        let mut avoid: Vec<u32> = self.spinning_elsewhere().collect();
+        if let Some(here) = sys::processor() {
+            // Where there is no third processor, any but this one will do.
+            avoid.push(here);
+            if !sys::leave_processors(&avoid) {
+                sys::leave_processors(&[here]);
+            }
+        }
+        self.note_processor();
+    }
+
+    /// The processors on which other ranks spin.
+    fn spinning_elsewhere(&self) -> impl Iterator<Item = u32> {
+        let segment = &self.inbox.segment;
+        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
+        others.filter_map(|index| segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS))
     }
 
     /// Whether local rank `peer` waits inside MPI.
@@ -358,7 +397,7 @@ impl Inbox {
     /// Hands at most `limit` frames that have arrived to `on_frame(sender, bytes)`, head and payload in one piece; returns how many.
     /// Frames of one sender come in its order. `bytes` is the ring itself: valid during the call only, aligned to 4 bytes.
     #[inline]
-    pub fn poll(&mut self, limit: usize, on_frame: &mut dyn FnMut(usize, &[u8])) -> usize {
+    pub fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
         let announcements = self.segment.place(self.own).announcements.load(Ordering::Acquire);
         if announcements != self.announcements_seen {
             self.discover(announcements);
@@ -371,23 +410,20 @@ impl Inbox {
             }
             let (peer, ring) = &mut self.active[at];
             loop {
-                let len = match ring.peek() {
+                match ring.peek() {
                     Ok(None) => break,
-                    Ok(Some(_)) if handled >= limit => {
-                        self.first = if at + 1 < self.active.len() { at + 1 } else { 0 };
-                        return handled;
-                    }
-                    Ok(Some(frame)) => {
-                        on_frame(*peer, frame);
-                        frame.len()
-                    }
+                    Ok(Some(frame)) => on_frame(*peer, frame),
                     Err(broken) => {
                         self.discard(at, &broken);
                         return handled;
                     }
-                };
-                ring.release(len);
+                }
+                ring.release();
                 handled += 1;
+                if handled >= limit {
+                    self.first = if at + 1 < self.active.len() { at + 1 } else { 0 };
+                    return handled;
+                }
             }
         }
         handled

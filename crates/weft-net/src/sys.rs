@@ -31,6 +31,37 @@ pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Re
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The processor that this thread is on; it may be on another one by the time of the answer.
+#[inline]
+pub(crate) fn processor() -> Option<u32> {
+    // SAFETY: no arguments.
+    u32::try_from(unsafe { libc::sched_getcpu() }).ok()
+}
+
+/// Moves this thread to one of its processors that is none of `avoid`, and then lets it run on all of them again. False: there is no
+/// other, or the machine has more processors than a `cpu_set_t`.
+pub(crate) fn leave_processors(avoid: &[u32]) -> bool {
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: a set of processors is plain bits: zeros are the empty set.
+    let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `all` is ours to write, of the size given.
+    if unsafe { libc::sched_getaffinity(0, bytes, &mut all) } != 0 {
+        return false;
+    }
+    let mut others = all;
+    for &processor in avoid.iter().filter(|&&processor| (processor as usize) < bytes * 8) {
+        // SAFETY: the processor is one that the set has a bit for.
+        unsafe { libc::CPU_CLR(processor as usize, &mut others) };
+    }
+    // SAFETY: both sets are ours; an empty one is refused by the kernel.
+    let moved = unsafe { libc::CPU_COUNT(&others) > 0 && libc::sched_setaffinity(0, bytes, &others) == 0 };
+    if moved {
+        // SAFETY: as above. It was this thread's before, so it is allowed.
+        unsafe { libc::sched_setaffinity(0, bytes, &all) };
+    }
+    moved
+}
+
 /// The effective user.
 pub(crate) fn user() -> u32 {
     // SAFETY: no arguments, cannot fail.

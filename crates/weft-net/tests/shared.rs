@@ -82,7 +82,7 @@ fn role_sleeper() {
         }
         let mut seen = false;
         while !seen {
-            seen = node.poll(1, &mut |_, bytes| assert_eq!(bytes, round.to_le_bytes())) > 0;
+            seen = node.poll(1, |_, bytes| assert_eq!(bytes, round.to_le_bytes())) > 0;
             if !seen {
                 pause(400);
                 sleeps += usize::from(sleep(&mut node));
@@ -192,7 +192,7 @@ fn role_reports_warnings() {
     let payload = vec![3; leader.frame_max()];
     for _ in 0..100 {
         assert!(leader.try_send(1, &[], &payload));
-        assert_eq!(second.poll(1, &mut |_, bytes| assert_eq!(bytes, payload)), 1);
+        assert_eq!(second.poll(1, |_, bytes| assert_eq!(bytes, payload)), 1);
     }
     assert_eq!(leader.warnings().len(), 1);
     say(&leader.warnings()[0]);
@@ -246,7 +246,7 @@ fn very_many_ranks_reserve_rings_one_by_one_and_a_full_file_system_is_a_fault_no
 fn role_one_of_very_many() {
     let mut leader = join(0, 100);
     let mut second = join(1, 100);
-    assert!(leader.try_send(1, b"a", b"b") && second.poll(9, &mut |_, bytes| assert_eq!(bytes, b"ab")) == 1);
+    assert!(leader.try_send(1, b"a", b"b") && second.poll(9, |_, bytes| assert_eq!(bytes, b"ab")) == 1);
     let unreachable = (2..100).find(|&to| !leader.try_send(to, &[], &[0; 4000])).expect("the file system is full");
     let fault = leader.poll_fault().unwrap();
     assert_eq!(fault.peer, unreachable);

@@ -14,9 +14,9 @@ use crate::types::*;
 use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
+use weft_mpi::blocking::{self, wait};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Communicator, Operation};
-use weft_mpi::point_to_point::wait;
 use weft_mpi::process::{Process, lock, with};
 
 /// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
@@ -40,6 +40,9 @@ fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) ->
 
 /// MPI_Barrier (MPI-5.0 §6.3).
 pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
+    if let Form::Blocking = form {
+        return blocking::barrier(lock(), comm.0);
+    }
     run(form, comm, plan_barrier)
 }
 

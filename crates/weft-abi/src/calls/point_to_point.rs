@@ -8,17 +8,18 @@ use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::blocking::{self, wait};
+use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
-use weft_mpi::point_to_point::{Outcome, wait, wait_both};
-use weft_mpi::process::{self, Guard, Process, block_until, lock, with};
+use weft_mpi::process::{Process, attempt, block_until, lock, with};
 use weft_mpi::request::{Mode, Persistent, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are.
 ///
 /// # Safety
 /// The memory stays valid until the operation that gets the result is complete.
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn data(
     process: &Process,
     buffer: *const c_void,
@@ -32,10 +33,10 @@ pub(crate) unsafe fn data(
 
 /// What a blocking call returns.
 #[inline]
-unsafe fn conclude(outcome: Outcome, status: *mut MPI_Status) -> Result<()> {
+unsafe fn conclude(received: Received, status: *mut MPI_Status) -> Result<()> {
     // SAFETY: the caller's pointer, or null.
-    unsafe { status::store(status, &outcome.status, None) };
-    outcome.error.map_or(Ok(()), Err)
+    unsafe { status::store(status, &received.status, None) };
+    received.error.map_or(Ok(()), Err)
 }
 
 struct Message {
@@ -52,11 +53,11 @@ unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller's buffer, which is read before this call returns.
     let data = unsafe { data(&process, m.buffer, m.count, m.datatype)? };
-    let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
-    if mode == Mode::Standard && process.engine()?.send_now(&send) {
+    if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.signal();
         return Ok(());
     }
+    let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
     if mode == Mode::Buffered {
         process.buffered_send(send, m.comm.0)?;
         process.signal();
@@ -70,6 +71,11 @@ unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -
     with(|process| {
         // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
         let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
+        if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
+            // SAFETY: the caller's pointer.
+            unsafe { *request = MPI_Request(process.messages()?.sent) };
+            return Ok(());
+        }
         let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
         let handle = if mode == Mode::Buffered {
             process.buffered_send(send, m.comm.0)?;
@@ -174,6 +180,7 @@ pub(crate) unsafe fn bsend(
     unsafe { send_as(form, &message, Mode::Buffered) }
 }
 
+#[inline(always)]
 unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
     // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
     let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
@@ -192,13 +199,13 @@ pub(crate) unsafe fn recv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
-    let mut process = lock();
+    let process = lock();
     // SAFETY: the caller's buffer, which is complete before this call returns.
-    let request = unsafe { start_receive(&mut process, &message)? };
-    let outcome = wait(process, request)?;
+    let data = unsafe { data(&process, buf, count, datatype)? };
+    let receive = process.make_receive(comm.0, source, tag, data)?;
+    let received = blocking::receive(process, receive, comm.0)?;
     // SAFETY: the caller's pointer.
-    unsafe { conclude(outcome, status) }
+    unsafe { conclude(received, status) }
 }
 
 /// MPI_Irecv (MPI-5.0 §3.7.2).
@@ -240,14 +247,6 @@ pub(crate) unsafe fn recv_init(
     })
 }
 
-/// Waits for a receive and then for a send, and reports the first error.
-unsafe fn conclude_both(process: Guard, send: usize, receive: usize, status: *mut MPI_Status) -> Result<()> {
-    let (received, sent) = wait_both(process, receive, send)?;
-    // SAFETY: the caller's pointer.
-    unsafe { conclude(received, status)? };
-    sent.error.map_or(Ok(()), Err)
-}
-
 /// MPI_Sendrecv (MPI-5.0 §3.10).
 pub(crate) unsafe fn sendrecv(
     sendbuf: *const c_void,
@@ -263,16 +262,15 @@ pub(crate) unsafe fn sendrecv(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    let mut process = lock();
+    let process = lock();
     // SAFETY: the caller's buffers, used until this call returns.
-    let out = unsafe { data(&process, sendbuf, sendcount, sendtype)? };
+    let (out, incoming) =
+        unsafe { (data(&process, sendbuf, sendcount, sendtype)?, data(&process, recvbuf, recvcount, recvtype)?) };
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
-    let incoming = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
-    // SAFETY: as above.
-    let receive = unsafe { start_receive(&mut process, &incoming)? };
-    let send = process.start_send(send, comm.0)?;
+    let receive = process.make_receive(comm.0, source, recvtag, incoming)?;
+    let received = blocking::exchange(process, send, receive, comm.0)?;
     // SAFETY: the caller's pointer.
-    unsafe { conclude_both(process, send, receive, status) }
+    unsafe { conclude(received, status) }
 }
 
 /// MPI_Sendrecv_replace (MPI-5.0 §3.10).
@@ -287,7 +285,7 @@ pub(crate) unsafe fn sendrecv_replace(
     comm: MPI_Comm,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    let mut process = lock();
+    let process = lock();
     // SAFETY: the caller's buffer, read before this call returns.
     let out = unsafe { data(&process, buf, count, datatype)? };
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
@@ -297,10 +295,9 @@ pub(crate) unsafe fn sendrecv_replace(
     let length = copy.len() as u64;
     // SAFETY: `copy` outlives both operations, which are complete when this function returns.
     let send = weft_mpi::request::Send { data: unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) }, ..send };
-    let receive = process.start_receive(incoming, comm.0)?;
-    let send = process.start_send(send, comm.0)?;
+    let received = blocking::exchange(process, send, incoming, comm.0)?;
     // SAFETY: the caller's pointer.
-    unsafe { conclude_both(process, send, receive, status) }
+    unsafe { conclude(received, status) }
 }
 
 /// MPI_Isendrecv (MPI-5.0 §3.10).
@@ -387,11 +384,7 @@ pub(crate) unsafe fn iprobe(
 
 /// Looks, and if there is nothing, looks again after a pass of the progress loop.
 fn look<T>(mut find: impl FnMut(&mut Process) -> Result<Option<T>>) -> Result<Option<T>> {
-    if let Some(found) = with(&mut find)? {
-        return Ok(Some(found));
-    }
-    process::progress_once();
-    with(find)
+    attempt(|process| find(process).transpose()).transpose()
 }
 
 fn message_handle(handle: Option<usize>) -> MPI_Message {
@@ -452,9 +445,9 @@ pub(crate) unsafe fn mrecv(
         unsafe { status::store(status, &Status::PROC_NULL, None) };
         return Ok(());
     };
-    let outcome = wait(process, request)?;
+    let received = wait(process, request)?.into_received();
     // SAFETY: the caller's pointer.
-    unsafe { conclude(outcome, status) }
+    unsafe { conclude(received, status) }
 }
 
 /// MPI_Imrecv (MPI-5.0 §3.8.3).

@@ -10,7 +10,7 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::point_to_point::Outcome;
-use weft_mpi::process::{self, Process, block_until, with};
+use weft_mpi::process::{self, Process, attempt, block_until, with};
 use weft_mpi::request::{Generalized, State};
 
 type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
@@ -24,6 +24,9 @@ type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) -> Option<Error> {
     let empty = outcome.is_empty();
     let mut error = outcome.error;
+    if status.is_null() && outcome.generalized.is_none() {
+        return error.map(|error| if empty { error } else { error.on(outcome.communicator) });
+    }
     let mut local = status::EMPTY;
     // SAFETY: a local variable.
     unsafe { status::store(&raw mut local, &outcome.status, None) };
@@ -82,19 +85,22 @@ fn status_at(statuses: *mut MPI_Status, index: usize) -> *mut MPI_Status {
 /// The requests of an array.
 ///
 /// # Safety
-/// `requests` has `count` elements.
-unsafe fn handles(count: c_int, requests: *mut MPI_Request) -> Vec<usize> {
+/// `requests` has `count` elements, which do not change while the result is used.
+unsafe fn handles<'a>(count: c_int, requests: *const MPI_Request) -> &'a [MPI_Request] {
+    if count <= 0 {
+        return &[];
+    }
     // SAFETY: the caller's array.
-    (0..count as usize).map(|index| unsafe { (*requests.add(index)).0 }).collect()
+    unsafe { std::slice::from_raw_parts(requests, count as usize) }
 }
 
 /// The first of `handles` that is active and settled; `Err` of an outcome: none is active.
-fn first_settled(process: &mut Process, handles: &[usize]) -> Result<Found> {
+fn first_settled(process: &mut Process, handles: &[MPI_Request]) -> Result<Found> {
     let mut any = false;
     for (index, handle) in handles.iter().enumerate() {
-        if process.is_active(*handle)? {
+        if process.is_active(handle.0)? {
             any = true;
-            if process.is_settled(*handle)? {
+            if process.is_settled(handle.0)? {
                 return Ok(Found::At(index));
             }
         }
@@ -110,18 +116,18 @@ enum Found {
 
 /// Looks; if that is not enough, makes progress and looks again.
 fn try_twice(mut settled: impl FnMut(&mut Process) -> Result<bool>) -> Result<bool> {
-    if with(&mut settled)? {
-        return Ok(true);
-    }
-    process::progress_once();
-    with(settled)
+    let found = attempt(|process| match settled(process) {
+        Ok(false) => None,
+        other => Some(other),
+    });
+    found.unwrap_or(Ok(false))
 }
 
 /// MPI_Wait (MPI-5.0 §3.7.3).
 pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Result<()> {
     // SAFETY: the caller's pointers.
     unsafe {
-        let outcome = weft_mpi::point_to_point::wait(process::lock(), (*request).0)?;
+        let outcome = weft_mpi::blocking::wait(process::lock(), (*request).0)?;
         *request = MPI_Request(outcome.handle);
         report(outcome, status, false).map_or(Ok(()), Err)
     }
@@ -132,12 +138,14 @@ pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
     // SAFETY: the caller's pointers.
     unsafe {
         let handle = (*request).0;
-        let settled = try_twice(|process| process.is_settled(handle))?;
-        *flag = c_int::from(settled);
-        if !settled {
-            return Ok(());
-        }
-        let outcome = with(|process| process.finish(handle))?;
+        let outcome = attempt(|process| match process.is_settled(handle) {
+            Ok(true) => Some(process.finish(handle)),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        });
+        *flag = c_int::from(outcome.is_some());
+        let Some(outcome) = outcome else { return Ok(()) };
+        let outcome = outcome?;
         *request = MPI_Request(outcome.handle);
         report(outcome, status, false).map_or(Ok(()), Err)
     }
@@ -171,7 +179,7 @@ pub(crate) unsafe fn waitany(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
-    let found = block_until(|process| match first_settled(process, &handles) {
+    let found = block_until(|process| match first_settled(process, handles) {
         Ok(Found::NotYet) => None,
         other => Some(other),
     })?;
@@ -191,7 +199,7 @@ pub(crate) unsafe fn testany(
     let handles = unsafe { handles(count, array_of_requests) };
     let mut found = Found::NotYet;
     try_twice(|process| {
-        found = first_settled(process, &handles)?;
+        found = first_settled(process, handles)?;
         Ok(!matches!(found, Found::NotYet))
     })?;
     // SAFETY: the caller's pointers.
@@ -228,9 +236,9 @@ unsafe fn conclude_any(
 }
 
 /// Whether all of `handles` are settled; `from` remembers how far that is known.
-fn all_settled(process: &mut Process, handles: &[usize], from: &mut usize) -> Result<bool> {
+fn all_settled(process: &mut Process, handles: &[MPI_Request], from: &mut usize) -> Result<bool> {
     while let Some(handle) = handles.get(*from) {
-        if !process.is_settled(*handle)? {
+        if !process.is_settled(handle.0)? {
             return Ok(false);
         }
         *from += 1;
@@ -238,29 +246,64 @@ fn all_settled(process: &mut Process, handles: &[usize], from: &mut usize) -> Re
     Ok(true)
 }
 
-/// Completes the requests at `indices`; statuses and, if any failed, MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5).
-///
-/// # Safety
-/// The arrays have the elements that are named; `statuses` may be null.
-unsafe fn complete_many(
-    requests: *mut MPI_Request,
-    indices: &[usize],
-    statuses: *mut MPI_Status,
-    packed: bool,
-) -> Result<()> {
-    let mut failed: Option<Error> = None;
-    for (place, index) in indices.iter().enumerate() {
-        let status = status_at(statuses, if packed { place } else { *index });
-        // SAFETY: the caller's promise.
-        let error = unsafe { complete_at(requests, *index, status, true)? };
-        if let Some(error) = error {
-            failed.get_or_insert(error);
+/// What became of several requests of which each is complete.
+#[derive(Default)]
+struct Completion {
+    failed: Option<Error>,
+    /// Those with callbacks, which run while the lock is free.
+    generalized: Vec<(Outcome, *mut MPI_Status)>,
+}
+
+impl Completion {
+    /// Completes the requests at `indices`; their statuses lie at the same indices, or `packed` one after the other.
+    ///
+    /// # Safety
+    /// The arrays have the elements that are named; `statuses` may be null.
+    unsafe fn take(
+        &mut self,
+        process: &mut Process,
+        requests: *mut MPI_Request,
+        indices: impl Iterator<Item = usize>,
+        statuses: *mut MPI_Status,
+        packed: bool,
+    ) -> Result<()> {
+        for (place, index) in indices.enumerate() {
+            let status = status_at(statuses, if packed { place } else { index });
+            // SAFETY: the caller's promise.
+            unsafe {
+                let request = requests.add(index);
+                if status.is_null() && process.finish_quietly((*request).0) {
+                    *request = MPI_Request::NULL;
+                    continue;
+                }
+                let outcome = process.finish((*request).0)?;
+                *request = MPI_Request(outcome.handle);
+                if outcome.generalized.is_some() {
+                    self.generalized.push((outcome, status));
+                } else if let Some(error) = report(outcome, status, true) {
+                    self.failed.get_or_insert(error);
+                }
+            }
         }
+        Ok(())
     }
-    let Some(first) = failed else { return Ok(()) };
-    let communicator = first.communicator;
-    let error = Error::new(MPI_ERR_IN_STATUS, format!("at least one request failed: {}", first.message));
-    Err(communicator.map_or(error.clone(), |communicator| error.on(communicator)))
+
+    /// Runs the callbacks. The error, if any request failed: MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5). The lock must be free.
+    ///
+    /// # Safety
+    /// As for `take`.
+    unsafe fn conclude(mut self) -> Result<()> {
+        for (outcome, status) in self.generalized {
+            // SAFETY: the caller's promise.
+            if let Some(error) = unsafe { report(outcome, status, true) } {
+                self.failed.get_or_insert(error);
+            }
+        }
+        let Some(first) = self.failed else { return Ok(()) };
+        let communicator = first.communicator;
+        let error = Error::new(MPI_ERR_IN_STATUS, format!("at least one request failed: {}", first.message));
+        Err(communicator.map_or(error.clone(), |communicator| error.on(communicator)))
+    }
 }
 
 /// MPI_Waitall (MPI-5.0 §3.7.5).
@@ -272,13 +315,16 @@ pub(crate) unsafe fn waitall(
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
     let mut from = 0;
-    block_until(|process| match all_settled(process, &handles, &mut from) {
-        Ok(false) => None,
-        other => Some(other),
-    })?;
-    let indices: Vec<usize> = (0..handles.len()).collect();
-    // SAFETY: the caller's arrays.
-    unsafe { complete_many(array_of_requests, &indices, array_of_statuses, false) }
+    let mut completion = Completion::default();
+    // SAFETY: the caller's arrays; `handles` is not used any more when they are written.
+    unsafe {
+        block_until(|process| match all_settled(process, handles, &mut from) {
+            Ok(false) => None,
+            Ok(true) => Some(completion.take(process, array_of_requests, 0..count as usize, array_of_statuses, false)),
+            Err(error) => Some(Err(error)),
+        })?;
+        completion.conclude()
+    }
 }
 
 /// MPI_Testall (MPI-5.0 §3.7.5).
@@ -291,25 +337,28 @@ pub(crate) unsafe fn testall(
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
     let mut from = 0;
-    let settled = try_twice(|process| all_settled(process, &handles, &mut from))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(settled) };
-    if !settled {
-        return Ok(());
+    let mut completion = Completion::default();
+    // SAFETY: the caller's arrays; `handles` is not used any more when they are written.
+    unsafe {
+        let settled = attempt(|process| match all_settled(process, handles, &mut from) {
+            Ok(false) => None,
+            Ok(true) => Some(completion.take(process, array_of_requests, 0..count as usize, array_of_statuses, false)),
+            Err(error) => Some(Err(error)),
+        });
+        *flag = c_int::from(settled.is_some());
+        settled.transpose()?;
+        completion.conclude()
     }
-    let indices: Vec<usize> = (0..handles.len()).collect();
-    // SAFETY: the caller's arrays.
-    unsafe { complete_many(array_of_requests, &indices, array_of_statuses, false) }
 }
 
 /// Indices of the active requests that are settled; `None`: none is active.
-fn settled_ones(process: &mut Process, handles: &[usize]) -> Result<Option<Vec<usize>>> {
+fn settled_ones(process: &mut Process, handles: &[MPI_Request]) -> Result<Option<Vec<usize>>> {
     let mut any = false;
     let mut settled = Vec::new();
     for (index, handle) in handles.iter().enumerate() {
-        if process.is_active(*handle)? {
+        if process.is_active(handle.0)? {
             any = true;
-            if process.is_settled(*handle)? {
+            if process.is_settled(handle.0)? {
                 settled.push(index);
             }
         }
@@ -334,7 +383,9 @@ unsafe fn conclude_some(
         for (place, index) in settled.iter().enumerate() {
             *array_of_indices.add(place) = *index as c_int;
         }
-        complete_many(requests, &settled, statuses, true)
+        let mut completion = Completion::default();
+        with(|process| completion.take(process, requests, settled.iter().copied(), statuses, true))?;
+        completion.conclude()
     }
 }
 
@@ -348,7 +399,7 @@ pub(crate) unsafe fn waitsome(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(incount, array_of_requests) };
-    let settled = block_until(|process| match settled_ones(process, &handles) {
+    let settled = block_until(|process| match settled_ones(process, handles) {
         Ok(Some(settled)) if settled.is_empty() => None,
         other => Some(other),
     })?;
@@ -368,7 +419,7 @@ pub(crate) unsafe fn testsome(
     let handles = unsafe { handles(incount, array_of_requests) };
     let mut settled = None;
     try_twice(|process| {
-        settled = settled_ones(process, &handles)?;
+        settled = settled_ones(process, handles)?;
         Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
     })?;
     // SAFETY: the caller's arrays.
@@ -428,10 +479,10 @@ pub(crate) unsafe fn request_get_status_any(
     status: *mut MPI_Status,
 ) -> Result<()> {
     // SAFETY: the caller's array.
-    let handles = unsafe { handles(count, array_of_requests.cast_mut()) };
+    let handles = unsafe { handles(count, array_of_requests) };
     let mut found = Found::NotYet;
     try_twice(|process| {
-        found = first_settled(process, &handles)?;
+        found = first_settled(process, handles)?;
         Ok(!matches!(found, Found::NotYet))
     })?;
     // SAFETY: the caller's pointers.
@@ -441,7 +492,7 @@ pub(crate) unsafe fn request_get_status_any(
         match found {
             Found::At(at) => {
                 *index = at as c_int;
-                peek(handles[at], status)
+                peek(handles[at].0, status)
             }
             Found::NotYet => Ok(()),
             Found::NoneActive => peek(MPI_REQUEST_NULL.0, status),
@@ -457,15 +508,15 @@ pub(crate) unsafe fn request_get_status_all(
     array_of_statuses: *mut MPI_Status,
 ) -> Result<()> {
     // SAFETY: the caller's array.
-    let handles = unsafe { handles(count, array_of_requests.cast_mut()) };
+    let handles = unsafe { handles(count, array_of_requests) };
     let mut from = 0;
-    let settled = try_twice(|process| all_settled(process, &handles, &mut from))?;
+    let settled = try_twice(|process| all_settled(process, handles, &mut from))?;
     // SAFETY: the caller's pointer.
     unsafe { *flag = c_int::from(settled) };
     if settled {
         for (index, handle) in handles.iter().enumerate() {
             // SAFETY: the caller's array.
-            unsafe { peek(*handle, status_at(array_of_statuses, index))? };
+            unsafe { peek(handle.0, status_at(array_of_statuses, index))? };
         }
     }
     Ok(())
@@ -480,10 +531,10 @@ pub(crate) unsafe fn request_get_status_some(
     array_of_statuses: *mut MPI_Status,
 ) -> Result<()> {
     // SAFETY: the caller's array.
-    let handles = unsafe { handles(incount, array_of_requests.cast_mut()) };
+    let handles = unsafe { handles(incount, array_of_requests) };
     let mut settled = None;
     try_twice(|process| {
-        settled = settled_ones(process, &handles)?;
+        settled = settled_ones(process, handles)?;
         Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
     })?;
     // SAFETY: the caller's arrays.
@@ -495,7 +546,7 @@ pub(crate) unsafe fn request_get_status_some(
         *outcount = settled.len() as c_int;
         for (place, index) in settled.iter().enumerate() {
             *array_of_indices.add(place) = *index as c_int;
-            peek(handles[*index], status_at(array_of_statuses, place))?;
+            peek(handles[*index].0, status_at(array_of_statuses, place))?;
         }
     }
     Ok(())
@@ -542,7 +593,7 @@ pub(crate) unsafe fn start(request: *mut MPI_Request) -> Result<()> {
 pub(crate) unsafe fn startall(count: c_int, array_of_requests: *mut MPI_Request) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
-    with(|process| handles.iter().try_for_each(|handle| process.restart(*handle)))
+    with(|process| handles.iter().try_for_each(|handle| process.restart(handle.0)))
 }
 
 /// MPI_Grequest_start (MPI-5.0 §13.2).

@@ -17,7 +17,7 @@
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 
 use weft_core::matching::Envelope;
-use weft_net::shared::{Board, Fate, Ticket, Wanted};
+use weft_net::shared::{self, Board, Fate, Ticket, Wanted};
 use weft_net::single_copy;
 
 use super::{Engine, Path};
@@ -129,6 +129,27 @@ impl Engine {
         {
             self.direct.attentive = waits;
             node.set_attentive(waits);
+        }
+    }
+
+    /// Lets neighbours know on which processor somebody spins here.
+    pub(crate) fn note_processor(&self) {
+        if let Some(node) = &self.node
+            && self.direct.attentive
+        {
+            node.note_processor();
+        }
+    }
+
+    /// Whether another process of the node spins on the processor that this thread is on.
+    pub(crate) fn shares_processor(&self) -> bool {
+        self.node.as_ref().is_some_and(shared::Node::shares_processor)
+    }
+
+    /// Moves this thread to another processor, if it may run on one.
+    pub(crate) fn leave_processor(&self) {
+        if let Some(node) = &self.node {
+            node.leave_processor();
         }
     }
 
@@ -248,6 +269,12 @@ impl Engine {
         if self.may_write(peer) {
             self.direct.offers.push(Offer { peer, handle, number, posted: None });
         }
+    }
+
+    /// Whether no announced send of ours waits for its receive to be posted.
+    #[inline]
+    pub(super) fn is_direct_idle(&self) -> bool {
+        self.direct.offers.is_empty()
     }
 
     /// Moves on what is under way directly.

@@ -1,5 +1,6 @@
 //! What leaves: from the program's operations to frames on the path of a peer, in order, as there is room.
 
+use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_net::clock;
 
@@ -26,8 +27,8 @@ impl Engine {
     /// Sends a standard message that fits a packet to another node at once, without a request of its own; `false` leaves
     /// everything as it was.
     #[inline]
-    pub(super) fn send_small(&mut self, peer: u32, send: &Send) -> bool {
-        let bytes = send.data.len();
+    pub(super) fn send_small(&mut self, peer: u32, envelope: Envelope, data: &UserData) -> bool {
+        let bytes = data.len();
         let cost = bytes + CREDIT_PER_MESSAGE;
         if bytes > self.eager_limit
             || self.messages.peers[peer as usize].credit < cost
@@ -39,8 +40,8 @@ impl Engine {
         if bytes as usize + HEAD_MAX > flow.frame_max() || flow.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }
-        let head = Head::eager(send.envelope, None);
-        self.submit(peer, &head, &send.data, 0, bytes);
+        let head = Head::eager(envelope, None);
+        self.submit(peer, &head, data, 0, bytes);
         self.messages.peers[peer as usize].credit -= cost;
         let link = &mut self.links[peer as usize];
         link.numbered = link.numbered.wrapping_add(1);

@@ -28,7 +28,7 @@ impl Messages {
 
     /// Whether anybody is waited for, as far as can be told at once.
     pub fn awaits(&self) -> bool {
-        self.probed || !self.requests.is_empty()
+        self.probed || self.are_under_way()
     }
 
     /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. Probes count once.

@@ -21,7 +21,7 @@ impl Messages {
         request: u32,
         total: u64,
         address: Option<u64>,
-        fetch: &mut dyn Fetch,
+        fetch: &mut impl Fetch,
     ) {
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         let direct = address.filter(|_| self.peers[peer as usize].single_copy);
@@ -115,7 +115,7 @@ impl Messages {
         request: u32,
         total: u64,
         address: Option<u64>,
-        fetch: &mut dyn Fetch,
+        fetch: &mut impl Fetch,
     ) {
         self.completions += 1;
         if !self.count(peer, fetch) {

@@ -17,7 +17,7 @@ fn nodes(name: &str, size: usize) -> Vec<Node> {
 
 fn take(node: &mut Node) -> Vec<(usize, Vec<u8>)> {
     let mut frames = Vec::new();
-    node.poll(usize::MAX, &mut |from, bytes| frames.push((from, bytes.to_vec())));
+    node.poll(usize::MAX, |from, bytes| frames.push((from, bytes.to_vec())));
     frames
 }
 
@@ -62,7 +62,7 @@ fn a_full_ring_refuses_and_accepts_again_when_polled() {
         sent += 1;
         assert!(sent < 10_000);
     }
-    assert_eq!(nodes[1].poll(sent / 2, &mut |_, _| {}), sent / 2);
+    assert_eq!(nodes[1].poll(sent / 2, |_, _| {}), sent / 2);
     assert!(nodes[0].try_send(1, &[], &payload));
     assert_eq!(take(&mut nodes[1]).len(), sent - sent / 2 + 1);
     assert_eq!(nodes[0].poll_fault(), None);
@@ -76,7 +76,7 @@ fn a_limited_poll_serves_all_senders_in_turn() {
     }
     let mut seen = [0; 3];
     for _ in 0..4 {
-        nodes[1].poll(10, &mut |from, _| seen[from] += 1);
+        nodes[1].poll(10, |from, _| seen[from] += 1);
     }
     assert_eq!(seen, [20, 0, 20]);
 }
@@ -119,7 +119,7 @@ fn all_ranks_send_to_all_in_order_and_sleep_in_between() {
 }
 
 fn receive(node: &mut Node, expected: &mut [u32]) -> usize {
-    node.poll(16, &mut |from, bytes| {
+    node.poll(16, |from, bytes| {
         assert_eq!(bytes[..4], expected[from].to_le_bytes(), "order from {from}");
         assert!(bytes.len() == 3004 && bytes[4..].iter().all(|&byte| usize::from(byte) == from));
         expected[from] += 1;

@@ -2,12 +2,14 @@
 //!
 //! The data area is a circle of 64-byte lines. A frame occupies whole lines in a row: a *ready word* of 4 bytes, then its bytes.
 //! The ready word is written last; it holds a mark and the length, and zero means "not yet". So a frame of up to 60 bytes travels as
-//! one cache line and the consumer polls the very line that brings it. A frame that does not fit before the end of the area is
-//! preceded by a *skip word* that sends the consumer back to the start.
+//! one cache line and the consumer polls the very line that brings it. The payload of a longer frame begins on a line, so that both
+//! copies of it are aligned: the mark says how many bytes lie between the ready word and the frame. A frame that does not fit before
+//! the end of the area is preceded by a *skip word* that sends the consumer back to the start.
 //!
 //! The producer keeps this promise: **the line after the last frame has a zero ready word before that frame becomes visible.** It
-//! clears a few lines ahead after it has published, off the path of the message. The consumer only reads the data area; it writes
-//! one counter, the bytes it has freed, every eighth of the ring.
+//! clears a few lines ahead after it has published, off the path of the message, and asks for the lines of the next frame: they are
+//! in the consumer's cache, and taking them costs more than all else. The consumer only reads the data area; it writes one counter,
+//! the bytes it has freed, every eighth of the ring.
 //!
 //! Neither side believes the other: lengths, marks and counters read from shared memory are checked, and nonsense is a [`Broken`].
 #![allow(unsafe_code)]
@@ -26,32 +28,41 @@ const COUNTER_BYTES: usize = 128;
 pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + BOARD_BYTES;
 /// Bytes of the ready word.
 const READY_BYTES: usize = 4;
-/// Lines cleared ahead of the next frame after each frame.
+/// Bytes cleared ahead of the next frame after each frame.
 const CLEAR_AHEAD: usize = 2 * LINE;
+/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like it.
+const FETCH_AHEAD_MIN: usize = 8 * LINE;
+const FETCH_AHEAD_MAX: usize = 128 * LINE;
+/// Payloads of so many bytes begin on a line.
+const ALIGNED_MIN: usize = 512;
 /// The smallest ring, control included.
 pub(crate) const RING_BYTES_MIN: usize = 16 << 10;
 /// The largest ring, control included: a length must fit beside the mark in the ready word.
 pub(crate) const RING_BYTES_MAX: usize = 16 << 20;
 
-const MARK_MASK: u32 = 0xff00_0000;
-const FRAME_MARK: u32 = 0xa500_0000;
+const MARK_MASK: u32 = 0xf000_0000;
+const FRAME_MARK: u32 = 0xa000_0000;
 const SKIP: u32 = 0x5a00_0000;
+/// Of a frame's ready word: the bytes before the frame, in units of 4, and its length.
+const PAD_SHIFT: u32 = 24;
+const PAD_MASK: u32 = 0x0f00_0000;
+const LENGTH_MASK: u32 = 0x00ff_ffff;
 
 /// The consumer tells the producer what it has freed each time this share of the ring has gathered.
 const PUBLISH_SHARE: usize = 8;
 
 /// Head and payload of the largest frame in a ring of `ring_bytes`: three eighths of the data area.
 pub(crate) const fn frame_max(ring_bytes: usize) -> usize {
-    (ring_bytes - CONTROL_BYTES) / 8 * 3 / LINE * LINE - READY_BYTES
+    (ring_bytes - CONTROL_BYTES) / 8 * 3 / LINE * LINE - LINE
 }
 
 // A ring whose consumer has taken everything always has room for the largest frame: the unpublished eighth, the part skipped at the
 // end (less than the frame), the frame, and the cleared line behind it fit together.
 const _: () = {
     let capacity = RING_BYTES_MIN - CONTROL_BYTES;
-    assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + READY_BYTES) + 2 * LINE <= capacity);
+    assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + LINE) + 2 * LINE <= capacity);
     assert!(frame_max(RING_BYTES_MIN) >= 4096);
-    assert!(frame_max(RING_BYTES_MAX) < !MARK_MASK as usize);
+    assert!(frame_max(RING_BYTES_MAX) < LENGTH_MASK as usize);
 };
 
 /// The other side wrote what the protocol never writes. The ring must not be used again.
@@ -132,10 +143,30 @@ impl Area {
     }
 }
 
-/// Bytes of whole lines that a frame of `len` bytes occupies.
+/// Bytes of whole lines that a frame of `len` bytes, `pad` bytes behind its ready word, occupies.
 #[inline]
-fn footprint(len: usize) -> usize {
-    (READY_BYTES + len).next_multiple_of(LINE)
+fn footprint(pad: usize, len: usize) -> usize {
+    (READY_BYTES + pad + len).next_multiple_of(LINE)
+}
+
+/// Bytes between the ready word and a frame, so that the payload behind the head begins on a line if it is long.
+#[inline]
+fn pad(head: usize, payload: usize) -> usize {
+    let before = READY_BYTES + head;
+    if payload < ALIGNED_MIN || before > LINE || !before.is_multiple_of(4) { 0 } else { LINE - before }
+}
+
+/// Asks for a line that will be written soon. Does nothing else, whatever the address.
+#[inline(always)]
+fn fetch_to_write(line: NonNull<u8>) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors of this architecture that
+    // do not know it pass over it.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) line.as_ptr(), options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = line;
 }
 
 /// The sending end of a ring.
@@ -149,12 +180,14 @@ pub(crate) struct Producer {
     freed: u64,
     /// The first words of all lines from `sent` up to here are zero.
     cleared: u64,
+    /// The lines up to here have been asked for.
+    fetched: u64,
 }
 
 impl Producer {
     /// The sending end of a new ring.
     pub(crate) fn new(area: Area) -> Self {
-        Self { area, offset: 0, sent: 0, freed: 0, cleared: area.capacity() as u64 }
+        Self { area, offset: 0, sent: 0, freed: 0, cleared: area.capacity() as u64, fetched: 0 }
     }
 
     /// Appends a frame of `head` and `len` bytes that `fill` writes in place. Ok(false): no room yet, and `fill` was not called.
@@ -166,7 +199,8 @@ impl Producer {
     pub(crate) fn push(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
         assert!(total <= frame_max(self.area.bytes), "frame of {total} bytes is larger than the shared ring takes");
-        let need = footprint(total);
+        let pad = pad(head.len(), len);
+        let need = footprint(pad, total);
         let tail = self.area.capacity() - self.offset;
         let skip = if need > tail { tail } else { 0 };
         if !self.has_room(skip + need)? {
@@ -180,20 +214,21 @@ impl Producer {
         // SAFETY: lines [start, start + need) are inside the data area (checked above) and free (has_room), so the consumer does
         // not look at them until the ready word below; `head` is elsewhere. `fill` gets initialised memory: the segment began as zeros.
         let payload = unsafe {
-            let frame = self.area.data(start).add(READY_BYTES);
+            let frame = self.area.data(start).add(READY_BYTES + pad);
             copy_short(head.as_ptr(), frame.as_ptr(), head.len());
             slice::from_raw_parts_mut(frame.as_ptr().add(head.len()), len)
         };
         fill(payload);
+        let word = FRAME_MARK | (pad as u32 / 4) << PAD_SHIFT | total as u32;
         if skip == 0 {
-            self.area.word(start).store(FRAME_MARK | total as u32, Ordering::SeqCst);
+            self.area.word(start).store(word, Ordering::SeqCst);
         } else {
-            self.area.word(0).store(FRAME_MARK | total as u32, Ordering::Release);
+            self.area.word(0).store(word, Ordering::Release);
             self.area.word(self.offset).store(SKIP, Ordering::SeqCst);
         }
         self.sent = end;
         self.offset = if start + need == self.area.capacity() { 0 } else { start + need };
-        self.clear_ahead();
+        self.prepare_next(need);
         Ok(true)
     }
 
@@ -222,13 +257,27 @@ impl Producer {
         self.cleared = at + LINE as u64;
     }
 
-    /// Fetches and clears the lines that the next small frames will use, while nobody waits for it.
+    /// Clears the lines on which the next small frames will begin, and asks for those that frames like the last one, of `need`
+    /// bytes, will use, while nobody waits for it.
     #[inline]
-    fn clear_ahead(&mut self) {
-        let target = (self.sent + CLEAR_AHEAD as u64).min(self.freed + self.area.capacity() as u64);
+    fn prepare_next(&mut self, need: usize) {
+        let free = self.freed + self.area.capacity() as u64;
+        let target = (self.sent + CLEAR_AHEAD as u64).min(free);
         while self.cleared < target {
             self.clear(self.cleared);
         }
+        let from = self.fetched.max(self.sent);
+        let to = (self.sent + need.clamp(FETCH_AHEAD_MIN, FETCH_AHEAD_MAX) as u64).min(free);
+        let mut offset = self.offset + (from - self.sent) as usize;
+        for _ in 0..to.saturating_sub(from) / LINE as u64 {
+            if offset >= self.area.capacity() {
+                offset -= self.area.capacity();
+            }
+            // SAFETY: inside the data area.
+            fetch_to_write(unsafe { self.area.data(offset) });
+            offset += LINE;
+        }
+        self.fetched = self.fetched.max(to);
     }
 }
 
@@ -241,12 +290,14 @@ pub(crate) struct Consumer {
     taken: u64,
     /// What the producer was last told.
     published: u64,
+    /// Bytes of the lines of the frame that `peek` has returned and nobody has released.
+    shown: usize,
 }
 
 impl Consumer {
     /// The receiving end of a new ring.
     pub(crate) fn new(area: Area) -> Self {
-        Self { area, offset: 0, taken: 0, published: 0 }
+        Self { area, offset: 0, taken: 0, published: 0, shown: 0 }
     }
 
     /// Whether something is there, in the single order of all sequentially consistent operations (see the sleeping protocol).
@@ -254,7 +305,7 @@ impl Consumer {
         self.area.word(self.offset).load(Ordering::SeqCst) != 0
     }
 
-    /// The next frame, if it is there. It stays until [`Self::release`] is called with its length.
+    /// The next frame, if it is there. It stays until [`Self::release`] is called.
     #[inline]
     pub(crate) fn peek(&mut self) -> Result<Option<&[u8]>, Broken> {
         let mut word = self.area.word(self.offset).load(Ordering::Acquire);
@@ -269,22 +320,24 @@ impl Consumer {
             self.offset = 0;
             word = self.area.word(0).load(Ordering::Acquire);
         }
-        let len = (word & !MARK_MASK) as usize;
-        let fits = len <= frame_max(self.area.bytes) && footprint(len) <= self.area.capacity() - self.offset;
+        let len = (word & LENGTH_MASK) as usize;
+        let pad = ((word & PAD_MASK) >> PAD_SHIFT) as usize * 4;
+        let bytes = footprint(pad, len);
+        let fits = len <= frame_max(self.area.bytes) && bytes <= self.area.capacity() - self.offset;
         if word & MARK_MASK != FRAME_MARK || !fits {
             return Err(Broken::ReadyWord(word));
         }
+        self.shown = bytes;
         // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
         // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
         // it can change the bytes of its own frame, nothing else.
-        Ok(Some(unsafe { slice::from_raw_parts(self.area.data(self.offset).add(READY_BYTES).as_ptr(), len) }))
+        Ok(Some(unsafe { slice::from_raw_parts(self.area.data(self.offset).add(READY_BYTES + pad).as_ptr(), len) }))
     }
 
-    /// Frees the frame of `len` bytes that `peek` returned.
+    /// Frees the frame that `peek` returned last.
     #[inline]
-    pub(crate) fn release(&mut self, len: usize) {
-        let bytes = footprint(len);
-        assert!(bytes <= self.area.capacity() - self.offset);
+    pub(crate) fn release(&mut self) {
+        let bytes = std::mem::take(&mut self.shown);
         self.taken += bytes as u64;
         self.offset += bytes;
         if self.offset == self.area.capacity() {

@@ -80,8 +80,8 @@ fn behaves_like_a_queue_over_many_laps_and_sizes() {
             } else {
                 let found = consumer.peek().unwrap().map(<[u8]>::to_vec);
                 assert_eq!(found, model.pop_front(), "seed {seed}");
-                if let Some(frame) = found {
-                    consumer.release(frame.len());
+                if found.is_some() {
+                    consumer.release();
                 }
             }
             assert_eq!(consumer.is_pending(), !model.is_empty());
@@ -102,7 +102,7 @@ fn an_empty_ring_always_has_room_for_the_largest_frame_wherever_it_stands() {
         let mut exchange = |len: usize| {
             assert!(producer.push(&[], len, |out| out.fill(7)).unwrap(), "{len} bytes after {lines} lines");
             assert_eq!(consumer.peek().unwrap().unwrap(), vec![7; len]);
-            consumer.release(len);
+            consumer.release();
         };
         (0..lines).for_each(|_| exchange(8));
         (0..8).for_each(|_| exchange(frame_max(bytes)));
@@ -129,16 +129,16 @@ fn two_threads_see_every_frame_once_and_in_order() {
         let mut random = Random(9);
         for sequence in 0..frames {
             let body = pattern(sequence, random_len(&mut random, 600));
-            let len = loop {
+            loop {
                 if let Some(frame) = consumer.peek().unwrap() {
                     assert_eq!(frame[..8], sequence.to_le_bytes());
                     assert_eq!(frame[8..], body);
-                    break frame.len();
+                    break;
                 }
                 assert!(Instant::now() < deadline, "stuck before frame {sequence}");
                 std::thread::yield_now();
-            };
-            consumer.release(len);
+            }
+            consumer.release();
         }
         assert_eq!(consumer.peek().unwrap(), None);
     });
@@ -161,7 +161,7 @@ fn a_scribbled_ready_word_is_an_error_not_a_wild_read() {
     for _ in 0..lines - 1 {
         assert!(producer.push(&[], 8, |_| {}).unwrap());
         assert!(consumer.peek().unwrap().is_some());
-        consumer.release(8);
+        consumer.release();
     }
     memory.scribble(CONTROL_BYTES + (lines - 1) * LINE, FRAME_MARK | 61);
     assert_eq!(consumer.peek(), Err(Broken::ReadyWord(FRAME_MARK | 61)));
@@ -210,7 +210,7 @@ fn random_scribbles_never_panic() {
                 }
             } else {
                 match consumer.peek().map(|frame| frame.map(<[u8]>::len)) {
-                    Ok(Some(len)) => consumer.release(len),
+                    Ok(Some(_)) => consumer.release(),
                     Ok(None) => {}
                     Err(_) => break,
                 }

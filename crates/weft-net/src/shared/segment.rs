@@ -23,7 +23,7 @@ use super::{LOCAL_SIZE_MAX, Rest, Settings};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x03");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x04");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
@@ -60,7 +60,8 @@ pub(crate) struct Place {
     _pad: [u8; 112],
     /// Which senders have ever used their ring to this rank, one bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
-    /// 1 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send.
+    /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send. It also says on
+    /// which processor the rank spins, if it does (`super::SPINS`).
     pub(crate) attentive: AtomicU32,
 }
 

@@ -1,0 +1,118 @@
+//! Blocking point-to-point communication, and what is made of it: no request unless there is something to wait for.
+
+use weft_core::matching::Envelope;
+
+use crate::engine::Received;
+use crate::error::Result;
+use crate::memory::UserData;
+use crate::point_to_point::Outcome;
+use crate::process::{self, Guard, Process};
+use crate::request::{Mode, Receive, Send};
+
+/// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
+const TURNS_MAX: u32 = 64;
+/// The same where spinning does not pay.
+const TURNS_MIN: u32 = 3;
+
+impl Process {
+    #[inline]
+    fn receive_now(&mut self, receive: &Receive) -> Option<Received> {
+        if !self.collectives.is_empty() {
+            return None;
+        }
+        let turns = if self.may_spin() { TURNS_MAX } else { TURNS_MIN };
+        self.engine().ok()?.receive_now(receive, turns, || !process::is_contended())
+    }
+}
+
+/// Receives a message, waiting for it.
+///
+/// # Errors
+/// Too many requests.
+#[inline]
+pub fn receive(mut process: Guard, receive: Receive, communicator: usize) -> Result<Received> {
+    if let Some(received) = process.receive_now(&receive) {
+        process.signal();
+        return Ok(received);
+    }
+    let request = process.start_receive(receive, communicator)?;
+    wait(process, request).map(Outcome::into_received)
+}
+
+/// Sends one message and receives another, waiting for both; reports the receive, or the first error of the two.
+///
+/// # Errors
+/// Too many requests.
+#[inline]
+pub fn exchange(mut process: Guard, send: Send, receive: Receive, communicator: usize) -> Result<Received> {
+    if process.engine()?.submit_now(&send) {
+        return self::receive(process, receive, communicator);
+    }
+    let receive = process.start_receive(receive, communicator)?;
+    let send = process.start_send(send, communicator)?;
+    let (received, sent) = wait_both(process, receive, send)?;
+    let mut received = received.into_received();
+    received.error = received.error.or(sent.error);
+    Ok(received)
+}
+
+/// A barrier (MPI-5.0 §6.3), message for message as `weft_core::collective::barrier` plans it.
+///
+/// # Errors
+/// `MPI_ERR_COMM`; what went wrong with one of its messages.
+pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
+    let place = process.collective_place(communicator)?;
+    let (size, rank) = (place.group.size(), place.rank);
+    let mut distance = 1;
+    while distance < size {
+        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
+        let send = Send {
+            peer: Some(place.group.members[to as usize]),
+            envelope: Envelope { context: place.context, source: rank, tag: place.tag },
+            data: UserData::empty(),
+            mode: Mode::Standard,
+        };
+        let receive = Receive {
+            context: Some(place.context),
+            source: Some(from),
+            peer: Some(place.group.members[from as usize]),
+            tag: Some(place.tag),
+            data: UserData::empty(),
+        };
+        if let Some(error) = exchange(process, send, receive, communicator)?.error {
+            return Err(error);
+        }
+        process = process::lock();
+        distance *= 2;
+    }
+    process.signal();
+    Ok(())
+}
+
+/// Waits for `handle` and takes its result.
+///
+/// # Errors
+/// `MPI_ERR_REQUEST`.
+#[inline]
+pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
+    process::block_from(process, |process| match process.is_settled(handle) {
+        Ok(true) => Some(process.finish(handle)),
+        Ok(false) => None,
+        Err(error) => Some(Err(error)),
+    })
+}
+
+/// Waits for both of two requests in one go, and takes their results.
+///
+/// # Errors
+/// As for [`wait`].
+pub fn wait_both(process: Guard, first: usize, second: usize) -> Result<(Outcome, Outcome)> {
+    process::block_from(process, |process| {
+        let settled = process.is_settled(first).and_then(|settled| Ok(settled && process.is_settled(second)?));
+        match settled {
+            Ok(true) => Some(process.finish(first).and_then(|outcome| Ok((outcome, process.finish(second)?)))),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    })
+}

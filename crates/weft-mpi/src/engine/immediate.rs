@@ -1,0 +1,147 @@
+//! What needs no request: small messages to the node that leave at once, and blocking receives whose message arrives at
+//! once and goes from the ring to the program's memory.
+
+use weft_core::matching::Envelope;
+use weft_core::message::{Frame, Head};
+
+use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY, Path, direct};
+use crate::error::Error;
+use crate::memory::UserData;
+use crate::messages::CREDIT_PER_MESSAGE;
+use crate::request::{Mode, Receive, Send, Status};
+
+/// What a receive has brought.
+pub struct Received {
+    /// What it reports.
+    pub status: Status,
+    /// What went wrong.
+    pub error: Option<Error>,
+}
+
+/// What one look at the rings has brought.
+enum Look {
+    Nothing,
+    /// A frame for somebody else, or one that takes more than a copy.
+    Other,
+    Message(Received),
+}
+
+impl Engine {
+    /// Completes `send` at once, if that needs no request; `false` leaves everything as it was.
+    #[inline]
+    pub fn submit_now(&mut self, send: &Send) -> bool {
+        match (send.mode, send.peer) {
+            (Mode::Standard, Some(peer)) => self.send_now(peer, send.envelope, &send.data),
+            (Mode::Standard, None) => true,
+            _ => false,
+        }
+    }
+
+    /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
+    #[inline]
+    pub fn send_now(&mut self, peer: u32, envelope: Envelope, data: &UserData) -> bool {
+        let local = match &self.links[peer as usize].path {
+            Path::Shared(local) => *local,
+            Path::Remote(_) => return self.send_small(peer, envelope, data),
+            _ => return false,
+        };
+        let bytes = data.len();
+        let cost = bytes + CREDIT_PER_MESSAGE;
+        let credit = &mut self.messages.peers[peer as usize].credit;
+        let link = &mut self.links[peer as usize];
+        if bytes > self.eager_limit.min(self.frame_max) || *credit < cost || !link.pending.is_empty() {
+            return false;
+        }
+        if bytes >= direct::BYTES_MIN && self.is_wanted(peer, &envelope) {
+            return false;
+        }
+        let (credit, link) = (&mut self.messages.peers[peer as usize].credit, &mut self.links[peer as usize]);
+        let Some(node) = &mut self.node else { return false };
+        let head = Head::eager(envelope, None);
+        if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| data.read(0, out)) {
+            return false;
+        }
+        *credit -= cost;
+        link.numbered = link.numbered.wrapping_add(1);
+        link.messages += 1;
+        link.bytes += bytes;
+        true
+    }
+
+    /// Whether looking at the rings of the node alone leaves nothing behind that this process could move on.
+    fn has_only_rings(&self) -> bool {
+        self.backlog.is_empty()
+            && self.messages.outbox.is_empty()
+            && !self.messages.may_grant()
+            && self.myself.is_empty()
+            && self.active.is_empty()
+            && self.is_direct_idle()
+    }
+
+    /// Takes the message of `receive`, which is not posted, as it arrives: looks for it at most `turns` times, as long as
+    /// `goes_on`. `None`: it must be posted; nothing of its message is lost then.
+    #[inline]
+    pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
+        let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
+        let reachable = receive.peer.is_none_or(|peer| matches!(self.links[peer as usize].path, Path::Shared(_)));
+        // A large receive is posted at once: its sender may write to it.
+        let looks = reachable && self.node.is_some() && self.has_only_rings();
+        if !looks || receive.data.len() >= direct::BYTES_MIN {
+            return None;
+        }
+        if self.messages.matcher.has_unexpected(context, receive.source, receive.tag) {
+            return None;
+        }
+        for _ in 0..turns {
+            let pass = self.passes.wrapping_add(1);
+            if pass.is_multiple_of(NODE_CHECK_EVERY) || (self.has_network() && pass.is_multiple_of(NETWORK_EVERY)) {
+                // That pass looks further than at the rings: it is the progress loop's.
+                return None;
+            }
+            self.passes = pass;
+            match self.look(context, receive) {
+                Look::Message(received) => {
+                    if !self.messages.outbox.is_empty() {
+                        self.flush();
+                    }
+                    return Some(received);
+                }
+                Look::Other => {
+                    let is_here = self.messages.matcher.has_unexpected(context, receive.source, receive.tag);
+                    if is_here || !self.has_only_rings() {
+                        return None;
+                    }
+                }
+                Look::Nothing if goes_on() => std::hint::spin_loop(),
+                Look::Nothing => return None,
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn look(&mut self, context: u32, receive: &Receive) -> Look {
+        let Self { node, messages, memory, locals, .. } = self;
+        let Some(node) = node else { return Look::Nothing };
+        let mut found = Look::Nothing;
+        node.poll(1, |from, frame| {
+            let peer = locals[from];
+            found = match Frame::whole(frame) {
+                Some((envelope, payload))
+                    if envelope.context == context
+                        && receive.source.is_none_or(|source| source == envelope.source)
+                        && receive.tag.is_none_or(|tag| tag == envelope.tag)
+                        && !messages.matcher.has_posted(&envelope) =>
+                {
+                    let (status, error) = messages.handle_whole(peer, envelope, payload, &receive.data, memory);
+                    Look::Message(Received { status, error })
+                }
+                _ => {
+                    messages.handle_frame(peer, frame, memory);
+                    Look::Other
+                }
+            };
+        });
+        found
+    }
+}
