@@ -1,7 +1,7 @@
 //! `weft hosts`: several virtual hosts on one machine, for as long as one command runs.
 //!
-//! Every host is a network namespace with one interface `e0`; the interfaces meet in a bridge that lives in a namespace
-//! of its own, so the machine's own network is never touched. The command is told where its hosts are:
+//! Every host is a network namespace with an interface `e0`, and more on request; those of one number meet in a bridge that
+//! lives in a namespace of its own, so the machine's own network is never touched. The command is told where its hosts are:
 //!
 //! - `WEFT_HOSTS` is the list of their names, `weft-4711-0,weft-4711-1`;
 //! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there the host has
@@ -26,6 +26,7 @@ pub(crate) const EXIT_SKIPPED: u8 = 77;
 pub(crate) const EXIT_NOT_STARTED: u8 = 127;
 
 const HOSTS_MAX: i64 = 64;
+const INTERFACES_MAX: i64 = 8;
 
 /// What follows `weft hosts`.
 #[derive(Args, Debug)]
@@ -41,9 +42,12 @@ enum Action {
         /// How many
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=HOSTS_MAX))]
         count: u8,
-        /// What each host may send, as `tc` calls it: 10gbit
-        #[arg(long)]
-        rate: Option<String>,
+        /// Network interfaces of each host: e0 and so on, each in a network of its own
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=INTERFACES_MAX))]
+        interfaces: u8,
+        /// What each host may send, as `tc` calls it: 10gbit; a list gives each interface its own
+        #[arg(long, value_delimiter = ',')]
+        rate: Vec<String>,
         /// Share of frames that each host drops on arrival: 1%
         #[arg(long)]
         loss: Option<Loss>,
@@ -63,7 +67,9 @@ enum Action {
 /// Runs `weft hosts …`; the exit code is the command's, or 128 + signal, or one of the codes above.
 pub(crate) fn main(arguments: Arguments) -> ExitCode {
     match arguments.action {
-        Action::Run { count, rate, loss, command } => run(&Plan { count: count.into(), rate, loss }, &command),
+        Action::Run { count, interfaces, rate: rates, loss, command } => {
+            run(&Plan { count: count.into(), interfaces: interfaces.into(), rates, loss }, &command)
+        }
         Action::Enter { host, command } => {
             eprintln!("weft hosts: {}", fabric::enter(&host, &command));
             ExitCode::from(EXIT_NOT_STARTED)
@@ -131,9 +137,12 @@ mod tests {
 
     #[test]
     fn options_and_command_are_told_apart() {
-        let line = "run --count 3 --rate=10gbit --loss 1% -- mpiexec --count 4";
-        let Ok(Action::Run { count, rate, loss, command }) = parse(line) else { panic!("{:?}", parse(line)) };
-        assert_eq!((count, rate.as_deref(), loss), (3, Some("10gbit"), Some(Loss { percent: 1.0 })));
+        let line = "run --count 3 --interfaces 2 --rate=10gbit,1gbit --loss 1% -- mpiexec --count 4";
+        let Ok(Action::Run { count, interfaces, rate, loss, command }) = parse(line) else {
+            panic!("{:?}", parse(line))
+        };
+        assert_eq!((count, interfaces, loss), (3, 2, Some(Loss { percent: 1.0 })));
+        assert_eq!(rate, ["10gbit", "1gbit"]);
         assert_eq!(command, ["mpiexec", "--count", "4"]);
         let Ok(Action::Enter { host, command }) = parse("enter h0 ls -l --all") else { panic!("enter") };
         assert_eq!((host.as_str(), command.join(" ").as_str()), ("h0", "ls -l --all"));
@@ -147,6 +156,7 @@ mod tests {
             ("run --count", "--count"),
             ("run --count 0 -- true", "1..=64"),
             ("run --count 65 -- true", "1..=64"),
+            ("run --interfaces 9 -- true", "1..=8"),
             ("run --loss much -- true", "0.0001%"),
             ("run true", "'true'"),
             ("enter h0", "COMMAND"),

@@ -12,12 +12,15 @@ use super::loss::Loss;
 /// How long processes left in a host may take to die after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 const KILL_POLL: Duration = Duration::from_millis(5);
+/// How long the kernel may take to notice that cables are plugged in: about a second where there are several.
+const CARRIER_TIMEOUT: Duration = Duration::from_secs(5);
+const CARRIER_POLL: Duration = Duration::from_millis(10);
 /// Names begin with this and the creator's process id.
 const PREFIX: &str = "weft-";
 /// The bridge's own namespace ends with this instead of a number.
 const SWITCH: &str = "switch";
-/// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890).
-const SUBNET: &str = "198.18.0";
+/// Addresses are taken from the range set aside for benchmarks (RFC 2544, RFC 6890), a subnet for each interface of a host.
+const NETWORK: &str = "198.18";
 /// A burst of four full segmentation trains, and the queue that MPICH and we were measured with.
 const SHAPE: &str = "burst 256kb latency 20ms";
 
@@ -25,8 +28,10 @@ const SHAPE: &str = "burst 256kb latency 20ms";
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) count: usize,
-    /// What `tc` calls a rate, `10gbit`; none: as quick as the machine.
-    pub(crate) rate: Option<String>,
+    /// Interfaces of each host, `e0` and so on, each kind joined by a switch of its own.
+    pub(crate) interfaces: usize,
+    /// What `tc` calls a rate, `10gbit`, for each interface, the last also for those behind; none: as quick as the machine.
+    pub(crate) rates: Vec<String>,
     /// What every host drops of the frames that arrive.
     pub(crate) loss: Option<Loss>,
 }
@@ -50,6 +55,7 @@ impl From<String> for Failure {
 pub(crate) struct Fabric {
     hosts: Vec<String>,
     switch: String,
+    interfaces: usize,
 }
 
 impl Fabric {
@@ -61,40 +67,67 @@ impl Fabric {
         let pid = std::process::id();
         let hosts = (0..plan.count).map(|index| format!("{PREFIX}{pid}-{index}")).collect();
         // From here on `drop` removes whatever part of it exists.
-        let fabric = Fabric { hosts, switch: format!("{PREFIX}{pid}-{SWITCH}") };
+        let fabric = Fabric { hosts, switch: format!("{PREFIX}{pid}-{SWITCH}"), interfaces: plan.interfaces };
         ip_batch(None, &format!("netns add {}\n", fabric.switch)).map_err(Failure::Unsupported)?;
         let mut script = String::new();
         for host in &fabric.hosts {
             script += &format!("netns add {host}\n");
         }
         for (index, host) in fabric.hosts.iter().enumerate() {
-            script += &format!("link add e0 netns {host} type veth peer name p{index} netns {}\n", fabric.switch);
+            for interface in 0..plan.interfaces {
+                let port = format!("p{index}-{interface}");
+                script +=
+                    &format!("link add e{interface} netns {host} type veth peer name {port} netns {}\n", fabric.switch);
+            }
         }
         ip_batch(None, &script)?;
-        // Without snooping the bridge passes multicast to every host, as a plain switch does.
-        let mut script = "link add br0 type bridge mcast_snooping 0\nlink set br0 up\n".to_owned();
-        for index in 0..plan.count {
-            script += &format!("link set p{index} master br0 up\n");
+        let mut script = String::new();
+        for interface in 0..plan.interfaces {
+            // Without snooping the bridge passes multicast to every host, as a plain switch does.
+            script += &format!("link add br{interface} type bridge mcast_snooping 0\nlink set br{interface} up\n");
+            for index in 0..plan.count {
+                script += &format!("link set p{index}-{interface} master br{interface} up\n");
+            }
         }
         ip_batch(Some(&fabric.switch), &script)?;
         for (index, host) in fabric.hosts.iter().enumerate() {
             if stop().is_some() {
                 return Err(Failure::Interrupted);
             }
-            let script = format!(
-                "link set lo up\naddress add {}/24 dev e0\nlink set e0 up\nroute add 224.0.0.0/4 dev e0\n",
-                address(index)
-            );
-            ip_batch(Some(host), &script)?;
-            if let Some(rate) = &plan.rate {
-                let shape = format!("-n {host} qdisc add dev e0 root tbf rate {rate} {SHAPE}");
-                tool("tc", &shape.split(' ').collect::<Vec<_>>(), "")?;
+            let mut script = "link set lo up\n".to_owned();
+            for interface in 0..plan.interfaces {
+                let address = address_of(index, interface);
+                script += &format!("address add {address}/24 dev e{interface}\nlink set e{interface} up\n");
             }
-            if let Some(loss) = plan.loss {
-                loss.apply(host)?;
+            script += "route add 224.0.0.0/4 dev e0\n";
+            ip_batch(Some(host), &script)?;
+            for interface in 0..plan.interfaces {
+                plan.shape(host, interface)?;
             }
         }
+        fabric.wait_for_carrier(stop)?;
         Ok(fabric)
+    }
+
+    /// The kernel notices carriers with a delay, and a library that starts before leaves the interface out.
+    fn wait_for_carrier(&self, stop: &mut dyn FnMut() -> Option<i32>) -> Result<(), Failure> {
+        let deadline = Instant::now() + CARRIER_TIMEOUT;
+        for host in &self.hosts {
+            loop {
+                let up = tool("ip", &["-n", host, "-o", "link", "show", "type", "veth"], "")?;
+                if up.lines().filter(|line| line.contains("state UP")).count() == self.interfaces {
+                    break;
+                }
+                if stop().is_some() {
+                    return Err(Failure::Interrupted);
+                }
+                if Instant::now() > deadline {
+                    return Err(Failure::Step(format!("the interfaces of {host} have no carrier:\n{up}")));
+                }
+                std::thread::sleep(CARRIER_POLL);
+            }
+        }
+        Ok(())
     }
 
     /// The names of the hosts, in order.
@@ -104,12 +137,12 @@ impl Fabric {
 
     /// Bytes that all hosts together have sent to the switch so far.
     pub(crate) fn sent_bytes(&self) -> Result<u64, String> {
-        const COUNTER: &str = "/sys/class/net/e0/statistics/tx_bytes";
-        let sent = |host: &String| {
-            let text = tool("ip", &["netns", "exec", host, "cat", COUNTER], "")?;
-            text.trim().parse::<u64>().map_err(|error| format!("{COUNTER} of {host}: {error}"))
+        let sent = |(host, interface): (&String, usize)| {
+            let counter = format!("/sys/class/net/e{interface}/statistics/tx_bytes");
+            let text = tool("ip", &["netns", "exec", host, "cat", &counter], "")?;
+            text.trim().parse::<u64>().map_err(|error| format!("{counter} of {host}: {error}"))
         };
-        self.hosts.iter().map(sent).sum()
+        self.hosts.iter().flat_map(|host| (0..self.interfaces).map(move |interface| (host, interface))).map(sent).sum()
     }
 
     /// The variables by which the command finds its hosts.
@@ -131,9 +164,24 @@ impl Drop for Fabric {
     }
 }
 
-/// The IPv4 address of the host at `index`, from 0.
+impl Plan {
+    /// Makes an interface as slow and as bad as it is to be.
+    fn shape(&self, host: &str, interface: usize) -> Result<(), String> {
+        if let Some(rate) = self.rates.get(interface).or(self.rates.last()) {
+            let shape = format!("-n {host} qdisc add dev e{interface} root tbf rate {rate} {SHAPE}");
+            tool("tc", &shape.split(' ').collect::<Vec<_>>(), "")?;
+        }
+        self.loss.map_or(Ok(()), |loss| loss.apply(host, interface))
+    }
+}
+
+/// The IPv4 address of the host at `index`, from 0, on its first interface.
 pub(crate) fn address(index: usize) -> String {
-    format!("{SUBNET}.{}", index + 1)
+    address_of(index, 0)
+}
+
+fn address_of(index: usize, interface: usize) -> String {
+    format!("{NETWORK}.{interface}.{}", index + 1)
 }
 
 /// Becomes `command` inside `host`, where the system's name is the host's; returns why not.

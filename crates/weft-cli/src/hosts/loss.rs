@@ -42,18 +42,19 @@ impl Loss {
         }
     }
 
-    /// From now on `host` drops this share of what arrives.
-    pub(super) fn apply(self, host: &str) -> Result<(), String> {
-        tool("ip", &["netns", "exec", host, "nft", "-f", "-"], &self.rules())?;
-        let mut words = vec!["netns", "exec", host, "ethtool", "-K", "e0"];
+    /// From now on `host` drops this share of what arrives at its interface of this number.
+    pub(super) fn apply(self, host: &str, interface: usize) -> Result<(), String> {
+        tool("ip", &["netns", "exec", host, "nft", "-f", "-"], &self.rules(interface))?;
+        let device = format!("e{interface}");
+        let mut words = vec!["netns", "exec", host, "ethtool", "-K", &device];
         words.extend(OFFLOADS.iter().flat_map(|offload| [*offload, "off"]));
         tool("ip", &words, "").map(drop)
     }
 
-    fn rules(self) -> String {
+    fn rules(self, interface: usize) -> String {
         let below = (self.percent / 100.0 * SCALE).round();
         format!(
-            "table netdev weft {{\n chain loss {{\n  type filter hook ingress device \"e0\" priority 0\n  \
+            "table netdev weft{interface} {{\n chain loss {{\n  type filter hook ingress device \"e{interface}\" priority 0\n  \
              numgen random mod {SCALE} < {below} drop\n }}\n}}\n"
         )
     }
@@ -74,7 +75,8 @@ mod tests {
 
     #[test]
     fn the_rule_drops_that_share() {
-        assert!(Loss { percent: 1.0 }.rules().contains("mod 1000000 < 10000 drop"));
-        assert!(Loss { percent: 0.1 }.rules().contains("< 1000 drop"));
+        assert!(Loss { percent: 1.0 }.rules(0).contains("mod 1000000 < 10000 drop"));
+        let rules = Loss { percent: 0.1 }.rules(1);
+        assert!(rules.contains("< 1000 drop") && rules.contains("device \"e1\""), "{rules}");
     }
 }

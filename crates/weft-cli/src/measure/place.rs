@@ -57,7 +57,8 @@ impl Place {
         if self.hosts == 1 {
             return Ok(None);
         }
-        let plan = Plan { count: self.hosts as usize, rate: self.rate.clone(), loss: self.loss };
+        let rates = self.rate.clone().into_iter().collect();
+        let plan = Plan { count: self.hosts as usize, interfaces: 1, rates, loss: self.loss };
         let fabric = Fabric::create(&plan, stop)?;
         let agent = work.join("agent");
         write_agent(&agent, fabric.hosts()).map_err(|error| format!("cannot write {}: {error}", agent.display()))?;
