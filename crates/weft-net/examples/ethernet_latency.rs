@@ -1,13 +1,14 @@
-//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it `bench/carriers packet`
-//! measures the same with bare system calls.
+//! Half round trips of raw frames between two hosts, through the link alone; both sides spin. Beside it `bench/carriers` measures the
+//! same with bare system calls, as `packet` and `xdp`.
 //!
-//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the other.
-//! `WEFT_INTERFACE` chooses the interface.
+//! `ethernet_latency serve` on one host, `ethernet_latency to CARD` (the line that the server prints) on the other; with `xdp` in
+//! front of the other words a side receives by AF_XDP. `WEFT_INTERFACE` chooses the interface.
 
 use std::time::{Duration, Instant};
 use weft_net::datagrams::{Address, Datagrams, EthernetAddress, Outcome};
 use weft_net::ethernet::{Card, Ethernet};
 use weft_net::udp::Settings;
+use weft_net::xdp::{Group, Xdp};
 
 /// Short pieces: on a busy machine most are disturbed, so the best and the median are told.
 const ROUNDS: u32 = 100;
@@ -22,17 +23,25 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let settings = Settings { interfaces: std::env::var("WEFT_INTERFACE").ok(), ..Settings::default() };
-    let mut link = Ethernet::open(&settings, None).expect("open");
-    match words[..] {
-        ["serve"] => serve(&mut link),
-        ["to", card] => ask(&mut link, &Card::decode(card).expect("a card")),
-        _ => panic!("usage: ethernet_latency serve | to CARD"),
+    let link = Ethernet::open(&settings, None).expect("open");
+    let own = link.card();
+    let (is_xdp, words) = words.strip_prefix(&["xdp"]).map_or((false, &words[..]), |rest| (true, rest));
+    let mut link: Box<dyn Datagrams> = if is_xdp {
+        let link = Xdp::open(link, &Group::alone(own.address.port));
+        Box::new(link.map_err(|refused| refused.why.expect("a reason of its own")).expect("open by AF_XDP"))
+    } else {
+        Box::new(link)
+    };
+    match *words {
+        ["serve"] => serve(&mut link, &own),
+        ["to", card] => ask(&mut link, &own, &Card::decode(card).expect("a card")),
+        _ => panic!("usage: ethernet_latency [xdp] serve | to CARD"),
     }
 }
 
 /// The asker says where to answer.
-fn serve(link: &mut Ethernet) {
-    println!("{}", link.card().encode());
+fn serve(link: &mut dyn Datagrams, own: &Card) {
+    println!("{}", own.encode());
     let mut last = Instant::now();
     while last.elapsed() < PATIENCE {
         let mut answer = None;
@@ -55,9 +64,9 @@ fn serve(link: &mut Ethernet) {
     }
 }
 
-fn ask(link: &mut Ethernet, server: &Card) {
+fn ask(link: &mut dyn Datagrams, own: &Card, server: &Card) {
     let to = Address::Ethernet(server.address);
-    let own = link.card().address;
+    let own = own.address;
     let mut packet = [0; SIZE];
     packet[..6].copy_from_slice(&own.mac);
     packet[6..8].copy_from_slice(&own.port.to_le_bytes());

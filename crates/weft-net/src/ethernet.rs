@@ -6,7 +6,7 @@
 //! who uses the link finds out by asking.
 
 mod filter;
-mod frame;
+pub(crate) mod frame;
 mod socket;
 
 use std::fmt::Write;

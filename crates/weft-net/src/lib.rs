@@ -6,13 +6,15 @@
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
 //! | [`udp`] | datagrams to other nodes; choice of addresses; nothing here resends, that is the core's flow |
 //! | [`ethernet`] | datagrams as frames on an interface, past IP and UDP; needs a privilege |
+//! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
 //! | [`watch`] | what a thread sleeps on for others |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed in `sys`, `watch`, `ethernet::socket`, `shared::ring`, `shared::segment` and `single_copy`; each block says why it is sound.
+//! `unsafe` is allowed in `sys`, `watch`, `ethernet::socket`, `shared::ring`, `shared::segment`, `single_copy` and those parts of `xdp` that
+//! call the kernel; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 
@@ -28,5 +30,6 @@ mod sys;
 pub mod udp;
 pub mod wait;
 pub mod watch;
+pub mod xdp;
 
 pub use error::Error;

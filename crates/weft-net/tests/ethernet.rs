@@ -5,15 +5,13 @@ mod support;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process::Command;
 use std::time::Instant;
-use support::{LIMIT, Role, can_unshare, say};
+use support::{LIMIT, PAIR, Role, can_unshare, receive, say};
 use weft_core::time::Duration;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::ethernet::{Card, Ethernet};
 use weft_net::udp::Settings;
 use weft_net::wait::{Interest, wait};
 
-const PAIR: &str = "ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
-                    && ip addr add 10.77.0.1/24 dev d0 && ip addr add 10.77.0.2/24 dev d1";
 const ETHER_TYPE: u16 = 0x88b5;
 /// What every frame of ours has behind the EtherType.
 const MAGIC: [u8; 2] = *b"Wf";
@@ -35,25 +33,9 @@ fn to(link: &Ethernet) -> Address {
     Address::Ethernet(Card::decode(&link.card().encode()).unwrap().address)
 }
 
-/// Sends until it is heard: the interfaces came up a moment ago.
 fn meet(near: &mut Ethernet, far: &mut Ethernet) {
-    let deadline = Instant::now() + LIMIT / 3;
-    while far.receive(&mut |_| (), 8) == 0 {
-        near.send(&to(far), b"are you there").unwrap();
-        wait(&[(far.fd(), Interest::Read)], Some(Duration::from_millis(20))).unwrap();
-        assert!(Instant::now() < deadline, "nothing arrives");
-    }
-    while far.receive(&mut |_| (), 8) > 0 {}
-}
-
-fn receive(link: &mut Ethernet, count: usize) -> Vec<Vec<u8>> {
-    let (mut packets, deadline) = (Vec::new(), Instant::now() + LIMIT / 3);
-    while packets.len() < count {
-        let missing = count - packets.len();
-        link.receive(&mut |packet| packets.push(packet.to_vec()), missing);
-        assert!(Instant::now() < deadline, "{} of {count} packets arrived", packets.len());
-    }
-    packets
+    let to = to(far);
+    support::meet(near, far, &to);
 }
 
 #[test]

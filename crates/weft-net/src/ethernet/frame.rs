@@ -12,21 +12,22 @@
 //! Numbers are in network order, as in everything else on Ethernet.
 
 /// EtherType: "local experimental 1" (IEEE Std 802-2014 §9.2.4).
-pub(super) const ETHER_TYPE: u16 = 0x88b5;
+pub(crate) const ETHER_TYPE: u16 = 0x88b5;
+pub(crate) const ETHER_TYPE_AT: usize = 12;
 /// `Wf`, version 0.
-pub(super) const MAGIC: u16 = 0x5766;
-pub(super) const MAGIC_AT: usize = 14;
-pub(super) const PORT_AT: usize = 16;
-const LENGTH_AT: usize = 18;
+pub(crate) const MAGIC: u16 = 0x5766;
+pub(crate) const MAGIC_AT: usize = 14;
+pub(crate) const PORT_AT: usize = 16;
+pub(crate) const LENGTH_AT: usize = 18;
 /// Bytes in front of the packet.
-pub(super) const HEADER: usize = 20;
+pub(crate) const HEADER: usize = 20;
 /// Of these, those that count as payload of the interface: its MTU leaves so much less for a packet.
-pub(super) const MTU_SHARE: usize = HEADER - 14;
+pub(crate) const MTU_SHARE: usize = HEADER - 14;
 /// Largest packet whose length can be written.
-pub(super) const PACKET_MAX: usize = u16::MAX as usize;
+pub(crate) const PACKET_MAX: usize = u16::MAX as usize;
 
 /// A header with what all frames from the interface `source` have in common.
-pub(super) fn template(source: [u8; 6]) -> Vec<u8> {
+pub(crate) fn template(source: [u8; 6]) -> Vec<u8> {
     let mut frame = vec![0; HEADER];
     frame[6..12].copy_from_slice(&source);
     frame[12..14].copy_from_slice(&ETHER_TYPE.to_be_bytes());
@@ -36,7 +37,7 @@ pub(super) fn template(source: [u8; 6]) -> Vec<u8> {
 
 /// Completes a frame made from [`template`]; returns its length. Panics if the packet is longer than [`PACKET_MAX`].
 #[inline]
-pub(super) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet: &[u8]) -> usize {
+pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet: &[u8]) -> usize {
     let length = u16::try_from(packet.len()).expect("a packet fits a frame");
     let end = HEADER + packet.len();
     if frame.len() < end {
@@ -51,10 +52,10 @@ pub(super) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet:
 
 /// The packet in a frame that passed the filter of `port`; `None` when it is not whole or not for us after all.
 #[inline]
-pub(super) fn parse(frame: &[u8], port: u16) -> Option<&[u8]> {
+pub(crate) fn parse(frame: &[u8], port: u16) -> Option<&[u8]> {
     let (header, rest) = frame.split_at_checked(HEADER)?;
     let half = |at: usize| u16::from_be_bytes([header[at], header[at + 1]]);
-    if half(12) != ETHER_TYPE || half(MAGIC_AT) != MAGIC || half(PORT_AT) != port {
+    if half(ETHER_TYPE_AT) != ETHER_TYPE || half(MAGIC_AT) != MAGIC || half(PORT_AT) != port {
         return None;
     }
     rest.get(..usize::from(half(LENGTH_AT)))

@@ -6,8 +6,15 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use weft_net::datagrams::{Address, Datagrams};
+use weft_net::wait::{Interest, wait};
+
 /// How long any test here may take.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A pair of virtual interfaces, `d0` and `d1`, for the preparation of a role.
+pub(crate) const PAIR: &str = "ip link add d0 type veth peer name d1 && ip link set d0 up && ip link set d1 up \
+                    && ip addr add 10.77.0.1/24 dev d0 && ip addr add 10.77.0.2/24 dev d1";
 
 /// Lines from a role to its test begin with this, because the test harness prints to the same place.
 const MARK: &str = "role says: ";
@@ -118,6 +125,28 @@ pub(crate) fn can_unshare() -> bool {
         eprintln!("skipped: needs the right to make namespaces");
     }
     is_able
+}
+
+/// Sends until it is heard: the interfaces came up a moment ago.
+pub(crate) fn meet(near: &mut dyn Datagrams, far: &mut dyn Datagrams, to: &Address) {
+    let deadline = Instant::now() + LIMIT / 3;
+    while far.receive(&mut |_| (), 8) == 0 {
+        near.send(to, b"are you there").unwrap();
+        let pause = weft_core::time::Duration::from_millis(20);
+        wait(&[(far.fd(), Interest::Read)], Some(pause)).unwrap();
+        assert!(Instant::now() < deadline, "nothing arrives");
+    }
+    while far.receive(&mut |_| (), 8) > 0 {}
+}
+
+pub(crate) fn receive(link: &mut dyn Datagrams, count: usize) -> Vec<Vec<u8>> {
+    let (mut packets, deadline) = (Vec::new(), Instant::now() + LIMIT / 3);
+    while packets.len() < count {
+        let missing = count - packets.len();
+        link.receive(&mut |packet| packets.push(packet.to_vec()), missing);
+        assert!(Instant::now() < deadline, "{} of {count} packets arrived", packets.len());
+    }
+    packets
 }
 
 pub(crate) struct Random(pub(crate) u64);

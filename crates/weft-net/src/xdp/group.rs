@@ -1,0 +1,298 @@
+//! The processes of a job that share an interface: the first makes everything and hands each of the others a seat.
+//!
+//! The kernel gives a receive queue to one set of AF_XDP sockets with common memory, and an interface has one program. So the first
+//! process opens the sockets of all of them, and the others need no privilege. A seat is three descriptors: the socket, the memory and
+//! the link that holds the program to the interface, which lasts until the last of them has ended, in whatever way.
+
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::time::{Duration, Instant};
+
+use super::bpf::{self, Mode};
+use super::memory::{Geometry, Memory};
+use super::program::{self, Plan};
+use super::socket::{self, Place, Receiver};
+use super::{CHUNK, FRAME_MAX, GIVE_BATCH, RING_FRAMES};
+use crate::Error;
+use crate::datagrams::EthernetAddress;
+use crate::wait::{Interest, wait};
+
+/// Processes that can share an interface: as many as share memory on a host.
+const MEMBERS_MAX: usize = 1024;
+/// Every number of a port is a key of the map.
+const PORTS: u32 = 1 << 16;
+/// The receive queue of all sockets: frames without an IP header have nothing to be spread by, and cards put them there.
+pub(super) const QUEUE: u32 = 0;
+/// Drivers of virtual interfaces whose own place for programs costs all traffic its segmentation offload, and is not quicker.
+const GENERIC_DRIVERS: [&str; 1] = ["veth"];
+/// How long a process waits for the others of its group.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long one of them may take to say who it is.
+const PATIENCE_ONE: Duration = Duration::from_secs(1);
+/// How long a queue may stay busy: the kernel takes a while to free that of sockets which were closed.
+const BUSY_MAX: Duration = Duration::from_secs(2);
+/// Between two tries.
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// Which processes share an interface.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// Names the group on its host: unguessable, and the same in all of its processes.
+    pub key: String,
+    /// Which of them this process is.
+    pub place: usize,
+    /// The port of each.
+    pub ports: Vec<u16>,
+}
+
+impl Group {
+    /// A process by itself.
+    pub fn alone(port: u16) -> Self {
+        Self { key: String::new(), place: 0, ports: vec![port] }
+    }
+
+    fn geometry(&self) -> Geometry {
+        // A process holds no more chunks than its ring and its batch, so the others always find theirs.
+        Geometry { chunk: CHUNK, chunks: self.ports.len() * (RING_FRAMES as usize + 2 * GIVE_BATCH) }
+    }
+
+    /// Entries of the ring of free chunks: room for all of them.
+    fn fill_entries(&self) -> u32 {
+        (self.geometry().chunks as u32).next_power_of_two()
+    }
+
+    fn address(&self, interface: u32) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(format!("weft-xdp-{}-{interface}", self.key))
+    }
+}
+
+/// What a process needs to receive.
+pub(super) struct Seat {
+    pub(super) receiver: Receiver,
+    pub(super) memory: Memory,
+    /// Keeps the program attached.
+    pub(super) link: OwnedFd,
+    /// The driver takes no programs, so it runs elsewhere than it should; the first process knows.
+    pub(super) is_second_best: bool,
+}
+
+/// Why there is no seat.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// For this reason.
+    Because(Error),
+    /// The first process of the group has a reason, and says it.
+    First,
+}
+
+/// Takes this process's seat at `interface`, whose address is that of `address`; the first of the group waits for the others, and they
+/// for it.
+pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> Result<Seat, Refusal> {
+    if group.ports.len() > MEMBERS_MAX || group.ports.get(group.place) != Some(&address.port) {
+        let count = group.ports.len();
+        let why =
+            format!("{count} processes cannot share {interface} by AF_XDP: {MEMBERS_MAX} can, each with its port");
+        return Err(Refusal::Because(Error::Invalid(why)));
+    }
+    let index = socket::index(interface)
+        .map_err(|cause| Refusal::Because(Error::system(format!("find the interface {interface}"), cause)))?;
+    let place = Place { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    if group.place > 0 {
+        return take_seat(group, interface, &place);
+    }
+    // The name is there before the work begins, so that the others wait and do not ask again and again.
+    let name = |cause| Refusal::Because(Error::system("offer AF_XDP to the other processes of this host", cause));
+    let listener = match group.ports.len() {
+        1 => None,
+        _ => Some(group.address(index).and_then(|name| UnixListener::bind_addr(&name)).map_err(name)?),
+    };
+    let (seat, others) = found(group, interface, address.mac, &place).map_err(Refusal::Because)?;
+    if let Some(listener) = listener {
+        serve(&listener, &seat, others);
+    }
+    Ok(seat)
+}
+
+/// Makes what a lone process would need, up to the point where others would notice, and lets go of it.
+pub(super) fn rehearse(group: &Group, interface: &str) -> Result<(), Error> {
+    let index =
+        socket::index(interface).map_err(|cause| Error::system(format!("find the interface {interface}"), cause))?;
+    let place = Place { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    prepare(group, interface, [0; 6], &place).map(drop)
+}
+
+/// What there is before the program is attached.
+struct Prepared {
+    first: OwnedFd,
+    memory: Memory,
+    map: OwnedFd,
+    program: OwnedFd,
+}
+
+fn prepare(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Result<Prepared, Error> {
+    let explain = |step: Step| move |cause| step.explain(interface, cause);
+    let first = socket::create().map_err(explain(Step::Socket))?;
+    let memory = Memory::create(group.geometry()).map_err(explain(Step::Memory))?;
+    socket::register(first.as_fd(), &memory, group.fill_entries(), place).map_err(explain(Step::Memory))?;
+    let map = bpf::create_map(PORTS).map_err(explain(Step::Program))?;
+    let plan = Plan { map: map.as_raw_fd(), mac, queue: place.queue, frame_max: FRAME_MAX };
+    let program = bpf::load(&program::redirecting(&plan)).map_err(explain(Step::Program))?;
+    Ok(Prepared { first, memory, map, program })
+}
+
+/// Makes everything: the seat of this process, and the sockets of the others.
+fn found(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Result<(Seat, Vec<OwnedFd>), Error> {
+    let explain = |step: Step| move |cause| step.explain(interface, cause);
+    let Prepared { first, memory, map, program } = prepare(group, interface, mac, place)?;
+    // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is empty.
+    let (link, is_second_best) = attach(&program, interface, place).map_err(explain(Step::Attach))?;
+    bind(&first, place).map_err(explain(Step::Bind))?;
+    let others = (1..group.ports.len()).map(|_| socket::create_beside(first.as_fd(), place));
+    let others: Vec<OwnedFd> = others.collect::<io::Result<_>>().map_err(explain(Step::Bind))?;
+    let sockets = std::iter::once(first.as_fd()).chain(others.iter().map(|socket| socket.as_fd()));
+    for (socket, port) in sockets.zip(&group.ports) {
+        bpf::put(map.as_fd(), u32::from(*port), socket).map_err(explain(Step::Program))?;
+    }
+    let mut receiver = Receiver::open(first, group.fill_entries(), place).map_err(explain(Step::Memory))?;
+    let geometry = memory.geometry();
+    let mut chunks = (0..geometry.chunks as u64).map(|at| at * geometry.chunk as u64).collect();
+    let lock = memory.try_lock().ok_or_else(|| Error::Peer("new memory is locked by somebody".into()))?;
+    receiver.give(&mut chunks, &lock);
+    drop(lock);
+    Ok((Seat { receiver, memory, link, is_second_best }, others))
+}
+
+/// Attaches the program where it costs least; whether that is not where it should be.
+fn attach(program: &OwnedFd, interface: &str, place: &Place) -> io::Result<(OwnedFd, bool)> {
+    let attach = |mode| bpf::attach(program.as_fd(), place.interface, mode);
+    if GENERIC_DRIVERS.contains(&socket::driver(interface).as_str()) {
+        return Ok((attach(Mode::Generic)?, false));
+    }
+    match attach(Mode::Native) {
+        Ok(link) => Ok((link, false)),
+        // Nobody may, or somebody has it already.
+        Err(cause) if matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EBUSY | libc::EEXIST)) => Err(cause),
+        // The driver has no place for programs, or not with these settings.
+        Err(cause) => Ok((attach(Mode::Generic).map_err(|_| cause)?, true)),
+    }
+}
+
+/// Binds the first socket once the queue is free.
+fn bind(socket: &OwnedFd, place: &Place) -> io::Result<()> {
+    let deadline = Instant::now() + BUSY_MAX;
+    loop {
+        match socket::bind_first(socket.as_fd(), place) {
+            Err(cause) if cause.raw_os_error() == Some(libc::EBUSY) && Instant::now() < deadline => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// Hands the other processes their seats, until all have theirs or have not come in time; those do without.
+fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut others: Vec<Option<OwnedFd>> = others.into_iter().map(Some).collect();
+    while others.iter().any(Option::is_some) {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let span = weft_core::time::Duration(left.as_nanos() as u64);
+        let ready = wait(&[(listener.as_raw_fd(), Interest::Read)], Some(span));
+        if left.is_zero() || ready.is_err() {
+            return;
+        }
+        if let Ok((stream, _)) = listener.accept() {
+            // Who says nothing, or nonsense, gets nothing.
+            let _ = serve_one(&stream, seat, &mut others);
+        }
+    }
+}
+
+fn serve_one(mut stream: &UnixStream, seat: &Seat, others: &mut [Option<OwnedFd>]) -> io::Result<()> {
+    if super::descriptors::user(stream)? != crate::sys::user() {
+        return Ok(());
+    }
+    stream.set_read_timeout(Some(PATIENCE_ONE))?;
+    let mut place = [0; 4];
+    stream.read_exact(&mut place)?;
+    let place = u32::from_le_bytes(place) as usize;
+    let Some(slot) = place.checked_sub(1).and_then(|at| others.get_mut(at)) else { return Ok(()) };
+    if let Some(socket) = slot {
+        super::descriptors::send(stream, [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()])?;
+        *slot = None;
+    }
+    Ok(())
+}
+
+/// Takes a seat from the first process.
+fn take_seat(group: &Group, interface: &str, place: &Place) -> Result<Seat, Refusal> {
+    let failed = |cause| {
+        let what = format!("take part in AF_XDP on {interface}, which this host's first process of the job offers");
+        Refusal::Because(Error::system(what, cause))
+    };
+    let stream = connect(&group.address(place.interface).map_err(failed)?).map_err(failed)?;
+    let Some([socket, memory, link]) = ask(&stream, group.place).map_err(failed)? else { return Err(Refusal::First) };
+    let memory = Memory::attach(memory, group.geometry()).map_err(failed)?;
+    let receiver = Receiver::open(socket, group.fill_entries(), place).map_err(failed)?;
+    Ok(Seat { receiver, memory, link, is_second_best: false })
+}
+
+fn ask(mut stream: &UnixStream, place: usize) -> io::Result<Option<[OwnedFd; super::descriptors::COUNT]>> {
+    if super::descriptors::user(stream)? != crate::sys::user() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user answers in its place"));
+    }
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.write_all(&(place as u32).to_le_bytes())?;
+    match super::descriptors::receive(stream) {
+        // It has closed the connection, or the socket that offered it, without an answer.
+        Err(cause) if cause.kind() == io::ErrorKind::ConnectionReset => Ok(None),
+        result => result,
+    }
+}
+
+/// Connects once the first process is there.
+fn connect(name: &SocketAddr) -> io::Result<UnixStream> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match UnixStream::connect_addr(name) {
+            Err(cause) if cause.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline => {
+                std::thread::sleep(PAUSE);
+            }
+            result => return result,
+        }
+    }
+}
+
+/// What the first process was at when it failed.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Socket,
+    Memory,
+    Program,
+    Attach,
+    Bind,
+}
+
+impl Step {
+    /// One sentence for the user.
+    fn explain(self, interface: &str, cause: io::Error) -> Error {
+        let code = cause.raw_os_error().unwrap_or(0);
+        let why = match (self, code) {
+            (Self::Socket, libc::EPERM) => "it needs the privilege CAP_NET_RAW",
+            (Self::Socket, libc::EAFNOSUPPORT) => "this kernel was built without it",
+            (Self::Program, libc::EPERM | libc::EACCES) => "it needs the privileges CAP_BPF and CAP_NET_ADMIN",
+            (Self::Attach, libc::EPERM) => "it needs the privilege CAP_NET_ADMIN",
+            (Self::Memory, libc::ENOBUFS) => {
+                "it needs more locked memory than `ulimit -l` allows (`* - memlock unlimited` in /etc/security/limits.conf)"
+            }
+            (Self::Attach, libc::EBUSY | libc::EEXIST) => "another XDP program is attached, perhaps of another job",
+            (Self::Attach, libc::EINVAL) => "it needs Linux 5.9 or newer",
+            (Self::Attach, libc::ERANGE) => "the driver takes no program at this MTU",
+            (Self::Bind, libc::EBUSY) => "another program's sockets have its receive queue",
+            _ => return Error::system(format!("use AF_XDP on {interface} ({self:?})"), cause),
+        };
+        Error::Unavailable(format!("AF_XDP cannot be used on {interface}: {why}"))
+    }
+}
