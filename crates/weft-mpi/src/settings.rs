@@ -49,9 +49,10 @@ impl Setting {
 pub const LINK: Setting = Setting {
     name: "WEFT_LINK",
     default: "auto",
-    allowed: "auto, or a list of shared, udp and ethernet",
+    allowed: "auto, or a list of shared, udp, ethernet and xdp",
     meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
-              the privilege CAP_NET_RAW); `auto`: each where it is possible",
+              the privilege CAP_NET_RAW); `auto`: each of these where it is possible; `xdp` (raw frames received by AF_XDP) only \
+              where it is named, as in `auto,xdp`",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.
@@ -265,11 +266,13 @@ pub struct Links {
     pub udp: bool,
     /// Raw frames.
     pub ethernet: bool,
+    /// Raw frames, received by AF_XDP where that is possible.
+    pub xdp: bool,
 }
 
 impl Links {
-    const NONE: Self = Self { shared: false, udp: false, ethernet: false };
-    const AUTO: Self = Self { shared: true, udp: true, ethernet: true };
+    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false };
+    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false };
 }
 
 /// Every setting of the library.
@@ -311,10 +314,11 @@ const ACK_DELAY_US_MAX: u64 = 100_000;
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
 /// Every link of this version: its name in `WEFT_LINK` and what it is.
-pub const LINKS: [(&str, &str); 3] = [
+pub const LINKS: [(&str, &str); 4] = [
     ("shared", "rings in shared memory, between ranks of one host"),
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
     ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
+    ("xdp", "the same frames, received before the host's network sees them (AF_XDP)"),
 ];
 
 /// The most memory that one peer can make this process use, by what it is for.
@@ -371,10 +375,12 @@ fn links(value: &str) -> Result<Links, String> {
     let mut links = Links::NONE;
     for name in value.split(',').map(str::trim) {
         match name {
-            "auto" => links = Links::AUTO,
+            "auto" => links = Links { xdp: links.xdp, ..Links::AUTO },
             "shared" => links.shared = true,
             "udp" => links.udp = true,
             "ethernet" => links.ethernet = true,
+            // Where AF_XDP is not to be had, the frames are still the same.
+            "xdp" => links = Links { ethernet: true, xdp: true, ..links },
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }

@@ -1,5 +1,7 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
 
+mod raw;
+
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -122,7 +124,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
     let remote = size > 1 && !(all_local && settings.links.shared);
-    let links = if remote { open_links(&settings)? } else { Opened { udp: None, raw: None } };
+    let links = if remote { open_links(&settings)? } else { Opened::default() };
     let own_secret = match client.secret() {
         Some(secret) => Some(secret),
         None if rank == 0 => Some(random_secret()),
@@ -135,7 +137,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
         // With Weft's own launcher everybody has it already; others carry rank 0's.
         secret: own_secret.filter(|_| client.secret().is_none()),
         udp: links.udp.as_ref().map(Udp::card),
-        raw: links.raw.as_ref().map(Ethernet::card),
+        raw: links.raw.as_ref().map(|link| raw::card(&settings, link)),
     };
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
@@ -213,7 +215,8 @@ fn connect(
     if let Some(udp) = &links.udp {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
-    let devices = if any_remote { devices(settings, rank, links) } else { Devices::NONE };
+    let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
+    let devices = if any_remote { devices(settings, &host, links) } else { Devices::NONE };
     let parts = Parts {
         rank,
         paths,
@@ -230,9 +233,12 @@ fn connect(
 }
 
 /// The links to other nodes, as they were opened.
+#[derive(Default)]
 struct Opened {
     udp: Option<Udp>,
     raw: Option<Ethernet>,
+    /// Why there are no raw frames.
+    refusal: Option<String>,
 }
 
 /// Opens what the settings allow. Raw frames are left out without a word where they cannot be had and UDP can: `weft info` says why.
@@ -243,17 +249,20 @@ fn open_links(settings: &Settings) -> Result<Opened> {
         false => None,
     };
     let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
-    let raw = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port)) {
+    let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port)) {
+        None => (None, None),
+        Some(Ok(raw)) => (Some(raw), None),
         Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
-        raw => raw.and_then(std::result::Result::ok),
+        Some(Err(error)) => (None, Some(error.to_string())),
     };
-    Ok(Opened { udp, raw })
+    Ok(Opened { udp, raw, refusal })
 }
 
 /// The links as the engine uses them, with the faults that are asked for.
-fn devices(settings: &Settings, rank: u32, links: Opened) -> Devices {
+fn devices(settings: &Settings, host: &raw::Host<'_>, links: Opened) -> Devices {
     // Every rank, and every device, loses packets of its own choice.
-    let mut seed = settings.faults.seed.wrapping_add(u64::from(rank).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let rank = u64::from(host.rank);
+    let mut seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut device = |link: Device| -> Device {
         if settings.faults.is_clean() {
             return link;
@@ -261,25 +270,27 @@ fn devices(settings: &Settings, rank: u32, links: Opened) -> Devices {
         seed = seed.wrapping_add(1 << 32);
         Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
     };
-    Devices {
-        udp: links.udp.map(|link| device(Box::new(link))),
-        raw: links.raw.map(|link| device(Box::new(link))).into_iter().collect(),
-    }
+    let raw = raw::device(settings, host, links.raw, links.refusal.as_deref());
+    Devices { udp: links.udp.map(|link| device(Box::new(link))), raw: raw.map(device).into_iter().collect() }
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
     let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
-    // Unguessable without the job's secret, and different for nodes that share a directory.
-    let mut name = siphash(&secret);
-    name.write_u32(locals[0]);
-    if let Some(node) = &settings.node {
-        name.write(node.as_bytes());
-    }
-    let key = format!("{:016x}", name.finish());
+    let key = node_key(settings, &secret, locals);
     let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
     let node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
     node.warnings().iter().for_each(|sentence| warn(rank, sentence));
     Ok(node)
+}
+
+/// A name for what the ranks of this node share: unguessable without the job's secret, and different for nodes that share a directory.
+fn node_key(settings: &Settings, secret: &[u8; 16], locals: &[u32]) -> String {
+    let mut name = siphash(secret);
+    name.write_u32(locals[0]);
+    if let Some(node) = &settings.node {
+        name.write(node.as_bytes());
+    }
+    format!("{:016x}", name.finish())
 }
 
 fn siphash(secret: &[u8; 16]) -> siphasher::sip::SipHasher13 {

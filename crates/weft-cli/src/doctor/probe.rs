@@ -11,6 +11,7 @@ use weft_mpi::settings::Settings;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::udp::{self, Card, Udp};
+use weft_net::xdp;
 
 use super::protocol::{Arrived, Fate, MULTICAST, OpenedLink, SentTo, Target, Way};
 use super::protocol::{COPIES, SHORT_BYTES};
@@ -268,8 +269,12 @@ fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
         all.push(("udp", opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {
-        let opened = Ethernet::open(&wanted, None).map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
+        let opened = Ethernet::open(&wanted, None);
+        // Where it can be had, its frames are those of the raw link, and no others are tried.
+        let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
+        let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
         all.push(("ethernet", opened.map_err(|error| error.to_string())));
+        all.extend(xdp.and_then(Result::err).map(|why| ("xdp", Err(why.to_string()))));
     }
     all
 }

@@ -2,13 +2,14 @@
 
 use serde::Serialize;
 use weft_mpi::settings::{self, LINKS, Settings};
-use weft_net::{ethernet, node, shared, udp};
+use weft_net::ethernet::{self, Ethernet};
+use weft_net::xdp::{self, Outlook};
+use weft_net::{node, shared, udp};
 
 use super::machine::Machine;
 
 /// Links that a version of Weft may lack, with what they would be; those in [`LINKS`] are left out.
-const OTHER_LINKS: [(&str, &str); 2] =
-    [("xdp", "packets beside the kernel's network, AF_XDP"), ("rdma", "RDMA by way of libfabric")];
+const OTHER_LINKS: [(&str, &str); 1] = [("rdma", "RDMA by way of libfabric")];
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
 
@@ -79,6 +80,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
             "shared" => judge_shared(settings, machine),
             "udp" => judge_udp(settings, addresses),
             "ethernet" => judge_ethernet(settings),
+            "xdp" => judge_xdp(settings),
             _ => judge_other(name),
         };
         let used = verdict.is_ok();
@@ -133,13 +135,35 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
     }
 }
 
+fn open_ethernet(settings: &Settings) -> Result<Ethernet, String> {
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    Ethernet::open(&wanted, None).map_err(|error| error.to_string())
+}
+
+/// Tries what AF_XDP needs, up to the point where the interface's other traffic would notice.
+fn judge_xdp(settings: &Settings) -> Result<String, String> {
+    if !settings.links.xdp {
+        return Err("it is used only where WEFT_LINK names it, as in auto,xdp".into());
+    }
+    let link = open_ethernet(settings)?;
+    let Outlook { queues, queue, packet_size } = xdp::outlook(&link).map_err(|error| error.to_string())?;
+    let interface = link.interface();
+    let more = if queues > 1 {
+        format!(
+            "; of its {queues} receive queues only frames of queue {queue} gain by it (`ethtool -L {interface} combined 1`)"
+        )
+    } else {
+        String::new()
+    };
+    Ok(format!("receives packets of up to {packet_size} bytes at {interface} in place of ethernet{more}"))
+}
+
 /// Opens the interface for a moment, as a rank would.
 fn judge_ethernet(settings: &Settings) -> Result<String, String> {
     if !settings.links.ethernet {
         return Err("WEFT_LINK does not name it".into());
     }
-    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    let link = ethernet::Ethernet::open(&wanted, None).map_err(|error| error.to_string())?;
+    let link = open_ethernet(settings)?;
     let ethernet::Card { address, packet_size, .. } = link.card();
     let mac = address.to_string();
     let mac = mac.split(' ').next().unwrap_or_default();
