@@ -1,4 +1,7 @@
-//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface, fails.
+//! Raw frames and UDP side by side between two hosts, and what happens when one of them, or the interface, fails; raw frames
+//! received by AF_XDP.
+
+mod xdp;
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -21,7 +24,7 @@ const RAW: &str = "ether type 0x88b5";
 const UDP: &str = "ip protocol udp";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    vec![
+    let mut cases = vec![
         case("both lanes are used", |context| Ok((Expected::code(0).says("ethernet+udp"), sizes(context)?.finish()))),
         case("raw frames do not arrive: UDP carries everything", |context| {
             let _filter = Filter::new(context, RAW)?;
@@ -52,7 +55,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 broken(context, || Down::new(context)),
             ))
         }),
-    ]
+    ];
+    cases.extend(xdp::cases());
+    cases
 }
 
 fn case(

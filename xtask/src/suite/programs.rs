@@ -27,8 +27,8 @@ const RANKS_TWO_HOSTS: &[u32] = &[2, 3, 4, 8];
 const LIMIT_SECONDS: u64 = 60;
 
 /// What networks do on a bad day, and on a terrible one.
-const FAULTS: &[(&str, &str)] =
-    &[("bad", "drop=5%,duplicate=1%,reorder=1%,seed=7"), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
+pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
+const FAULTS: &[(&str, &str)] = &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
 fn source(name: &str) -> String {
     format!("tests/c/{name}.c")
