@@ -15,6 +15,8 @@ CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 help:
 	@echo 'make demo                  install what is missing, build, and show it on two hosts'
 	@echo 'make test                  the same, and check everything (about 10 minutes on two processors)'
+	@echo 'make loom                  all schedules of the lock-free parts, by a model checker'
+	@echo 'make miri                  memory errors in the protocol and the rings, by an interpreter (needs Rust nightly; an hour)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
@@ -52,7 +54,15 @@ check: setup
 suite: own setup-tests
 	$(CARGO) xtask suite $(SUITE)
 
-test: check suite
+test: check loom suite
+
+# The rings, the boards and the sleeping protocol between ranks of a node.
+loom: setup
+	RUSTFLAGS='--cfg loom' CARGO_TARGET_DIR=target/loom $(CARGO) test --profile model --package weft-net --lib model_tests
+
+miri: setup
+	PROPTEST_CASES=4 MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-core
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
 
 swarm: setup
 	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
@@ -64,4 +74,4 @@ bench: own
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-tests build install own demo check suite test swarm bench clean
+.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm bench clean

@@ -16,11 +16,16 @@
 //! took `sleeping` to 0 is the only one that wakes: a sleep costs one system call on the sending side, however many send. Who sleeps
 //! on the futex sleeps on `sleeping` itself, so a sender that comes between 2 and the sleep makes the kernel refuse the sleep.
 
+#[cfg_attr(loom, path = "shared/area_model.rs")]
+mod area;
 mod board;
 mod doorbell;
+#[cfg_attr(loom, path = "shared/futex_model.rs")]
 mod futex;
 mod ring;
+#[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
+mod sleeping;
 
 use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
@@ -150,14 +155,23 @@ impl Node {
         } else {
             (Segment::attach(job_key, local_size, settings)?, Vec::new())
         };
-        let segment = Arc::new(segment);
-        segment.place(local_index).pid.store(std::process::id() as i32, Ordering::Release);
-        Ok(Self {
-            inbox: Inbox::new(Arc::clone(&segment), local_index),
-            outbox: Outbox::new(segment, local_index, bell, addresses),
+        Ok(Self::join(Arc::new(segment), local_index, bell, addresses, warnings))
+    }
+
+    fn join(
+        segment: Arc<Segment>,
+        own: usize,
+        bell: Doorbell,
+        addresses: Vec<SocketAddr>,
+        warnings: Vec<String>,
+    ) -> Self {
+        segment.place(own).pid.store(std::process::id() as i32, Ordering::Release);
+        Self {
+            reported: vec![false; addresses.len()],
+            inbox: Inbox::new(Arc::clone(&segment), own),
+            outbox: Outbox::new(segment, own, bell, addresses),
             warnings,
-            reported: vec![false; local_size],
-        })
+        }
     }
 
     /// One-line warnings for the user, e.g. that /dev/shm is full and another directory is used.
@@ -564,6 +578,10 @@ impl Outbox {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "shared/node_tests.rs"]
 mod tests;
+
+#[cfg(all(test, loom))]
+#[path = "shared/model_tests.rs"]
+mod model_tests;

@@ -26,12 +26,13 @@
 
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
 use super::segment::Segment;
+use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Receives that stand on one board at most.
-const SLOTS: usize = 31;
+const SLOTS: usize = if cfg!(loom) { 2 } else { 31 };
 /// Bytes of a board.
 pub(super) const BOARD_BYTES: usize = (SLOTS + 1) * 64;
 
@@ -46,6 +47,7 @@ const STATE_MASK: u32 = 7;
 const WITH_TAG: u32 = 1;
 
 #[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
 struct Slot {
     state: AtomicU32,
     flags: AtomicU32,
@@ -63,7 +65,8 @@ struct Slot {
 }
 
 #[repr(C, align(64))]
-struct Layout {
+#[cfg_attr(loom, derive(Default))]
+pub(super) struct Layout {
     /// How many receives have ever been posted here.
     posted: AtomicU32,
     /// How many of the sender's messages the receiver has begun to handle.
@@ -71,6 +74,7 @@ struct Layout {
     slots: [Slot; SLOTS],
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == BOARD_BYTES);
 
 /// A receive as it is posted.
@@ -279,6 +283,6 @@ impl Board {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "board_tests.rs"]
 mod tests;

@@ -14,18 +14,10 @@
 //! Neither side believes the other: lengths, marks and counters read from shared memory are checked, and nonsense is a [`Broken`].
 #![allow(unsafe_code)]
 
-use std::ptr::NonNull;
-use std::slice;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::board::BOARD_BYTES;
+use super::area::{Area, CONTROL_BYTES, LINE};
 
-/// Bytes of a cache line; the unit of the data area.
-pub(crate) const LINE: usize = 64;
-/// The consumer's counter has this many bytes for itself (two lines: processors fetch lines in pairs).
-const COUNTER_BYTES: usize = 128;
-/// Bytes before the data area: the counter, and the pair's board.
-pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + BOARD_BYTES;
 /// Bytes of the ready word.
 const READY_BYTES: usize = 4;
 /// Bytes cleared ahead of the next frame after each frame.
@@ -83,66 +75,6 @@ impl std::fmt::Display for Broken {
     }
 }
 
-/// Memory of one ring: control, then data. Both ends hold one.
-#[derive(Clone, Copy)]
-pub(crate) struct Area {
-    base: NonNull<u8>,
-    bytes: usize,
-}
-
-// SAFETY: an Area is an address; what may be done there is governed by Producer and Consumer, of which there is one each.
-unsafe impl Send for Area {}
-
-impl Area {
-    /// # Safety
-    /// `base` points to `bytes` bytes that stay mapped, readable and writable as long as any Producer or Consumer made from this
-    /// Area lives; were zero when the ring was new; and are written by one Producer and one Consumer (perhaps in another process) only.
-    /// A process that breaks the last rule can make frames arrive wrong or be refused, not memory outside the ring be touched.
-    pub(crate) unsafe fn new(base: NonNull<u8>, bytes: usize) -> Self {
-        assert!((RING_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(LINE));
-        assert!(base.addr().get().is_multiple_of(LINE));
-        Self { base, bytes }
-    }
-
-    fn capacity(self) -> usize {
-        self.bytes - CONTROL_BYTES
-    }
-
-    /// Bytes the consumer has freed since the beginning.
-    fn freed(&self) -> &AtomicU64 {
-        // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used as this atomic.
-        unsafe { self.base.cast::<AtomicU64>().as_ref() }
-    }
-
-    /// Where the pair's board lies.
-    pub(super) fn board(&self) -> NonNull<u8> {
-        // SAFETY: the control bytes are inside the area.
-        unsafe { self.base.add(COUNTER_BYTES) }
-    }
-
-    /// The first word of the line at `offset`.
-    fn word(&self, offset: usize) -> &AtomicU32 {
-        debug_assert!(offset < self.capacity() && offset.is_multiple_of(LINE));
-        // SAFETY: every caller keeps `offset` on a line inside the data area; the word is mapped and aligned. Lines that the producer
-        // owns are its to write plainly, and then nobody else uses this word: the consumer looks only at the line after the last
-        // visible frame.
-        unsafe { self.data(offset).cast::<AtomicU32>().as_ref() }
-    }
-
-    /// Writes nonsense at the start of a line, as a peer might.
-    #[cfg(test)]
-    pub(crate) fn scribble_for_tests(&self, line: usize, word: u32) {
-        self.word(line * LINE).store(word, Ordering::SeqCst);
-    }
-
-    /// # Safety
-    /// `offset` lies inside the data area.
-    unsafe fn data(&self, offset: usize) -> NonNull<u8> {
-        // SAFETY: control and `offset` together stay inside the area (caller's promise).
-        unsafe { self.base.add(CONTROL_BYTES + offset) }
-    }
-}
-
 /// Bytes of whole lines that a frame of `len` bytes, `pad` bytes behind its ready word, occupies.
 #[inline]
 fn footprint(pad: usize, len: usize) -> usize {
@@ -154,19 +86,6 @@ fn footprint(pad: usize, len: usize) -> usize {
 fn pad(head: usize, payload: usize) -> usize {
     let before = READY_BYTES + head;
     if payload < ALIGNED_MIN || before > LINE || !before.is_multiple_of(4) { 0 } else { LINE - before }
-}
-
-/// Asks for a line that will be written soon. Does nothing else, whatever the address.
-#[inline(always)]
-fn fetch_to_write(line: NonNull<u8>) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors of this architecture that
-    // do not know it pass over it.
-    unsafe {
-        std::arch::asm!("prefetchw [{}]", in(reg) line.as_ptr(), options(nostack, preserves_flags, readonly));
-    }
-    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
-    let _ = line;
 }
 
 /// The sending end of a ring.
@@ -198,7 +117,7 @@ impl Producer {
     #[inline]
     pub(crate) fn push(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
-        assert!(total <= frame_max(self.area.bytes), "frame of {total} bytes is larger than the shared ring takes");
+        assert!(total <= frame_max(self.area.bytes()), "frame of {total} bytes is larger than the shared ring takes");
         let pad = pad(head.len(), len);
         let need = footprint(pad, total);
         let tail = self.area.capacity() - self.offset;
@@ -212,12 +131,11 @@ impl Producer {
             self.clear(end);
         }
         // SAFETY: lines [start, start + need) are inside the data area (checked above) and free (has_room), so the consumer does
-        // not look at them until the ready word below; `head` is elsewhere. `fill` gets initialised memory: the segment began as zeros.
-        let payload = unsafe {
-            let frame = self.area.data(start).add(READY_BYTES + pad);
-            copy_short(head.as_ptr(), frame.as_ptr(), head.len());
-            slice::from_raw_parts_mut(frame.as_ptr().add(head.len()), len)
-        };
+        // not look at them until the ready word below.
+        let frame = unsafe { self.area.frame_mut(start + READY_BYTES + pad, total) };
+        let (front, payload) = frame.split_at_mut(head.len());
+        // SAFETY: both are that long; `head` is elsewhere.
+        unsafe { copy_short(head.as_ptr(), front.as_mut_ptr(), head.len()) };
         fill(payload);
         let word = FRAME_MARK | (pad as u32 / 4) << PAD_SHIFT | total as u32;
         if skip == 0 {
@@ -273,8 +191,7 @@ impl Producer {
             if offset >= self.area.capacity() {
                 offset -= self.area.capacity();
             }
-            // SAFETY: inside the data area.
-            fetch_to_write(unsafe { self.area.data(offset) });
+            self.area.fetch_to_write(offset);
             offset += LINE;
         }
         self.fetched = self.fetched.max(to);
@@ -323,7 +240,7 @@ impl Consumer {
         let len = (word & LENGTH_MASK) as usize;
         let pad = ((word & PAD_MASK) >> PAD_SHIFT) as usize * 4;
         let bytes = footprint(pad, len);
-        let fits = len <= frame_max(self.area.bytes) && bytes <= self.area.capacity() - self.offset;
+        let fits = len <= frame_max(self.area.bytes()) && bytes <= self.area.capacity() - self.offset;
         if word & MARK_MASK != FRAME_MARK || !fits {
             return Err(Broken::ReadyWord(word));
         }
@@ -331,7 +248,7 @@ impl Consumer {
         // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
         // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
         // it can change the bytes of its own frame, nothing else.
-        Ok(Some(unsafe { slice::from_raw_parts(self.area.data(self.offset).add(READY_BYTES + pad).as_ptr(), len) }))
+        Ok(Some(unsafe { self.area.frame(self.offset + READY_BYTES + pad, len) }))
     }
 
     /// Frees the frame that `peek` returned last.
@@ -370,6 +287,6 @@ unsafe fn copy_short(from: *const u8, to: *mut u8, len: usize) {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[path = "ring_tests.rs"]
 mod tests;

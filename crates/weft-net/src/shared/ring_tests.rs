@@ -1,5 +1,8 @@
 //! The ring against a queue, between threads, and against a peer that writes nonsense.
 
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU32;
+
 use super::*;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::VecDeque;

@@ -16,10 +16,11 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 
-use super::ring::{self, Area};
-use super::{LOCAL_SIZE_MAX, Rest, Settings};
+use super::area::Area;
+use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
+use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
@@ -256,19 +257,12 @@ impl Segment {
 
     /// Rank `index` is about to sleep by `rest`.
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
-        if rest != Rest::Thread as u32 {
-            self.header().asleep.fetch_add(1, Ordering::Relaxed);
-        }
-        self.place(index).sleeping.store(rest, Ordering::SeqCst);
+        sleeping::fall_asleep(&self.place(index).sleeping, &self.header().asleep, rest);
     }
 
     /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else than 0.
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
-        let rest = self.place(index).sleeping.swap(0, Ordering::SeqCst);
-        if rest != 0 && rest != Rest::Thread as u32 {
-            self.header().asleep.fetch_sub(1, Ordering::Relaxed);
-        }
-        rest
+        sleeping::take_sleep(&self.place(index).sleeping, &self.header().asleep)
     }
 
     /// Ranks that do not sleep. What killed ranks leave behind makes it smaller, never less than 1.

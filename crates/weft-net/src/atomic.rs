@@ -1,0 +1,73 @@
+//! The atomics of memory that ranks share. With `--cfg loom` they are those of a model checker (`make loom`), which plays all
+//! schedules, and all values that a load may return.
+
+#[cfg(not(loom))]
+pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+#[cfg(loom)]
+pub(crate) use model::{AtomicI32, AtomicU32, AtomicU64};
+
+#[cfg(loom)]
+mod model {
+    use loom::sync::atomic::{Ordering, fence};
+
+    /// loom takes sequentially consistent operations for acquiring and releasing ones. Fences on both sides make them what the
+    /// standard says they are.
+    fn strictly<R>(order: Ordering, operation: impl FnOnce() -> R) -> R {
+        if order != Ordering::SeqCst {
+            return operation();
+        }
+        fence(Ordering::SeqCst);
+        let result = operation();
+        fence(Ordering::SeqCst);
+        result
+    }
+
+    macro_rules! atomic {
+        ($name:ident, $value:ty) => {
+            #[derive(Debug, Default)]
+            pub(crate) struct $name(loom::sync::atomic::$name);
+
+            #[allow(dead_code)]
+            impl $name {
+                pub(crate) fn load(&self, order: Ordering) -> $value {
+                    strictly(order, || self.0.load(order))
+                }
+
+                pub(crate) fn store(&self, value: $value, order: Ordering) {
+                    strictly(order, || self.0.store(value, order));
+                }
+
+                pub(crate) fn swap(&self, value: $value, order: Ordering) -> $value {
+                    strictly(order, || self.0.swap(value, order))
+                }
+
+                pub(crate) fn fetch_add(&self, value: $value, order: Ordering) -> $value {
+                    strictly(order, || self.0.fetch_add(value, order))
+                }
+
+                pub(crate) fn fetch_sub(&self, value: $value, order: Ordering) -> $value {
+                    strictly(order, || self.0.fetch_sub(value, order))
+                }
+
+                pub(crate) fn fetch_or(&self, value: $value, order: Ordering) -> $value {
+                    strictly(order, || self.0.fetch_or(value, order))
+                }
+
+                pub(crate) fn compare_exchange(
+                    &self,
+                    current: $value,
+                    new: $value,
+                    success: Ordering,
+                    failure: Ordering,
+                ) -> Result<$value, $value> {
+                    strictly(success, || self.0.compare_exchange(current, new, success, failure))
+                }
+            }
+        };
+    }
+
+    atomic!(AtomicI32, i32);
+    atomic!(AtomicU32, u32);
+    atomic!(AtomicU64, u64);
+}

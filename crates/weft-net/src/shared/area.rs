@@ -1,0 +1,118 @@
+//! The memory of one ring: control, then data in lines.
+#![allow(unsafe_code)]
+
+use std::ptr::NonNull;
+use std::slice;
+
+use super::board::BOARD_BYTES;
+use super::ring::{RING_BYTES_MAX, RING_BYTES_MIN};
+use crate::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of a cache line; the unit of the data area.
+pub(crate) const LINE: usize = 64;
+/// The consumer's counter has this many bytes for itself (two lines: processors fetch lines in pairs).
+const COUNTER_BYTES: usize = 128;
+/// Bytes before the data area: the counter, and the pair's board.
+pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + BOARD_BYTES;
+
+/// Memory of one ring. Both ends hold one.
+#[derive(Clone, Copy)]
+pub(crate) struct Area {
+    base: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: an Area is an address; what may be done there is governed by Producer and Consumer, of which there is one each.
+unsafe impl Send for Area {}
+
+impl Area {
+    /// # Safety
+    /// `base` points to `bytes` bytes that stay mapped, readable and writable as long as any Producer or Consumer made from this
+    /// Area lives; were zero when the ring was new; and are written by one Producer and one Consumer (perhaps in another process) only.
+    /// A process that breaks the last rule can make frames arrive wrong or be refused, not memory outside the ring be touched.
+    pub(crate) unsafe fn new(base: NonNull<u8>, bytes: usize) -> Self {
+        assert!((RING_BYTES_MIN..=RING_BYTES_MAX).contains(&bytes) && bytes.is_multiple_of(LINE));
+        assert!(base.addr().get().is_multiple_of(LINE));
+        Self { base, bytes }
+    }
+
+    /// All bytes of the ring.
+    pub(super) fn bytes(self) -> usize {
+        self.bytes
+    }
+
+    /// Bytes of the data area.
+    pub(super) fn capacity(self) -> usize {
+        self.bytes - CONTROL_BYTES
+    }
+
+    /// Bytes the consumer has freed since the beginning.
+    pub(super) fn freed(&self) -> &AtomicU64 {
+        // SAFETY: the first bytes of the area are mapped (see `new`), aligned to a line, and only ever used as this atomic.
+        unsafe { self.base.cast::<AtomicU64>().as_ref() }
+    }
+
+    /// Where the pair's board lies.
+    pub(super) fn board(&self) -> NonNull<u8> {
+        // SAFETY: the control bytes are inside the area.
+        unsafe { self.base.add(COUNTER_BYTES) }
+    }
+
+    /// The first word of the line at `offset`.
+    #[inline]
+    pub(super) fn word(&self, offset: usize) -> &AtomicU32 {
+        debug_assert!(offset < self.capacity() && offset.is_multiple_of(LINE));
+        // SAFETY: every caller keeps `offset` on a line inside the data area; the word is mapped and aligned. Lines that the producer
+        // owns are its to write plainly, and then nobody else uses this word: the consumer looks only at the line after the last
+        // visible frame.
+        unsafe { self.data(offset).cast::<AtomicU32>().as_ref() }
+    }
+
+    /// `len` bytes from `offset` on, for the producer.
+    ///
+    /// # Safety
+    /// They lie inside the data area, and in lines that the producer owns.
+    #[inline]
+    pub(super) unsafe fn frame_mut(&mut self, offset: usize, len: usize) -> &mut [u8] {
+        // SAFETY: the caller's promise; the memory was zero when it was new, so it is initialised.
+        unsafe { slice::from_raw_parts_mut(self.data(offset).as_ptr(), len) }
+    }
+
+    /// `len` bytes from `offset` on, for the consumer.
+    ///
+    /// # Safety
+    /// They lie inside the data area, and in the lines of a frame that has been made visible and not been released.
+    #[inline]
+    pub(super) unsafe fn frame(&self, offset: usize, len: usize) -> &[u8] {
+        // SAFETY: the caller's promise.
+        unsafe { slice::from_raw_parts(self.data(offset).as_ptr(), len) }
+    }
+
+    /// Asks for a line that the producer will write soon. Does nothing else.
+    #[inline(always)]
+    pub(super) fn fetch_to_write(&self, offset: usize) {
+        debug_assert!(offset < self.capacity());
+        #[cfg(all(target_arch = "x86_64", not(miri)))]
+        // SAFETY: PREFETCHW is a hint: it changes nothing that a program can see and never faults. Processors of this architecture
+        // that do not know it pass over it.
+        unsafe {
+            std::arch::asm!(
+                "prefetchw [{}]", in(reg) self.data(offset).as_ptr(), options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+
+    /// Writes nonsense at the start of a line, as a peer might.
+    #[cfg(test)]
+    pub(crate) fn scribble_for_tests(&self, line: usize, word: u32) {
+        self.word(line * LINE).store(word, std::sync::atomic::Ordering::SeqCst);
+    }
+
+    /// # Safety
+    /// `offset` lies inside the data area.
+    #[inline]
+    unsafe fn data(&self, offset: usize) -> NonNull<u8> {
+        // SAFETY: control and `offset` together stay inside the area (caller's promise).
+        unsafe { self.base.add(CONTROL_BYTES + offset) }
+    }
+}

@@ -1,0 +1,96 @@
+//! The shared segment for the model checker: memory of this process, new in each schedule.
+
+use std::path::PathBuf;
+
+use loom::sync::atomic::Ordering;
+
+use super::area::{Area, Memory};
+use super::{LOCAL_SIZE_MAX, Settings, sleeping};
+use crate::Error;
+use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
+
+#[derive(Clone, Copy)]
+pub(crate) struct Geometry {
+    pub(crate) local_size: usize,
+    pub(crate) ring_bytes: usize,
+}
+
+impl Geometry {
+    pub(crate) fn choose(local_size: usize, _: usize) -> Self {
+        Self { local_size, ring_bytes: 0 }
+    }
+
+    pub(crate) fn total(self) -> usize {
+        0
+    }
+
+    pub(crate) fn is_lazy(self) -> bool {
+        false
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Place {
+    pub(crate) sleeping: AtomicU32,
+    pub(crate) announcements: AtomicU32,
+    pub(crate) pid: AtomicI32,
+    pub(crate) written: AtomicU32,
+    pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
+    pub(crate) attentive: AtomicU32,
+}
+
+pub(crate) struct Segment {
+    geometry: Geometry,
+    asleep: AtomicU32,
+    places: Vec<Place>,
+    rings: Vec<Memory>,
+}
+
+impl Segment {
+    pub(crate) fn create(_: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
+        let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
+        let places = (0..local_size).map(|_| Place::default()).collect();
+        let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
+        Ok((Self { geometry, asleep: AtomicU32::default(), places, rings }, Vec::new()))
+    }
+
+    pub(crate) fn attach(_: &str, _: usize, _: &Settings) -> Result<Self, Error> {
+        Err(Error::Unavailable("the ranks of a model are threads that share one value".into()))
+    }
+
+    pub(crate) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    pub(crate) fn attached(&self) -> usize {
+        self.geometry.local_size
+    }
+
+    pub(crate) fn place(&self, index: usize) -> &Place {
+        &self.places[index]
+    }
+
+    pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
+        sleeping::fall_asleep(&self.place(index).sleeping, &self.asleep, rest);
+    }
+
+    pub(crate) fn take_sleep(&self, index: usize) -> u32 {
+        sleeping::take_sleep(&self.place(index).sleeping, &self.asleep)
+    }
+
+    pub(crate) fn awake(&self) -> usize {
+        self.geometry.local_size.saturating_sub(self.asleep.load(Ordering::Relaxed) as usize).max(1)
+    }
+
+    pub(crate) fn ring(&self, to: usize, from: usize) -> Area {
+        self.rings[to * self.geometry.local_size + from].area()
+    }
+
+    pub(crate) fn reserve_ring(&self, _: usize, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+pub(crate) fn directories(_: &Settings) -> Vec<PathBuf> {
+    Vec::new()
+}
