@@ -4,7 +4,7 @@
 //! decides: over all senders together only so much is granted and under way as keeps its link busy. Who needs least to
 //! finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and one grant in some goes to the oldest, so
 //! that the longest is not starved. Several senders have grants at a time, and one that does not use them for a while (it
-//! computes) no longer counts: it cannot keep the others waiting.
+//! computes) no longer counts, and gets no more until some of it arrives: it cannot keep the others waiting.
 //!
 //! A lone sender is not held back: its window (`flow`) is enough, so its messages get a larger allowance, in larger
 //! pieces, in the order in which they were taken.
@@ -71,9 +71,9 @@ impl Announced {
         if self.stalled { 0 } else { self.under_way().min(MESSAGE_UNDER_WAY_MAX) }
     }
 
-    /// It may get another grant while others compete.
+    /// It may get another grant while others compete. One that is stalled has enough that it does not use.
     const fn is_ready(&self) -> bool {
-        self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX
+        !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX
     }
 }
 
@@ -217,15 +217,17 @@ impl Grants {
     }
 
     fn set_aside_stalled(&mut self, now: Instant) {
-        for message in self.messages.values_mut() {
+        for (&name, message) in &mut self.messages {
             if !message.stalled && message.under_way() > 0 && message.moved_at + STALL <= now {
                 self.under_way -= message.counted();
+                self.by_need.remove(&(message.left(), message.age, name));
                 message.stalled = true;
             }
         }
     }
 
-    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete.
+    /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete: after a grant
+    /// at most `UNDER_WAY_MAX`. What was set aside as stalled counts again, beyond that, once some of it arrives.
     pub const fn under_way(&self) -> u64 {
         self.under_way
     }
@@ -350,6 +352,22 @@ mod tests {
         let before = grants.under_way();
         grants.arrived(at, 0, 1);
         assert_eq!(grants.under_way(), before + MESSAGE_UNDER_WAY_MAX - 1);
+    }
+
+    #[test]
+    fn who_does_not_use_its_grants_gets_no_more_until_it_does() {
+        let mut grants = Grants::new();
+        (1..4).for_each(|name| grants.submit(name, name, PIECE));
+        (4..6).for_each(|name| grants.submit(name, name, 1 << 20));
+        assert_eq!(all(&mut grants).iter().map(|grant| grant.name).collect::<Vec<_>>(), [1, 2, 3, 4]);
+        // Nothing comes of any of them.   Expect: what counted goes to the one that has none yet.
+        let at = grants.next_timeout().expect("two wait");
+        assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: PIECE }));
+        assert_eq!(grants.poll(at), Some(Grant { name: 5, limit: 2 * PIECE }));
+        assert_eq!((grants.poll(at), grants.under_way()), (None, 2 * PIECE));
+        grants.arrived(at, 4, 1);
+        assert_eq!(grants.poll(at), Some(Grant { name: 4, limit: 2 * PIECE }));
+        assert_eq!((grants.poll(at), grants.under_way()), (None, UNDER_WAY_MAX - 1));
     }
 
     #[test]
