@@ -37,6 +37,43 @@ static void every_size(void)
     free(in);
 }
 
+/* Both sides of a blocking message may copy it: each size some times, in both directions at once and one after the other. */
+static void long_ones_that_both_sides_wait_for(void)
+{
+    static const int size[] = {12000, 65535, 65537, 100001, 262144, 1000003, 3 << 20};
+    enum { SIZES = sizeof size / sizeof *size, TIMES = 3, SPARE = 64 };
+    unsigned char *out = memory(3 << 20), *in = memory((3 << 20) + SPARE);
+    for (int i = 0; i < SIZES; i++)
+        for (int time = 0; time < TIMES; time++) {
+            MPI_Status status;
+            int count, tag = i * TIMES + time;
+            fill(out, size[i], rank, tag);
+            memset(in, 0, size[i] + SPARE);
+            STORY("both directions at once");
+            MPI_Sendrecv(out, size[i], MPI_BYTE, next, tag, in, size[i] + SPARE, MPI_BYTE, time % 2 ? MPI_ANY_SOURCE : previous, tag, MPI_COMM_WORLD, &status);
+            MPI_Get_count(&status, MPI_BYTE, &count);
+            CHECK_EQUAL(count, size[i]);
+            CHECK_EQUAL(wrong_bytes(in, size[i], previous, tag), 0);
+            CHECK_EQUAL(in[size[i]], 0);
+            STORY("one direction after the other");
+            if (rank % 2 == 0 && rank + 1 < ranks) {
+                if (time == 1)
+                    usleep(2000);
+                MPI_Send(out, size[i], MPI_BYTE, rank + 1, tag, MPI_COMM_WORLD);
+                MPI_Recv(in, size[i], MPI_BYTE, rank + 1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                CHECK_EQUAL(wrong_bytes(in, size[i], rank + 1, tag), 0);
+            } else if (rank % 2) {
+                if (time == 2)
+                    usleep(2000);
+                MPI_Recv(in, size[i], MPI_BYTE, rank - 1, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                CHECK_EQUAL(wrong_bytes(in, size[i], rank - 1, tag), 0);
+                MPI_Send(out, size[i], MPI_BYTE, rank - 1, tag, MPI_COMM_WORLD);
+            }
+        }
+    free(out);
+    free(in);
+}
+
 static void many_long_ones_at_once(void)
 {
     STORY("long messages in flight to everyone");
@@ -107,6 +144,7 @@ int main(int argc, char **argv)
     next = (rank + 1) % ranks;
     previous = (rank + ranks - 1) % ranks;
     every_size();
+    long_ones_that_both_sides_wait_for();
     many_long_ones_at_once();
     flood();
     stream();

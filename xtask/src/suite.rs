@@ -9,6 +9,7 @@ mod gone;
 mod instrument;
 mod lanes;
 mod launcher;
+mod memory;
 mod peers;
 mod process;
 mod programs;
@@ -55,6 +56,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
+    Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },

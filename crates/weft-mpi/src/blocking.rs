@@ -30,11 +30,13 @@ impl Process {
 /// # Errors
 /// Too many requests.
 #[inline]
-pub fn receive(mut process: Guard, receive: Receive, communicator: usize) -> Result<Received> {
+pub fn receive(mut process: Guard, mut receive: Receive, communicator: usize) -> Result<Received> {
     if let Some(received) = process.receive_now(&receive) {
         process.signal();
         return Ok(received);
     }
+    process.expect_wait(receive.data.len());
+    receive.blocking = true;
     let request = process.start_receive(receive, communicator)?;
     wait(process, request).map(Outcome::into_received)
 }
@@ -44,10 +46,12 @@ pub fn receive(mut process: Guard, receive: Receive, communicator: usize) -> Res
 /// # Errors
 /// Too many requests.
 #[inline]
-pub fn exchange(mut process: Guard, send: Send, receive: Receive, communicator: usize) -> Result<Received> {
+pub fn exchange(mut process: Guard, mut send: Send, mut receive: Receive, communicator: usize) -> Result<Received> {
     if process.engine()?.submit_now(&send) {
         return self::receive(process, receive, communicator);
     }
+    process.expect_wait(receive.data.len());
+    (send.blocking, receive.blocking) = (true, true);
     let receive = process.start_receive(receive, communicator)?;
     let send = process.start_send(send, communicator)?;
     let (received, sent) = wait_both(process, receive, send)?;
@@ -71,6 +75,7 @@ pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
             envelope: Envelope { context: place.context, source: rank, tag: place.tag },
             data: UserData::empty(),
             mode: Mode::Standard,
+            blocking: true,
         };
         let receive = Receive {
             context: Some(place.context),
@@ -78,6 +83,7 @@ pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
             peer: Some(place.group.members[from as usize]),
             tag: Some(place.tag),
             data: UserData::empty(),
+            blocking: true,
         };
         if let Some(error) = exchange(process, send, receive, communicator)?.error {
             return Err(error);

@@ -138,6 +138,7 @@ impl Running {
                         },
                         data: self.data(&slice),
                         mode: Mode::Standard,
+                        blocking: true,
                     };
                     if engine.submit_now(&send) {
                         continue;
@@ -153,6 +154,7 @@ impl Running {
                         peer: Some(self.place.group.members[from as usize]),
                         tag: Some(self.place.tag),
                         data: self.data(&slice),
+                        blocking: true,
                     };
                     let handle = engine.messages.add(Request::new(State::Posted(receive), self.place.communicator))?;
                     engine.start_receive(handle);

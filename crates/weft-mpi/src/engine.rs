@@ -32,6 +32,7 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
+pub use direct::BYTES_MIN as LARGE_BYTES_MIN;
 pub use immediate::Received;
 pub use lanes::{Descriptors, Device, Devices, Hop, Remote, Slot};
 
@@ -51,6 +52,8 @@ struct Link {
     path: Path,
     pending: VecDeque<Outgoing>,
     waiting: bool,
+    /// How payloads are written into the ring, if there is one.
+    writer: shared::Writer,
     /// Messages that have been put on the path, the announced ones included; the receiver counts the same.
     numbered: u32,
     messages: u64,
@@ -150,7 +153,15 @@ impl Engine {
         for (peer, host) in messages.peers.iter_mut().zip(parts.hosts) {
             peer.host = Some(host);
         }
-        let link = |path| Link { path, pending: VecDeque::new(), waiting: false, numbered: 0, messages: 0, bytes: 0 };
+        let link = |path| Link {
+            path,
+            pending: VecDeque::new(),
+            waiting: false,
+            writer: shared::Writer::default(),
+            numbered: 0,
+            messages: 0,
+            bytes: 0,
+        };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
         let memory = direct::PeerMemory::new(parts.rank, parts.pids);

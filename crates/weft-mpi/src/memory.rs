@@ -9,7 +9,7 @@ use std::ops::Range;
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Batch, Element, Layout};
 use weft_core::reduce::{self, Op};
-use weft_net::single_copy;
+use weft_net::{shared, single_copy};
 
 /// `count` items of a datatype in the program's memory, seen as a sequence of packed bytes.
 #[derive(Clone)]
@@ -113,6 +113,20 @@ impl UserData {
                 });
             }
         }
+    }
+
+    /// The same, into memory that another process is about to read.
+    ///
+    /// # Panics
+    /// As for [`UserData::read`].
+    #[inline]
+    pub fn read_for_others(&self, offset: u64, out: &mut [u8], writer: &mut shared::Writer) {
+        if out.is_empty() || !matches!(self.shape, Shape::Run) {
+            return self.read(offset, out);
+        }
+        assert!(offset + out.len() as u64 <= self.bytes);
+        // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is ours.
+        unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
     }
 
     /// Unpacks `bytes` to the place of the bytes from `offset` on.
@@ -266,34 +280,38 @@ pub fn reduce_promised(op: Op, element: Element, input: Address, inout: Address,
     unsafe { reduce_elements(op, element, input.0, inout.0, count) }
 }
 
-/// Copies the first `limit` bytes at `address` of process `pid` to where `data` wants them, without that process.
+/// Copies the bytes `range` of a message at `address` of process `pid` to where `data` wants them, without that process.
 ///
 /// # Errors
 /// What the kernel says: the process is gone, or the copy is not permitted.
-pub fn fetch(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Result<()> {
+pub fn fetch(pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
+    let (address, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
     if let Some(target) = data.address() {
-        // SAFETY: `data` is promised memory of at least `limit` bytes.
-        return unsafe { single_copy::read(pid, address, target as *mut u8, limit as usize) };
+        assert!(range.end <= data.len());
+        // SAFETY: `data` is promised memory that has the range.
+        return unsafe { single_copy::read(pid, address, (target + range.start) as *mut u8, len) };
     }
     let mut local = Vec::new();
-    data.runs(0..limit, &mut |start, len| local.push(single_copy::Local { start, len }));
+    data.runs(range, &mut |start, len| local.push(single_copy::Local { start, len }));
     // SAFETY: the runs are promised memory.
-    unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
+    unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len }]) }
 }
 
-/// Copies the first `limit` bytes of `data` to `address` of process `pid`, which has asked for them there.
+/// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which has asked for them there.
 ///
 /// # Errors
 /// As for [`fetch`].
-pub fn deliver(pid: i32, address: u64, data: &UserData, limit: u64) -> std::io::Result<()> {
+pub fn deliver(pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
+    let (address, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
     if let Some(source) = data.address() {
-        // SAFETY: `data` is promised memory of at least `limit` bytes.
-        return unsafe { single_copy::write(pid, address, source as *const u8, limit as usize) };
+        assert!(range.end <= data.len());
+        // SAFETY: `data` is promised memory that has the range.
+        return unsafe { single_copy::write(pid, address, (source + range.start) as *const u8, len) };
     }
     let mut local = Vec::new();
-    data.runs(0..limit, &mut |start, len| local.push(single_copy::Local { start, len }));
+    data.runs(range, &mut |start, len| local.push(single_copy::Local { start, len }));
     // SAFETY: the runs are promised memory.
-    unsafe { single_copy::write_vectored(pid, &local, &[single_copy::Remote { address, len: limit as usize }]) }
+    unsafe { single_copy::write_vectored(pid, &local, &[single_copy::Remote { address, len }]) }
 }
 
 /// An address in the program's memory, kept for an operation: whoever makes one vouches for it.

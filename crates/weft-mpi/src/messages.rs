@@ -33,6 +33,13 @@ pub enum Outgoing {
         /// Its handle.
         request: usize,
     },
+    /// What is left of an eager message from `offset` on, the first pieces of which have left.
+    Rest {
+        /// Its handle.
+        request: usize,
+        /// First byte that has not left.
+        offset: u64,
+    },
     /// Granted data of `request` from `offset` to `limit`, to the receiver's `sink`.
     Stream {
         /// Its handle.
@@ -110,6 +117,35 @@ pub enum Withdrawal {
     Taken(Option<u32>),
 }
 
+/// A message whose data lies in the memory of a process of this node, and the receive that it goes to.
+pub struct Announced {
+    /// Who announced it.
+    pub peer: u32,
+    /// The sender's name for it.
+    pub request: u32,
+    /// Where it lies.
+    pub address: u64,
+    /// The receive.
+    pub handle: usize,
+    /// Where it goes.
+    pub data: UserData,
+    /// Bytes that have room there.
+    pub limit: u64,
+    /// Whether the program waits for it in the call that has posted it.
+    pub blocking: bool,
+}
+
+/// What has become of such a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fetched {
+    /// It is there.
+    Whole,
+    /// Its sender is still copying a part of it: [`Messages::conclude_fetch`] is called when that is there.
+    Begun,
+    /// It cannot be copied like this.
+    Refused,
+}
+
 /// Reads another process's memory into ours, and takes receives off its board: the engine provides it, since it is a
 /// matter of links.
 pub trait Fetch {
@@ -119,8 +155,8 @@ pub trait Fetch {
     /// Takes a receive off the board of `peer`, unless that was quicker.
     fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal;
 
-    /// Copies `limit` bytes at `address` of `peer` into `data`; `false` when this is not possible.
-    fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool;
+    /// Copies an announced message into memory of this process.
+    fn fetch(&mut self, announced: Announced) -> Fetched;
 }
 
 /// All messages and requests of this process.
@@ -415,7 +451,7 @@ impl Messages {
                 self.handle_eager(peer, envelope, acknowledge, payload, fetch);
             }
             Frame::EagerFirst { envelope, acknowledge, total, payload } => {
-                self.handle_first(peer, envelope, acknowledge, total, payload);
+                self.handle_first(peer, envelope, acknowledge, total, payload, fetch);
             }
             Frame::EagerMore { payload } => self.handle_more(peer, payload),
             Frame::Rendezvous { envelope, request, total, address } => {
@@ -508,22 +544,35 @@ impl Messages {
         self.complete(handle);
     }
 
-    fn handle_first(&mut self, peer: u32, envelope: Envelope, acknowledge: Option<u32>, total: u64, payload: &[u8]) {
+    fn handle_first(
+        &mut self,
+        peer: u32,
+        envelope: Envelope,
+        acknowledge: Option<u32>,
+        total: u64,
+        payload: &[u8],
+        fetch: &mut impl Fetch,
+    ) {
         if total > CREDIT_BYTES || payload.len() as u64 >= total || self.peers[peer as usize].arriving.is_some() {
             self.nonsense += 1;
             return;
         }
-        let state = &mut self.peers[peer as usize];
-        state.handled = state.handled.wrapping_add(1);
-        // Only flows carry pieces, and who is reached by a flow has no board.
-        let unexpected = &mut self.unexpected;
+        self.count(peer, fetch);
         let mut kept = 0;
-        let found = self.matcher.arrive(envelope, || {
-            let mut bytes = Vec::with_capacity(total as usize);
-            bytes.extend_from_slice(payload);
-            kept = keep(unexpected, Unexpected { peer, total, body: Body::Arriving { bytes, acknowledge } });
-            kept
-        });
+        // Each turn takes a receive out of the matcher, so this ends.
+        let found = loop {
+            let unexpected = &mut self.unexpected;
+            let found = self.matcher.arrive(envelope, || {
+                let mut bytes = Vec::with_capacity(total as usize);
+                bytes.extend_from_slice(payload);
+                kept = keep(unexpected, Unexpected { peer, total, body: Body::Arriving { bytes, acknowledge } });
+                kept
+            });
+            match found {
+                Some(handle) if self.withdraw(peer, handle, fetch) != Withdrawal::Ours => {}
+                _ => break found,
+            }
+        };
         let target = match found {
             Some(handle) => {
                 self.acknowledge(peer, acknowledge);

@@ -97,7 +97,8 @@ impl Process {
             return Err(wrong_tag(tag));
         }
         let peer = object.peer(destination, "dest")?;
-        Ok(Send { peer, envelope: Envelope { context: object.context, source: object.rank, tag }, data, mode })
+        let envelope = Envelope { context: object.context, source: object.rank, tag };
+        Ok(Send { peer, envelope, data, mode, blocking: false })
     }
 
     /// A receive from rank `source`.
@@ -112,11 +113,12 @@ impl Process {
         }
         let tag = (tag != MPI_ANY_TAG).then_some(tag);
         if source == MPI_ANY_SOURCE {
-            return Ok(Receive { context: Some(object.context), source: None, peer: None, tag, data });
+            let context = Some(object.context);
+            return Ok(Receive { context, source: None, peer: None, tag, data, blocking: false });
         }
         let peer = object.peer(source, "source")?;
         let context = peer.is_some().then_some(object.context);
-        Ok(Receive { context, source: Some(source as u32), peer, tag, data })
+        Ok(Receive { context, source: Some(source as u32), peer, tag, data, blocking: false })
     }
 
     /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was. Wrong
@@ -230,7 +232,7 @@ impl Process {
         send.data.read(0, &mut bytes);
         let length = bytes.len() as u64;
         let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
-        let request = self.start_send(Send { data, mode: Mode::Standard, ..send }, communicator)?;
+        let request = self.start_send(Send { data, mode: Mode::Standard, blocking: false, ..send }, communicator)?;
         let buffer = if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
         buffer.keep(request, bytes);
         self.reclaim_buffers();
@@ -265,7 +267,7 @@ impl Process {
         send.data.read(0, &mut bytes);
         let length = bytes.len() as u64;
         let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
-        let request = self.start_send(Send { data, ..send }, communicator)?;
+        let request = self.start_send(Send { data, blocking: false, ..send }, communicator)?;
         self.temporaries.keep(request, bytes);
         Ok(request)
     }
@@ -513,6 +515,7 @@ impl Process {
             peer: None,
             tag: Some(extracted.envelope.tag),
             data,
+            blocking: false,
         };
         let engine = self.engine()?;
         let handle = engine.messages.add(Request::new(State::Posted(receive), extracted.communicator))?;

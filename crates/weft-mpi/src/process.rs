@@ -18,7 +18,7 @@ use weft_net::wait::{self, Interest, Spin};
 
 use crate::collective::Running;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
-use crate::engine::{Engine, Rest};
+use crate::engine::{Engine, LARGE_BYTES_MIN, Rest};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::helper::{self, Helper, Outstanding};
@@ -395,14 +395,39 @@ impl Process {
         }
     }
 
-    /// It waits no more.
-    fn leave_wait(&mut self) {
-        self.waiting = self.waiting.saturating_sub(1);
+    /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has looked in vain.
+    #[inline]
+    pub fn expect_wait(&mut self, bytes: u64) {
+        if bytes >= LARGE_BYTES_MIN
+            && let Some(engine) = &mut self.engine
+        {
+            engine.set_attentive(true);
+        }
+    }
+
+    /// It has ended, unless another thread waits.
+    #[inline]
+    fn end_wait(&mut self) {
         if self.waiting == 0
             && let Some(engine) = &mut self.engine
         {
             engine.set_attentive(false);
         }
+    }
+
+    fn has_copied(&mut self) -> bool {
+        self.engine.as_mut().is_some_and(|engine| engine.take_copied())
+    }
+
+    /// Whether what it waits for is being copied by a neighbour.
+    fn is_served(&mut self) -> bool {
+        self.engine.as_mut().is_some_and(|engine| engine.is_served())
+    }
+
+    /// It waits no more.
+    fn leave_wait(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+        self.end_wait();
     }
 
     /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the helper.

@@ -52,6 +52,8 @@ pub struct Send {
     pub data: UserData,
     /// How.
     pub mode: Mode,
+    /// Whether the program waits for it in the very call that starts it: then it may as well copy.
+    pub blocking: bool,
 }
 
 /// A receive as the program asked for it.
@@ -67,6 +69,8 @@ pub struct Receive {
     pub tag: Option<i32>,
     /// Where the message goes.
     pub data: UserData,
+    /// Whether the program waits for it in the very call that starts it.
+    pub blocking: bool,
 }
 
 /// A receive whose message is granted in pieces.

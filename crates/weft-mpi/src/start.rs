@@ -139,6 +139,10 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
         udp: links.udp.as_ref().map(Udp::card),
         raw: links.raw.as_ref().map(|link| raw::card(&settings, link)),
     };
+    if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
+        // Before the others know this process, and try.
+        single_copy::permit();
+    }
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
@@ -202,16 +206,18 @@ fn connect(
             }
         });
     }
-    let direct = settings.single_copy && use_shared;
-    if direct {
-        single_copy::permit();
-    }
-    let pids = (0..size)
+    let copies = |peer: u32| settings.single_copy && single_copy::available(cards[peer as usize].pid);
+    let pids: Vec<i32> = (0..size)
         .map(|peer| match paths[peer as usize] {
-            Path::Shared(_) if direct => cards[peer as usize].pid,
+            Path::Shared(_) if copies(peer) => cards[peer as usize].pid,
             _ => 0,
         })
         .collect();
+    let refused = |peer: &u32| matches!(paths[*peer as usize], Path::Shared(_)) && pids[*peer as usize] == 0;
+    if settings.single_copy && locals.first() == Some(&rank) && locals.iter().any(refused) {
+        let why = "the kernel refuses copies between ranks of this host (seccomp, ptrace_scope or another user)";
+        warn(rank, &format!("{why}: large messages go through shared memory"));
+    }
     if let Some(udp) = &links.udp {
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }

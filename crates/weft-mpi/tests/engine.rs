@@ -167,6 +167,7 @@ fn post(engines: &mut [Engine], message: &Message) -> Posted {
         peer: (!message.any_source).then_some(message.from as u32),
         tag: (!message.any_tag).then_some(message.tag),
         data,
+        blocking: false,
     };
     let engine = &mut engines[message.to];
     let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
@@ -188,7 +189,7 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
         // SAFETY: the content outlives the test's engines, and sends only read it.
         let data = unsafe { UserData::from_bytes(start, message.bytes as u64) };
         let envelope = Envelope { context: CONTEXT, source: message.from as u32, tag: message.tag };
-        let send = Send { peer: Some(message.to as u32), envelope, data, mode: message.mode };
+        let send = Send { peer: Some(message.to as u32), envelope, data, mode: message.mode, blocking: false };
         let engine = &mut engines[message.from];
         let handle = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
         engine.start_send(handle);
@@ -271,7 +272,7 @@ proptest! {
             // SAFETY: the content outlives the engines, and sends only read it.
             let data = unsafe { UserData::from_bytes(contents[number].as_ptr().cast_mut(), *bytes as u64) };
             let envelope = Envelope { context: CONTEXT, source: 0, tag: 5 };
-            let send = Send { peer: Some(1), envelope, data, mode: Mode::Standard };
+            let send = Send { peer: Some(1), envelope, data, mode: Mode::Standard, blocking: false };
             let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
             all[0].start_send(handle);
         }
@@ -304,10 +305,17 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
             )
         };
         let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
-        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard };
+        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard, blocking: false };
         let sent = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
         all[0].start_send(sent);
-        let receive = Receive { context: Some(CONTEXT), source: Some(0), peer: Some(0), tag: Some(1), data: into };
+        let receive = Receive {
+            context: Some(CONTEXT),
+            source: Some(0),
+            peer: Some(0),
+            tag: Some(1),
+            data: into,
+            blocking: false,
+        };
         let received = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
         all[1].start_receive(received);
         let limit = Instant::now() + TIME_LIMIT;
@@ -342,12 +350,18 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         hosts: vec!["test".into(); 2],
         peer_timeout: weft_core::time::Duration::default(),
     });
-    let receive =
-        Receive { context: Some(CONTEXT), source: Some(1), peer: Some(1), tag: None, data: UserData::empty() };
+    let receive = Receive {
+        context: Some(CONTEXT),
+        source: Some(1),
+        peer: Some(1),
+        tag: None,
+        data: UserData::empty(),
+        blocking: false,
+    };
     let waiting = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
     engine.start_receive(waiting);
     let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
-    let send = Send { peer: Some(1), envelope, data: UserData::empty(), mode: Mode::Synchronous };
+    let send = Send { peer: Some(1), envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
     let sent = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
     engine.start_send(sent);
     let limit = Instant::now() + TIME_LIMIT;
@@ -437,7 +451,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 // SAFETY: the content's memory stays where it is until the end, and sends only read it.
                 let data = unsafe { UserData::from_bytes(start, bytes as u64) };
                 let envelope = Envelope { context: CONTEXT, source: 0, tag };
-                let send = Send { peer: Some(1), envelope, data, mode };
+                let send = Send { peer: Some(1), envelope, data, mode, blocking: bytes % 2 == 0 };
                 let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
                 all[0].start_send(handle);
                 sends.push(handle);
@@ -447,7 +461,8 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 // SAFETY: the vector's memory stays where it is until the end.
                 let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), room as u64) };
                 let source = (!any_source).then_some(0);
-                let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data };
+                let blocking = room % 2 == 0;
+                let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data, blocking };
                 let handle = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
                 all[1].start_receive(handle);
                 posted.push((handle, memory));
@@ -514,6 +529,7 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
                 peer: Some(1),
                 envelope: Envelope { context: CONTEXT, source: 0, tag: 3 },
                 data: from.clone(),
+                blocking: false,
                 mode: Mode::Standard,
             }),
             0,
@@ -527,6 +543,7 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
                 peer: Some(0),
                 tag: None,
                 data: to.clone(),
+                blocking: false,
             }),
             0,
         )
@@ -573,11 +590,11 @@ fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
         (out, UserData::from_bytes(memory.as_mut_ptr(), bytes as u64))
     };
     let peer = Some(from as u32);
-    let receive = Receive { context: Some(CONTEXT), source: peer, peer, tag: Some(1), data: into };
+    let receive = Receive { context: Some(CONTEXT), source: peer, peer, tag: Some(1), data: into, blocking: false };
     let received = engines[0].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
     engines[0].start_receive(received);
     let envelope = Envelope { context: CONTEXT, source: from as u32, tag: 1 };
-    let send = Send { peer: Some(0), envelope, data: out, mode: Mode::Standard };
+    let send = Send { peer: Some(0), envelope, data: out, mode: Mode::Standard, blocking: false };
     let sent = engines[from].messages.add(Request::new(State::Queued(send), 0)).unwrap();
     engines[from].start_send(sent);
     Pair { from, sent, received, content, memory }
@@ -660,7 +677,14 @@ impl Waits {
     /// Begins, and tells how to see the error that it has failed with.
     fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_mpi::error::Error> + use<> {
         let source = matches!(self, Self::Receive | Self::Probe).then_some(1);
-        let receive = Receive { context: Some(CONTEXT), source, peer: source, tag: None, data: UserData::empty() };
+        let receive = Receive {
+            context: Some(CONTEXT),
+            source,
+            peer: source,
+            tag: None,
+            data: UserData::empty(),
+            blocking: false,
+        };
         let handle = matches!(self, Self::Receive | Self::ReceiveFromAnybody).then(|| {
             let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
             engine.start_receive(handle);

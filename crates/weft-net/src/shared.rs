@@ -25,7 +25,9 @@ mod futex;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
+mod share;
 mod sleeping;
+mod stream;
 
 use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
@@ -34,10 +36,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::{Error, sys};
-pub use board::{Board, Claim, Fate, Ticket, Wanted};
+pub use board::{Board, Claim, Fate, Ticket, Wanted, Wish};
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
+pub use share::{Ending, Piece, Share};
+pub use stream::Writer;
 use weft_core::time::Duration;
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
@@ -58,7 +62,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { directory: None, ring_bytes_max: 256 << 10, attach_timeout: Duration::from_secs(20) }
+        Self { directory: None, ring_bytes_max: 2 << 20, attach_timeout: Duration::from_secs(20) }
     }
 }
 
@@ -67,7 +71,7 @@ impl Default for Settings {
 pub struct Memory {
     /// One ring, of which each ordered pair of ranks has one, bytes.
     pub ring_bytes: usize,
-    /// The whole segment, bytes.
+    /// All that can come to have memory behind it, bytes.
     pub segment_bytes: usize,
     /// Whether a ring takes memory only once it is used.
     pub on_first_use: bool,
@@ -77,7 +81,8 @@ pub struct Memory {
 pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
     (1..=LOCAL_SIZE_MAX).contains(&local_size).then(|| {
         let geometry = segment::Geometry::choose(local_size, settings.ring_bytes_max);
-        let (ring_bytes, segment_bytes) = (geometry.ring_bytes, geometry.total());
+        // No rank uses the ring to itself.
+        let (ring_bytes, segment_bytes) = (geometry.ring_bytes, geometry.total() - local_size * geometry.ring_bytes);
         Memory { ring_bytes, segment_bytes, on_first_use: geometry.is_lazy() }
     })
 }
@@ -276,7 +281,7 @@ impl Node {
         known.then(|| Board::new(Arc::clone(&self.inbox.segment), self.inbox.own, receiver))
     }
 
-    /// Tells local rank `receiver` that one of its receives has been written to; wakes it if it sleeps.
+    /// Tells local rank `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
     pub fn announce_written(&mut self, receiver: usize) {
         self.outbox.segment.place(receiver).written.fetch_add(1, Ordering::SeqCst);
         if self.outbox.segment.place(receiver).sleeping.load(Ordering::SeqCst) != 0 {

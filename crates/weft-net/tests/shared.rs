@@ -141,9 +141,24 @@ fn role_sleeps_until_killed() {
     listen();
 }
 
-/// The shell line that makes `path` a file system of 64 KiB.
+/// The shell line that makes `path` a file system that cannot hold the smallest segment.
 fn tiny(path: &str) -> String {
-    format!("mount -t tmpfs -o size=64k none {path}")
+    format!("mount -t tmpfs -o size=24k none {path}")
+}
+
+#[test]
+fn in_a_small_directory_the_rings_are_smaller_and_a_warning_says_so() {
+    let directory = Directory::new("small");
+    if !can_unshare() {
+        return;
+    }
+    let key = format!("small-{}", std::process::id());
+    let preparation = format!("mount -t tmpfs -o size=1m none {}", directory.text());
+    let environment = [("DIRECTORY", directory.text()), ("KEY", key.as_str())];
+    let mut role = Role::start_unshared("-m", &preparation, "role_reports_warnings", &environment);
+    let warning = role.hear();
+    assert!(warning.contains(directory.text()) && warning.contains("have 256 KiB, not 2048"), "{warning}");
+    role.finish();
 }
 
 #[test]

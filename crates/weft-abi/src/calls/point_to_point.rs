@@ -13,7 +13,7 @@ use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
 use weft_mpi::process::{Process, attempt, block_until, lock, with};
-use weft_mpi::request::{Mode, Persistent, Status};
+use weft_mpi::request::{Mode, Persistent, Send, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are.
 ///
@@ -57,7 +57,7 @@ unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
         process.signal();
         return Ok(());
     }
-    let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
+    let send = Send { blocking: true, ..process.make_send(m.comm.0, m.peer, m.tag, data, mode)? };
     if mode == Mode::Buffered {
         process.buffered_send(send, m.comm.0)?;
         process.signal();
@@ -294,8 +294,8 @@ pub(crate) unsafe fn sendrecv_replace(
     send.data.read(0, &mut copy);
     let length = copy.len() as u64;
     // SAFETY: `copy` outlives both operations, which are complete when this function returns.
-    let send = weft_mpi::request::Send { data: unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) }, ..send };
-    let received = blocking::exchange(process, send, incoming, comm.0)?;
+    let data = unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) };
+    let received = blocking::exchange(process, Send { data, ..send }, incoming, comm.0)?;
     // SAFETY: the caller's pointer.
     unsafe { conclude(received, status) }
 }

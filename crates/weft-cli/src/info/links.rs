@@ -257,7 +257,7 @@ mod tests {
         let machine = Machine { processors_usable: 500, ..Machine::default() };
         let memory = Memory::of(&settings, &machine, &Addresses::of(&settings));
         assert_eq!(memory.shared.iter().map(|row| row.ranks).collect::<Vec<_>>(), [2, 16, 64, 500]);
-        assert!(memory.shared.iter().all(|row| row.segment_bytes >= row.ring_bytes * row.ranks * row.ranks));
+        assert!(memory.shared.iter().all(|row| row.segment_bytes >= row.ring_bytes * row.ranks * (row.ranks - 1)));
         assert!(memory.shared[3].on_first_use && !memory.shared[0].on_first_use);
     }
 }

@@ -15,20 +15,28 @@
 //! - A message that is handled and matches a receive of which the sender has been quicker to take possession was sent
 //!   after the one that is written there: it goes on to the next receive that it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
+//!
+//! Between a blocking send and a blocking receive a message of [`SHARED_BYTES_MIN`] or more is copied by both
+//! (`weft_net::shared::Share`): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
+//! Nonblocking operations leave the copy to one side, so that the other can compute.
 
 use weft_core::matching::Envelope;
-use weft_net::shared::{self, Board, Fate, Ticket, Wanted};
-use weft_net::single_copy;
+use weft_net::shared::{self, Board, Ending, Fate, Share, Ticket, Wanted, Wish};
 
 use super::{Engine, Path};
 use crate::constants::MPI_ERR_OTHER;
 use crate::error::Error;
-use crate::memory::UserData;
-use crate::messages::{Fetch, Withdrawal};
+use crate::messages::{Announced, Fetch, Fetched, Withdrawal};
 use crate::request::{Receive, Request, Send, State};
 
 /// Smaller messages are not worth two system calls.
-pub(super) const BYTES_MIN: u64 = 16 << 10;
+pub const BYTES_MIN: u64 = 16 << 10;
+// What goes through a ring in one piece looks at no board.
+const _: () = assert!(super::outgoing::RING_PIECE_BYTES < BYTES_MIN);
+/// From this size on a message is copied by both of its sides, if both are inside MPI.
+pub(super) const SHARED_BYTES_MIN: u64 = 64 << 10;
+/// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
+const SHARED_LOOKS_MAX: usize = 1000;
 /// Receives before a new one that are looked at to see whether it may stand on a board.
 const RECEIVES_BEFORE_MAX: usize = 64;
 /// Looks at a copy under way into a receive that is being given up.
@@ -39,12 +47,52 @@ pub(super) struct PeerMemory {
     rank: u32,
     pub(super) pids: Vec<i32>,
     boards: Vec<Option<Board>>,
+    /// Peers without a board that we would have shared a message with.
+    boardless: Vec<u32>,
+    /// Receives of which the senders still copy a part.
+    shared: Vec<Announced>,
+    /// Whether something large has been copied since that was last asked.
+    copied: bool,
 }
 
 impl PeerMemory {
     pub(super) fn new(rank: u32, pids: Vec<i32>) -> Self {
         let boards = pids.iter().map(|_| None).collect();
-        Self { rank, pids, boards }
+        Self { rank, pids, boards, boardless: Vec::new(), shared: Vec::new(), copied: false }
+    }
+
+    fn fetch_alone(&self, announced: &Announced) -> Fetched {
+        let pid = self.pids[announced.peer as usize];
+        match crate::memory::fetch(pid, announced.address, &announced.data, 0..announced.limit) {
+            Ok(()) => Fetched::Whole,
+            Err(_) => Fetched::Refused,
+        }
+    }
+
+    /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
+    fn fetch_together(&mut self, announced: &Announced) -> Option<Fetched> {
+        let Announced { peer, request, address, data, limit, .. } = announced;
+        let target = data.address().filter(|_| announced.blocking && *limit >= SHARED_BYTES_MIN)?;
+        let pid = self.pids[*peer as usize];
+        let Some(board) = self.board(*peer) else {
+            if !self.boardless.contains(peer) {
+                self.boardless.push(*peer);
+            }
+            return None;
+        };
+        let share = board.share();
+        if !share.begin(*request, target, *limit) {
+            return None;
+        }
+        while let Some(piece) = share.take_front() {
+            let copied = crate::memory::fetch(pid, *address, data, piece.range.clone()).is_ok();
+            share.moved(&piece, copied);
+        }
+        match await_ending(share) {
+            Ending::Moved => Some(Fetched::Whole),
+            Ending::Open => Some(Fetched::Begun),
+            Ending::Failed => None,
+        }
     }
 
     /// Whether there is anybody whose memory we may read.
@@ -76,13 +124,21 @@ impl Fetch for PeerMemory {
         }
     }
 
-    fn fetch(&mut self, peer: u32, address: u64, data: &UserData, limit: u64) -> bool {
-        if peer == self.rank {
-            let source = crate::memory::own_bytes(address, limit);
-            crate::memory::copy(&source, data);
-            return true;
+    fn fetch(&mut self, announced: Announced) -> Fetched {
+        if announced.peer == self.rank {
+            let source = crate::memory::own_bytes(announced.address, announced.limit);
+            crate::memory::copy(&source, &announced.data);
+            return Fetched::Whole;
         }
-        crate::memory::fetch(self.pids[peer as usize], address, data, limit).is_ok()
+        self.copied = true;
+        match self.fetch_together(&announced) {
+            Some(Fetched::Begun) => {
+                self.shared.push(announced);
+                Fetched::Begun
+            }
+            Some(fetched) => fetched,
+            None => self.fetch_alone(&announced),
+        }
     }
 }
 
@@ -96,12 +152,22 @@ struct Offer {
     posted: Option<u32>,
 }
 
+/// Waits a moment for the other side's part.
+fn await_ending(share: &Share) -> Ending {
+    for _ in 0..SHARED_LOOKS_MAX {
+        let ending = share.ending();
+        if ending != Ending::Open {
+            return ending;
+        }
+        std::hint::spin_loop();
+    }
+    share.ending()
+}
+
 /// What this process has under way directly.
 pub(super) struct Direct {
     /// The boards on which others post receives for us, once they have.
     boards: Vec<Option<Board>>,
-    /// Whether we may write to their memory, once we have asked.
-    writable: Vec<Option<bool>>,
     offers: Vec<Offer>,
     /// Our receives that stand on boards.
     receives: Vec<usize>,
@@ -110,13 +176,7 @@ pub(super) struct Direct {
 
 impl Direct {
     pub(super) fn new(size: usize) -> Self {
-        Self {
-            boards: (0..size).map(|_| None).collect(),
-            writable: vec![None; size],
-            offers: Vec::new(),
-            receives: Vec::new(),
-            attentive: false,
-        }
+        Self { boards: (0..size).map(|_| None).collect(), offers: Vec::new(), receives: Vec::new(), attentive: false }
     }
 }
 
@@ -158,8 +218,10 @@ impl Engine {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
         };
-        let Receive { context: Some(context), source, peer: Some(peer), tag, data } = receive else { return false };
-        let (context, source, peer, tag) = (*context, *source, *peer, *tag);
+        let Receive { context: Some(context), source, peer: Some(peer), tag, data, blocking } = receive else {
+            return false;
+        };
+        let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         let Path::Shared(local) = self.links[peer as usize].path else { return false };
         if length < BYTES_MIN || self.memory.pids[peer as usize] == 0 {
@@ -175,7 +237,7 @@ impl Engine {
         if board.is_none() {
             *board = node.own_board(local);
         }
-        let wanted = Wanted { context, tag, address, length, after: self.messages.handled(peer) };
+        let wanted = Wanted { context, tag, address, length, after: self.messages.handled(peer), awaited };
         let ticket = board.as_mut().and_then(|board| board.post(&wanted));
         let Some(request) = self.messages.requests.get_mut(handle) else { return false };
         request.ticket = ticket;
@@ -201,10 +263,11 @@ impl Engine {
     /// Forgets a receive of ours, whatever has become of it: afterwards nobody writes to its memory.
     pub fn abandon_receive(&mut self, handle: usize) {
         for _ in 0..ABANDON_LOOKS_MAX {
-            if self.withdraw_receive(handle) {
+            if self.withdraw_receive(handle) && !self.memory.shared.iter().any(|shared| shared.handle == handle) {
                 break;
             }
             self.collect_written();
+            self.collect_shared();
             std::hint::spin_loop();
         }
         self.messages.cancel_receive(handle);
@@ -212,13 +275,13 @@ impl Engine {
     }
 
     /// Whether a receive that such a message matches stands on the board of `peer`.
-    pub(super) fn is_wanted(&mut self, peer: u32, envelope: &Envelope) -> bool {
-        self.board_of(peer).is_some_and(|board| board.wants(envelope.context, envelope.tag))
+    pub(super) fn wish(&mut self, peer: u32, envelope: &Envelope) -> Wish {
+        self.board_of(peer).map_or(Wish::None, |board| board.wish(envelope.context, envelope.tag))
     }
 
     fn board_of(&mut self, peer: u32) -> Option<&mut Board> {
         let Path::Shared(local) = self.links[peer as usize].path else { return None };
-        if !self.may_write(peer) {
+        if self.memory.pids[peer as usize] == 0 {
             return None;
         }
         let board = &mut self.direct.boards[peer as usize];
@@ -226,11 +289,6 @@ impl Engine {
             *board = self.node.as_mut().and_then(|node| node.board_of(local));
         }
         board.as_mut()
-    }
-
-    fn may_write(&mut self, peer: u32) -> bool {
-        let pid = self.memory.pids[peer as usize];
-        *self.direct.writable[peer as usize].get_or_insert_with(|| pid != 0 && single_copy::available(pid))
     }
 
     /// Whether `peer` waits inside MPI.
@@ -249,14 +307,13 @@ impl Engine {
         let Some(board) = self.board_of(peer) else { return false };
         let Some(claim) = board.take(envelope.context, envelope.tag, before, number) else { return false };
         let total = send.data.len();
-        let result =
-            crate::memory::deliver(self.memory.pids[peer as usize], claim.address, &send.data, total.min(claim.length));
+        let pid = self.memory.pids[peer as usize];
+        let result = crate::memory::deliver(pid, claim.address, &send.data, 0..total.min(claim.length));
+        self.memory.copied = true;
         if let Some(board) = self.board_of(peer) {
             board.finish(&claim, total, result.is_ok());
         }
-        if let (Path::Shared(local), Some(node)) = (&self.links[peer as usize].path, &mut self.node) {
-            node.announce_written(*local);
-        }
+        self.tell(peer);
         match result {
             Ok(()) => self.messages.complete(handle),
             Err(cause) => self.messages.fail(handle, broken(peer, &cause.to_string())),
@@ -264,17 +321,24 @@ impl Engine {
         true
     }
 
+    /// Lets `peer` see to what it has under way with us, and wakes it if it sleeps.
+    fn tell(&mut self, peer: u32) {
+        if let (Path::Shared(local), Some(node)) = (&self.links[peer as usize].path, &mut self.node) {
+            node.announce_written(*local);
+        }
+    }
+
     /// A send has been announced in the ring by frame `number`.
     pub(super) fn offer(&mut self, peer: u32, handle: usize, number: u32) {
-        if self.may_write(peer) {
+        if self.memory.pids[peer as usize] != 0 {
             self.direct.offers.push(Offer { peer, handle, number, posted: None });
         }
     }
 
-    /// Whether no announced send of ours waits for its receive to be posted.
+    /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's part.
     #[inline]
     pub(super) fn is_direct_idle(&self) -> bool {
-        self.direct.offers.is_empty()
+        self.direct.offers.is_empty() && self.memory.shared.is_empty() && self.memory.boardless.is_empty()
     }
 
     /// Moves on what is under way directly.
@@ -286,6 +350,74 @@ impl Engine {
         }
         if !self.direct.offers.is_empty() {
             self.try_offers();
+        }
+        if !self.memory.shared.is_empty() || !self.memory.boardless.is_empty() {
+            self.collect_shared();
+        }
+    }
+
+    /// Completes receives whose senders have copied their part.
+    fn collect_shared(&mut self) {
+        while let Some(peer) = self.memory.boardless.pop() {
+            let board = &mut self.memory.boards[peer as usize];
+            if let (Path::Shared(local), Some(node), None) = (&self.links[peer as usize].path, &mut self.node, &board) {
+                *board = node.own_board(*local);
+            }
+        }
+        let shared = std::mem::take(&mut self.memory.shared);
+        for announced in shared {
+            let Announced { handle, peer, request, limit, .. } = announced;
+            let Some(Request { state: State::Receiving { .. }, .. }) = self.messages.requests.get(handle) else {
+                continue;
+            };
+            let fetched = match self.memory.board(peer).map_or(Ending::Failed, |board| board.share().ending()) {
+                Ending::Open => {
+                    self.memory.shared.push(announced);
+                    continue;
+                }
+                Ending::Moved => Fetched::Whole,
+                Ending::Failed => self.memory.fetch_alone(&announced),
+            };
+            self.messages.conclude_fetch(handle, peer, request, limit, fetched);
+        }
+    }
+
+    /// Whether this process has copied something large since this was last asked: such a pass takes long.
+    pub fn take_copied(&mut self) -> bool {
+        std::mem::take(&mut self.memory.copied)
+    }
+
+    /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and will soon be done.
+    pub fn is_served(&mut self) -> bool {
+        let moving = |board: &Board, wire| board.share().moving_name() == Some(wire);
+        !self.memory.shared.is_empty()
+            || self.direct.offers.iter().any(|offer| {
+                let board = self.direct.boards[offer.peer as usize].as_ref();
+                board.is_some_and(|board| moving(board, self.messages.requests.wire(offer.handle)))
+            })
+            || self.direct.receives.iter().any(|handle| {
+                let request = self.messages.requests.get(*handle);
+                let Some(Request { ticket: Some(ticket), state: State::Posted(receive), .. }) = request else {
+                    return false;
+                };
+                let board = receive.peer.and_then(|peer| self.memory.boards[peer as usize].as_ref());
+                board.is_some_and(|board| matches!(board.fate(*ticket), Fate::Taken { .. }))
+            })
+    }
+
+    /// Copies what it can of the message that `send` has announced as `wire`, if its receiver is copying it.
+    fn help(&mut self, peer: u32, wire: u32, send: &Send) {
+        let pid = self.memory.pids[peer as usize];
+        let Some(board) = self.board_of(peer) else { return };
+        let mut last = false;
+        while let Some(piece) = board.share().take_back(wire) {
+            let copied = piece.range.end <= send.data.len()
+                && crate::memory::deliver(pid, piece.address, &send.data, piece.range.clone()).is_ok();
+            last = board.share().moved(&piece, copied);
+        }
+        self.memory.copied = true;
+        if last {
+            self.tell(peer);
         }
     }
 
@@ -329,9 +461,13 @@ impl Engine {
             else {
                 return false;
             };
-            let send = send.clone();
+            let (send, wire) = (send.clone(), self.messages.requests.wire(offer.handle));
+            if send.blocking && self.board_of(offer.peer).and_then(|board| board.share().open_name()) == Some(wire) {
+                self.help(offer.peer, wire, &send);
+            }
             let posted = self.board_of(offer.peer).map(|board| board.posted());
-            if posted.is_none() || posted == offer.posted {
+            // A receiver that is inside MPI fetches it, and we can help.
+            if posted.is_none() || posted == offer.posted || self.is_attentive(offer.peer) {
                 return true;
             }
             offer.posted = posted;

@@ -4,7 +4,8 @@
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 
-use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY, Path, direct};
+use super::outgoing::RING_PIECE_BYTES;
+use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY, Path};
 use crate::error::Error;
 use crate::memory::UserData;
 use crate::messages::CREDIT_PER_MESSAGE;
@@ -49,16 +50,14 @@ impl Engine {
         let cost = bytes + CREDIT_PER_MESSAGE;
         let credit = &mut self.messages.peers[peer as usize].credit;
         let link = &mut self.links[peer as usize];
-        if bytes > self.eager_limit.min(self.frame_max) || *credit < cost || !link.pending.is_empty() {
+        let most = self.eager_limit.min(self.frame_max).min(RING_PIECE_BYTES);
+        if bytes > most || *credit < cost || !link.pending.is_empty() {
             return false;
         }
-        if bytes >= direct::BYTES_MIN && self.is_wanted(peer, &envelope) {
-            return false;
-        }
-        let (credit, link) = (&mut self.messages.peers[peer as usize].credit, &mut self.links[peer as usize]);
         let Some(node) = &mut self.node else { return false };
         let head = Head::eager(envelope, None);
-        if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| data.read(0, out)) {
+        let writer = &mut link.writer;
+        if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| data.read_for_others(0, out, writer)) {
             return false;
         }
         *credit -= cost;
@@ -84,9 +83,9 @@ impl Engine {
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
         let reachable = receive.peer.is_none_or(|peer| matches!(self.links[peer as usize].path, Path::Shared(_)));
-        // A large receive is posted at once: its sender may write to it.
+        // A receive of what comes in pieces is posted at once, and a large one, too: its sender may write to it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
-        if !looks || receive.data.len() >= direct::BYTES_MIN {
+        if !looks || receive.data.len() > RING_PIECE_BYTES {
             return None;
         }
         if self.messages.matcher.has_unexpected(context, receive.source, receive.tag) {

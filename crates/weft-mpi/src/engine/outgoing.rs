@@ -3,6 +3,7 @@
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_net::clock;
+use weft_net::shared::Wish;
 
 use super::{Engine, FLOW_QUEUE_BYTES, Path, direct};
 use crate::memory::UserData;
@@ -14,6 +15,16 @@ use crate::request::{Mode, Send, State};
 const BUSY_EAGER_MAX: u64 = 16 << 10;
 /// So many bytes of messages that the peer has not acknowledged.
 const BUSY_BYTES: usize = 32 << 10;
+/// Larger messages go through a ring in pieces of this size: while the receiver copies one out, the sender copies the next one in.
+pub(super) const RING_PIECE_BYTES: u64 = 8 << 10;
+/// So long may a message be that goes through a ring although it is above the eager limit: if its receiver waits for it and it is for a
+/// receive that is posted, both sides copy at the same time, each its half of the way. Where processors share a cache that
+/// is quicker than copies by the kernel.
+const PIPE_BYTES_MAX: u64 = 512 << 10;
+/// The same where they do not.
+const STREAMED_PIPE_BYTES_MAX: u64 = 128 << 10;
+/// Largest frame of the smallest ring in which two sides do not hinder each other.
+const PIPE_FRAME_MIN: u64 = 64 << 10;
 
 impl Engine {
     pub(super) fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
@@ -102,6 +113,7 @@ impl Engine {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
             Outgoing::Send { request } => self.push_send(peer, *request),
+            Outgoing::Rest { request, offset } => self.push_rest(peer, *request, offset),
             Outgoing::Stream { request, sink, offset, limit } => {
                 self.push_stream(peer, *request, *sink, offset, *limit)
             }
@@ -116,23 +128,28 @@ impl Engine {
         let bytes = send.data.len();
         let synchronous = send.mode == Mode::Synchronous;
         let cost = bytes + CREDIT_PER_MESSAGE;
+        let blocking = send.blocking;
         let large = bytes >= direct::BYTES_MIN;
-        let wanted = large && self.is_wanted(peer, &send.envelope);
+        let wish = if large { self.wish(peer, &send.envelope) } else { Wish::None };
         // A receiver that waits inside MPI fetches what is announced, and the program goes on here.
         let is_fetched = large && self.is_attentive(peer) && send.data.address().is_some();
-        if wanted && !is_fetched && self.write(peer, handle, &send, None) {
+        if wish != Wish::None && !is_fetched && self.write(peer, handle, &send, None) {
             let link = &mut self.links[peer as usize];
             link.messages += 1;
             link.bytes += bytes;
             return true;
         }
-        let fits = bytes <= self.eager_bytes(peer) && cost <= self.messages.peers[peer as usize].credit;
-        let eager = fits && !(wanted && is_fetched);
+        // Where both sides wait for the message all the same, each copies its half of the way at the same time.
+        let expected = wish != Wish::None && is_fetched;
+        let piped = blocking && is_fetched && wish == Wish::Awaited;
+        let most = self.eager_bytes(peer, synchronous);
+        let fits = bytes <= most || (piped && !synchronous && bytes <= self.pipe_bytes(peer));
+        let eager = fits && cost <= self.messages.peers[peer as usize].credit && (piped || !expected);
+        let mut left = 0;
         if eager {
             let acknowledge = synchronous.then_some(wire);
-            if !self.push_eager(peer, &send, acknowledge) {
-                return false;
-            }
+            let Some(sent) = self.push_eager(peer, &send, acknowledge) else { return false };
+            left = bytes - sent;
             self.messages.peers[peer as usize].credit -= cost;
         } else {
             let address = match self.links[peer as usize].path {
@@ -149,7 +166,14 @@ impl Engine {
         link.messages += 1;
         link.bytes += bytes;
         let number = link.numbered;
-        if eager && !synchronous {
+        if left > 0 {
+            let link = &mut self.links[peer as usize];
+            link.pending.push_front(Outgoing::Rest { request: handle, offset: bytes - left });
+            if let Some(entry) = self.messages.requests.get_mut(handle) {
+                // All of it may leave: it has no sink that anything could be granted to.
+                entry.state = State::Sending { send, sink: 0, total: bytes, granted: bytes, left };
+            }
+        } else if eager && !synchronous {
             self.messages.complete(handle);
         } else if let Some(entry) = self.messages.requests.get_mut(handle) {
             if eager {
@@ -158,7 +182,8 @@ impl Engine {
             }
             entry.state = State::Announced(send.clone());
             // The receive may have been posted after the look above and before the receiver could see this.
-            if is_fetched || !large || !self.write(peer, handle, &send, Some(number)) {
+            let here = is_fetched || self.is_attentive(peer);
+            if here || !large || !self.write(peer, handle, &send, Some(number)) {
                 self.offer(peer, handle, number);
             }
         }
@@ -166,42 +191,82 @@ impl Engine {
     }
 
     /// Largest message that goes to `peer` without asking.
-    pub(super) fn eager_bytes(&self, peer: u32) -> u64 {
+    pub(super) fn eager_bytes(&mut self, peer: u32, synchronous: bool) -> u64 {
         match &self.links[peer as usize].path {
-            Path::Shared(_) => self.frame_max.min(self.eager_limit),
+            // The answer must not overtake the last piece.
+            Path::Shared(_) if synchronous => self.eager_limit.min(self.piece_max(peer)),
             Path::Remote(remote) if remote.queued_bytes() > BUSY_BYTES => self.eager_limit.min(BUSY_EAGER_MAX),
             _ => self.eager_limit,
         }
     }
 
-    pub(super) fn push_eager(&mut self, peer: u32, send: &Send, acknowledge: Option<u32>) -> bool {
+    /// Largest message that goes through the ring of `peer` while both sides wait for it.
+    fn pipe_bytes(&self, peer: u32) -> u64 {
+        let link = &self.links[peer as usize];
+        match link.path {
+            Path::Shared(_) if self.frame_max < PIPE_FRAME_MIN => 0,
+            Path::Shared(_) if link.writer.is_plain() => PIPE_BYTES_MAX,
+            Path::Shared(_) => STREAMED_PIPE_BYTES_MAX,
+            _ => 0,
+        }
+    }
+
+    /// How much of a message has been put on the path of `peer`: all of it, or its first piece; `None` when the path is full.
+    fn push_eager(&mut self, peer: u32, send: &Send, acknowledge: Option<u32>) -> Option<u64> {
         let total = send.data.len();
-        let whole = Head::eager(send.envelope, acknowledge);
+        let (whole, first) =
+            (Head::eager(send.envelope, acknowledge), Head::eager_first(send.envelope, acknowledge, total));
+        let more = Head::eager_more();
         let frame_max = match &self.links[peer as usize].path {
             Path::Remote(_) => self.flow(peer).frame_max() as u64,
+            Path::Shared(_) => {
+                let piece_max = self.piece_max(peer);
+                if total <= piece_max {
+                    return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
+                }
+                return self.carry(peer, &first, &send.data, 0, piece_max).then_some(piece_max);
+            }
             _ => u64::MAX,
         };
         if total <= frame_max - whole.as_bytes().len() as u64 {
-            return self.carry(peer, &whole, &send.data, 0, total);
+            return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
         }
-        // Pieces go to a flow only, whose queue takes them all once it takes the first. All but the last fill a packet each.
-        let (first, more) = (Head::eager_first(send.envelope, acknowledge, total), Head::eager_more());
+        // The queue of a flow takes all pieces once it takes the first. All but the last fill a packet each.
         let mut offset = frame_max - first.as_bytes().len() as u64;
         if !self.carry(peer, &first, &send.data, 0, offset) {
-            return false;
+            return None;
         }
         while offset < total {
             let length = (frame_max - more.as_bytes().len() as u64).min(total - offset);
             self.submit(peer, &more, &send.data, offset, length);
             offset += length;
         }
+        Some(total)
+    }
+
+    /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.
+    fn push_rest(&mut self, peer: u32, handle: usize, offset: &mut u64) -> bool {
+        let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
+            return true;
+        };
+        let data = send.data.clone();
+        let piece_max = self.piece_max(peer);
+        while *offset < data.len() {
+            let length = piece_max.min(data.len() - *offset);
+            if !self.carry(peer, &Head::eager_more(), &data, *offset, length) {
+                return false;
+            }
+            *offset += length;
+        }
+        // A ring holds a copy: the program's buffer is free again.
+        self.messages.complete(handle);
         true
     }
 
     pub(super) fn piece_max(&mut self, peer: u32) -> u64 {
         match &self.links[peer as usize].path {
             Path::Myself => u64::MAX,
-            Path::Shared(_) => self.frame_max,
+            Path::Shared(_) => self.frame_max.min(RING_PIECE_BYTES),
             Path::Remote(_) => (self.flow(peer).frame_max() - HEAD_MAX) as u64,
             Path::None(_) => 0,
         }
@@ -243,7 +308,9 @@ impl Engine {
             Path::Shared(local) => {
                 let local = *local;
                 let Some(node) = &mut self.node else { return false };
-                node.try_send_with(local, head.as_bytes(), length as usize, |out| data_into(data, offset, out))
+                let writer = &mut self.links[peer as usize].writer;
+                let fill = |out: &mut [u8]| data.read_for_others(offset, out, writer);
+                node.try_send_with(local, head.as_bytes(), length as usize, fill)
             }
             Path::Remote(remote) => {
                 if remote.flow.as_ref().is_some_and(|flow| flow.queued_bytes() > FLOW_QUEUE_BYTES) {

@@ -8,7 +8,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Body, Fetch, Messages, Outgoing, Unexpected, Withdrawal, keep};
+use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Unexpected, Withdrawal, keep};
 use crate::request::{Pulled, State};
 
 impl Messages {
@@ -23,30 +23,56 @@ impl Messages {
         address: Option<u64>,
         fetch: &mut impl Fetch,
     ) {
+        let posted = self.requests.get(handle).map(|request| &request.state);
+        let blocking = matches!(posted, Some(State::Posted(receive)) if receive.blocking);
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         let direct = address.filter(|_| self.peers[peer as usize].single_copy);
-        let fetched = fits == 0 || direct.is_some_and(|address| fetch.fetch(peer, address, &data, fits));
-        if fetched {
-            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
-            self.complete(handle);
+        let fetched = match direct {
+            _ if fits == 0 => Fetched::Whole,
+            Some(address) => {
+                fetch.fetch(Announced { peer, request, address, handle, data: data.clone(), limit: fits, blocking })
+            }
+            None => Fetched::Refused,
+        };
+        if fetched != Fetched::Whole
+            && let Some(request) = self.requests.get_mut(handle)
+        {
+            request.state = State::Receiving { peer, data, total: fits, received: 0, pulled: None };
+        }
+        if direct.is_none() && fetched == Fetched::Refused {
+            return self.ask(handle, peer, request, fits);
+        }
+        self.conclude_fetch(handle, peer, request, fits, fetched);
+    }
+
+    /// The sender's `request`, which the receive `handle` gets `limit` bytes of, has been fetched, or cannot be.
+    pub fn conclude_fetch(&mut self, handle: usize, peer: u32, request: u32, limit: u64, fetched: Fetched) {
+        match fetched {
+            Fetched::Whole => {
+                self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+                self.complete(handle);
+            }
+            Fetched::Begun => {}
+            Fetched::Refused => {
+                // Not permitted, or the peer is going away: from now on it sends its data itself.
+                self.peers[peer as usize].single_copy = false;
+                self.ask(handle, peer, request, limit);
+            }
+        }
+    }
+
+    /// Asks the sender for its `request`.
+    fn ask(&mut self, handle: usize, peer: u32, request: u32, limit: u64) {
+        let sink = self.requests.wire(handle);
+        if !self.peers[peer as usize].paced {
+            self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, limit, limit))));
             return;
         }
-        if direct.is_some() {
-            // Not permitted, or the peer is going away: from now on it sends its data itself.
-            self.peers[peer as usize].single_copy = false;
+        if let Some(State::Receiving { pulled, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
+            *pulled = Some(Pulled { request, counted: 0 });
         }
-        let sink = self.requests.wire(handle);
-        let paced = self.peers[peer as usize].paced;
-        if let Some(entry) = self.requests.get_mut(handle) {
-            let pulled = paced.then_some(Pulled { request, counted: 0 });
-            entry.state = State::Receiving { peer, data, total: fits, received: 0, pulled };
-        }
-        if paced {
-            self.grants.submit(sink, peer, fits);
-            self.regrant = true;
-        } else {
-            self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, fits, fits))));
-        }
+        self.grants.submit(sink, peer, limit);
+        self.regrant = true;
     }
 
     /// Whether [`Self::poll_grants`] may have something to do.

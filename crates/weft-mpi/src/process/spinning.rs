@@ -14,6 +14,8 @@ use super::Process;
 pub(super) const SPIN_NODE: Duration = Duration::from_micros(100);
 /// The same when there are peers on other nodes.
 pub(super) const SPIN_NETWORK: Duration = Duration::from_micros(200);
+/// The same while a neighbour copies a message to or from this process, which takes as long as the message is large.
+const SPIN_SERVED: Duration = Duration::from_micros(20_000);
 /// Passes of the progress loop after which a waiter sees whether it may spin on.
 const PASSES_FREE: u32 = 3;
 /// Passes between two looks at the clock while it spins.
@@ -56,7 +58,7 @@ impl Wait {
             if !process.has_processors() {
                 return false;
             }
-            let spins = process.spin.budget() > Duration::default();
+            let spins = process.spin.budget() > Duration::default() || process.is_served();
             if !spins {
                 // A sleep like any other: it brings the next try nearer.
                 process.spin.missed(false);
@@ -68,10 +70,15 @@ impl Wait {
 
     fn look(&mut self, process: &mut Process) -> bool {
         let now = clock::now();
-        let (began, last) = self.looked.unwrap_or((now, now));
+        let (began, last) = match self.looked {
+            // A pass that copies a large message is progress, however long it takes.
+            Some(looked) if !process.has_copied() => looked,
+            _ => (now, now),
+        };
         self.looked = Some((began, now));
         let preempted = now.since(last) > PREEMPTED;
-        if !preempted && now.since(began) < process.spin.budget() {
+        let spun = now.since(began);
+        if !preempted && (spun < process.spin.budget() || (spun < SPIN_SERVED && process.is_served())) {
             if let Some(engine) = &process.engine {
                 engine.note_processor();
             }
@@ -95,6 +102,8 @@ impl Wait {
     pub(super) fn conclude(&self, process: &mut Process) {
         if self.passes >= PASSES_FREE || self.slept {
             process.leave_wait();
+        } else {
+            process.end_wait();
         }
         if self.passes > PASSES_FREE && !self.slept {
             process.spin.hit();

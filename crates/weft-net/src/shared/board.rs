@@ -1,4 +1,5 @@
-//! The board of a pair of ranks: large receives that one has posted, for the other to write into directly.
+//! The board of a pair of ranks: large receives that one has posted, for the other to write into directly, and the [`Share`] of a message
+//! that both are copying.
 //!
 //! The receiver is the only one that posts, the sender the only one that takes. It lies at the start of the ring from the receiver
 //! to the sender, and is read only by who has something large to send: a post wakes nobody.
@@ -29,12 +30,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::segment::Segment;
+use super::share::Share;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Receives that stand on one board at most.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 31 };
 /// Bytes of a board.
-pub(super) const BOARD_BYTES: usize = (SLOTS + 1) * 64;
+pub(super) const BOARD_BYTES: usize = (SLOTS + 2) * 64;
 
 const FREE: u32 = 0;
 const OPEN: u32 = 1;
@@ -45,6 +47,7 @@ const FAILED: u32 = 4;
 const STATE_MASK: u32 = 7;
 
 const WITH_TAG: u32 = 1;
+const AWAITED: u32 = 2;
 
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
@@ -71,6 +74,7 @@ pub(super) struct Layout {
     posted: AtomicU32,
     /// How many of the sender's messages the receiver has begun to handle.
     handled: AtomicU32,
+    share: Share,
     slots: [Slot; SLOTS],
 }
 
@@ -90,6 +94,8 @@ pub struct Wanted {
     pub length: u64,
     /// Messages of the sender that the receiver had handled at this time.
     pub after: u32,
+    /// Whether the program waits for it in the call that has posted it.
+    pub awaited: bool,
 }
 
 /// The receiver's name for what it has posted.
@@ -108,6 +114,17 @@ pub struct Claim {
     pub address: u64,
     /// Bytes there.
     pub length: u64,
+}
+
+/// What a board wants of a message, as far as one can see without taking anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing that it matches stands there.
+    None,
+    /// A receive whose process may compute.
+    Posted,
+    /// Only receives in which processes wait.
+    Awaited,
 }
 
 /// What has become of a post.
@@ -157,6 +174,12 @@ impl Board {
         unsafe { self.layout.as_ref() }
     }
 
+    /// The message that both sides copy at this time; its name is that of the sender's request.
+    #[inline]
+    pub fn share(&self) -> &Share {
+        &self.layout().share
+    }
+
     /// How many receives have ever been posted; for the sender, to see whether there is anything new.
     #[inline]
     pub fn posted(&self) -> u32 {
@@ -177,7 +200,9 @@ impl Board {
         let at = layout.slots.iter().position(is_free)?;
         let slot = &layout.slots[at];
         let order = self.posted.wrapping_add(1);
-        slot.flags.store(if wanted.tag.is_some() { WITH_TAG } else { 0 }, Ordering::Relaxed);
+        let with_tag = if wanted.tag.is_some() { WITH_TAG } else { 0 };
+        let awaited = if wanted.awaited { AWAITED } else { 0 };
+        slot.flags.store(with_tag | awaited, Ordering::Relaxed);
         slot.context.store(wanted.context, Ordering::Relaxed);
         slot.tag.store(wanted.tag.unwrap_or(0), Ordering::Relaxed);
         slot.address.store(wanted.address, Ordering::Relaxed);
@@ -265,13 +290,25 @@ impl Board {
         Some(claim)
     }
 
-    /// Whether anything of `context` is posted that a message with `tag` matches (sender): a hint, taken without taking anything.
-    pub fn wants(&self, context: u32, tag: i32) -> bool {
-        self.layout().slots.iter().any(|slot| {
-            slot.state.load(Ordering::Acquire) & STATE_MASK == OPEN
-                && slot.context.load(Ordering::Relaxed) == context
-                && (slot.flags.load(Ordering::Relaxed) & WITH_TAG == 0 || slot.tag.load(Ordering::Relaxed) == tag)
-        })
+    /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
+    pub fn wish(&self, context: u32, tag: i32) -> Wish {
+        let mut wish = Wish::None;
+        for slot in &self.layout().slots {
+            if slot.state.load(Ordering::Acquire) & STATE_MASK != OPEN
+                || slot.context.load(Ordering::Relaxed) != context
+            {
+                continue;
+            }
+            let flags = slot.flags.load(Ordering::Relaxed);
+            if flags & WITH_TAG != 0 && slot.tag.load(Ordering::Relaxed) != tag {
+                continue;
+            }
+            if flags & AWAITED == 0 {
+                return Wish::Posted;
+            }
+            wish = Wish::Awaited;
+        }
+        wish
     }
 
     /// The message of `total` bytes has been written, or could not be (sender).

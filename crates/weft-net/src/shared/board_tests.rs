@@ -13,7 +13,7 @@ fn ends() -> (Board, Board) {
 }
 
 fn wanted(tag: Option<i32>, after: u32) -> Wanted {
-    Wanted { context: 8, tag, address: 4096, length: 100, after }
+    Wanted { context: 8, tag, address: 4096, length: 100, after, awaited: false }
 }
 
 #[test]
@@ -70,8 +70,7 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
         });
         let mut kept = 0;
         for round in 0..ROUNDS {
-            let ticket =
-                receiver.post(&Wanted { context: 8, tag: None, address: round * 8, length: round, after: 0 }).unwrap();
+            let ticket = receiver.post(&Wanted { address: round * 8, length: round, ..wanted(None, 0) }).unwrap();
             if round % 16 == 0 {
                 std::thread::yield_now();
             }
@@ -104,4 +103,14 @@ fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
     assert!(receiver.withdraw(second));
     receiver.post(&wanted(Some(1), 1)).unwrap();
     assert!(sender.take(8, 1, 1, Some(2)).is_some(), "the next message has one");
+}
+
+#[test]
+fn a_board_says_whether_somebody_waits_for_all_that_a_message_matches() {
+    let (mut receiver, sender) = ends();
+    receiver.post(&Wanted { awaited: true, ..wanted(Some(1), 0) }).unwrap();
+    assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Awaited, Wish::None]);
+    receiver.post(&wanted(None, 0)).unwrap();
+    assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Posted, Wish::Posted]);
+    assert_eq!(sender.wish(9, 1), Wish::None);
 }

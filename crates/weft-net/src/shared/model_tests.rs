@@ -159,7 +159,7 @@ fn boards() -> (Board, Board) {
 }
 
 fn wanted(address: u64, after: u32) -> Wanted {
-    Wanted { context: 8, tag: None, address, length: 100, after }
+    Wanted { context: 8, tag: None, address, length: 100, after, awaited: false }
 }
 
 #[test]

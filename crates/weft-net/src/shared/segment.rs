@@ -28,6 +28,10 @@ const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x04");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
+/// A ring wants to be larger than a processor's second-level cache: what is written again has left the reader's by then.
+/// So few ranks share this, and many have modest rings.
+const GENEROUS_BYTES: usize = 8 << 20;
+const MODEST_RING_BYTES: usize = 256 << 10;
 /// Names in a directory that a leader looks at for remains of killed jobs.
 const SWEEP_NAMES_MAX: usize = 256;
 /// How often a leader creates its file again because a sweeper took it for a remain.
@@ -80,12 +84,26 @@ pub(crate) struct Geometry {
 }
 
 impl Geometry {
-    /// The largest rings, at most `ring_bytes_max` each, with which the whole segment can be reserved at once; else the smallest.
+    /// The largest rings, at most `ring_bytes_max` each, that are fair for so many ranks.
     pub(crate) fn choose(local_size: usize, ring_bytes_max: usize) -> Self {
-        let fair = EAGER_BYTES_MAX / (local_size * local_size);
+        let generous = GENEROUS_BYTES / (local_size * (local_size - 1)).max(1);
+        let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
         let most = ring_bytes_max.min(ring::RING_BYTES_MAX);
-        let ring_bytes = (fair.min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
+        let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
         Self { local_size, ring_bytes }
+    }
+
+    /// The same with rings of half the size, unless they are the smallest.
+    fn halved(self) -> Option<Self> {
+        let ring_bytes = (self.ring_bytes / 2 / PAGE * PAGE).max(ring::RING_BYTES_MIN);
+        (self.ring_bytes > ring::RING_BYTES_MIN).then_some(Self { ring_bytes, ..self })
+    }
+
+    /// What must be there from the beginning: all but the rings of ranks to themselves, or but all rings.
+    fn eager_ranges(self) -> impl Iterator<Item = (usize, usize)> {
+        let rings = if self.is_lazy() { 0 } else { self.local_size - 1 };
+        let between = (0..rings).map(move |i| (self.ring_start(i, i) + self.ring_bytes, self.ring_start(i + 1, i + 1)));
+        std::iter::once((0, self.rings_start())).chain(between)
     }
 
     fn is_valid(self) -> bool {
@@ -140,8 +158,11 @@ impl Segment {
         }
         let mut refused = Vec::new();
         for directory in directories(settings) {
-            match Self::create_in(&directory, job_key, geometry) {
-                Ok(segment) => return Ok((segment, warning(&refused, &directory))),
+            match Self::create_smaller(&directory, job_key, geometry) {
+                Ok(segment) => {
+                    let warnings = warnings(&refused, &directory, geometry, segment.geometry);
+                    return Ok((segment, warnings));
+                }
                 Err(cause) => refused.push(format!("{}: {cause}", directory.display())),
             }
         }
@@ -152,6 +173,19 @@ impl Segment {
         )))
     }
 
+    /// As large as there is room.
+    fn create_smaller(directory: &Path, job_key: &str, mut geometry: Geometry) -> io::Result<Self> {
+        loop {
+            let result = Self::create_in(directory, job_key, geometry);
+            let full =
+                |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+            match (result, geometry.halved()) {
+                (Err(cause), Some(smaller)) if full(&cause) => geometry = smaller,
+                (result, _) => return result,
+            }
+        }
+    }
+
     fn create_in(directory: &Path, job_key: &str, geometry: Geometry) -> io::Result<Self> {
         sweep(directory);
         let path = directory.join(file_name(job_key));
@@ -159,8 +193,9 @@ impl Segment {
         // From here on `path` is removed again whatever happens, by Drop.
         let mut unfinished = Unfinished(Some(path));
         file.set_len(geometry.total() as u64)?;
-        let eager = if geometry.is_lazy() { geometry.rings_start() } else { geometry.total() };
-        sys::reserve(file.as_fd(), 0, eager as u64)?;
+        for (start, end) in geometry.eager_ranges() {
+            sys::reserve(file.as_fd(), start as u64, (end - start) as u64)?;
+        }
         let base = map(Some(&file), geometry.total())?;
         let segment = Self { base, geometry, file: Some(file), path: unfinished.0.take() };
         segment.publish();
@@ -281,7 +316,7 @@ impl Segment {
     /// Puts memory behind the ring from `from` to `to` unless it has been there from the beginning.
     pub(crate) fn reserve_ring(&self, to: usize, from: usize) -> io::Result<()> {
         match &self.file {
-            Some(file) if self.geometry.is_lazy() => {
+            Some(file) if to == from || self.geometry.is_lazy() => {
                 let start = self.geometry.ring_start(to, from) as u64;
                 sys::reserve(file.as_fd(), start, self.geometry.ring_bytes as u64)
             }
@@ -337,11 +372,18 @@ pub(crate) fn directories(settings: &Settings) -> Vec<PathBuf> {
     list
 }
 
-fn warning(refused: &[String], used: &Path) -> Vec<String> {
-    if refused.is_empty() {
-        return Vec::new();
+fn warnings(refused: &[String], used: &Path, wanted: Geometry, found: Geometry) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if !refused.is_empty() {
+        let list = refused.join("; ");
+        warnings.push(format!("shared memory between local ranks is in {}, perhaps slow ({list})", used.display()));
     }
-    vec![format!("shared memory between local ranks is in {}, perhaps slow ({})", used.display(), refused.join("; "))]
+    if found != wanted {
+        let (less, full) = (found.ring_bytes >> 10, wanted.ring_bytes >> 10);
+        warnings
+            .push(format!("{} is nearly full: rings between local ranks have {less} KiB, not {full}", used.display()));
+    }
+    warnings
 }
 
 /// Creates a new file that carries our shared lock and that no sweeper has removed.

@@ -1,0 +1,269 @@
+//! A large message that both of its sides copy at the same time, each a part.
+//!
+//! The receiver begins: where the message goes stands here for the sender, and it takes pieces from the front. The sender takes pieces
+//! from the back meanwhile. A piece is taken by one compare-and-swap of what is left; each is half of that, so that a side that
+//! comes late still finds work, and few system calls are made. The message is there once no unit is left that has not been
+//! moved. A pair of ranks has one share: the next message begins when the last one is complete, or is moved by its receiver alone.
+//!
+//! Neither side believes the other: what stands here can make a copy fail or a message arrive wrong between these two.
+
+use std::ops::Range;
+use std::sync::atomic::Ordering;
+
+use crate::atomic::{AtomicU32, AtomicU64};
+
+/// Bytes of a unit; pieces begin and end at units.
+const UNIT_BYTES: u64 = 16 << 10;
+/// Pieces are not smaller, unless nothing more is left: each costs a system call.
+const PIECE_UNITS_MIN: u64 = 4;
+/// Pieces are not larger, so that a side that comes in the middle of a very large message has its share.
+const PIECE_UNITS_MAX: u64 = 64;
+/// Nor smaller than this share of the message.
+const PIECES_PER_SIDE: u64 = 8;
+/// Bits of a unit's number. Longer messages have one mover.
+const NUMBER_BITS: u32 = 24;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+
+/// The share of one message; lies on the pair's board.
+#[repr(C, align(64))]
+#[cfg_attr(loom, derive(Default))]
+pub struct Share {
+    /// What nobody has taken: a generation, that of the message, above two numbers of units, the end and the beginning.
+    span: AtomicU64,
+    /// Units that have not been moved.
+    left: AtomicU32,
+    failed: AtomicU32,
+    name: AtomicU32,
+    address: AtomicU64,
+    length: AtomicU64,
+}
+
+/// A piece that one side has taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// Where the message begins in the memory of the side that has begun.
+    pub address: u64,
+    /// Which of its bytes are to be moved.
+    pub range: Range<u64>,
+    units: u32,
+}
+
+/// How a message ended that was shared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// Pieces are still being moved.
+    Open,
+    /// All of it is there.
+    Moved,
+    /// A piece could not be moved.
+    Failed,
+}
+
+#[derive(Clone, Copy)]
+struct Span {
+    generation: u64,
+    begin: u64,
+    end: u64,
+}
+
+impl Span {
+    fn parse(word: u64) -> Self {
+        let (end, begin) = (word >> NUMBER_BITS & NUMBER_MASK, word & NUMBER_MASK);
+        Self { generation: word >> (2 * NUMBER_BITS), begin, end }
+    }
+
+    fn word(self) -> u64 {
+        self.generation << (2 * NUMBER_BITS) | self.end << NUMBER_BITS | self.begin
+    }
+
+    /// Units of the next piece of a message of so many units; 0 when nothing is left.
+    fn piece(self, units: u64) -> u64 {
+        let left = self.end.saturating_sub(self.begin);
+        let least = (units / PIECES_PER_SIDE).clamp(PIECE_UNITS_MIN, PIECE_UNITS_MAX);
+        left.div_ceil(2).clamp(least, PIECE_UNITS_MAX).min(left)
+    }
+}
+
+impl Share {
+    /// Begins to share a message of `length` bytes that both know as `name`, and that lies at `address` here. False: the last
+    /// one is not complete, or there is nothing to be shared.
+    pub fn begin(&self, name: u32, address: u64, length: u64) -> bool {
+        let units = length.div_ceil(UNIT_BYTES);
+        if !(2..=NUMBER_MASK).contains(&units) || self.left.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        self.name.store(name, Ordering::Relaxed);
+        self.address.store(address, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
+        self.left.store(units as u32, Ordering::Relaxed);
+        let generation = Span::parse(self.span.load(Ordering::Relaxed)).generation.wrapping_add(1) & 0xffff;
+        self.span.store(Span { generation, begin: 0, end: units }.word(), Ordering::SeqCst);
+        true
+    }
+
+    /// The message of which something is left to be taken.
+    #[inline]
+    pub fn open_name(&self) -> Option<u32> {
+        let span = Span::parse(self.span.load(Ordering::Acquire));
+        (span.begin < span.end).then(|| self.name.load(Ordering::Relaxed))
+    }
+
+    /// The message of which something is being moved or left to be moved.
+    pub fn moving_name(&self) -> Option<u32> {
+        (self.left.load(Ordering::Acquire) != 0).then(|| self.name.load(Ordering::Relaxed))
+    }
+
+    /// Takes a piece from the front (who has begun).
+    pub fn take_front(&self) -> Option<Piece> {
+        self.take(None)
+    }
+
+    /// Takes a piece of the message `name` from the back (the other).
+    pub fn take_back(&self, name: u32) -> Option<Piece> {
+        self.take(Some(name))
+    }
+
+    fn take(&self, back_of: Option<u32>) -> Option<Piece> {
+        let mut word = self.span.load(Ordering::Acquire);
+        // Each turn in vain is one in which the other side has taken a piece, and they get smaller.
+        loop {
+            let span = Span::parse(word);
+            let units = span.piece(self.length.load(Ordering::Relaxed) / UNIT_BYTES);
+            if units == 0 || back_of.is_some_and(|name| name != self.name.load(Ordering::Relaxed)) {
+                return None;
+            }
+            let (rest, taken) = match back_of {
+                None => (Span { begin: span.begin + units, ..span }, span.begin..span.begin + units),
+                Some(_) => (Span { end: span.end - units, ..span }, span.end - units..span.end),
+            };
+            // Of this message if the exchange succeeds: none begins while something of the one before is left.
+            let (address, length) = (self.address.load(Ordering::Relaxed), self.length.load(Ordering::Relaxed));
+            match self.span.compare_exchange(word, rest.word(), Ordering::SeqCst, Ordering::Acquire) {
+                Ok(_) => {
+                    let range = (taken.start * UNIT_BYTES).min(length)..(taken.end * UNIT_BYTES).min(length);
+                    return Some(Piece { address, range, units: units as u32 });
+                }
+                Err(found) => word = found,
+            }
+        }
+    }
+
+    /// A piece has been moved, or could not be; whether it was the last one under way.
+    pub fn moved(&self, piece: &Piece, success: bool) -> bool {
+        if !success {
+            self.failed.store(1, Ordering::Relaxed);
+        }
+        self.left.fetch_sub(piece.units, Ordering::SeqCst) == piece.units
+    }
+
+    /// What has become of the message (who has begun).
+    pub fn ending(&self) -> Ending {
+        match (self.left.load(Ordering::SeqCst), self.failed.load(Ordering::Relaxed)) {
+            (0, 0) => Ending::Moved,
+            (0, _) => Ending::Failed,
+            _ => Ending::Open,
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn new() -> Share {
+        Share {
+            span: AtomicU64::new(0),
+            left: AtomicU32::new(0),
+            failed: AtomicU32::new(0),
+            name: AtomicU32::new(0),
+            address: AtomicU64::new(0),
+            length: AtomicU64::new(0),
+        }
+    }
+
+    #[test]
+    fn each_byte_is_taken_once_whoever_takes_it() {
+        for length in [UNIT_BYTES + 1, 100_000, 1 << 20, (9 << 20) + 5] {
+            for turns in [1_u32, 2, 3, 7] {
+                let share = new();
+                assert!(share.begin(9, 4096, length));
+                let (mut seen, mut turn) = (vec![], 0_u32);
+                while let Some(piece) = if turn % turns == 0 { share.take_front() } else { share.take_back(9) } {
+                    assert!(piece.address == 4096 && share.ending() == Ending::Open);
+                    assert!(!share.begin(10, 0, 1 << 20), "the last one is under way");
+                    share.moved(&piece, true);
+                    seen.push((piece.range.start, piece.range.end));
+                    turn += 1;
+                }
+                seen.sort_unstable();
+                let end = seen.iter().fold(0, |at, (start, end)| {
+                    assert_eq!(at, *start);
+                    *end
+                });
+                assert_eq!((end, share.ending(), share.open_name()), (length, Ending::Moved, None));
+            }
+        }
+    }
+
+    #[test]
+    fn a_piece_that_fails_fails_the_message_and_not_the_next() {
+        let share = new();
+        assert!(!share.begin(1, 0, UNIT_BYTES), "one unit has one mover");
+        assert!(share.begin(1, 0, 8 * UNIT_BYTES));
+        assert_eq!((share.open_name(), share.take_back(2)), (Some(1), None));
+        let (front, back) = (share.take_front().unwrap(), share.take_back(1).unwrap());
+        assert_eq!((front.range.end, back.range.start), (4 * UNIT_BYTES, 4 * UNIT_BYTES));
+        assert!(!share.moved(&back, false) && share.moved(&front, true));
+        assert_eq!(share.ending(), Ending::Failed);
+        assert!(share.begin(2, 0, 8 * UNIT_BYTES));
+        assert_eq!(share.ending(), Ending::Open);
+    }
+
+    /// Two threads play the two sides of thousands of messages and count what they have moved.
+    /// Expect: each byte of each message is moved once, and the receiver never sees the end before.
+    #[test]
+    fn both_sides_at_once_move_each_byte_once() {
+        const MESSAGES: u32 = 4000;
+        let (share, sums) = (new(), [AtomicU64::new(0), AtomicU64::new(0)]);
+        let length = |number: u32| u64::from(number % 97 + 2) * (UNIT_BYTES - 7);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut number = 0;
+                while number + 1 < MESSAGES {
+                    let Some(name) = share.open_name() else {
+                        std::thread::yield_now();
+                        if share.ending() == Ending::Failed {
+                            return;
+                        }
+                        continue;
+                    };
+                    number = name;
+                    while let Some(piece) = share.take_back(name) {
+                        assert_eq!(piece.address, u64::from(name) * 8, "a mixture of two messages");
+                        sums[1].fetch_add(piece.range.end - piece.range.start, Ordering::Relaxed);
+                        share.moved(&piece, true);
+                    }
+                }
+            });
+            let mut total = 0;
+            for number in 0..MESSAGES {
+                assert!(share.begin(number, u64::from(number) * 8, length(number)));
+                if number % 3 == 0 {
+                    std::thread::yield_now();
+                }
+                while let Some(piece) = share.take_front() {
+                    sums[0].fetch_add(piece.range.end - piece.range.start, Ordering::Relaxed);
+                    share.moved(&piece, true);
+                }
+                while share.ending() == Ending::Open {
+                    std::thread::yield_now();
+                }
+                total += length(number);
+                assert_eq!(sums[0].load(Ordering::Relaxed) + sums[1].load(Ordering::Relaxed), total);
+            }
+            // Lets the other thread go, if it has missed the last message.
+            share.failed.store(1, Ordering::Relaxed);
+        });
+    }
+}
