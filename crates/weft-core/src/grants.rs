@@ -71,6 +71,19 @@ impl Announced {
         if self.stalled { 0 } else { self.under_way().min(MESSAGE_UNDER_WAY_MAX) }
     }
 
+    fn grant(&mut self, now: Instant, bytes: u64) {
+        self.granted += bytes;
+        self.moved_at = now;
+        self.stalled = false;
+    }
+
+    /// So many bytes arrive, of those that are under way.
+    fn receive(&mut self, now: Instant, bytes: u64) {
+        self.arrived += bytes.min(self.under_way());
+        self.moved_at = now;
+        self.stalled = false;
+    }
+
     /// It may get another grant while others compete. One that is stalled has enough that it does not use.
     const fn is_ready(&self) -> bool {
         !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX
@@ -80,6 +93,9 @@ impl Announced {
 /// The grants of one process, over all its peers. Calls cost O(log messages).
 #[derive(Debug, Default)]
 pub struct Grants {
+    /// The only message, as long as none has come beside it: it needs no books.
+    only: Option<(u32, Announced)>,
+    /// In the books.
     messages: BTreeMap<u32, Announced>,
     /// Messages of each sender that has any.
     senders: BTreeMap<u32, u32>,
@@ -117,8 +133,22 @@ impl Grants {
         let age = self.next_age;
         self.next_age += 1;
         let message = Announced { sender, age, total, granted: 0, arrived: 0, moved_at: Instant(0), stalled: false };
+        if self.is_empty() {
+            self.only = Some((name, message));
+            // It waits for nobody.
+            self.look_at = None;
+            return;
+        }
+        if let Some((first, only)) = self.only.take() {
+            self.enter(first, only);
+        }
+        self.enter(name, message);
+    }
+
+    /// Enters a message that is new to the books.
+    fn enter(&mut self, name: u32, message: Announced) {
         assert!(!self.messages.contains_key(&name), "a message is submitted for grants twice");
-        *self.senders.entry(sender).or_default() += 1;
+        *self.senders.entry(message.sender).or_default() += 1;
         self.insert(name, message);
     }
 
@@ -157,10 +187,15 @@ impl Grants {
 
     /// So many more bytes of a message have arrived; a name that is not known, or more than was granted, changes nothing.
     pub fn arrived(&mut self, now: Instant, name: u32, bytes: u64) {
+        if let Some((only, message)) = &mut self.only {
+            if *only == name {
+                message.receive(now, bytes);
+                self.only.take_if(|(_, message)| message.arrived == message.total);
+            }
+            return;
+        }
         let Some(mut message) = self.remove(name) else { return };
-        message.arrived += bytes.min(message.under_way());
-        message.moved_at = now;
-        message.stalled = false;
+        message.receive(now, bytes);
         if message.arrived < message.total {
             self.insert(name, message);
         } else {
@@ -170,6 +205,7 @@ impl Grants {
 
     /// The message will not come: its sender is gone, or it was taken back. A name that is not known changes nothing.
     pub fn cancel(&mut self, name: u32) {
+        self.only.take_if(|(only, _)| *only == name);
         if let Some(message) = self.remove(name) {
             self.leave(message.sender);
         }
@@ -177,6 +213,15 @@ impl Grants {
 
     /// The next grant that should be given; to be called until `None` after every other call, and at `next_timeout`.
     pub fn poll(&mut self, now: Instant) -> Option<Grant> {
+        if let Some((name, message)) = &mut self.only {
+            let bytes = message.left().min(LONE_PIECE);
+            if bytes == 0 || message.under_way() + bytes > LONE_UNDER_WAY_MAX {
+                return None;
+            }
+            message.grant(now, bytes);
+            self.granted += 1;
+            return Some(Grant { name: *name, limit: message.granted });
+        }
         if self.look_at.is_some_and(|at| at <= now) {
             self.set_aside_stalled(now);
             self.look_at = None;
@@ -201,9 +246,7 @@ impl Grants {
             return None;
         }
         let mut message = self.remove(name)?;
-        message.granted += bytes;
-        message.moved_at = now;
-        message.stalled = false;
+        message.grant(now, bytes);
         self.insert(name, message);
         self.granted += 1;
         self.look_at = None;
@@ -228,23 +271,23 @@ impl Grants {
 
     /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete: after a grant
     /// at most `UNDER_WAY_MAX`. What was set aside as stalled counts again, beyond that, once some of it arrives.
-    pub const fn under_way(&self) -> u64 {
-        self.under_way
+    pub fn under_way(&self) -> u64 {
+        self.under_way + self.only.as_ref().map_or(0, |(_, only)| only.counted())
     }
 
     /// Messages that have not arrived completely.
     pub fn messages(&self) -> usize {
-        self.messages.len()
+        self.messages.len() + usize::from(self.only.is_some())
     }
 
     /// Something has bytes without a grant: news of what arrives matters.
     pub fn has_waiting(&self) -> bool {
-        !self.by_age.is_empty()
+        !self.by_age.is_empty() || self.only.as_ref().is_some_and(|(_, only)| only.left() > 0)
     }
 
     /// Nothing is announced.
     pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
+        self.messages.is_empty() && self.only.is_none()
     }
 }
 
@@ -301,6 +344,20 @@ mod tests {
         grants.arrived(NOW, 2, 2 * PIECE);
         // Alone again: the next piece, and not more than that.
         assert_eq!(all(&mut grants), [Grant { name: 1, limit: 12 << 20 }]);
+    }
+
+    #[test]
+    fn who_is_alone_again_waits_for_no_time_to_pass() {
+        let mut grants = Grants::new();
+        (1..6).for_each(|name| grants.submit(name, name, 1 << 20));
+        all(&mut grants);
+        assert!(grants.next_timeout().is_some(), "the third waits");
+        (1..6).for_each(|name| grants.cancel(name));
+        grants.submit(6, 6, 1 << 20);
+        assert_eq!((all(&mut grants).len(), grants.next_timeout()), (1, None));
+        assert!(!grants.has_waiting() && !grants.is_empty());
+        grants.cancel(6);
+        assert!(grants.is_empty());
     }
 
     #[test]

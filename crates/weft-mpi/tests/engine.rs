@@ -699,22 +699,31 @@ impl Waits {
 
 #[test]
 fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
-    for waits in [Waits::Receive, Waits::ReceiveFromAnybody, Waits::Probe, Waits::ProbeForAnybody] {
+    let ways = [Waits::Receive, Waits::ReceiveFromAnybody, Waits::Probe, Waits::ProbeForAnybody];
+    let mut worlds = ways.map(|waits| {
         let mut all = impatient_engines(2, "seed=7", 8_000, SECOND);
-        let mut error = waits.start(&mut all[0]);
-        // The peer computes, and looks around four times in the time after which it would count as gone.
-        let begin = Instant::now();
-        let mut looked = begin;
-        while begin.elapsed() < Duration::from_secs(2) {
+        let error = waits.start(&mut all[0]);
+        (waits, all, error)
+    });
+    // The peers compute, and look around four times in the time after which they would count as gone.
+    let begin = Instant::now();
+    let mut looked = begin;
+    while begin.elapsed() < Duration::from_secs(2) {
+        let looks = looked.elapsed() >= Duration::from_millis(250);
+        if looks {
+            looked = Instant::now();
+        }
+        for (waits, all, error) in &mut worlds {
             all[0].progress();
             assert!(error(&mut all[0]).is_none(), "{waits:?}: a peer that computes counts as gone");
-            if looked.elapsed() >= Duration::from_millis(250) {
-                looked = Instant::now();
+            if looks {
                 (0..2).for_each(|_| all[1].progress());
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
-        // It is gone.
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // They are gone.
+    for (waits, all, error) in &mut worlds {
         let found = loop {
             all[0].progress();
             if let Some(found) = error(&mut all[0]) {
