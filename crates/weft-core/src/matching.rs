@@ -78,15 +78,17 @@ impl<P, M> Matcher<P, M> {
         None
     }
 
-    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued.
+    /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued, if it makes any.
     #[inline]
-    pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> M) -> Option<P> {
+    pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> Option<M>) -> Option<P> {
         let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
         let queues = self.queues(envelope.context);
         if let Some(id) = queues.posted.find(&arrived) {
             return queues.posted.remove(id).map(|(_, posted)| posted);
         }
-        queues.unexpected.push(arrived, make());
+        if let Some(message) = make() {
+            queues.unexpected.push(arrived, message);
+        }
         None
     }
 

@@ -165,6 +165,11 @@ impl Head {
         Self::new(RETRACT, false).u32(context).u32(request)
     }
 
+    /// Whether it answers that.
+    pub fn is_retracted(&self) -> bool {
+        self.bytes[0] == RETRACTED
+    }
+
     /// Answers it.
     pub fn retracted(request: u32, forgotten: bool) -> Self {
         Self::new(RETRACTED, forgotten).u32(request)

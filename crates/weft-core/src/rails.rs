@@ -47,6 +47,8 @@ pub struct Rails {
     keys: Option<Box<Keys>>,
     /// Where packets go while nothing is proved.
     last_resort: u8,
+    /// Questions and answers that the peer did not make.
+    forged: u32,
 }
 
 impl Rails {
@@ -59,7 +61,17 @@ impl Rails {
             lane: *lane,
             reach: if index == last_resort { Reach::assumed() } else { Reach::unknown() },
         };
-        Self { known: lanes.iter().enumerate().map(known).collect(), keys: None, last_resort: last_resort as u8 }
+        Self {
+            known: lanes.iter().enumerate().map(known).collect(),
+            keys: None,
+            last_resort: last_resort as u8,
+            forged: 0,
+        }
+    }
+
+    /// Questions and answers that came and that the peer did not make.
+    pub fn forged(&self) -> u32 {
+        self.forged
     }
 
     /// Whether there is a choice. Without one nothing is asked and nothing doubted.
@@ -109,7 +121,10 @@ impl Rails {
     /// Takes bytes that are `reach::is_reach` and came over this carrier: the lane over which to answer, and what.
     pub fn handle(&mut self, carrier: Carrier, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, Sentence)> {
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
-        let heard = keys.open(bytes)?;
+        let Some(heard) = keys.open(bytes) else {
+            self.forged = self.forged.wrapping_add(1);
+            return None;
+        };
         let is_it = |known: &Known| known.lane.carrier == carrier && known.lane.ends == heard.ends;
         let lane = self.known.iter().position(is_it)?;
         match heard.said {

@@ -135,6 +135,7 @@ pub struct Engine {
     copies_alone: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
+    /// Packets that cannot have come from a peer.
     foreign: u64,
 }
 
@@ -468,6 +469,34 @@ impl Engine {
             Path::Remote(remote) => remote.flow.as_deref(),
             _ => None,
         })
+    }
+
+    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, questions about lanes
+    /// with a wrong tag, and what the links found damaged.
+    pub fn foreign(&self) -> u64 {
+        let sentences = self.links.iter().map(|link| match &link.path {
+            Path::Remote(remote) => remote.forged(),
+            _ => 0,
+        });
+        self.foreign + self.devices.iter().map(|device| device.rejected()).sum::<u64>() + sentences.sum::<u64>()
+    }
+
+    /// What arrived from other hosts and was dropped, by cause.
+    pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let mut flows = weft_core::flow::Counters::default();
+        self.flows().for_each(|flow| flows.add(flow.counters()));
+        [
+            ("foreign", self.foreign()),
+            ("forged", flows.forged),
+            ("duplicate", flows.duplicates),
+            ("replayed", flows.replayed),
+            ("out-of-window", flows.out_of_window),
+            ("malformed", flows.malformed),
+            ("unsealed", flows.unsealed),
+            ("nonsense", self.messages.nonsense),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
     }
 
     /// What went to each peer.

@@ -91,6 +91,8 @@ pub struct Peer {
     pub credit: u64,
     /// Eager bytes consumed here that the peer has not been told of.
     owed: u64,
+    /// What its messages cost that are here and no receive has asked for: within its credit, or they are not kept.
+    kept: u64,
     arriving: Option<Arriving>,
     /// Messages that have arrived from it, also those that nobody has asked for yet.
     handled: u32,
@@ -199,6 +201,7 @@ impl Messages {
         let peer = || Peer {
             credit: CREDIT_BYTES,
             owed: 0,
+            kept: 0,
             arriving: None,
             handled: 0,
             written: None,
@@ -337,11 +340,13 @@ impl Messages {
         let peer = message.peer;
         match message.body {
             Body::Whole { bytes, acknowledge } => {
+                self.let_go(peer, bytes.len() as u64);
                 self.deliver_whole(handle, envelope, &bytes);
                 self.consumed(peer, bytes.len() as u64);
                 self.acknowledge(peer, acknowledge);
             }
             Body::Arriving { bytes, acknowledge } => {
+                self.let_go(peer, message.total);
                 self.acknowledge(peer, acknowledge);
                 self.receive_pieces(handle, peer, envelope, message.total);
                 self.consumed(peer, message.total);
@@ -362,6 +367,12 @@ impl Messages {
         if let Some(request) = request {
             self.outbox.push((peer, Outgoing::Control(Head::done(request))));
         }
+    }
+
+    /// A message of the peer is kept no longer.
+    fn let_go(&mut self, peer: u32, payload: u64) {
+        let kept = &mut self.peers[peer as usize].kept;
+        *kept = kept.saturating_sub(payload + CREDIT_PER_MESSAGE);
     }
 
     #[inline]
@@ -507,10 +518,11 @@ impl Messages {
         self.count(peer, fetch);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let unexpected = &mut self.unexpected;
+            let Self { unexpected, peers, nonsense, .. } = self;
+            let total = payload.len() as u64;
             let found = self.matcher.arrive(envelope, || {
-                let body = Body::Whole { bytes: payload.to_vec(), acknowledge };
-                keep(unexpected, Unexpected { peer, total: payload.len() as u64, body })
+                let make = || Body::Whole { bytes: payload.to_vec(), acknowledge };
+                keep(unexpected, &mut peers[peer as usize], nonsense, peer, total, make)
             });
             let Some(handle) = found else {
                 // A probe may be waiting for it.
@@ -558,14 +570,17 @@ impl Messages {
             return;
         }
         self.count(peer, fetch);
-        let mut kept = 0;
+        let mut kept = None;
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
-            let unexpected = &mut self.unexpected;
+            let Self { unexpected, peers, nonsense, .. } = self;
             let found = self.matcher.arrive(envelope, || {
-                let mut bytes = Vec::with_capacity(total as usize);
-                bytes.extend_from_slice(payload);
-                kept = keep(unexpected, Unexpected { peer, total, body: Body::Arriving { bytes, acknowledge } });
+                let make = || {
+                    let mut bytes = Vec::with_capacity(total as usize);
+                    bytes.extend_from_slice(payload);
+                    Body::Arriving { bytes, acknowledge }
+                };
+                kept = keep(unexpected, &mut peers[peer as usize], nonsense, peer, total, make);
                 kept
             });
             match found {
@@ -581,7 +596,11 @@ impl Messages {
                 self.store_piece(handle, 0, payload);
                 Target::Request(handle)
             }
-            None => Target::Unexpected(kept),
+            None => match kept {
+                Some(kept) => Target::Unexpected(kept),
+                // Its further pieces are nonsense as well.
+                None => return,
+            },
         };
         self.completions += 1;
         self.peers[peer as usize].arriving = Some(Arriving { target, total, received: payload.len() as u64 });
@@ -632,11 +651,24 @@ impl Messages {
     }
 }
 
-/// Stores an unexpected message. The table's limit cannot be reached by peers that keep to their credit and announce
-/// requests of theirs; one that does not is told apart by the limit itself: the message is then named by a stale id,
-/// and the receive that matches it never completes from it.
-fn keep(unexpected: &mut Slab<Unexpected>, message: Unexpected) -> usize {
-    unexpected.insert(message).unwrap_or(0)
+/// Stores an eager message of `peer` that no receive has asked for; its name for the matcher. Not more than the peer has credit
+/// for: one that does not keep to it is not believed, and what it sends beyond is counted and dropped.
+fn keep(
+    unexpected: &mut Slab<Unexpected>,
+    state: &mut Peer,
+    nonsense: &mut u64,
+    peer: u32,
+    total: u64,
+    make: impl FnOnce() -> Body,
+) -> Option<usize> {
+    let cost = total.saturating_add(CREDIT_PER_MESSAGE);
+    let fits = state.kept.saturating_add(cost) <= CREDIT_BYTES;
+    let kept = if fits { unexpected.insert(Unexpected { peer, total, body: make() }) } else { None };
+    match kept {
+        Some(_) => state.kept += cost,
+        None => *nonsense += 1,
+    }
+    kept
 }
 
 #[cold]

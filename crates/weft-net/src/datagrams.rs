@@ -131,6 +131,11 @@ pub trait Datagrams {
     /// The descriptor that becomes readable when a packet arrives.
     fn fd(&self) -> RawFd;
 
+    /// Packets that arrived and were dropped by the link itself: cut, or larger than a packet may be.
+    fn rejected(&self) -> u64 {
+        0
+    }
+
     /// The largest packet this end can send and receive, in bytes. A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
 }
@@ -172,6 +177,10 @@ macro_rules! forward {
 
             fn fd(&self) -> RawFd {
                 (**self).fd()
+            }
+
+            fn rejected(&self) -> u64 {
+                (**self).rejected()
             }
 
             fn packet_size(&self) -> usize {

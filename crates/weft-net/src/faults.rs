@@ -256,6 +256,10 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.fd()
     }
 
+    fn rejected(&self) -> u64 {
+        self.inner.rejected()
+    }
+
     fn packet_size(&self) -> usize {
         self.inner.packet_size()
     }

@@ -363,6 +363,10 @@ impl Datagrams for Udp {
         self.socket.as_raw_fd()
     }
 
+    fn rejected(&self) -> u64 {
+        self.counters.truncated
+    }
+
     fn packet_size(&self) -> usize {
         self.packet_size
     }

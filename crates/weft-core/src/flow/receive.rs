@@ -58,8 +58,10 @@ impl Flow {
         let numbered = matches!(packet.kind, Kind::Numbered { .. });
         self.counters.packets_received += 1;
         let mut map: &[u8] = &[];
+        // What was there before may have been recorded and be sent again by anybody: no proof that the peer lives.
+        let mut is_new = true;
         match packet.kind {
-            Kind::Numbered { .. } => self.handle_numbered(now, &packet, payload, sink),
+            Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, sink),
             Kind::Acknowledgement(number) | Kind::Probe(number) => {
                 if !self.incoming.bare_is_new(number) {
                     self.counters.replayed += 1;
@@ -72,7 +74,9 @@ impl Flow {
                 map = payload;
             }
         }
-        self.outgoing.heard(now);
+        if is_new {
+            self.outgoing.heard(now);
+        }
         if marked {
             self.counters.marks += 1;
             // An acknowledgement that was marked is not answered: its answer might be marked too.
@@ -83,17 +87,18 @@ impl Flow {
         self.handle_acknowledgement(now, &packet, map);
     }
 
-    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], sink: &mut dyn Deliver) {
-        let Kind::Numbered { number, transmission, order, lane } = packet.kind else { return };
+    /// Whether the packet is taken: for the first time, and its turn may come.
+    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], sink: &mut dyn Deliver) -> bool {
+        let Kind::Numbered { number, transmission, order, lane } = packet.kind else { return false };
         match self.incoming.classify(number, self.settings.window_packets) {
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
-                return;
+                return false;
             }
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
                 self.incoming.hurry();
-                return;
+                return false;
             }
             Arrival::New => {}
         }
@@ -101,7 +106,7 @@ impl Flow {
             && !self.incoming.expects_messages(first, self.settings.window_packets)
         {
             self.counters.malformed += 1;
-            return;
+            return false;
         }
         self.counters.data_packets_received += 1;
         let more_follows = matches!(lane, Lane::Data { end: false, .. });
@@ -128,6 +133,7 @@ impl Flow {
         } else if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
             self.incoming.hurry();
         }
+        true
     }
 
     fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet, map: &[u8]) {

@@ -444,6 +444,26 @@ fn a_peer_that_never_answers_fails_after_its_time() {
 }
 
 #[test]
+fn a_recording_of_a_dead_peer_does_not_keep_it_alive() {
+    let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
+    pair.b.flow.submit_message(b"recorded", &[]);
+    let recorded = pair.b.packets(pair.now);
+    pair.a.receive(pair.now, &recorded);
+    pair.a.flow.submit_message(b"x", &[]);
+    let began = pair.now;
+    pair.a.packets(began);
+    while let Some(at) = pair.a.flow.next_timeout() {
+        pair.now = pair.now.max(at);
+        pair.a.receive(pair.now, &recorded);
+        pair.a.packets(pair.now);
+        assert!(pair.now < began + Duration::from_secs(10), "replayed packets count as life");
+        pair.now = pair.now + Duration::from_millis(1);
+    }
+    assert_eq!(pair.a.flow.poll_event(), Some(Event::PeerFailed { reason: Failure::Silent }));
+    assert!(pair.a.flow.counters().duplicates > 0);
+}
+
+#[test]
 fn our_own_absence_is_not_the_peers_silence() {
     let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
     pair.a.flow.submit_message(b"x", &[]);

@@ -97,7 +97,7 @@ impl Pair {
         let expected = self.lists.arrive(envelope, token);
         let make = || {
             made = true;
-            token
+            Some(token)
         };
         assert_eq!(self.matcher.arrive(envelope, make), expected);
         assert_eq!(made, expected.is_none(), "a message is made only when it is queued");
@@ -180,10 +180,11 @@ fn messages_do_not_overtake() {
     assert_eq!(matcher.post(7, None, Some(5), 'a'), None);
     assert_eq!(matcher.post(7, Some(1), None, 'b'), None);
     assert_eq!(matcher.post(7, Some(1), Some(5), 'c'), None);
-    assert_eq!(matcher.arrive(from(1, 5), || "first"), Some('a'));
-    assert_eq!(matcher.arrive(from(1, 5), || "second"), Some('b'));
-    assert_eq!(matcher.arrive(from(2, 5), || "other"), None);
-    assert_eq!(matcher.arrive(from(1, 5), || "third"), Some('c'));
+    assert_eq!(matcher.arrive(from(1, 5), || Some("first")), Some('a'));
+    assert_eq!(matcher.arrive(from(1, 5), || Some("second")), Some('b'));
+    assert_eq!(matcher.arrive(from(2, 5), || None), None, "it is not kept");
+    assert_eq!(matcher.arrive(from(2, 5), || Some("other")), None);
+    assert_eq!(matcher.arrive(from(1, 5), || Some("third")), Some('c'));
     assert_eq!(matcher.post(7, None, None, 'd'), Some((from(2, 5), "other")));
 }
 
@@ -192,7 +193,7 @@ fn messages_do_not_overtake() {
 fn contexts_are_apart() {
     let mut matcher = Matcher::new();
     assert_eq!(matcher.post(1, None, None, 'a'), None);
-    assert_eq!(matcher.arrive(Envelope { context: 2, source: 0, tag: 0 }, || 'm'), None);
+    assert_eq!(matcher.arrive(Envelope { context: 2, source: 0, tag: 0 }, || Some('m')), None);
     assert_eq!(matcher.probe(1, None, None), None);
     assert_eq!(matcher.counts_in(1), (1, 0));
     assert_eq!(matcher.counts_in(2), (0, 1));
@@ -214,12 +215,12 @@ fn long_queues(matcher: &mut Matcher<u32, u32>) {
         assert_eq!(matcher.post(7, Some(index), Some(1), index), None);
     }
     for index in (0..LONG).rev() {
-        assert_eq!(matcher.arrive(from(index, 1), || index), Some(index));
+        assert_eq!(matcher.arrive(from(index, 1), || Some(index)), Some(index));
         // A list again as soon as it is empty.
         assert_eq!(matcher.queues(7).posted.is_indexed(), index > 0);
     }
     for index in 0..LONG {
-        assert_eq!(matcher.arrive(from(1, index as i32), || index), None);
+        assert_eq!(matcher.arrive(from(1, index as i32), || Some(index)), None);
     }
     assert!(!matcher.queues(7).unexpected.is_indexed());
     for index in (0..LONG).rev() {

@@ -204,7 +204,8 @@ impl Server {
         if key.is_empty() || key.len() > wire::KEY_MAX || value.len() > wire::VALUE_MAX {
             return self.reply(slot, "cmd=put_result rc=-1 msg=key_or_value_too_long");
         }
-        if self.values.len() >= KEYS_MAX {
+        // The same key may be put many times before it travels.
+        if self.values.len() >= KEYS_MAX || self.puts.len() >= KEYS_MAX {
             return self.reply(slot, "cmd=put_result rc=-1 msg=too_many_keys");
         }
         self.values.insert(key.to_string(), value.to_string());

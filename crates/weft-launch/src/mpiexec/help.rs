@@ -48,7 +48,8 @@ What you see
   -l, --tag-output         every line begins with [rank], or [rank on host]
   --merge-stderr-to-stdout
   --timeout SECONDS        end the job then, say where every rank was, and exit with 124
-  --stats, --stats=json    at the end, on standard error: pairs of ranks, their link, messages, bytes and resends
+  --stats, --stats=json    at the end, on standard error: pairs of ranks, their link, messages, bytes and resends;
+                           and packets that were dropped, by cause
   -v, --verbose            say what is done and which options have no effect
   -q, --quiet              say nothing but why a job failed
   -h, --help; -V, --version

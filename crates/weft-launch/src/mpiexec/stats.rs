@@ -3,6 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+/// Causes that are told apart: ranks of another version may have others.
+const CAUSES_MAX: usize = 32;
+
 /// How the table is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
@@ -21,12 +24,15 @@ struct Counts {
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pairs: BTreeMap<(u32, u32, String), Counts>,
-    /// Lines that are not `from to link messages bytes resends`.
+    /// Packets that arrived and were dropped, by cause.
+    dropped: BTreeMap<String, u64>,
+    /// Lines that are neither.
     unreadable: u64,
 }
 
 impl Stats {
-    /// Adds lines `from to link messages bytes resends`; lines of the same pair and link add up.
+    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets`; lines of the same pair and link, and of
+    /// the same cause, add up.
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             match parse(line) {
@@ -36,7 +42,13 @@ impl Stats {
                     counts.bytes = counts.bytes.saturating_add(more.bytes);
                     counts.resends = counts.resends.saturating_add(more.resends);
                 }
-                None => self.unreadable += 1,
+                None => match parse_dropped(line) {
+                    Some((cause, packets)) if self.dropped.len() < CAUSES_MAX || self.dropped.contains_key(cause) => {
+                        let count = self.dropped.entry(cause.to_owned()).or_default();
+                        *count = count.saturating_add(packets);
+                    }
+                    _ => self.unreadable += 1,
+                },
             }
         }
     }
@@ -65,6 +77,10 @@ impl Stats {
             let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
             let _ = writeln!(text, "{}", cells.join("  "));
         }
+        if !self.dropped.is_empty() {
+            let causes: Vec<String> = self.dropped.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
+            let _ = writeln!(text, "packets dropped on arrival: {}", causes.join(", "));
+        }
         if self.unreadable > 0 {
             let _ = writeln!(text, "({} unreadable lines of statistics)", self.unreadable);
         }
@@ -82,16 +98,34 @@ impl Stats {
                  \"bytes\": {bytes}, \"resends\": {resends}}}"
             );
         }
+        if !self.dropped.is_empty() {
+            let comma = if self.pairs.is_empty() { "" } else { "," };
+            let causes: Vec<String> =
+                self.dropped.iter().map(|(cause, count)| format!("\"{cause}\": {count}")).collect();
+            let _ = write!(text, "{comma}\n  {{\"dropped\": {{{}}}}}", causes.join(", "));
+        }
         text.push_str("\n]\n");
         text
     }
 }
 
+/// The cause, and how many packets.
+fn parse_dropped(line: &str) -> Option<(&str, u64)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [rank, "dropped", cause, packets] = words[..] else { return None };
+    rank.parse::<u32>().ok()?;
+    is_name(cause).then_some((cause, packets.parse().ok()?))
+}
+
+/// Names go into JSON unescaped.
+fn is_name(name: &str) -> bool {
+    name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/".contains(&byte))
+}
+
 fn parse(line: &str) -> Option<((u32, u32, String), Counts)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [from, to, link, messages, bytes, resends] = words[..] else { return None };
-    // The name goes into JSON unescaped.
-    if !link.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/".contains(&byte)) {
+    if !is_name(link) {
         return None;
     }
     let counts =
@@ -114,5 +148,19 @@ mod tests {
         assert!(json.contains(r#"{"from": 1, "to": 0, "link": "udp", "messages": 11, "bytes": 1001, "resends": 3}"#));
         assert_eq!(json.matches("\"from\"").count(), 2);
         assert_eq!(Stats::default().print(Format::Json), "[\n]\n");
+    }
+
+    #[test]
+    fn what_was_dropped_adds_up_by_cause_and_is_not_said_when_there_is_nothing() {
+        let mut stats = Stats::default();
+        stats.add(
+            "0 dropped forged 3\n1 dropped forged 4\n1 dropped foreign 1\n1 dropped \"x\" 1\n1 dropped forged -1\n",
+        );
+        assert!(stats.print(Format::Text).contains("packets dropped on arrival: 1 foreign, 7 forged\n"));
+        assert!(stats.print(Format::Json).contains(r#"{"dropped": {"foreign": 1, "forged": 7}}"#));
+        assert_eq!(stats.unreadable, 2);
+        (0..2 * CAUSES_MAX).for_each(|i| stats.add(&format!("0 dropped cause-{i} 1")));
+        assert_eq!(stats.dropped.len(), CAUSES_MAX);
+        assert!(!Stats::default().print(Format::Text).contains("dropped"));
     }
 }

@@ -150,6 +150,11 @@ impl Remote {
         Some((self.hops[lane], answer))
     }
 
+    /// Questions and answers that came and that the peer did not make.
+    pub(super) fn forged(&self) -> u64 {
+        self.rails.forged().into()
+    }
+
     /// How many lanes there are.
     pub(super) fn lanes(&self) -> usize {
         self.hops.len()

@@ -25,6 +25,8 @@ const PIPE_BYTES_MAX: u64 = 512 << 10;
 const STREAMED_PIPE_BYTES_MAX: u64 = 128 << 10;
 /// Largest frame of the smallest ring in which two sides do not hinder each other.
 const PIPE_FRAME_MIN: u64 = 64 << 10;
+/// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often does not read either.
+const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
 impl Engine {
     pub(super) fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
@@ -84,6 +86,13 @@ impl Engine {
         }
         let mut outbox = std::mem::take(&mut self.messages.outbox);
         for (peer, outgoing) in outbox.drain(..) {
+            let waiting = self.links[peer as usize].pending.len();
+            if waiting >= PENDING_BEHIND_RETRACTED_MAX
+                && matches!(&outgoing, Outgoing::Control(head) if head.is_retracted())
+            {
+                self.messages.nonsense += 1;
+                continue;
+            }
             self.enqueue(peer, outgoing);
         }
         self.messages.outbox = outbox;

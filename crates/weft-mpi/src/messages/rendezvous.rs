@@ -8,7 +8,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Unexpected, Withdrawal, keep};
+use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Unexpected, Withdrawal};
 use crate::request::{Pulled, State};
 
 impl Messages {
@@ -149,9 +149,14 @@ impl Messages {
         }
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let unexpected = &mut self.unexpected;
+            let Self { unexpected, nonsense, .. } = self;
             let body = Body::Announced { request, address };
-            let found = self.matcher.arrive(envelope, || keep(unexpected, Unexpected { peer, total, body }));
+            let found = self.matcher.arrive(envelope, || {
+                // Its data stays with the sender, who has as many requests at most as this table has entries.
+                let kept = unexpected.insert(Unexpected { peer, total, body });
+                *nonsense += u64::from(kept.is_none());
+                kept
+            });
             let Some(handle) = found else { return };
             match self.withdraw(peer, handle, fetch) {
                 Withdrawal::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
@@ -260,6 +265,7 @@ impl Messages {
         if let Some((_, id)) = found
             && let Some(Unexpected { body: Body::Whole { bytes, .. }, .. }) = self.unexpected.remove(id)
         {
+            self.let_go(peer, bytes.len() as u64);
             self.consumed(peer, bytes.len() as u64);
         }
         self.outbox.push((peer, Outgoing::Control(Head::retracted(request, found.is_some()))));

@@ -80,14 +80,21 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         let all = if is_time(place) { "The longest of all peers" } else { "The sum over all peers" };
         network(name, Class::Level, format!("{meaning} {all}."), Source::Gauge(place))
     });
-    of_messages().into_iter().chain(counters).chain(gauges).collect()
+    let foreign = Variable {
+        name: "network_foreign".into(),
+        class: Class::Counter,
+        category: NETWORK,
+        meaning: "Packets that arrived damaged, or from nobody who could send them.".into(),
+        source: Source::Engine(Engine::foreign),
+    };
+    of_messages().into_iter().chain([foreign]).chain(counters).chain(gauges).collect()
 });
 
 fn network(name: &str, class: Class, meaning: String, source: Source) -> Variable {
     Variable { name: format!("network_{name}"), class, category: NETWORK, meaning, source }
 }
 
-fn of_messages() -> [Variable; 5] {
+fn of_messages() -> [Variable; 6] {
     use Class::{Counter, Level};
     let variable = |name: &str, class, meaning: &str, read: fn(&Engine) -> u64| Variable {
         name: format!("messages_{name}"),
@@ -108,6 +115,9 @@ fn of_messages() -> [Variable; 5] {
         }),
         variable("posted", Level, "Receives that no message has come for.", |engine| {
             engine.messages.matcher.posted_count() as u64
+        }),
+        variable("nonsense", Counter, "Protocol messages that made no sense and were dropped.", |engine| {
+            engine.messages.nonsense
         }),
         variable(
             "credit_bytes",

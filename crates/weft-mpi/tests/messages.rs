@@ -1,0 +1,87 @@
+//! What peers can make the message layer keep.
+
+use weft_core::matching::Envelope;
+use weft_core::message::Head;
+use weft_mpi::memory::{Address, promised_bytes};
+use weft_mpi::messages::{Announced, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Fetched, Messages, Withdrawal};
+use weft_mpi::request::{Receive, Request, State};
+use weft_net::shared::Ticket;
+
+const PEER: u32 = 1;
+const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
+
+/// A network: nothing can be fetched, and there is no board.
+struct Nowhere;
+
+impl Fetch for Nowhere {
+    fn counted(&mut self, _: u32, _: u32) {}
+
+    fn withdraw(&mut self, _: u32, _: Ticket) -> Withdrawal {
+        Withdrawal::Ours
+    }
+
+    fn fetch(&mut self, _: Announced) -> Fetched {
+        Fetched::Refused
+    }
+}
+
+fn arrives(messages: &mut Messages, head: Head, payload: &[u8]) {
+    messages.handle_frame(PEER, &[head.as_bytes(), payload].concat(), &mut Nowhere);
+}
+
+fn receive(messages: &mut Messages, buffer: &mut [u8]) -> bool {
+    let data = promised_bytes(Address::of_bytes(buffer), buffer.len() as u64);
+    let receive = Receive { context: Some(2), source: Some(1), peer: Some(PEER), tag: Some(5), data, blocking: false };
+    let handle = messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    messages.post(handle, &mut Nowhere);
+    messages.requests.get(handle).is_some_and(Request::is_settled)
+}
+
+#[test]
+fn a_peer_that_ignores_its_credit_fills_no_memory() {
+    let mut messages = Messages::new(3);
+    let payload = [7; 936];
+    let room = CREDIT_BYTES / (payload.len() as u64 + CREDIT_PER_MESSAGE);
+    for _ in 0..3 * room {
+        arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
+    }
+    assert_eq!(messages.matcher.unexpected_count() as u64, room);
+    assert_eq!(messages.nonsense, 2 * room);
+    // What fitted is as it was, and makes room for as much again, not more.
+    for _ in 0..room {
+        let mut buffer = [0; 936];
+        assert!(receive(&mut messages, &mut buffer) && buffer == payload);
+    }
+    for _ in 0..2 * room {
+        arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
+    }
+    assert_eq!((messages.matcher.unexpected_count() as u64, messages.nonsense), (room, 3 * room));
+}
+
+#[test]
+fn pieces_count_as_the_message_that_they_promise() {
+    let mut messages = Messages::new(3);
+    let total = CREDIT_BYTES / 2;
+    for _ in 0..5 {
+        arrives(&mut messages, Head::eager_first(ENVELOPE, None, total), &[1]);
+        arrives(&mut messages, Head::eager_more(), &vec![2; total as usize - 1]);
+    }
+    // Two would be more than the credit by what each costs beside its bytes.
+    assert_eq!(messages.matcher.unexpected_count(), 1);
+    assert_eq!(messages.nonsense, 8);
+    let mut buffer = vec![0; total as usize];
+    assert!(receive(&mut messages, &mut buffer) && buffer[1] == 2);
+}
+
+#[test]
+fn a_message_that_is_taken_back_leaves_its_room_behind() {
+    let mut messages = Messages::new(3);
+    let payload = vec![3; CREDIT_BYTES as usize / 2];
+    for round in 0..20 {
+        arrives(&mut messages, Head::eager(ENVELOPE, Some(9)), &payload);
+        assert_eq!(messages.matcher.unexpected_count(), 1, "round {round}");
+        arrives(&mut messages, Head::retract(2, 9), &[]);
+        assert_eq!(messages.matcher.unexpected_count(), 0, "round {round}");
+    }
+    assert_eq!(messages.nonsense, 0);
+}
