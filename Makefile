@@ -9,6 +9,9 @@ PREFIX = /usr/local
 OWN = build/prefix
 # What `make swarm` plays: so many plans by chance, from this seed on.
 RUNS = 5000
+# What `make fuzz` does: each target so long; all of them unless some are named.
+SECONDS = 60
+TARGETS =
 SEED = 1
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
@@ -19,10 +22,11 @@ help:
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
 	@echo 'make build                 only build (target/release)'
-	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h into DIR (now $(PREFIX))'
+	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [SEED=N]  the protocol in virtual time, in many more networks than `make check` plays'
+	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
@@ -32,7 +36,7 @@ setup-tests:
 	@tools/setup.sh tests
 
 build: setup
-	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli
+	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
 
 install: build
 	tools/install.sh "$(PREFIX)"
@@ -69,10 +73,13 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 
+fuzz: setup
+	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/fuzz.sh $(SECONDS) $(TARGETS)
+
 bench: own
 	@bench/bench.sh
 
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm bench clean
+.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm fuzz bench clean

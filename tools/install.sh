@@ -19,14 +19,14 @@ esac
 into=${DESTDIR:-}$prefix
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$top/Cargo.toml" | head -n 1)
 
-for file in libmpi_abi.so mpiexec weft; do
+for file in libmpi_abi.so mpiexec weft weft-netd; do
     if [ ! -f "$build/$file" ]; then
         echo "tools/install.sh: $build/$file is missing; run \`cargo build --release\` first" >&2
         exit 1
     fi
 done
 
-mkdir -p "$into/bin" "$into/lib/pkgconfig" "$into/include"
+mkdir -p "$into/bin" "$into/sbin" "$into/lib/pkgconfig" "$into/lib/systemd/system" "$into/include"
 
 # put MODE SOURCE DESTINATION: a copy that appears all at once.
 put() {
@@ -51,6 +51,9 @@ put 644 "$top/include/mpi.h" "$into/include/mpi.h"
 put 755 "$build/mpiexec" "$into/bin/mpiexec"
 ln -sfn mpiexec "$into/bin/mpirun"
 put 755 "$build/weft" "$into/bin/weft"
+put 755 "$build/weft-netd" "$into/sbin/weft-netd"
+put 644 "$top/tools/weft-netd.socket" "$into/lib/systemd/system/weft-netd.socket"
+sed "s|@PREFIX@|$prefix|g" "$top/tools/weft-netd.service.in" >"$into/lib/systemd/system/weft-netd.service"
 # A wrapper that calls itself would never end.
 cc=${CC:-cc}
 cxx=${CXX:-c++}

@@ -51,8 +51,8 @@ pub const LINK: Setting = Setting {
     default: "auto",
     allowed: "auto, or a list of shared, udp, ethernet and xdp",
     meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
-              the privilege CAP_NET_RAW); `auto`: each of these where it is possible; `xdp` (raw frames received by AF_XDP) only \
-              where it is named, as in `auto,xdp`",
+              the privilege CAP_NET_RAW or `weft-netd`); `auto`: each of these where it is possible; `xdp` (raw frames received by \
+              AF_XDP) only where it is named, as in `auto,xdp`",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.
@@ -61,6 +61,14 @@ pub const INTERFACE: Setting = Setting {
     default: "",
     allowed: "names and subnets, such as eth0,10.1.0.0/16",
     meaning: "network interfaces or subnets that may be used; without it all that fit",
+    reader: Reader::Library,
+};
+/// Where `weft-netd` listens.
+pub const NETD: Setting = Setting {
+    name: "WEFT_NETD",
+    default: weft_net::ethernet::netd::SOCKET,
+    allowed: "the path of a unix socket",
+    meaning: "where `weft-netd` listens, which gives raw frames to ranks without the privilege",
     reader: Reader::Library,
 };
 /// Lets ranks of one host treat each other as remote.
@@ -173,9 +181,10 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 15] = [
+pub const TABLE: [&Setting; 16] = [
     &LINK,
     &INTERFACE,
+    &NETD,
     &NODE,
     &EAGER_LIMIT,
     &SINGLE_COPY,
@@ -268,11 +277,13 @@ pub struct Links {
     pub ethernet: bool,
     /// Raw frames, received by AF_XDP where that is possible.
     pub xdp: bool,
+    /// Whether the user has named them, instead of leaving it to what is possible.
+    pub named: bool,
 }
 
 impl Links {
-    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false };
-    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false };
+    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false, named: false };
+    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false, named: false };
 }
 
 /// Every setting of the library.
@@ -288,6 +299,8 @@ pub struct Settings {
     pub single_copy: bool,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
+    /// `WEFT_NETD`: where `weft-netd` listens.
+    pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
     /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
@@ -358,6 +371,7 @@ impl Settings {
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
+            netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
             ack_delay: Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?),
@@ -372,7 +386,7 @@ impl Settings {
 }
 
 fn links(value: &str) -> Result<Links, String> {
-    let mut links = Links::NONE;
+    let mut links = Links { named: true, ..Links::NONE };
     for name in value.split(',').map(str::trim) {
         match name {
             "auto" => links = Links { xdp: links.xdp, ..Links::AUTO },
@@ -457,9 +471,15 @@ mod tests {
 
     #[test]
     fn links_are_a_list_of_names() {
-        assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { udp: true, ..Links::NONE });
-        assert_eq!(read(&[("WEFT_LINK", "shared, udp")]).unwrap().links, Links { ethernet: false, ..Links::AUTO });
-        assert_eq!(read(&[("WEFT_LINK", "ethernet")]).unwrap().links, Links { ethernet: true, ..Links::NONE });
+        assert_eq!(read(&[("WEFT_LINK", "udp")]).unwrap().links, Links { udp: true, named: true, ..Links::NONE });
+        assert_eq!(
+            read(&[("WEFT_LINK", "shared, udp")]).unwrap().links,
+            Links { ethernet: false, named: true, ..Links::AUTO }
+        );
+        assert_eq!(
+            read(&[("WEFT_LINK", "ethernet")]).unwrap().links,
+            Links { ethernet: true, named: true, ..Links::NONE }
+        );
     }
     #[test]
     fn the_book_has_this_table() {

@@ -124,7 +124,7 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
     let remote = size > 1 && !(all_local && settings.links.shared);
-    let links = if remote { open_links(&settings)? } else { Opened::default() };
+    let links = if remote { open_links(&settings, rank)? } else { Opened::default() };
     let own_secret = match client.secret() {
         Some(secret) => Some(secret),
         None if rank == 0 => Some(random_secret()),
@@ -247,20 +247,26 @@ struct Opened {
     refusal: Option<String>,
 }
 
-/// Opens what the settings allow. Raw frames are left out without a word where they cannot be had and UDP can: `weft info` says why.
-fn open_links(settings: &Settings) -> Result<Opened> {
+/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says why if the user has named
+/// them, else `weft info` does.
+fn open_links(settings: &Settings, rank: u32) -> Result<Opened> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     let udp = match settings.links.udp {
         true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
         false => None,
     };
     let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
-    let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port)) {
+    let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port, settings.netd.as_deref()))
+    {
         None => (None, None),
         Some(Ok(raw)) => (Some(raw), None),
         Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
         Some(Err(error)) => (None, Some(error.to_string())),
     };
+    // Who wants AF_XDP is told once a host.
+    if let Some(why) = refusal.as_ref().filter(|_| settings.links.named && !settings.links.xdp && rank == 0) {
+        warn(rank, why);
+    }
     Ok(Opened { udp, raw, refusal })
 }
 
@@ -465,6 +471,9 @@ fn stats(rank: u32, engine: &Engine) -> String {
     for row in engine.traffic() {
         // Writing to a string cannot fail.
         let _ = writeln!(report, "{rank} {} {} {} {} {}", row.peer, row.link, row.messages, row.bytes, row.resends);
+    }
+    for (cause, packets) in engine.dropped() {
+        let _ = writeln!(report, "{rank} dropped {cause} {packets}");
     }
     report
 }

@@ -23,7 +23,7 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let settings = Settings { interfaces: std::env::var("WEFT_INTERFACE").ok(), ..Settings::default() };
-    let link = Ethernet::open(&settings, None).expect("open");
+    let link = Ethernet::open(&settings, None, None).expect("open");
     let own = link.card();
     let (is_xdp, words) = words.strip_prefix(&["xdp"]).map_or((false, &words[..]), |rest| (true, rest));
     let mut link: Box<dyn Datagrams> = if is_xdp {

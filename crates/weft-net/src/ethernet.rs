@@ -7,17 +7,21 @@
 
 mod filter;
 pub(crate) mod frame;
+pub mod netd;
 mod socket;
 
 use std::fmt::Write;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::fd::RawFd;
+use std::os::fd::{AsFd, OwnedFd, RawFd};
+use std::path::Path;
 
 use crate::Error;
 use crate::datagrams::{Address, Datagrams, EthernetAddress, Outcome, wrong_address};
 use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
+pub use filter::Filter;
 use socket::PacketSocket;
+pub use socket::{hardware_address, open_filtered};
 
 /// Memory for frames that have arrived and nobody has looked at, bytes.
 const RING_BYTES: usize = 4 << 20;
@@ -102,36 +106,23 @@ pub struct Ethernet {
     idle_looks: u32,
     counters: Counters,
     /// Keeps the port for us when no UDP link does.
-    _port: Option<UdpSocket>,
+    _port: Option<OwnedFd>,
 }
 
 impl Ethernet {
     /// Opens the first interface that has one of the addresses which the UDP link would offer, and is Ethernet.
-    /// `port`: a UDP port that this process holds; none: one is taken.
+    /// `port`: a UDP port that this process holds; none: one is taken. `netd`: where `weft-netd` listens, which gives a socket, with
+    /// another port, to who lacks the privilege.
     ///
     /// # Errors
     /// No interface fits, or the privilege is missing; the sentence says which.
-    pub fn open(settings: &udp::Settings, port: Option<u16>) -> Result<Self, Error> {
+    pub fn open(settings: &udp::Settings, port: Option<u16>, netd: Option<&Path>) -> Result<Self, Error> {
         let (interface, index, mac, mtu) = choose(settings)?;
-        let (holder, port) = match port {
-            Some(port) => (None, port),
-            None => {
-                let (holder, port) = take_port().map_err(|cause| Error::system("take a port", cause))?;
-                (Some(holder), port)
-            }
-        };
+        let (fd, holder, port) = open_socket(&interface, index, port, netd)?;
         let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX).min(PACKET_SIZE_MAX).min(frame::PACKET_MAX);
         let packet_size = (mtu as usize).saturating_sub(frame::MTU_SHARE).min(most);
-        let filter = filter::for_port(port);
-        let frame_max = frame::HEADER + packet_size;
-        let socket = PacketSocket::open(index, frame::ETHER_TYPE, &filter, frame_max, RING_BYTES).map_err(|cause| {
-            match cause.raw_os_error() {
-                Some(libc::EPERM | libc::EACCES) => Error::Unavailable(format!(
-                    "raw frames on {interface} need the privilege CAP_NET_RAW, which would make small messages faster"
-                )),
-                _ => Error::system(format!("open {interface} for raw frames"), cause),
-            }
-        })?;
+        let socket = PacketSocket::new(fd, frame::HEADER + packet_size, RING_BYTES)
+            .map_err(|cause| Error::system(format!("share a ring for frames of {interface} with the kernel"), cause))?;
         Ok(Self {
             socket,
             address: EthernetAddress { mac, port },
@@ -253,6 +244,10 @@ impl Datagrams for Ethernet {
         self.socket.fd()
     }
 
+    fn rejected(&self) -> u64 {
+        self.counters.malformed
+    }
+
     fn packet_size(&self) -> usize {
         self.packet_size
     }
@@ -274,9 +269,45 @@ fn choose(settings: &udp::Settings) -> Result<(String, u32, [u8; 6], u32), Error
     Err(Error::Unavailable(format!("no interface can be used for raw frames: {why}")))
 }
 
-fn take_port() -> io::Result<(UdpSocket, u16)> {
+/// A socket on the interface, what holds its port unless the caller does, and the port.
+fn open_socket(
+    interface: &str,
+    index: u32,
+    port: Option<u16>,
+    netd: Option<&Path>,
+) -> Result<(OwnedFd, Option<OwnedFd>, u16), Error> {
+    let (holder, port) = match port {
+        Some(port) => (None, port),
+        None => {
+            let (holder, port) = take_port().map_err(|cause| Error::system("take a port", cause))?;
+            (Some(OwnedFd::from(holder)), port)
+        }
+    };
+    let refusal = match open_filtered(&Filter { interface: index, port, user: crate::sys::user() }, false) {
+        Ok(socket) => return Ok((socket, holder, port)),
+        Err(cause) if matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => netd,
+        Err(cause) => return Err(Error::system(format!("open {interface} for raw frames"), cause)),
+    };
+    let why = match refusal.map(|path| netd::ask(path, index)) {
+        Some(Ok(granted)) => return Ok((granted.socket, Some(granted.holder), granted.port)),
+        Some(Err(why)) => why.to_string(),
+        None => "weft-netd is not asked".into(),
+    };
+    Err(Error::Unavailable(format!(
+        "raw frames on {interface} would make small messages faster; they need weft-netd (systemctl enable --now \
+         weft-netd.socket), CAP_NET_RAW (setcap cap_net_raw+ep PROGRAM), or root ({why})"
+    )))
+}
+
+/// A UDP socket on a port that nobody else on this host has, and the port.
+///
+/// # Errors
+/// No port is free, or there is neither IPv4 nor IPv6.
+pub fn take_port() -> io::Result<(UdpSocket, u16)> {
     let holder =
         UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).or_else(|_| UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)))?;
+    // Nobody reads what strangers send there.
+    let _ = crate::sys::set_option(holder.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF, 0);
     let port = holder.local_addr()?.port();
     Ok((holder, port))
 }

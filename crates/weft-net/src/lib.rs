@@ -5,7 +5,7 @@
 //! | [`shared`] | frames between the ranks of one node, through rings in shared memory, with a doorbell for sleepers |
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
 //! | [`udp`] | datagrams to other nodes; choice of addresses; nothing here resends, that is the core's flow |
-//! | [`ethernet`] | datagrams as frames on an interface, past IP and UDP; needs a privilege |
+//! | [`ethernet`] | datagrams as frames on an interface, past IP and UDP; needs a privilege, or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |

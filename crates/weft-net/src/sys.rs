@@ -4,8 +4,12 @@
 use std::ffi::CStr;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::ptr;
+use std::time::Duration;
 
 /// How often a call that a signal interrupted is repeated before the interruption is reported.
 pub(crate) const INTERRUPTS_MAX: usize = 64;
@@ -275,6 +279,59 @@ pub(crate) fn send_segmented(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u
     // SAFETY: everything the header points to lives until the call returns; the kernel only reads.
     let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &header, libc::MSG_DONTWAIT) };
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Connects to the unix socket `path`; this, and every step on the connection, takes at most `patience`.
+pub(crate) fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixStream> {
+    // SAFETY: a sockaddr_un of zeros is valid.
+    let mut name: libc::sockaddr_un = unsafe { std::mem::zeroed() };
+    name.sun_family = libc::AF_UNIX as libc::sa_family_t;
+    let bytes = path.as_os_str().as_bytes();
+    if bytes.len() >= name.sun_path.len() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is too long for a unix socket"));
+    }
+    for (to, &from) in name.sun_path.iter_mut().zip(bytes) {
+        *to = from as libc::c_char;
+    }
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0) };
+    check(fd)?;
+    // SAFETY: the descriptor is new and ours.
+    let stream = UnixStream::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    stream.set_write_timeout(Some(patience))?;
+    stream.set_read_timeout(Some(patience))?;
+    let size = size_of_val(&name) as libc::socklen_t;
+    // SAFETY: the name is a terminated sockaddr_un and the size says so.
+    check(unsafe { libc::connect(stream.as_raw_fd(), ptr::from_ref(&name).cast(), size) })?;
+    Ok(stream)
+}
+
+/// Descriptors that one message may bring.
+const DESCRIPTORS_MAX: usize = 2;
+
+/// Receives bytes, and the descriptors that came with them; those beyond [`DESCRIPTORS_MAX`] are closed by the kernel.
+pub(crate) fn receive_descriptors(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    // SAFETY: a control message of zeros is valid: it says nothing.
+    let mut control: Control<[libc::c_int; DESCRIPTORS_MAX]> = unsafe { std::mem::zeroed() };
+    // SAFETY: a header of zeros is valid.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &mut vector;
+    header.msg_iovlen = 1;
+    header.msg_control = ptr::from_mut(&mut control).cast();
+    header.msg_controllen = size_of_val(&control) as _;
+    // SAFETY: everything the header points to lives until the call returns.
+    let length = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) };
+    if length < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    let head = size_of::<libc::cmsghdr>();
+    let is_rights = header.msg_controllen as usize >= head
+        && (control.head.cmsg_level, control.head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
+    let count = if is_rights { (control.head.cmsg_len as usize - head) / size_of::<libc::c_int>() } else { 0 };
+    // SAFETY: the kernel has put so many new descriptors there, and nobody else has them.
+    let owned = |&fd: &libc::c_int| unsafe { OwnedFd::from_raw_fd(fd) };
+    Ok((length as usize, control.value.iter().take(count).map(owned).collect()))
 }
 
 /// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was marked.

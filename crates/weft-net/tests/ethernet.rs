@@ -26,7 +26,7 @@ fn run(preparation: &str, role: &str, expected: &str) {
 }
 
 fn open(interface: &str) -> Ethernet {
-    Ethernet::open(&Settings { interfaces: Some(interface.into()), ..Settings::default() }, None).unwrap()
+    Ethernet::open(&Settings { interfaces: Some(interface.into()), ..Settings::default() }, None, None).unwrap()
 }
 
 fn to(link: &Ethernet) -> Address {
@@ -184,7 +184,10 @@ fn without_the_privilege_the_sentence_says_which_is_missing() {
     }
     let mut role = Role::start_unshared("-n", PAIR, "role_has_no_privilege", &[]);
     let error = role.hear();
-    assert!(error.contains("raw frames on d") && error.contains("CAP_NET_RAW"), "{error}");
+    assert!(
+        error.contains("raw frames on d") && error.contains("CAP_NET_RAW") && error.contains("weft-netd"),
+        "{error}"
+    );
     role.finish();
 }
 
@@ -193,5 +196,5 @@ fn without_the_privilege_the_sentence_says_which_is_missing() {
 fn role_has_no_privilege() {
     // SAFETY: no memory is involved. Another user has no capabilities.
     assert_eq!(unsafe { libc::setuid(65_534) }, 0);
-    say(&Ethernet::open(&Settings::default(), None).err().unwrap().to_string());
+    say(&Ethernet::open(&Settings::default(), None, None).err().unwrap().to_string());
 }

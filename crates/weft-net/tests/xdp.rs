@@ -36,7 +36,7 @@ fn is_able() -> bool {
 }
 
 fn open(interface: &str) -> Ethernet {
-    Ethernet::open(&Settings { interfaces: Some(interface.into()), ..Settings::default() }, None).unwrap()
+    Ethernet::open(&Settings { interfaces: Some(interface.into()), ..Settings::default() }, None, None).unwrap()
 }
 
 fn own(link: &Ethernet) -> EthernetAddress {

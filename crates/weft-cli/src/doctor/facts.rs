@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use weft_mpi::settings::Settings;
+use weft_net::ethernet::netd;
 use weft_net::{node, udp};
 
 use crate::info::library::Library;
@@ -31,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) user: u32,
     /// Effective capabilities, a bit each (capabilities(7)).
     pub(crate) capabilities: u64,
+    /// Where `weft-netd` may be asked for packet sockets instead; none: nowhere.
+    pub(crate) netd: Option<String>,
     /// `user.max_user_namespaces`; none: the kernel has none.
     pub(crate) user_namespaces: Option<u64>,
     /// Bytes that may be locked, and files that may be open: soft and hard limit; none: no limit.
@@ -91,6 +94,11 @@ impl Facts {
             wrong_setting,
             user: rustix::process::geteuid().as_raw(),
             capabilities: field(&status, "CapEff").and_then(|hex| u64::from_str_radix(hex, 16).ok()).unwrap_or(0),
+            netd: settings
+                .netd
+                .as_ref()
+                .filter(|path| netd::listens(path).is_ok())
+                .map(|path| path.display().to_string()),
             user_namespaces: read("/proc/sys/user/max_user_namespaces").parse().ok(),
             locked_bytes: limit(&limits, "Max locked memory"),
             open_files: limit(&limits, "Max open files"),

@@ -269,7 +269,7 @@ fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
         all.push(("udp", opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {
-        let opened = Ethernet::open(&wanted, None);
+        let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
         // Where it can be had, its frames are those of the raw link, and no others are tried.
         let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
         let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);

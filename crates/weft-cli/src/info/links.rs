@@ -137,7 +137,7 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
 
 fn open_ethernet(settings: &Settings) -> Result<Ethernet, String> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    Ethernet::open(&wanted, None).map_err(|error| error.to_string())
+    Ethernet::open(&wanted, None, settings.netd.as_deref()).map_err(|error| error.to_string())
 }
 
 /// Tries what AF_XDP needs, up to the point where the interface's other traffic would notice.

@@ -1,7 +1,8 @@
 //! The classic BPF program by which a socket gets only the frames for its own process: the kernel runs it on every frame of our
-//! EtherType, before anything is copied.
+//! EtherType, before anything is copied. It looks at everything that makes a frame ours, so that it also holds when the socket is
+//! bound to another interface or protocol later (`weft-netd` locks it).
 
-use super::frame::{MAGIC, MAGIC_AT, PORT_AT};
+use super::frame::{ETHER_TYPE, MAGIC, MAGIC_AT, PORT_AT};
 
 /// `struct sock_filter` of linux/filter.h.
 #[repr(C)]
@@ -13,7 +14,10 @@ pub(super) struct Instruction {
     value: u32,
 }
 
-/// Load a halfword of the frame; load a byte; go on if equal; end with this many bytes accepted. linux/bpf_common.h
+/// Take a number, load a word, a halfword, a byte of the frame; go on if equal; end with this many bytes accepted.
+/// linux/bpf_common.h
+const TAKE: u16 = 0x00;
+const LOAD_WORD: u16 = 0x20;
 const LOAD_HALF: u16 = 0x28;
 const LOAD_BYTE: u16 = 0x30;
 const JUMP_IF_EQUAL: u16 = 0x15;
@@ -21,22 +25,68 @@ const RETURN: u16 = 0x06;
 /// Where a load finds to whom the frame was addressed (SKF_AD_OFF + SKF_AD_PKTTYPE), and the answer "this host" (PACKET_HOST).
 const PACKET_TYPE: u32 = (-0x1000_i32 + 4) as u32;
 const PACKET_HOST: u32 = 0;
+/// Where a load finds the index of the interface (SKF_AD_OFF + SKF_AD_IFINDEX).
+const INTERFACE: u32 = (-0x1000_i32 + 8) as u32;
+const ETHER_TYPE_AT: u32 = 12;
+/// Where the program of [`Filter`] has what differs.
+const USER_IN: usize = 0;
+const INTERFACE_IN: usize = 4;
+const PORT_IN: usize = 10;
+const LENGTH: usize = 13;
 
-/// Accepts frames that are addressed to this host's interface, of our kind, for `port`. A frame too short for a load is not accepted.
-pub(super) fn for_port(port: u16) -> [Instruction; 8] {
-    let load = |code, value| Instruction { code, if_true: 0, if_false: 0, value };
-    // The last instruction refuses; `rest` instructions stand between this one and it.
-    let only = |value, rest| Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: rest, value };
-    [
-        load(LOAD_BYTE, PACKET_TYPE),
-        only(PACKET_HOST, 5),
-        load(LOAD_HALF, PORT_AT as u32),
-        only(u32::from(port), 3),
-        load(LOAD_HALF, MAGIC_AT as u32),
-        only(u32::from(MAGIC), 1),
-        load(RETURN, u32::MAX),
-        load(RETURN, 0),
-    ]
+/// Whose frames a socket gets. The program says so itself, and the kernel shows it to who may administer the network: that is
+/// how `weft-netd` knows which ports are taken, without keeping anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Filter {
+    /// Index of the interface.
+    pub interface: u32,
+    /// The process's number on this host.
+    pub port: u16,
+    /// For whom the socket was made.
+    pub user: u32,
+}
+
+impl Filter {
+    /// Accepts frames that are addressed to this host's interface, of our kind, for the port. A frame too short for a load is not
+    /// accepted.
+    pub(super) fn program(&self) -> [Instruction; LENGTH] {
+        let load = |code, value| Instruction { code, if_true: 0, if_false: 0, value };
+        // The last instruction refuses; `rest` instructions stand between this one and it.
+        let only = |value, rest| Instruction { code: JUMP_IF_EQUAL, if_true: 0, if_false: rest, value };
+        [
+            // Changes nothing; it is there to be read.
+            load(TAKE, self.user),
+            load(LOAD_BYTE, PACKET_TYPE),
+            only(PACKET_HOST, 9),
+            load(LOAD_WORD, INTERFACE),
+            only(self.interface, 7),
+            load(LOAD_HALF, ETHER_TYPE_AT),
+            only(u32::from(ETHER_TYPE), 5),
+            load(LOAD_HALF, MAGIC_AT as u32),
+            only(u32::from(MAGIC), 3),
+            load(LOAD_HALF, PORT_AT as u32),
+            only(u32::from(self.port), 1),
+            load(RETURN, u32::MAX),
+            load(RETURN, 0),
+        ]
+    }
+
+    /// The filter of which these are the program's bytes, as the kernel shows them; none when it is another program.
+    pub fn read(program: &[u8]) -> Option<Self> {
+        let mut instructions = [Instruction { code: 0, if_true: 0, if_false: 0, value: 0 }; LENGTH];
+        if program.len() != size_of_val(&instructions) {
+            return None;
+        }
+        for (one, bytes) in instructions.iter_mut().zip(program.chunks_exact(size_of::<Instruction>())) {
+            let &[c0, c1, if_true, if_false, v0, v1, v2, v3] = bytes else { return None };
+            let value = u32::from_ne_bytes([v0, v1, v2, v3]);
+            *one = Instruction { code: u16::from_ne_bytes([c0, c1]), if_true, if_false, value };
+        }
+        let value = |at: usize| instructions[at].value;
+        let filter =
+            Self { interface: value(INTERFACE_IN), port: u16::try_from(value(PORT_IN)).ok()?, user: value(USER_IN) };
+        (filter.program() == instructions).then_some(filter)
+    }
 }
 
 #[cfg(test)]
@@ -44,14 +94,18 @@ mod tests {
     use super::super::frame;
     use super::*;
 
-    /// What the kernel would do; `None`: the program is wrong.
-    fn run(program: &[Instruction], packet_type: u32, bytes: &[u8]) -> Option<u32> {
+    const FILTER: Filter = Filter { interface: 3, port: 0x1234, user: 1000 };
+
+    /// What the kernel would do with a frame of this type from this interface; `None`: the program is wrong.
+    fn run(program: &[Instruction], (packet_type, interface): (u32, u32), bytes: &[u8]) -> Option<u32> {
         let (mut at, mut value) = (0, 0);
         loop {
             let Instruction { code, if_true, if_false, value: k } = *program.get(at)?;
             at += 1;
             match code {
+                TAKE => value = k,
                 LOAD_BYTE if k == PACKET_TYPE => value = packet_type,
+                LOAD_WORD if k == INTERFACE => value = interface,
                 LOAD_HALF => match bytes.get(k as usize..k as usize + 2) {
                     Some(two) => value = u32::from(u16::from_be_bytes([two[0], two[1]])),
                     None => return Some(0),
@@ -64,21 +118,43 @@ mod tests {
     }
 
     #[test]
-    fn only_frames_for_this_host_and_port_pass() {
-        let program = for_port(0x1234);
+    fn only_frames_for_this_host_interface_and_port_pass() {
+        let program = FILTER.program();
         let mut bytes = frame::template([2, 0, 0, 0, 0, 1]);
         let length = frame::emit(&mut bytes, [2, 0, 0, 0, 0, 2], 0x1234, b"hello");
-        assert_eq!(run(&program, PACKET_HOST, &bytes[..length]), Some(u32::MAX));
+        let from = (PACKET_HOST, 3);
+        assert_eq!(run(&program, from, &bytes[..length]), Some(u32::MAX));
         for other_type in 1..=4 {
-            assert_eq!(run(&program, other_type, &bytes[..length]), Some(0), "broadcast, multicast, others', outgoing");
+            let (frame, other) = (&bytes[..length], (other_type, 3));
+            assert_eq!(run(&program, other, frame), Some(0), "broadcast, multicast, others', outgoing");
         }
+        assert_eq!(run(&program, (PACKET_HOST, 4), &bytes[..length]), Some(0), "another interface");
         for end in 0..MAGIC_AT.max(PORT_AT) + 2 {
-            assert_eq!(run(&program, PACKET_HOST, &bytes[..end]), Some(0), "{end} bytes");
+            assert_eq!(run(&program, from, &bytes[..end]), Some(0), "{end} bytes");
         }
-        for at in [MAGIC_AT, MAGIC_AT + 1, PORT_AT, PORT_AT + 1] {
+        for at in 12..PORT_AT + 2 {
             let mut other = bytes[..length].to_vec();
             other[at] ^= 1;
-            assert_eq!(run(&program, PACKET_HOST, &other), Some(0), "byte {at} differs");
+            assert_eq!(run(&program, from, &other), Some(0), "byte {at} differs");
+        }
+    }
+
+    #[test]
+    fn a_program_says_whose_it_is_and_no_other_is_taken_for_one() {
+        let bytes_of = |program: &[Instruction]| -> Vec<u8> {
+            let bytes = |one: &Instruction| {
+                [&one.code.to_ne_bytes()[..], &[one.if_true, one.if_false], &one.value.to_ne_bytes()].concat()
+            };
+            program.iter().flat_map(bytes).collect()
+        };
+        let bytes = bytes_of(&FILTER.program());
+        assert_eq!(Filter::read(&bytes), Some(FILTER));
+        assert_eq!(Filter::read(&bytes[8..]), None);
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            let read = Filter::read(&other);
+            assert!(read.is_none_or(|read| read != FILTER && bytes_of(&read.program()) == other), "byte {at} differs");
         }
     }
 }

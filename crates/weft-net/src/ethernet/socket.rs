@@ -8,7 +8,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::filter::Instruction;
+use super::filter::{Filter, Instruction};
+use super::frame::ETHER_TYPE;
 use crate::sys::{check, set_option};
 
 /// linux/if_packet.h
@@ -22,6 +23,7 @@ const TP_STATUS_KERNEL: u32 = 0;
 const TP_STATUS_USER: u32 = 1;
 /// asm-generic/socket.h
 const SO_ATTACH_FILTER: libc::c_int = 26;
+const SO_LOCK_FILTER: libc::c_int = 44;
 
 /// What the kernel puts in front of every frame of the ring: `struct tpacket2_hdr`.
 #[repr(C)]
@@ -68,23 +70,41 @@ pub(super) struct PacketSocket {
 // SAFETY: the ring is memory of this process that nobody else of it points to.
 unsafe impl Send for PacketSocket {}
 
+/// A socket on its interface that gets the frames its filter passes; nobody can take the filter off once it is locked.
+/// Needs CAP_NET_RAW.
+///
+/// # Errors
+/// The privilege is missing, or the interface is gone.
+pub fn open_filtered(filter: &Filter, lock: bool) -> io::Result<OwnedFd> {
+    // Protocol 0: nothing arrives before the filter is in place and the socket is bound.
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
+    check(fd)?;
+    // SAFETY: the descriptor is new and ours.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    attach(fd.as_fd(), &filter.program())?;
+    if lock {
+        set_option(fd.as_fd(), libc::SOL_SOCKET, SO_LOCK_FILTER, 1)?;
+    }
+    bind(fd.as_fd(), filter.interface, ETHER_TYPE)?;
+    Ok(fd)
+}
+
+fn bind(socket: BorrowedFd<'_>, index: u32, ether_type: u16) -> io::Result<()> {
+    // SAFETY: a sockaddr_ll of zeros is valid.
+    let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    name.sll_family = libc::AF_PACKET as libc::c_ushort;
+    name.sll_protocol = ether_type.to_be();
+    name.sll_ifindex = index as libc::c_int;
+    let size = size_of_val(&name) as libc::socklen_t;
+    // SAFETY: the name is a sockaddr_ll and the size says so.
+    check(unsafe { libc::bind(socket.as_raw_fd(), ptr::from_ref(&name).cast(), size) })
+}
+
 impl PacketSocket {
-    /// A socket on the interface `index` that gets frames of `ether_type` which pass `filter`, of at most `frame_max` bytes,
-    /// and has `ring_bytes` for them.
-    pub(super) fn open(
-        index: u32,
-        ether_type: u16,
-        filter: &[Instruction],
-        frame_max: usize,
-        ring_bytes: usize,
-    ) -> io::Result<Self> {
-        // Protocol 0: nothing arrives before the filter and the ring are in place and the socket is bound.
-        // SAFETY: no memory is involved.
-        let fd = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0) };
-        check(fd)?;
-        // SAFETY: the descriptor is new and ours.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        attach(fd.as_fd(), filter)?;
+    /// Gives a socket of [`open_filtered`] a ring of `ring_bytes` for frames of at most `frame_max` bytes. What has arrived
+    /// before is lost.
+    pub(super) fn new(fd: OwnedFd, frame_max: usize, ring_bytes: usize) -> io::Result<Self> {
         set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
         // Kernels before 4.20 lack the second; the filter leaves out what this host sends as well.
         let _ = set_option(fd.as_fd(), libc::SOL_PACKET, PACKET_QDISC_BYPASS, 1);
@@ -92,20 +112,7 @@ impl PacketSocket {
         let frame_size = (frame_max + FRAME_OVERHEAD).next_power_of_two();
         let frames = (ring_bytes / BLOCK).max(1) * (BLOCK / frame_size);
         let ring = share_ring(fd.as_fd(), frame_size, frames)?;
-        let socket = Self { fd, ring, frame_size, frames, next: 0 };
-        socket.bind(index, ether_type)?;
-        Ok(socket)
-    }
-
-    fn bind(&self, index: u32, ether_type: u16) -> io::Result<()> {
-        // SAFETY: a sockaddr_ll of zeros is valid.
-        let mut name: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-        name.sll_family = libc::AF_PACKET as libc::c_ushort;
-        name.sll_protocol = ether_type.to_be();
-        name.sll_ifindex = index as libc::c_int;
-        let size = size_of_val(&name) as libc::socklen_t;
-        // SAFETY: the name is a sockaddr_ll and the size says so.
-        check(unsafe { libc::bind(self.fd.as_raw_fd(), ptr::from_ref(&name).cast(), size) })
+        Ok(Self { fd, ring, frame_size, frames, next: 0 })
     }
 
     /// Frames that the ring holds.
@@ -204,7 +211,10 @@ fn share_ring(socket: BorrowedFd<'_>, frame_size: usize, frames: usize) -> io::R
 }
 
 /// The hardware address of an interface; none when it is not Ethernet.
-pub(super) fn hardware_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
+///
+/// # Errors
+/// There is no such interface.
+pub fn hardware_address(interface: &str) -> io::Result<Option<[u8; 6]>> {
     let name = CString::new(interface)?;
     // Any socket serves for this question.
     let any = std::net::UdpSocket::bind("0.0.0.0:0").or_else(|_| std::net::UdpSocket::bind("[::]:0"))?;

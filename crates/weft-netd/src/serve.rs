@@ -1,0 +1,143 @@
+//! The loop: connections, requests, answers. No connection can keep another waiting, and no user another user.
+
+use std::collections::BTreeSet;
+use std::io::{self, Read};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use weft_net::ethernet::netd;
+
+use crate::grant::grant;
+use crate::options::Options;
+use crate::sys;
+
+/// How long systemd's instance stays when nobody asks; a request starts it again.
+pub(crate) const IDLE: Option<Duration> = Some(Duration::from_secs(60));
+/// Connections that are open at a time …
+const CONNECTIONS_MAX: usize = 512;
+/// … and those of one user among them. More are closed at once.
+const USER_CONNECTIONS_MAX: usize = 256;
+/// Connections taken in one pass.
+const ACCEPTS_MAX: usize = 1024;
+/// How long a connection may take to ask.
+const PATIENCE: Duration = Duration::from_secs(1);
+const _: () = assert!(USER_CONNECTIONS_MAX < CONNECTIONS_MAX);
+
+/// Makes the unix socket, for root and the group.
+pub(crate) fn listen(path: &Path, options: &Options) -> Result<UnixListener, String> {
+    let failed = |error: io::Error| format!("cannot listen on {}: {error}", path.display());
+    let group = match &options.group {
+        Some(name) => Some(sys::group(name).ok_or(format!("there is no group {name}"))?),
+        None => None,
+    };
+    if UnixStream::connect(path).is_ok() {
+        return Err(format!("somebody listens on {} already", path.display()));
+    }
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    let listener = sys::with_umask(0o177, || UnixListener::bind(path)).map_err(failed)?;
+    if group.is_some() {
+        chown(path, None, group).map_err(failed)?;
+        std::fs::set_permissions(path, PermissionsExt::from_mode(0o660)).map_err(failed)?;
+    }
+    Ok(listener)
+}
+
+/// Somebody who has not been answered yet.
+struct Connection {
+    stream: UnixStream,
+    user: u32,
+    until: Instant,
+    bytes: [u8; netd::REQUEST_SIZE],
+    have: usize,
+}
+
+impl Connection {
+    /// Reads what has arrived; whether it may go on.
+    fn read(&mut self) -> bool {
+        while self.have < self.bytes.len() {
+            match self.stream.read(&mut self.bytes[self.have..]) {
+                Ok(count @ 1..) => self.have += count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    fn is_whole(&self) -> bool {
+        self.have == self.bytes.len()
+    }
+}
+
+/// Answers requests, until nobody has asked for `idle`.
+pub(crate) fn serve(listener: &UnixListener, interfaces: &[String], idle: Option<Duration>) -> Result<(), String> {
+    listener.set_nonblocking(true).map_err(|error| format!("cannot listen: {error}"))?;
+    let mut waiting: Vec<Connection> = Vec::new();
+    let mut last = Instant::now();
+    loop {
+        if waiting.is_empty() && idle.is_some_and(|idle| last.elapsed() >= idle) {
+            return Ok(());
+        }
+        wait(listener, &waiting, idle).map_err(|error| format!("cannot wait for requests: {error}"))?;
+        if accept(listener, &mut waiting) > 0 {
+            last = Instant::now();
+        }
+        let now = Instant::now();
+        waiting.retain_mut(|one| one.read() && (one.is_whole() || now < one.until));
+        // One of each user at a time, so that many requests of one do not delay the other's.
+        let mut served = BTreeSet::new();
+        waiting.retain(|one| {
+            let now = one.is_whole() && served.insert(one.user);
+            if now {
+                answer(one, interfaces);
+            }
+            !now
+        });
+    }
+}
+
+/// Sleeps until there is something to do.
+fn wait(listener: &UnixListener, waiting: &[Connection], idle: Option<Duration>) -> io::Result<()> {
+    let now = Instant::now();
+    let timeout = match waiting.iter().map(|one| one.until.saturating_duration_since(now)).min() {
+        _ if waiting.iter().any(Connection::is_whole) => Some(Duration::ZERO),
+        None => idle,
+        some => some,
+    };
+    let descriptors = waiting.iter().map(|one| one.stream.as_raw_fd());
+    sys::poll_readable(descriptors.chain([listener.as_raw_fd()]), timeout)
+}
+
+/// Takes new connections; returns how many there were.
+fn accept(listener: &UnixListener, waiting: &mut Vec<Connection>) -> usize {
+    for count in 0..ACCEPTS_MAX {
+        // Also out of descriptors: the next pass has fewer open.
+        let Ok((stream, _)) = listener.accept() else { return count };
+        let Ok(user) = sys::peer_user(&stream) else { continue };
+        let theirs = waiting.iter().filter(|one| one.user == user).count();
+        if waiting.len() >= CONNECTIONS_MAX || theirs >= USER_CONNECTIONS_MAX || stream.set_nonblocking(true).is_err() {
+            continue;
+        }
+        let until = Instant::now() + PATIENCE;
+        waiting.push(Connection { stream, user, until, bytes: [0; netd::REQUEST_SIZE], have: 0 });
+    }
+    ACCEPTS_MAX
+}
+
+/// A new connection has room for an answer; one whose owner does not read it is closed all the same.
+fn answer(one: &Connection, interfaces: &[String]) {
+    let request = netd::parse_request(&one.bytes).ok_or_else(|| "this is no request".to_owned());
+    let _ = match request.and_then(|interface| grant(interface, one.user, interfaces)) {
+        Ok(given) => {
+            let descriptors = [given.socket.as_raw_fd(), given.holder.as_raw_fd()];
+            sys::send_descriptors(&one.stream, &netd::granted(given.port), descriptors)
+        }
+        Err(sentence) => sys::send(&one.stream, &netd::refused(&sentence)),
+    };
+}
