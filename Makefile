@@ -9,10 +9,10 @@ PREFIX = /usr/local
 OWN = build/prefix
 # What `make swarm` plays: so many plans by chance, from this seed on.
 RUNS = 5000
+SEED = 1
 # What `make fuzz` does: each target so long; all of them unless some are named.
 SECONDS = 60
 TARGETS =
-SEED = 1
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:

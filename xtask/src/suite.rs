@@ -6,6 +6,7 @@
 mod context;
 mod doctor;
 mod gone;
+mod hostile;
 mod instrument;
 mod lanes;
 mod launcher;
@@ -54,6 +55,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
+    Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },

@@ -11,7 +11,7 @@ mod lines;
 mod orders;
 mod rank;
 mod search;
-mod server;
+pub(crate) mod server;
 
 use crate::call_site::Board;
 use crate::control::{Channel, GREETING, OUTPUT_WINDOW, Order, Plan, Report, State, VERSION, Watch};

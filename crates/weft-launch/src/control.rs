@@ -233,6 +233,13 @@ pub(crate) enum Report {
     Done,
 }
 
+impl Plan {
+    /// Whether every rank has its program.
+    fn is_sound(&self) -> bool {
+        self.ranks.iter().all(|&(_, program)| (program as usize) < self.programs.len())
+    }
+}
+
 impl Order {
     /// The message as a frame's content.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
@@ -254,7 +261,7 @@ impl Order {
     pub(crate) fn decode(bytes: &[u8]) -> Option<Self> {
         let mut reader = Reader::new(bytes);
         let order = match u8::decode(&mut reader)? {
-            0 => Self::Launch(Plan::decode(&mut reader)?),
+            0 => Self::Launch(Plan::decode(&mut reader).filter(Plan::is_sound)?),
             1 => Self::Input(Decode::decode(&mut reader)?),
             2 => Self::InputEnd,
             3 => Self::Credit(Decode::decode(&mut reader)?),

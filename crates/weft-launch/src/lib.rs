@@ -16,6 +16,7 @@ mod client;
 mod control;
 mod detect;
 mod error;
+pub mod foreign;
 mod link;
 pub mod mpiexec;
 mod processors;

@@ -9,7 +9,7 @@ mod job;
 mod options;
 mod plan;
 mod reach;
-mod stats;
+pub(crate) mod stats;
 mod survey;
 mod table;
 mod verdict;

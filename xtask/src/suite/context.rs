@@ -102,6 +102,12 @@ impl Hosts {
         self.holder.is_some()
     }
 
+    /// The namespace with the switch between them.
+    pub(crate) fn switch(&self) -> anyhow::Result<String> {
+        let name = self.names.first().and_then(|name| name.strip_suffix("-0"));
+        Ok(format!("{}-switch", name.context("the first host's name ends in -0")?))
+    }
+
     fn open(weft: &Path) -> anyhow::Result<Hosts> {
         let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; exec cat";
         let mut holder = Command::new(weft)

@@ -1,0 +1,119 @@
+//! Everything here that reads what others wrote, as functions of bytes: for `weft-fuzz`. They panic only where the code is wrong.
+
+use crate::agent::server::Server;
+use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
+use crate::mpiexec::hosts;
+use crate::mpiexec::stats::{Format, Stats};
+use crate::wire::{self, Line};
+
+/// Processes of the job that ranks and mappings are read for.
+const SIZE: u32 = 4096;
+/// Ends what one rank says at a time.
+const TURN: u8 = 0xff;
+
+/// Frames between `mpiexec` and agents: what can be read is what would be written.
+pub fn control(bytes: &[u8]) {
+    let write = |encode: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        encode(&mut out);
+        out
+    };
+    if let Some(order) = Order::decode(bytes) {
+        assert_eq!(Order::decode(&write(&|out| order.encode(out))).as_ref(), Some(&order));
+        if let Order::Launch(plan) = &order {
+            Server::new(plan, 0);
+        }
+    }
+    if let Some(report) = Report::decode(bytes) {
+        assert_eq!(Report::decode(&write(&|out| report.encode(out))), Some(report));
+    }
+}
+
+/// What two ranks say to their process manager, in turns.
+pub fn pmi(bytes: &[u8]) {
+    let mut server = Server::new(&plan(), 0);
+    for (turn, said) in bytes.split(|byte| *byte == TURN).enumerate() {
+        server.handle_bytes(turn % 2, said);
+        while server.poll_action().is_some() {}
+    }
+    server.handle_bytes(0, b"\n");
+}
+
+/// Lines and values of PMI-1.1.
+pub fn lines(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let line = Line::parse(&text);
+    let _ = (line.command(), line.opens_many(), line.get("key"), line.number::<u64>("idx"), wire::tail(&text, "value"));
+    assert_eq!(wire::unescape(&wire::escape(&text)).as_deref(), Some(&*text));
+    let _ = wire::unescape(&text);
+    if let Some(secret) = wire::secret_from_hex(&text) {
+        assert_eq!(wire::to_hex(&secret), text.to_ascii_lowercase());
+    }
+    for ranks in [wire::parse_ranks(&text, SIZE), wire::parse_mapping(&text, SIZE)].into_iter().flatten() {
+        assert!(ranks.len() <= SIZE as usize);
+    }
+}
+
+/// Host files, and the statistics of ranks.
+pub fn texts(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let _ = (hosts::parse_file(&text), hosts::parse_list(&text));
+    let mut stats = Stats::default();
+    stats.add(&text);
+    let _ = (stats.print(Format::Text), stats.print(Format::Json));
+}
+
+/// The content of frames that are right, for [`control`] to begin with.
+pub fn control_seeds() -> Vec<Vec<u8>> {
+    let orders = [
+        Order::Launch(plan()),
+        Order::Input(b"input".to_vec()),
+        Order::Name { rank: 1, command: "lookup".into(), answer: Err("nothing".into()) },
+        Order::End { signal: 15, grace_ms: 100, spare: Some(0) },
+    ];
+    let reports = [
+        Report::Note("a note".into()),
+        Report::Bindings(vec![(1, "core 1".into())]),
+        Report::Abort { rank: 0, code: 3, message: "enough".into() },
+    ];
+    let mut seeds = Vec::new();
+    for order in orders {
+        let mut out = Vec::new();
+        order.encode(&mut out);
+        seeds.push(out);
+    }
+    for report in reports {
+        let mut out = Vec::new();
+        report.encode(&mut out);
+        seeds.push(out);
+    }
+    seeds
+}
+
+/// Two ranks of one program.
+fn plan() -> Plan {
+    let program = Program {
+        number: 0,
+        words: vec![b"./a".to_vec()],
+        inherit: true,
+        variables: vec![(b"A".to_vec(), b"b".to_vec())],
+        directory: b"/".to_vec(),
+        directory_required: false,
+    };
+    Plan {
+        job: "weft-job".into(),
+        secret: [1; 16],
+        size: 2,
+        universe: 2,
+        host: "h0".into(),
+        mapping: "(vector,(0,1,2))".into(),
+        stats: true,
+        label: Label::None,
+        input: InputTo::Rank(0),
+        merge: false,
+        binding: Binding { to: BindTo::None, by: MapBy::Slot, each: 1, report: false, machine_ranks: 2 },
+        patience_ms: 0,
+        programs: vec![program],
+        ranks: vec![(0, 0), (1, 0)],
+    }
+}

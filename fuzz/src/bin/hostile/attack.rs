@@ -1,0 +1,150 @@
+//! What is sent.
+
+use weft_core::wire::{HEADER_SIZE, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
+use weft_fuzz::mutate::{Random, flip_bits};
+
+use crate::sample::{Pool, Sample};
+
+/// How often a repeated packet comes in a row.
+const REPEATED: usize = 64;
+/// Longest packet that is made up.
+const MADE_UP_MAX: usize = 1400;
+
+/// One way to be hostile.
+pub(crate) struct Way {
+    pub(crate) name: &'static str,
+    make: fn(&Sample, &Pool, &mut Attack, &mut Random) -> Vec<u8>,
+}
+
+/// All of them, equally often.
+pub(crate) const KINDS: [Way; 8] = [
+    Way { name: "replayed", make: |sample, _, _, _| sample.frame(&sample.packet) },
+    Way { name: "repeated", make: |sample, _, _, _| sample.frame(&sample.packet) },
+    Way { name: "truncated", make: truncated },
+    Way { name: "with flipped bits", make: flipped },
+    Way { name: "forged", make: forged },
+    Way { name: "of another job", make: foreign },
+    Way { name: "spliced", make: spliced },
+    Way { name: "of noise", make: noise },
+];
+const REPEATED_KIND: usize = 1;
+
+/// The attack's own job, and what it has sent.
+pub(crate) struct Attack {
+    secret: [u8; 16],
+    number: u32,
+    /// Bytes of a packet that are changed: those that its tag covers, or all.
+    reach: usize,
+    pub(crate) counts: [usize; KINDS.len()],
+}
+
+impl Attack {
+    /// `everything`: packets are changed anywhere, which only sealed ones bear.
+    pub(crate) fn new(everything: bool, random: &mut Random) -> Self {
+        let mut secret = [0; 16];
+        secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+        let reach = if everything { usize::MAX } else { HEADER_SIZE + TAG_BYTES };
+        Self { secret, number: Number::FIRST.0, reach, counts: [0; KINDS.len()] }
+    }
+
+    /// The next frames.
+    pub(crate) fn frames(&mut self, pool: &Pool, count: usize, random: &mut Random) -> Vec<Vec<u8>> {
+        let mut frames = Vec::with_capacity(count);
+        while frames.len() < count {
+            // Those that come in a row are begun less often.
+            let kind = match random.below(KINDS.len() * REPEATED) {
+                0 => REPEATED_KIND,
+                at => Some(at % KINDS.len()).filter(|kind| *kind != REPEATED_KIND).unwrap_or(0),
+            };
+            let times = if kind == REPEATED_KIND { REPEATED.min(count - frames.len()) } else { 1 };
+            let sample = pool.pick(random);
+            let frame = (KINDS[kind].make)(sample, pool, self, random);
+            self.counts[kind] += times;
+            frames.extend(std::iter::repeat_n(frame, times));
+        }
+        frames
+    }
+}
+
+/// Cut; half of them say so themselves.
+fn truncated(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
+    let end = random.below(sample.packet.len());
+    if random.below(2) == 0 {
+        return sample.frame(&sample.packet[..end]);
+    }
+    let mut frame = sample.frame(&sample.packet);
+    frame.truncate(frame.len() - sample.packet.len() + end);
+    frame
+}
+
+fn flipped(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
+    let mut packet = sample.packet.clone();
+    // The start is where the tag and the header are.
+    let end = if random.below(2) == 0 { packet.len().min(attack.reach) } else { packet.len().min(64) };
+    flip_bits(&mut packet[..end], random);
+    sample.frame(&packet)
+}
+
+/// All right but the tag, and numbers that are near.
+fn forged(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
+    let mut packet = sample.packet.clone();
+    packet[..8].copy_from_slice(&random.next_u64().to_le_bytes());
+    let number = u32::from_le_bytes([packet[12], packet[13], packet[14], packet[15]]);
+    let near = number.wrapping_add(random.below(2000) as u32).wrapping_sub(1000);
+    packet[12..16].copy_from_slice(&near.to_le_bytes());
+    sample.frame(&packet)
+}
+
+/// Right in every way, with another secret.
+fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
+    attack.number = attack.number.wrapping_add(1);
+    let (sender, number) = (peek_sender(&sample.packet).unwrap_or(0), Number(attack.number));
+    let payload = vec![1; random.below(MADE_UP_MAX) + 1];
+    let lane = match random.below(2) {
+        0 => Lane::Messages { first: number },
+        _ => Lane::Data { sink: random.next_u64() as u32, offset: random.next_u64(), end: false },
+    };
+    let head = Packet {
+        sender,
+        acknowledged: number,
+        selective: random.next_u64(),
+        echo: None,
+        request: true,
+        marked: false,
+        bulk: false,
+        kind: Kind::Numbered { number, transmission: 1, order: number.0 as u8, lane },
+    };
+    let mut packet = vec![0; OVERHEAD_MAX];
+    let length = head.emit(payload.len(), &mut packet);
+    packet.truncate(length);
+    packet.extend(payload);
+    Key::derive(&attack.secret, sender, 1 - sender.min(1)).seal(0, &mut packet, TAG_BYTES);
+    sample.frame(&packet)
+}
+
+/// The front of one and the back of another.
+fn spliced(sample: &Sample, pool: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
+    let other = &pool.pick(random).packet;
+    // Before the number, which is another then.
+    let front = random.below(if attack.reach == usize::MAX { sample.packet.len() } else { 12 });
+    let back = if attack.reach == usize::MAX { random.below(other.len()) } else { front };
+    let mut packet = [&sample.packet[..front], &other[back..]].concat();
+    packet.truncate(sample.packet.len().max(other.len()));
+    sample.frame(&packet)
+}
+
+fn noise(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
+    let length = random.below(MADE_UP_MAX);
+    let mut packet = Vec::with_capacity(length + 8);
+    while packet.len() < length {
+        packet.extend(random.next_u64().to_le_bytes());
+    }
+    packet.truncate(length);
+    // A third looks like a question whether a lane works.
+    if packet.len() >= 28 && random.below(3) == 0 {
+        packet.truncate(28);
+        packet[8..11].copy_from_slice(&sample.packet[8..11]);
+        packet[11] = 0xff;
+    }
+    sample.frame(&packet)
+}

@@ -1,0 +1,61 @@
+//! Hostile bytes: what others might send, made from what they do send.
+//!
+//! Everything that reads foreign bytes is a [`Target`]: a function that must neither panic, nor hang, nor keep more memory than its
+//! limits say, whatever it is given. `cargo test` gives each some thousand inputs made from its seeds by chance, always the same;
+//! `make fuzz` lets libFuzzer look for worse ones.
+#![forbid(unsafe_code)]
+
+pub mod mutate;
+mod network;
+mod texts;
+
+// The reader of run files is part of a program, not of a library.
+#[allow(dead_code)]
+#[path = "../../crates/weft-cli/src/record.rs"]
+mod record;
+#[allow(dead_code)]
+#[path = "../../crates/weft-cli/src/show/read.rs"]
+mod run_file;
+
+/// Something that reads foreign bytes.
+pub struct Target {
+    /// Its name.
+    pub name: &'static str,
+    /// What reads.
+    pub run: fn(&[u8]),
+    /// Bytes that are right, to begin with.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+}
+
+/// All of them.
+pub fn targets() -> &'static [Target] {
+    &[
+        Target { name: "packet", run: network::packet, seeds: network::packet_seeds },
+        Target { name: "flow", run: network::flow, seeds: network::flow_seeds },
+        Target { name: "reach", run: network::reach, seeds: network::reach_seeds },
+        Target { name: "messages", run: network::messages, seeds: network::messages_seeds },
+        Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },
+        Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },
+        Target { name: "settings", run: texts::settings, seeds: texts::settings_seeds },
+        Target { name: "run-file", run: texts::run_file, seeds: texts::run_file_seeds },
+        Target { name: "control", run: weft_launch::foreign::control, seeds: weft_launch::foreign::control_seeds },
+        Target { name: "pmi", run: weft_launch::foreign::pmi, seeds: texts::pmi_seeds },
+        Target { name: "lines", run: weft_launch::foreign::lines, seeds: texts::line_seeds },
+        Target { name: "texts", run: weft_launch::foreign::texts, seeds: texts::launcher_seeds },
+    ]
+}
+
+/// Cuts bytes into pieces, each with its length in two bytes in front; what is left over is the last.
+fn pieces(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (length, rest) = bytes.split_first_chunk::<2>()?;
+        let (piece, rest) = rest.split_at(usize::from(u16::from_le_bytes(*length)).min(rest.len()));
+        bytes = rest;
+        Some(piece)
+    })
+}
+
+/// The inverse of [`pieces`].
+fn join(pieces: &[Vec<u8>]) -> Vec<u8> {
+    pieces.iter().flat_map(|piece| [&(piece.len() as u16).to_le_bytes()[..], piece].concat()).collect()
+}

@@ -1,0 +1,207 @@
+//! What comes over the network: of strangers, and of members of the job that have gone mad.
+
+use weft_core::flow::{Deliver, Flow, Regions, Settings};
+use weft_core::matching::Envelope;
+use weft_core::message::{Frame, Head};
+use weft_core::rails::{self, Carrier, Rails};
+use weft_core::reach::{Ends, Keys, SIZE, is_reach};
+use weft_core::time::{Duration, Instant};
+use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
+use weft_mpi::memory::{Address, promised_bytes};
+use weft_mpi::messages::{Announced, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Fetched, Messages, Withdrawal};
+use weft_mpi::request::{Receive, Request, State};
+use weft_net::shared::Ticket;
+
+use crate::{join, pieces};
+
+const SECRET: [u8; 16] = [5; 16];
+/// Messages that a flow is given to send before strangers speak.
+const OWN_MESSAGES: usize = 20;
+/// Packets asked of a flow after each that arrives.
+const ANSWERS_MAX: usize = 64;
+/// What a flow of these settings may keep, bytes: what it was given to send, a window of packets ahead of a missing one, its maps.
+const FLOW_BYTES_MAX: usize = 64 * 600 * 2 + (64 << 10);
+
+/// Every form of packet, without a tag.
+pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
+    let number = Number::FIRST;
+    let echo = Echo {
+        of: Echoed::Packet { number, transmission: 1 },
+        hold: Some(Duration::from_micros(3)),
+        away: Duration::from_micros(9),
+    };
+    let lanes = [Lane::Messages { first: number }, Lane::Data { sink: 7, offset: 1 << 33, end: true }];
+    let numbered = |lane| Kind::Numbered { number, transmission: 1, order: number.0 as u8, lane };
+    let kinds = [Kind::Acknowledgement(number), Kind::Probe(number), numbered(lanes[0]), numbered(lanes[1])];
+    let mut seeds = Vec::new();
+    for kind in kinds {
+        for echo in [None, Some(echo)] {
+            let payload: &[u8] = match kind {
+                Kind::Probe(_) => &[],
+                Kind::Acknowledgement(_) => &[0xff; 16],
+                Kind::Numbered { .. } => &[3, 0, b'a', b'b', b'c', 2, 0, b'd', b'e'],
+            };
+            let packet = Packet {
+                sender: 1,
+                acknowledged: number,
+                selective: 5,
+                echo,
+                request: true,
+                marked: true,
+                bulk: echo.is_some(),
+                kind,
+            };
+            let mut bytes = vec![0; OVERHEAD_MAX];
+            let length = packet.emit(payload.len(), &mut bytes);
+            bytes.truncate(length);
+            bytes.extend(payload);
+            seeds.push(bytes);
+        }
+    }
+    seeds
+}
+
+/// A packet's parser: what is read is what would be written.
+pub(crate) fn packet(bytes: &[u8]) {
+    let Some((packet, payload)) = Packet::parse(bytes) else { return };
+    assert_eq!(peek_sender(bytes), Some(packet.sender));
+    let mut out = vec![0; OVERHEAD_MAX];
+    let length = packet.emit(payload.len(), &mut out);
+    out.truncate(length);
+    out.extend(payload);
+    assert_eq!(Packet::parse(&out), Some((packet, payload)));
+}
+
+struct Sink;
+
+impl Deliver for Sink {
+    fn message(&mut self, body: &[u8]) {
+        let _ = Frame::parse(body);
+    }
+
+    fn data(&mut self, _: u32, _: u64, _: &[u8]) {}
+}
+
+impl Regions for Sink {
+    fn read(&mut self, _: u32, _: u64, out: &mut [u8]) {
+        out.fill(1);
+    }
+}
+
+/// A flow and packets of a peer that has the key and no sense. The first byte: sealed, and whether tags are put right.
+pub(crate) fn flow(bytes: &[u8]) {
+    let Some((how, rest)) = bytes.split_first() else { return };
+    let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
+    let settings = Settings { packet_size: 600, window_packets: 64, sealed, ..Settings::default() };
+    let mut flow = Flow::new(&settings, SECRET, 0, 1);
+    (0..OWN_MESSAGES).for_each(|_| flow.submit_message(b"own", &[7; 100]));
+    flow.submit_data(1, 2, 0..100_000);
+    let key = Key::derive(&SECRET, 1, 0);
+    let (mut now, mut out) = (Instant(1), vec![0; 600]);
+    for piece in pieces(rest) {
+        let mut packet = piece.to_vec();
+        if authentic && packet.len() >= 28 {
+            key.seal(0, &mut packet, TAG_BYTES);
+        }
+        flow.handle_packet(now, &packet, &mut Sink);
+        for _ in 0..ANSWERS_MAX {
+            if flow.poll_transmit(now, &mut Sink, &mut out).is_none() {
+                break;
+            }
+        }
+        while flow.poll_event().is_some() {}
+        now = now + Duration::from_micros(50);
+        let kept = flow.memory_bytes();
+        assert!(kept <= FLOW_BYTES_MAX, "the flow keeps {kept} bytes");
+    }
+}
+
+/// Packets one after the other, each of them as a flow might send it.
+pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
+    let packets = packet_seeds();
+    (0..4).map(|how| [&[how][..], &join(&packets)].concat()).collect()
+}
+
+/// Questions whether a lane works, by the peer or by strangers.
+pub(crate) fn reach(bytes: &[u8]) {
+    let mut rails = lanes();
+    let keys = || Keys::new(&SECRET, 0, 1);
+    let asked = rails.poll_question(0, Instant(0), keys);
+    assert!(asked.is_some() && (!is_reach(bytes) || bytes.len() == SIZE));
+    // Nothing that is made up is answered or believed.
+    for carrier in [Carrier::Raw, Carrier::Udp] {
+        let before = rails.forged();
+        assert!(rails.handle(carrier, bytes, keys).is_none() && rails.forged() == before + 1);
+    }
+    assert!(!rails.is_proved(0) && rails.is_proved(1));
+}
+
+fn lanes() -> Rails {
+    let ends = Ends { own: 0, peer: 0 };
+    Rails::new(&[Carrier::Raw, Carrier::Udp].map(|carrier| rails::Lane { carrier, rail: 0, ends }))
+}
+
+/// A question.
+pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
+    let question = lanes().poll_question(0, Instant(0), || Keys::new(&[6; 16], 1, 0));
+    question.map(|question| question.to_vec()).into_iter().collect()
+}
+
+/// A network: nothing can be fetched, and there is no board.
+struct Nowhere;
+
+impl Fetch for Nowhere {
+    fn counted(&mut self, _: u32, _: u32) {}
+
+    fn withdraw(&mut self, _: u32, _: Ticket) -> Withdrawal {
+        Withdrawal::Ours
+    }
+
+    fn fetch(&mut self, _: Announced) -> Fetched {
+        Fetched::Refused
+    }
+}
+
+/// Frames of a peer that has gone mad, some of them for receives that wait.
+pub(crate) fn messages(bytes: &[u8]) {
+    let mut messages = Messages::new(2);
+    let mut buffer = vec![0; 4096];
+    for tag in [Some(1), None] {
+        let data = promised_bytes(Address::of_bytes(&mut buffer), 4096);
+        let receive = Receive { context: Some(2), source: None, peer: None, tag, data, blocking: false };
+        if let Ok(handle) = messages.add(Request::new(State::Posted(receive), 0)) {
+            messages.post(handle, &mut Nowhere);
+        }
+    }
+    let (mut frames, mut length) = (0, 0);
+    for frame in pieces(bytes) {
+        messages.handle_frame(1, frame, &mut Nowhere);
+        frames += 1;
+        length += frame.len() as u64;
+        messages.outbox.clear();
+    }
+    let kept: u64 = messages.unexpected.iter().map(|(_, message)| message.total.min(length)).sum();
+    assert!(messages.matcher.unexpected_count() <= frames);
+    assert!(kept <= CREDIT_BYTES + CREDIT_PER_MESSAGE * frames as u64 + length * frames as u64);
+}
+
+/// Every kind of frame.
+pub(crate) fn messages_seeds() -> Vec<Vec<u8>> {
+    let envelope = Envelope { context: 2, source: 1, tag: 1 };
+    let heads = [
+        Head::eager(envelope, Some(3)),
+        Head::eager_first(envelope, None, 8),
+        Head::eager_more(),
+        Head::rendezvous(envelope, 4, 1 << 20, Some(4096)),
+        Head::grant(0, 1, 100, 100),
+        Head::data(0, 0),
+        Head::done(0),
+        Head::credit(1 << 19),
+        Head::retract(2, 4),
+        Head::retracted(4, true),
+    ];
+    let frames: Vec<Vec<u8>> = heads.iter().map(|head| [head.as_bytes(), b"four"].concat()).collect();
+    let mut seeds: Vec<Vec<u8>> = frames.iter().map(|frame| join(std::slice::from_ref(frame))).collect();
+    seeds.push(join(&frames));
+    seeds
+}

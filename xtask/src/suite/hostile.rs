@@ -1,0 +1,191 @@
+//! A job under attack: forged, replayed, damaged and foreign packets between two hosts cost it time, and nothing else. And a job
+//! without privileges, with and without the helper that has them.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// What is sent in the first attack, and in those on one thing.
+const MILLION: u64 = 1_000_000;
+const SOME: u64 = 200_000;
+const LIMIT: Duration = Duration::from_secs(150);
+/// One of so many must have been counted by cause, at least: many are lost where they arrive too fast.
+const COUNTED_SHARE: u64 = 50;
+/// An ordinary user.
+const NOBODY: &str = "65534";
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        attacked("a million hostile packets", MILLION, &[]),
+        attacked("hostile packets, UDP alone", SOME, &[("WEFT_LINK", "shared,udp")]),
+        attacked("hostile packets, sealed", SOME, &[("WEFT_SEALED", "1")]),
+        on_hosts("without privileges UDP carries everything, without a word", |context| {
+            let run = unprivileged(context, None)?;
+            Ok(Expected::code(0).says(" udp ").never_says("weft-netd").judge(run.finish()))
+        }),
+        on_hosts("who asks for raw frames without the privilege is told what is missing, once", |context| {
+            let run = unprivileged(context, None)?.env("WEFT_LINK", "shared,udp,ethernet");
+            let expected = Expected::code(0).says("rank 0: raw frames on e0").says("setcap cap_net_raw+ep");
+            Ok(expected.never_says("rank 1: raw").judge(run.finish()))
+        }),
+        on_hosts("weft-netd gives raw frames to who has no privilege", |context| {
+            let helpers = Helpers::start(context)?;
+            let run = unprivileged(context, Some(&helpers))?;
+            Ok(Expected::code(0).says("ethernet+udp").judge(run.finish()))
+        }),
+        on_hosts("info and doctor say what is missing, and that weft-netd has it", |context| {
+            let helpers = Helpers::start(context)?;
+            let expected = [
+                (None, "info", "weft-netd.socket"),
+                (None, "doctor", "neither CAP_NET_RAW nor weft-netd"),
+                (Some(&helpers), "info", "small messages to ranks of hosts that answer"),
+                (Some(&helpers), "doctor", "gives sockets for links on Ethernet"),
+            ];
+            for (helpers, command, says) in expected {
+                let host = &context.hosts()?.names[0];
+                let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket(host));
+                let run = Run::new("ip").args(["netns", "exec", host]).args(as_nobody());
+                let finished = run.arg(context.bin("weft")).arg(command).env("WEFT_NETD", netd).finish();
+                if let Outcome::Failed(why) = Expected::code(0).says(says).judge(finished) {
+                    return Ok(Outcome::Failed(format!("weft {command}: {why}")));
+                }
+            }
+            Ok(Outcome::Passed)
+        }),
+    ]
+}
+
+fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 'static) -> Case {
+    Case::new(name, move |context| match context.hosts() {
+        Ok(hosts) if !hosts.are_namespaces() => Outcome::Skipped("needs network namespaces".into()),
+        Ok(_) => attempt(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+        Err(error) => Outcome::Failed(error.to_string()),
+    })
+}
+
+fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)]) -> Case {
+    on_hosts(name, move |context| {
+        let end = context.work.join("hostile-end");
+        let _ = std::fs::remove_file(&end);
+        let program = context.compile("tests/hostile/traffic.c")?;
+        let mut run = context.mpiexec_on_hosts(2)?.arg("--stats").arg(program).arg(&end);
+        for (name, value) in settings {
+            run = run.env(name, value);
+        }
+        let tool = tool(context)?;
+        let running = run.start()?;
+        let switch = context.hosts()?.switch()?;
+        let attack = Run::new("ip").args(["netns", "exec", &switch]).arg(tool);
+        let attack = attack.args(["--ports", "p0-0,p1-0", "--packets", &packets.to_string(), "--seconds-max", "100"]);
+        // The tag of a packet covers its beginning; what is behind it is protected by its seal only.
+        let is_sealed = settings.iter().any(|(name, _)| *name == "WEFT_SEALED");
+        let attack = attack.args(["--everything", if is_sealed { "1" } else { "0" }]);
+        let attacked = attack.limit(LIMIT.as_secs()).finish();
+        std::fs::write(&end, "")?;
+        let finished = running.finish(LIMIT)?;
+        let counted = counted(&finished);
+        if let Outcome::Failed(why) = Expected::code(0).says(" packets in ").judge(attacked) {
+            return Ok(Outcome::Failed(format!("the attack: {why}")));
+        }
+        let expected = Expected::code(0).says(" forged").says(" foreign").says(" rounds, ");
+        match expected.judge(Ok(finished)) {
+            Outcome::Passed if counted < packets / COUNTED_SHARE => {
+                Ok(Outcome::Failed(format!("only {counted} packets were counted as dropped")))
+            }
+            outcome => Ok(outcome),
+        }
+    })
+}
+
+/// The packets in the line of `--stats` about those that were dropped.
+fn counted(finished: &Finished) -> u64 {
+    let line = finished.output.lines().find_map(|line| line.split_once("packets dropped on arrival: "));
+    let words = line.map(|(_, causes)| causes.split([' ', ','])).into_iter().flatten();
+    words.filter_map(|word| word.parse::<u64>().ok()).sum()
+}
+
+/// The attacker, built by whoever built this.
+fn tool(context: &Context) -> anyhow::Result<PathBuf> {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(path) = BUILT.get() {
+        return Ok(path.clone());
+    }
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let arguments = ["build", "--quiet", "--package", "weft-fuzz", "--bin", "hostile", "--message-format", "json"];
+    let output = Command::new(cargo).args(arguments).current_dir(&context.root).stderr(Stdio::inherit()).output()?;
+    anyhow::ensure!(output.status.success(), "the attacker cannot be built");
+    let text = String::from_utf8(output.stdout)?;
+    let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let path = messages.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back();
+    let path = path.context("cargo does not say where the attacker is")?;
+    Ok(BUILT.get_or_init(|| path).clone())
+}
+
+fn as_nobody() -> [&'static str; 6] {
+    ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+}
+
+/// Messages of all sizes between ranks that have no privilege.
+fn unprivileged(context: &Context, helpers: Option<&Helpers>) -> anyhow::Result<Run> {
+    let hosts = context.hosts()?;
+    let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket("{host}"));
+    // What follows the host runs there.
+    let agent = format!("{} env WEFT_NETD={} {}", hosts.agent, netd.display(), as_nobody().join(" "));
+    let program = context.compile("tests/c/sizes.c")?;
+    let runs = as_nobody();
+    let reaches = Command::new(runs[0]).args(&runs[1..]).args(["test", "-x"]).arg(&program).status()?;
+    anyhow::ensure!(reaches.success(), "{} is in a directory that other users may not enter", program.display());
+    let run = context.mpiexec(2).args(["-ppn", "1", "--hosts", &hosts.names.join(","), "--agent", &agent, "--stats"]);
+    Ok(run.arg(program).limit(60))
+}
+
+/// `weft-netd` on both hosts, for nobody; ended when dropped.
+struct Helpers {
+    children: Vec<Child>,
+    directory: PathBuf,
+}
+
+impl Helpers {
+    fn start(context: &Context) -> anyhow::Result<Self> {
+        let directory = std::env::temp_dir().join(format!("weft-suite-netd-{}", std::process::id()));
+        std::fs::create_dir_all(&directory)?;
+        let mut helpers = Self { children: Vec::new(), directory };
+        let group = Run::new("getent").args(["group", NOBODY]).finish()?.output;
+        let group = group.split(':').next().unwrap_or_default().to_owned();
+        let program = context.prefix.join("sbin/weft-netd");
+        for host in &context.hosts()?.names {
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", host]).arg(&program).arg("--socket").arg(helpers.socket(host));
+            helpers.children.push(command.args(["--group", &group]).spawn()?);
+        }
+        let deadline = Instant::now() + Duration::from_secs(10);
+        for host in &context.hosts()?.names {
+            while !helpers.socket(host).exists() {
+                anyhow::ensure!(Instant::now() < deadline, "weft-netd does not start");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        Ok(helpers)
+    }
+
+    fn socket(&self, host: &str) -> PathBuf {
+        self.directory.join(host)
+    }
+}
+
+impl Drop for Helpers {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
