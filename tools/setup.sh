@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs what is missing on a Debian 12 machine, and nothing that is there already:
 # Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
-# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`. They do without when it cannot be had.
+# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`, and tshark, for captured packets. They do
+# without what cannot be had.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -40,15 +41,20 @@ if [ -n "$missing" ]; then
     }
 fi
 
-if [ "${1:-}" = tests ] && ! have chromium && ! have chromium-browser && ! have google-chrome; then
+# for_tests PACKAGE: installs what some tests are skipped without.
+for_tests() {
     if [ "$(id -u)" != 0 ]; then
-        say "without chromium one test is skipped; to have it:  sudo apt-get install -y chromium"
+        say "without $1 some tests are skipped; to have it:  sudo apt-get install -y $1"
     else
-        say "installing chromium"
+        say "installing $1"
         export DEBIAN_FRONTEND=noninteractive
-        { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } >/dev/null ||
-            say "apt-get could not install chromium: one test is skipped"
+        { apt-get update -q && apt-get install -q -y --no-install-recommends "$1"; } >/dev/null ||
+            say "apt-get could not install $1: some tests are skipped"
     fi
+}
+if [ "${1:-}" = tests ]; then
+    have chromium || have chromium-browser || have google-chrome || for_tests chromium
+    have tshark || for_tests tshark
 fi
 
 # --- Rust ------------------------------------------------------------------------------------------------------------

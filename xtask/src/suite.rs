@@ -15,6 +15,7 @@ mod peers;
 mod process;
 mod programs;
 mod report;
+mod trace;
 mod virtual_hosts;
 
 use std::io::{IsTerminal, Write};
@@ -56,6 +57,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },
+    Suite { name: "trace", what: "captured packets, and ranks that hang, seen from outside", cases: trace::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },

@@ -4,6 +4,7 @@
 
 pub(crate) mod library;
 mod links;
+mod live;
 pub(crate) mod machine;
 pub(crate) mod text;
 mod variables;
@@ -20,6 +21,12 @@ pub(crate) struct Options {
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,
+    /// Show ranks that run on this host: those below the process PID (mpiexec, an agent, the rank itself), or all of yours
+    #[arg(long, value_name = "PID", num_args = 0..=1)]
+    live: Option<Option<u32>>,
+    /// With --live: show them once instead of again and again
+    #[arg(long, requires = "live")]
+    once: bool,
     /// Say by the exit code whether this process may copy from the memory of that one
     #[arg(long, hide = true, value_name = "PID")]
     copy_from: Option<i32>,
@@ -56,6 +63,9 @@ struct Weft {
 pub(crate) fn run(options: &Options) -> ExitCode {
     if let Some(pid) = options.copy_from {
         return ExitCode::from(machine::copy_from(pid));
+    }
+    if let Some(below) = options.live {
+        return live::run(below, options.json, options.once);
     }
     let info = collect();
     let written = if options.json {

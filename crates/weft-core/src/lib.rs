@@ -9,6 +9,7 @@ pub mod grants;
 pub mod layout;
 pub mod matching;
 pub mod message;
+pub mod pcapng;
 pub mod rails;
 pub mod reach;
 pub mod reduce;

@@ -18,6 +18,7 @@ use weft_core::time::Duration;
 use weft_net::clock;
 use weft_net::shared;
 
+use crate::live::Live;
 use crate::messages::{Messages, Outgoing};
 use crate::request::{Send, State};
 
@@ -96,6 +97,8 @@ pub struct Parts {
     pub eager_limit: u64,
     /// After so much silence a peer of another node counts as failed; zero: never.
     pub peer_timeout: Duration,
+    /// Where others see how this process stands.
+    pub live: Option<Live>,
 }
 
 /// The message layer on its links.
@@ -137,6 +140,8 @@ pub struct Engine {
     doorbell_used: bool,
     /// Packets that cannot have come from a peer.
     foreign: u64,
+    /// Where others see how this process stands; told before each sleep, and now and then.
+    live: Option<Live>,
 }
 
 impl Engine {
@@ -196,6 +201,7 @@ impl Engine {
             must_look: false,
             doorbell_used: false,
             foreign: 0,
+            live: parts.live,
         }
     }
 
@@ -274,6 +280,7 @@ impl Engine {
         if self.passes.is_multiple_of(NODE_CHECK_EVERY) {
             self.check_node();
             self.must_look = true;
+            self.publish(false);
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_direct();
@@ -409,9 +416,30 @@ impl Engine {
         }
     }
 
+    /// Tells those who look from outside how this process stands.
+    pub fn publish(&mut self, asleep: bool) {
+        if let Some(mut live) = self.live.take() {
+            live.publish(self, asleep);
+            self.live = Some(live);
+        }
+    }
+
+    /// Path, messages, bytes and credit of each peer, by its index in the job; at most the first `limit`.
+    pub(crate) fn each_link(&self, limit: usize, mut look: impl FnMut(usize, &Path, [u64; 3])) {
+        for (peer, link) in self.links.iter().take(limit).enumerate() {
+            look(peer, &link.path, [link.messages, link.bytes, self.messages.peers[peer].credit]);
+        }
+    }
+
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep> {
+        let plan = self.plan_sleep()?;
+        self.publish(true);
+        Some(plan)
+    }
+
+    fn plan_sleep(&mut self) -> Option<Sleep> {
         if !self.myself.is_empty() || !self.messages.outbox.is_empty() || self.messages.may_grant() {
             return None;
         }
@@ -451,6 +479,9 @@ impl Engine {
 
     /// After the sleep.
     pub fn finish_sleep(&mut self) {
+        if let Some(live) = &self.live {
+            live.awake();
+        }
         if let Some(node) = &mut self.node {
             node.disarm();
             if !self.devices.is_empty() || self.doorbell_used {

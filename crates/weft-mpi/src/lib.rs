@@ -10,7 +10,7 @@
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`dimensions`] | shapes of process grids |
 //! | [`object`], [`predefined`], [`handle`], [`request`] | objects and how they are found |
-//! | [`settings`], [`tools`] | what can be set, what is counted, and the tool interface to both |
+//! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 //! | [`memory`] | the program's memory: the only unsafe module |
 #![deny(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod error_codes;
 pub mod external;
 pub mod handle;
 mod helper;
+pub mod live;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod messages;

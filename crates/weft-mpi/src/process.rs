@@ -258,6 +258,9 @@ pub(crate) fn help() {
         for _ in 0..helper::PASSES {
             process.progress();
         }
+        if let Some(engine) = &mut process.engine {
+            engine.publish(false);
+        }
     }
     process.signal();
 }

@@ -154,6 +154,17 @@ pub const VERBOSE_ERRORS: Setting = Setting {
     meaning: "`1`: errors that are returned to the program are also printed, with their sentence",
     reader: Reader::Library,
 };
+/// What stands for the rank in [`CAPTURE`].
+pub const CAPTURE_RANK: &str = "%rank";
+/// Where packets are written to.
+pub const CAPTURE: Setting = Setting {
+    name: "WEFT_CAPTURE",
+    default: "",
+    allowed: "a path with %rank in it, such as /tmp/packets-%rank.pcapng",
+    meaning: "a file for each rank, to which it writes the packets between it and other hosts, for \
+              [Wireshark](capture.md)",
+    reader: Reader::Library,
+};
 /// Faults to inject.
 pub const FAULTS: Setting = Setting {
     name: "WEFT_FAULTS",
@@ -181,7 +192,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 16] = [
+pub const TABLE: [&Setting; 17] = [
     &LINK,
     &INTERFACE,
     &NETD,
@@ -195,6 +206,7 @@ pub const TABLE: [&Setting; 16] = [
     &PEER_TIMEOUT,
     &SEALED,
     &VERBOSE_ERRORS,
+    &CAPTURE,
     &FAULTS,
     &AGENT,
     &REGISTRY,
@@ -315,6 +327,8 @@ pub struct Settings {
     pub sealed: bool,
     /// `WEFT_VERBOSE_ERRORS`: whether errors that are returned are printed too.
     pub verbose_errors: bool,
+    /// `WEFT_CAPTURE`: where packets are written to, with [`CAPTURE_RANK`] in it.
+    pub capture: Option<String>,
     /// `WEFT_FAULTS`: faults to inject into the network.
     pub faults: faults::Plan,
 }
@@ -376,6 +390,12 @@ impl Settings {
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
             ack_delay: Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?),
             peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
+            capture: match CAPTURE.value(&variable) {
+                Some(path) if !path.contains(CAPTURE_RANK) => {
+                    return Err(CAPTURE.says(&path, "would have all ranks write to one file"));
+                }
+                path => path,
+            },
             faults: match FAULTS.value(&variable) {
                 Some(value) => faults::Plan::parse(&value)
                     .map_err(|error| format!("WEFT_FAULTS={value} makes no sense: {error}"))?,
@@ -460,6 +480,7 @@ mod tests {
             ("WEFT_LINK", "shared,ethernot", "ethernot"),
             ("WEFT_ACK", "late", "every-packet"),
             ("WEFT_ACK_DELAY", "100001", "100000"),
+            ("WEFT_CAPTURE", "/tmp/all.pcapng", "%rank"),
             ("WEFT_EAGER_LIMIT", "lots", "whole number"),
             ("WEFT_EAGER_LIMIT", "262145", "262144"),
             ("WEFT_SINGLE_COPY", "maybe", "may say 1 or 0"),

@@ -1,5 +1,6 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
 
+mod capture;
 mod raw;
 
 use std::collections::HashMap;
@@ -22,6 +23,7 @@ use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::engine::{Device, Devices, Engine, Hop, Parts, Path, Remote, Slot};
 use crate::error::{Error, Result};
+use crate::live::Live;
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
@@ -110,7 +112,7 @@ pub fn note_return() {
 ///
 /// # Errors
 /// One sentence: the launcher, a setting, or a link that cannot be used.
-pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
+pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<()> {
     let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
     let settings = Settings::read(variable).map_err(other)?;
     let mut process = process::lock();
@@ -146,7 +148,9 @@ pub fn initialize(thread_level: i32, names: &[&str]) -> Result<()> {
     let cards = exchange(&mut client, &card)?;
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
-    let engine = connect(&settings, rank, size, &cards, links, secret)?;
+    let live = Live::new(rank, size, names);
+    let mut engine = connect(&settings, rank, size, &cards, links, secret, live)?;
+    engine.publish(false);
     process
         .attach_engine(engine, load)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
@@ -187,6 +191,7 @@ fn connect(
     cards: &[Card],
     links: Opened,
     secret: [u8; 16],
+    live: Option<Live>,
 ) -> Result<Engine> {
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
@@ -234,6 +239,7 @@ fn connect(
         secret,
         eager_limit: settings.eager_limit,
         peer_timeout: settings.peer_timeout,
+        live,
     };
     Ok(Engine::new(parts))
 }
@@ -270,8 +276,10 @@ fn open_links(settings: &Settings, rank: u32) -> Result<Opened> {
     Ok(Opened { udp, raw, refusal })
 }
 
-/// The links as the engine uses them, with the faults that are asked for.
+/// The links as the engine uses them, with the capture and the faults that are asked for. The capture is next to the link: what a
+/// fault loses is not in it.
 fn devices(settings: &Settings, host: &raw::Host<'_>, links: Opened) -> Devices {
+    let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, host.cards, &links);
     // Every rank, and every device, loses packets of its own choice.
     let rank = u64::from(host.rank);
     let mut seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
@@ -282,8 +290,13 @@ fn devices(settings: &Settings, host: &raw::Host<'_>, links: Opened) -> Devices 
         seed = seed.wrapping_add(1 << 32);
         Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
     };
-    let raw = raw::device(settings, host, links.raw, links.refusal.as_deref());
-    Devices { udp: links.udp.map(|link| device(Box::new(link))), raw: raw.map(device).into_iter().collect() }
+    let mut udp = links.udp.map(|link| Box::new(link) as Device);
+    let mut raw = raw::device(settings, host, links.raw, links.refusal.as_deref());
+    if let Some(capture) = capture {
+        udp = udp.map(|link| capture.around_udp(link));
+        raw = raw.map(|link| capture.around_raw(link));
+    }
+    Devices { udp: udp.map(&mut device), raw: raw.map(&mut device).into_iter().collect() }
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {

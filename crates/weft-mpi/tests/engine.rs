@@ -106,6 +106,7 @@ fn impatient_engines(
                 eager_limit,
                 hosts: vec!["test".into(); count],
                 peer_timeout,
+                live: None,
             });
             engine.attend(true);
             engine
@@ -349,6 +350,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         eager_limit: 1_000,
         hosts: vec!["test".into(); 2],
         peer_timeout: weft_core::time::Duration::default(),
+        live: None,
     });
     let receive = Receive {
         context: Some(CONTEXT),
@@ -396,6 +398,7 @@ fn node_engines(single_copy: bool) -> Vec<Engine> {
                 eager_limit: 64 << 10,
                 hosts: vec!["test".into(); 2],
                 peer_timeout: weft_core::time::Duration::default(),
+                live: None,
             })
         })
         .collect()

@@ -10,6 +10,8 @@ pub(crate) mod frame;
 pub mod netd;
 mod socket;
 
+pub(crate) use frame::{ETHER_TYPE, share_of_header};
+
 use std::fmt::Write;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};

@@ -9,8 +9,10 @@
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
+//! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
 //! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
 //! | [`watch`] | what a thread sleeps on for others |
+//! | [`live`] | a page of numbers that other processes of the user may read at any time |
 //! | [`node`] | which processes share memory |
 //!
 //! `unsafe` is allowed in `sys`, `watch`, `ethernet::socket`, `shared::ring`, `shared::segment`, `single_copy` and those parts of `xdp` that
@@ -19,11 +21,13 @@
 #![deny(unsafe_code)]
 
 mod atomic;
+pub mod capture;
 pub mod clock;
 pub mod datagrams;
 mod error;
 pub mod ethernet;
 pub mod faults;
+pub mod live;
 pub mod node;
 pub mod shared;
 pub mod single_copy;

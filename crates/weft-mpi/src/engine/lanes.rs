@@ -96,7 +96,7 @@ pub struct Remote {
     rails: Rails,
     settings: FlowSettings,
     /// Made on first contact.
-    pub(super) flow: Option<Box<Flow>>,
+    pub(crate) flow: Option<Box<Flow>>,
     pub(super) active: bool,
     /// Its flow is idle and has its memory still.
     pub(super) warm: bool,

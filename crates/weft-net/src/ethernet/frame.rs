@@ -31,8 +31,14 @@ pub(crate) fn template(source: [u8; 6]) -> Vec<u8> {
     let mut frame = vec![0; HEADER];
     frame[6..12].copy_from_slice(&source);
     frame[12..14].copy_from_slice(&ETHER_TYPE.to_be_bytes());
-    frame[MAGIC_AT..PORT_AT].copy_from_slice(&MAGIC.to_be_bytes());
     frame
+}
+
+/// What stands behind the Ethernet header of a frame to the process `port`, in front of a packet of so many bytes.
+#[inline]
+pub(crate) fn share_of_header(port: u16, length: u16) -> [u8; MTU_SHARE] {
+    let ([a, b], [c, d], [e, f]) = (MAGIC.to_be_bytes(), port.to_be_bytes(), length.to_be_bytes());
+    [a, b, c, d, e, f]
 }
 
 /// Completes a frame made from [`template`]; returns its length. Panics if the packet is longer than [`PACKET_MAX`].
@@ -44,8 +50,7 @@ pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet:
         frame.resize(end, 0);
     }
     frame[..6].copy_from_slice(&destination);
-    frame[PORT_AT..LENGTH_AT].copy_from_slice(&port.to_be_bytes());
-    frame[LENGTH_AT..HEADER].copy_from_slice(&length.to_be_bytes());
+    frame[MAGIC_AT..HEADER].copy_from_slice(&share_of_header(port, length));
     frame[HEADER..end].copy_from_slice(packet);
     end
 }

@@ -1,0 +1,252 @@
+//! A datagram link that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
+//!
+//! All links of a process write to one file. It holds the latest packets: when it is full it is renamed, and the one of that name
+//! before it goes. Of each packet its beginning is kept. A file that cannot be written costs the capture, never the job.
+
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use weft_core::pcapng::{self, Direction};
+use weft_core::wire;
+
+use crate::clock;
+use crate::datagrams::{Address, Datagrams, Outcome};
+use crate::ethernet;
+
+/// Bytes of a packet that are kept: all headers, and the beginning of what they announce.
+pub const PACKET_BYTES_MAX: usize = 256;
+/// Bytes of a file; there are two at most.
+pub const FILE_BYTES_MAX: u64 = 64 << 20;
+/// Bytes that wait for the link to be idle before they are written.
+const PENDING_BYTES_MAX: usize = 64 << 10;
+/// The name of the file before has this behind it.
+const BEFORE: &str = ".1";
+
+/// What hears, once, why a capture has ended before the job.
+pub type OnProblem = Box<dyn Fn(&str) + Send>;
+
+/// The file, and what has not been written to it yet.
+pub struct Recorder {
+    path: PathBuf,
+    /// None once it could not be written.
+    file: Option<File>,
+    /// Names of the links, for the next file.
+    interfaces: Vec<String>,
+    pending: Vec<u8>,
+    frame: Vec<u8>,
+    written: u64,
+    file_bytes_max: u64,
+    /// What turns the monotonic clock into nanoseconds after 1970.
+    origin_ns: u64,
+    on_problem: OnProblem,
+}
+
+/// A recorder that several links share.
+pub type SharedRecorder = Arc<Mutex<Recorder>>;
+
+impl Recorder {
+    /// A new file that only its owner may read: it holds contents of messages.
+    ///
+    /// # Errors
+    /// It cannot be made.
+    pub fn create(path: &Path, on_problem: OnProblem) -> io::Result<SharedRecorder> {
+        Self::with_limit(path, on_problem, FILE_BYTES_MAX)
+    }
+
+    fn with_limit(path: &Path, on_problem: OnProblem, file_bytes_max: u64) -> io::Result<SharedRecorder> {
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+        let mut pending = Vec::new();
+        pcapng::section(&mut pending);
+        Ok(Arc::new(Mutex::new(Self {
+            path: path.to_owned(),
+            file: Some(open(path)?),
+            interfaces: Vec::new(),
+            pending,
+            frame: Vec::new(),
+            written: 0,
+            file_bytes_max,
+            origin_ns: since_1970.saturating_sub(clock::now().0),
+            on_problem,
+        })))
+    }
+
+    fn add_interface(&mut self, name: &str) -> u32 {
+        pcapng::interface(&mut self.pending, name);
+        self.interfaces.push(name.to_owned());
+        self.interfaces.len() as u32 - 1
+    }
+
+    fn record(&mut self, interface: u32, direction: Direction, (from, to): (&Address, &Address), packet: &[u8]) {
+        if self.file.is_none() {
+            return;
+        }
+        let Self { frame, pending, .. } = self;
+        frame.clear();
+        headers(frame, from, to, packet.len());
+        let length = frame.len() + packet.len();
+        frame.extend(&packet[..packet.len().min(PACKET_BYTES_MAX)]);
+        let at_ns = self.origin_ns.saturating_add(clock::now().0);
+        pcapng::packet(pending, interface, at_ns, direction, frame, length);
+        if pending.len() >= PENDING_BYTES_MAX {
+            self.flush();
+        }
+    }
+
+    /// Writes what waits.
+    fn flush(&mut self) {
+        let Some(file) = &mut self.file else { return };
+        let done = file.write_all(&self.pending);
+        self.written += self.pending.len() as u64;
+        self.pending.clear();
+        let done = done.and_then(|()| if self.written < self.file_bytes_max { Ok(()) } else { self.turn_over() });
+        if let Err(why) = done {
+            self.file = None;
+            self.pending = Vec::new();
+            let path = self.path.display();
+            (self.on_problem)(&format!(
+                "{path} cannot be written ({why}): no more packets are captured; the job goes on"
+            ));
+        }
+    }
+
+    /// The file is full: it becomes the one before, and a new one begins.
+    fn turn_over(&mut self) -> io::Result<()> {
+        let mut before = OsString::from(&self.path);
+        before.push(BEFORE);
+        fs::rename(&self.path, before)?;
+        self.file = Some(open(&self.path)?);
+        self.written = 0;
+        pcapng::section(&mut self.pending);
+        self.interfaces.iter().for_each(|name| pcapng::interface(&mut self.pending, name));
+        Ok(())
+    }
+}
+
+impl Drop for Recorder {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP and UDP.
+fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
+    match (from, to) {
+        (Address::Udp(from), Address::Udp(to)) => pcapng::udp_headers(out, *from, *to, 0, length),
+        (Address::Ethernet(from), Address::Ethernet(to)) => {
+            pcapng::ethernet_header(out, from.mac, to.mac, ethernet::ETHER_TYPE);
+            out.extend(ethernet::share_of_header(to.port, length as u16));
+        }
+        // Not a pair that a link has; so that a reader sees that something is there.
+        _ => pcapng::udp_headers(out, NOWHERE, NOWHERE, 0, length),
+    }
+}
+
+const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+
+/// The two ends of a link, for one peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ends {
+    /// Ours.
+    pub own: Address,
+    /// The peer's.
+    pub peer: Address,
+}
+
+/// A link whose packets are written to a file.
+pub struct Capture<D> {
+    inner: D,
+    recorder: SharedRecorder,
+    interface: u32,
+    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it claims.
+    ends: Vec<Option<Ends>>,
+    own: HashMap<Address, Address>,
+}
+
+impl<D: Datagrams> Capture<D> {
+    /// Wraps a link that leads to these peers, by their index in the job.
+    pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Option<Ends>>) -> Self {
+        let interface = lock(recorder).add_interface(inner.name());
+        let own = ends.iter().flatten().map(|ends| (ends.peer, ends.own)).collect();
+        Self { inner, recorder: recorder.clone(), interface, ends, own }
+    }
+
+    fn sent(&mut self, to: &Address, packet: &[u8]) {
+        let own = self.own.get(to).unwrap_or(to);
+        lock(&self.recorder).record(self.interface, Direction::Out, (own, to), packet);
+    }
+}
+
+fn lock(recorder: &SharedRecorder) -> std::sync::MutexGuard<'_, Recorder> {
+    recorder.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl<D: Datagrams> Datagrams for Capture<D> {
+    fn name(&self) -> &'static str {
+        self.inner.name()
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let outcome = self.inner.send(to, packet)?;
+        if outcome == Outcome::Sent {
+            self.sent(to, packet);
+        }
+        Ok(outcome)
+    }
+
+    fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
+        let taken = self.inner.send_train(to, train, segment)?;
+        for packet in train[..taken].chunks(segment.max(1)) {
+            self.sent(to, packet);
+        }
+        Ok(taken)
+    }
+
+    fn train_bytes(&self) -> usize {
+        self.inner.train_bytes()
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let Self { inner, recorder, interface, ends, .. } = self;
+        let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };
+        let count = inner.receive(
+            &mut |packet| {
+                let claimed = wire::peek_sender(packet).and_then(|peer| *ends.get(peer as usize)?);
+                let ends = claimed.unwrap_or(nowhere);
+                lock(recorder).record(*interface, Direction::In, (&ends.peer, &ends.own), packet);
+                on_packet(packet);
+            },
+            limit,
+        );
+        if count == 0 {
+            let mut recorder = lock(&self.recorder);
+            if !recorder.pending.is_empty() {
+                recorder.flush();
+            }
+        }
+        count
+    }
+
+    fn fd(&self) -> RawFd {
+        self.inner.fd()
+    }
+
+    fn packet_size(&self) -> usize {
+        self.inner.packet_size()
+    }
+}
+
+#[cfg(test)]
+#[path = "capture_tests.rs"]
+mod tests;

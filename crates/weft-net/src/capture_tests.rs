@@ -1,0 +1,170 @@
+//! A capture holds what went over the link, is bounded, and never stands in the way.
+
+use super::*;
+use std::collections::VecDeque;
+use std::sync::mpsc;
+
+/// A link that gives back what it is sent.
+#[derive(Default)]
+struct Mirror(VecDeque<Vec<u8>>);
+
+impl Datagrams for Mirror {
+    fn name(&self) -> &'static str {
+        "mirror"
+    }
+
+    fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        self.0.push_back(packet.to_vec());
+        Ok(Outcome::Sent)
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let count = self.0.len().min(limit);
+        self.0.drain(..count).for_each(|packet| on_packet(&packet));
+        count
+    }
+
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn packet_size(&self) -> usize {
+        1500
+    }
+}
+
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("weft-capture-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self) -> PathBuf {
+        self.0.join("0.pcapng")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+const OWN: ([u8; 4], u16) = ([10, 0, 0, 1], 1000);
+const PEER: ([u8; 4], u16) = ([10, 0, 0, 2], 2000);
+
+fn ends() -> Vec<Option<Ends>> {
+    let udp = |end: ([u8; 4], u16)| Address::Udp(SocketAddr::from(end));
+    vec![None, Some(Ends { own: udp(OWN), peer: udp(PEER) })]
+}
+
+/// A packet that says it is from the process with this index.
+fn packet(sender: u8, length: usize) -> Vec<u8> {
+    let mut packet = vec![0x55; length];
+    packet[8..12].copy_from_slice(&[sender, 0, 0, 0]);
+    packet
+}
+
+/// Interface, direction, length of the whole, and the bytes that were kept of each packet in a file.
+fn packets(file: &[u8]) -> Vec<(u32, u32, usize, Vec<u8>)> {
+    let mut rest = file;
+    let mut packets = Vec::new();
+    while !rest.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(rest[at..at + 4].try_into().unwrap());
+        let length = word(4) as usize;
+        if word(0) == 6 {
+            let (kept, whole) = (word(20) as usize, word(24) as usize);
+            let flags = word(28 + kept.next_multiple_of(4) + 4);
+            packets.push((word(8), flags, whole, rest[28..28 + kept].to_vec()));
+        }
+        rest = &rest[length..];
+    }
+    packets
+}
+
+#[test]
+fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
+    let place = Place::new("idle");
+    let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
+    let mut link = Capture::new(Mirror::default(), &recorder, ends());
+    let to = ends()[1].unwrap().peer;
+    link.send(&to, &packet(1, 60)).unwrap();
+    let train = [packet(1, 1000), packet(1, 1000), packet(1, 30)].concat();
+    assert_eq!(link.send_train(&to, &train, 1000).unwrap(), 2030);
+    let mut received = 0;
+    assert_eq!((link.receive(&mut |_| received += 1, 64), received), (4, 4));
+    assert_eq!(link.receive(&mut |_| received += 1, 64), 0);
+
+    let found = packets(&fs::read(place.file()).unwrap());
+    let shape: Vec<_> =
+        found.iter().map(|(interface, flags, whole, kept)| (*interface, *flags, *whole, kept.len())).collect();
+    let once = |flags| [60, 1000, 1000, 30].map(|n| (0, flags, 42 + n, 42 + n.min(PACKET_BYTES_MAX)));
+    assert_eq!(shape, [once(2), once(1)].concat());
+    assert_eq!(found[0].3[26..38], [10, 0, 0, 1, 10, 0, 0, 2, 3, 0xe8, 7, 0xd0], "ours leave from here");
+    assert_eq!(found[4].3[26..38], [10, 0, 0, 2, 10, 0, 0, 1, 7, 0xd0, 3, 0xe8], "theirs come from there");
+    assert_eq!(found[4].3[42..], packet(1, 60));
+    use std::os::unix::fs::PermissionsExt;
+    assert_eq!(fs::metadata(place.file()).unwrap().permissions().mode() & 0o777, 0o600);
+}
+
+#[test]
+fn a_packet_that_claims_an_unknown_sender_is_captured_as_from_nowhere() {
+    let place = Place::new("unknown");
+    let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
+    let mut link = Capture::new(Mirror(VecDeque::from([packet(7, 40), vec![1, 2]])), &recorder, ends());
+    link.receive(&mut |_| {}, 64);
+    link.receive(&mut |_| {}, 64);
+    let found = packets(&fs::read(place.file()).unwrap());
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|(_, _, _, kept)| kept[26..34] == [0; 8]));
+}
+
+#[test]
+fn the_latest_packets_are_kept_in_two_files() {
+    let place = Place::new("turns");
+    let recorder = Recorder::with_limit(&place.file(), Box::new(|why| panic!("{why}")), 10_000).unwrap();
+    let mut link = Capture::new(Mirror::default(), &recorder, ends());
+    let to = ends()[1].unwrap().peer;
+    for i in 0..200 {
+        let mut packet = packet(1, 200);
+        packet[100] = i;
+        link.send(&to, &packet).unwrap();
+        link.receive(&mut |_| {}, 0);
+    }
+    drop((link, recorder));
+    let numbers = |path: &Path| {
+        let file = fs::read(path).unwrap();
+        assert!(file.len() < 11_000, "{} bytes", file.len());
+        packets(&file).iter().map(|packet| packet.3[142]).collect::<Vec<u8>>()
+    };
+    let before = numbers(&place.0.join("0.pcapng.1"));
+    let now = numbers(&place.file());
+    assert!(before.len() > 20 && !before.contains(&0));
+    assert_eq!(
+        [before, now].concat().iter().rev().take(40).rev().copied().collect::<Vec<_>>(),
+        (160..200).collect::<Vec<_>>()
+    );
+    assert_eq!(fs::read_dir(&place.0).unwrap().count(), 2);
+}
+
+#[test]
+fn a_full_disk_is_told_once_and_the_link_works_on() {
+    let place = Place::new("full");
+    std::os::unix::fs::symlink("/dev/full", place.file()).unwrap();
+    let (tell, told) = mpsc::channel();
+    let recorder = Recorder::create(&place.file(), Box::new(move |why| tell.send(why.to_owned()).unwrap())).unwrap();
+    let mut link = Capture::new(Mirror::default(), &recorder, ends());
+    let mut received = 0;
+    for _ in 0..5 {
+        link.send(&ends()[1].unwrap().peer, &packet(1, 60)).unwrap();
+        while link.receive(&mut |_| received += 1, 64) > 0 {}
+    }
+    drop((link, recorder));
+    let told: Vec<String> = told.try_iter().collect();
+    assert_eq!((received, told.len()), (5, 1), "{told:?}");
+    assert!(told[0].contains("0.pcapng cannot be written") && told[0].contains("the job goes on"), "{told:?}");
+}
