@@ -279,8 +279,10 @@ impl Session<'_> {
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
         let alone = Place { hosts: 1, ranks: 1, rate: None, loss: None };
-        // A second Weft, with other settings, is compared with the first like anybody else.
-        let subject = libraries.iter().position(|mpi| mpi.kind == Kind::Weft).unwrap_or(0);
+        // A second Weft in the same places, with other settings, is compared with the first like anybody else.
+        let subject_of = |places: Option<bool>| {
+            libraries.iter().position(|mpi| mpi.kind == Kind::Weft && mpi.within_host == places).unwrap_or(0)
+        };
         for (index, mpi) in libraries.iter().enumerate() {
             let prepared = compiler(mpi, libraries)
                 .and_then(|(owner, compiler)| Programs::new(cache, &compiler, launch::environment(owner, false, None)));
@@ -294,7 +296,7 @@ impl Session<'_> {
             if let Some(why) = &broken {
                 eprintln!("{why}; the others go on");
             }
-            let is_subject = index == subject;
+            let is_subject = index == subject_of(mpi.within_host);
             let record = record::Library {
                 id: mpi.id.clone(),
                 role: if is_subject { Role::Subject } else { Role::Peer },

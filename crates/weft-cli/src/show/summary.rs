@@ -381,7 +381,7 @@ fn fill(
         let observed = collected.get(&library.id).map_or(&[][..], Vec::as_slice);
         cells.push(cell(table, library, &own, observed));
     }
-    let subject = libraries.iter().position(|library| library.role == Role::Subject);
+    let subject = table.columns.iter().copied().find(|index| libraries[*index].role == Role::Subject);
     let ours = subject.and_then(|index| collected.get(&libraries[index].id)).map(|all| valid(all));
     let (mut best, mut floor) = (None, None);
     if let Some(ours) = ours.filter(|ours| !ours.is_empty()) {
