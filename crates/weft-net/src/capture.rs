@@ -18,7 +18,7 @@ use weft_core::pcapng::{self, Direction};
 use weft_core::wire;
 
 use crate::clock;
-use crate::datagrams::{Address, Datagrams, Outcome};
+use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
 use crate::ethernet;
 
 /// Bytes of a packet that are kept: all headers, and the beginning of what they announce.
@@ -182,6 +182,24 @@ impl<D: Datagrams> Capture<D> {
         Self { inner, recorder: recorder.clone(), interface, ends, own }
     }
 
+    /// Takes what has arrived, and notes it; when there is nothing, what was noted is written.
+    fn take(&mut self, receive: impl FnOnce(&mut D, &mut dyn FnMut(&[u8])) -> usize) -> usize {
+        let Self { inner, recorder, interface, ends, .. } = self;
+        let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };
+        let count = receive(inner, &mut |packet| {
+            let claimed = wire::peek_sender(packet).and_then(|peer| *ends.get(peer as usize)?);
+            let ends = claimed.unwrap_or(nowhere);
+            lock(recorder).record(*interface, Direction::In, (&ends.peer, &ends.own), packet);
+        });
+        if count == 0 {
+            let mut recorder = lock(&self.recorder);
+            if !recorder.pending.is_empty() {
+                recorder.flush();
+            }
+        }
+        count
+    }
+
     fn sent(&mut self, to: &Address, packet: &[u8]) {
         let own = self.own.get(to).unwrap_or(to);
         lock(&self.recorder).record(self.interface, Direction::Out, (own, to), packet);
@@ -218,24 +236,23 @@ impl<D: Datagrams> Datagrams for Capture<D> {
     }
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let Self { inner, recorder, interface, ends, .. } = self;
-        let nowhere = Ends { own: NOWHERE.into(), peer: NOWHERE.into() };
-        let count = inner.receive(
-            &mut |packet| {
-                let claimed = wire::peek_sender(packet).and_then(|peer| *ends.get(peer as usize)?);
-                let ends = claimed.unwrap_or(nowhere);
-                lock(recorder).record(*interface, Direction::In, (&ends.peer, &ends.own), packet);
+        self.take(|inner, note| {
+            let mut both = |packet: &[u8]| {
+                note(packet);
                 on_packet(packet);
-            },
-            limit,
-        );
-        if count == 0 {
-            let mut recorder = lock(&self.recorder);
-            if !recorder.pending.is_empty() {
-                recorder.flush();
-            }
-        }
-        count
+            };
+            inner.receive(&mut both, limit)
+        })
+    }
+
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.take(|inner, note| {
+            let mut both = |arrival: Arrival<'_>| {
+                arrival.bytes.chunks(arrival.segment.max(1)).for_each(&mut *note);
+                on_train(arrival);
+            };
+            inner.receive_trains(&mut both, limit)
+        })
     }
 
     fn fd(&self) -> RawFd {
