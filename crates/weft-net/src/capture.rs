@@ -1,7 +1,7 @@
 //! A datagram link that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
 //!
 //! All links of a process write to one file. It holds the latest packets: when it is full it is renamed, and the one of that name
-//! before it goes. Of each packet its beginning is kept. A file that cannot be written costs the capture, never the job.
+//! before it goes. Of bulk data the beginning of each packet is kept. A file that cannot be written costs the capture, never the job.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -15,13 +15,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_core::pcapng::{self, Direction};
-use weft_core::wire;
+use weft_core::wire::{self, Kind, Lane, Packet};
 
 use crate::clock;
 use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
 use crate::ethernet;
 
-/// Bytes of a packet that are kept: all headers, and the beginning of what they announce.
+/// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what they announce.
 pub const PACKET_BYTES_MAX: usize = 256;
 /// Bytes of a file; there are two at most.
 pub const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -92,7 +92,7 @@ impl Recorder {
         frame.clear();
         headers(frame, from, to, packet.len());
         let length = frame.len() + packet.len();
-        frame.extend(&packet[..packet.len().min(PACKET_BYTES_MAX)]);
+        frame.extend(&packet[..kept(packet)]);
         let at_ns = self.origin_ns.saturating_add(clock::now().0);
         pcapng::packet(pending, interface, at_ns, direction, frame, length);
         if pending.len() >= PENDING_BYTES_MAX {
@@ -138,6 +138,14 @@ impl Drop for Recorder {
 
 fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// How much of a packet is kept: messages whole, since many may share it.
+fn kept(packet: &[u8]) -> usize {
+    match Packet::parse(packet) {
+        Some((Packet { kind: Kind::Numbered { lane: Lane::Messages { .. }, .. }, .. }, _)) => packet.len(),
+        _ => packet.len().min(PACKET_BYTES_MAX),
+    }
 }
 
 /// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP and UDP.
