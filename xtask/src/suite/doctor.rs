@@ -68,10 +68,10 @@ fn broken_hosts() -> Vec<Case> {
             fine().says("packets-arrive").says("ethernet: packets of 64").says("multicast").says("clock"),
         ),
         case("a smaller MTU on one side", "ip -n $h1 link set e0 mtu 900", fine().says("mtu-differs")),
-        case("a smaller MTU between", "ip -n $switch link set p1 mtu 900", fault("full-size-lost").says("872 bytes")),
+        case("a smaller MTU between", "ip -n $switch link set p1-0 mtu 900", fault("full-size-lost").says("872 bytes")),
         case("a smaller path", "ip -n $h0 route change 198.18.0.0/24 dev e0 mtu 900", fine().says("packets-cut")),
         case("an interface that is down", "ip -n $h1 link set e0 down", fault("only-loopback").says("it is down")),
-        case("no cable", "ip -n $switch link set p1 down", fault("only-loopback").says("no carrier")),
+        case("no cable", "ip -n $switch link set p1-0 down", fault("only-loopback").says("no carrier")),
         case(
             "a route that forbids",
             "export WEFT_LINK=udp; ip -n $h0 route add prohibit 198.18.0.2/32",
