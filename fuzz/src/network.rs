@@ -8,9 +8,8 @@ use weft_core::reach::{Ends, Keys, SIZE, is_reach};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
 use weft_mpi::memory::{Address, promised_bytes};
-use weft_mpi::messages::{Announced, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Fetched, Messages, Withdrawal};
+use weft_mpi::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
 use weft_mpi::request::{Receive, Request, State};
-use weft_net::shared::Ticket;
 
 use crate::{join, pieces};
 
@@ -147,20 +146,9 @@ pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 
-/// A network: nothing can be fetched, and there is no board.
 struct Nowhere;
 
-impl Fetch for Nowhere {
-    fn counted(&mut self, _: u32, _: u32) {}
-
-    fn withdraw(&mut self, _: u32, _: Ticket) -> Withdrawal {
-        Withdrawal::Ours
-    }
-
-    fn fetch(&mut self, _: Announced) -> Fetched {
-        Fetched::Refused
-    }
-}
+impl Fetch for Nowhere {}
 
 /// Frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {

@@ -61,6 +61,23 @@ struct Link {
     bytes: u64,
 }
 
+impl Link {
+    /// A message of so many bytes is put on the path; its number.
+    #[inline]
+    fn put(&mut self, bytes: u64) -> u32 {
+        self.numbered = self.numbered.wrapping_add(1);
+        self.note(bytes);
+        self.numbered
+    }
+
+    /// A message has left, in whatever way.
+    #[inline]
+    fn note(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+}
+
 /// What went to one peer, for `mpiexec --stats`.
 pub struct Traffic {
     /// Index of the peer in the job.

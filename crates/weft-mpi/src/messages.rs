@@ -149,16 +149,20 @@ pub enum Fetched {
 }
 
 /// Reads another process's memory into ours, and takes receives off its board: the engine provides it, since it is a
-/// matter of links.
+/// matter of links. As it stands, it is a network: nothing can be fetched, and there is no board.
 pub trait Fetch {
     /// Message number `handled` of `peer` is being handled: said before a receive is taken off the board for it.
-    fn counted(&mut self, peer: u32, handled: u32);
+    fn counted(&mut self, _peer: u32, _handled: u32) {}
 
     /// Takes a receive off the board of `peer`, unless that was quicker.
-    fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal;
+    fn withdraw(&mut self, _peer: u32, _ticket: Ticket) -> Withdrawal {
+        Withdrawal::Ours
+    }
 
     /// Copies an announced message into memory of this process.
-    fn fetch(&mut self, announced: Announced) -> Fetched;
+    fn fetch(&mut self, _announced: Announced) -> Fetched {
+        Fetched::Refused
+    }
 }
 
 /// All messages and requests of this process.

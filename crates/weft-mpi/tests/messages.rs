@@ -3,27 +3,15 @@
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_mpi::memory::{Address, promised_bytes};
-use weft_mpi::messages::{Announced, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Fetched, Messages, Withdrawal};
+use weft_mpi::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
 use weft_mpi::request::{Receive, Request, State};
-use weft_net::shared::Ticket;
 
 const PEER: u32 = 1;
 const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
 
-/// A network: nothing can be fetched, and there is no board.
 struct Nowhere;
 
-impl Fetch for Nowhere {
-    fn counted(&mut self, _: u32, _: u32) {}
-
-    fn withdraw(&mut self, _: u32, _: Ticket) -> Withdrawal {
-        Withdrawal::Ours
-    }
-
-    fn fetch(&mut self, _: Announced) -> Fetched {
-        Fetched::Refused
-    }
-}
+impl Fetch for Nowhere {}
 
 fn arrives(messages: &mut Messages, head: Head, payload: &[u8]) {
     messages.handle_frame(PEER, &[head.as_bytes(), payload].concat(), &mut Nowhere);

@@ -24,6 +24,7 @@ mod atomic;
 pub mod capture;
 pub mod clock;
 pub mod datagrams;
+pub mod descriptors;
 mod error;
 pub mod ethernet;
 pub mod faults;

@@ -327,34 +327,6 @@ pub(crate) fn connect_unix(path: &Path, patience: Duration) -> io::Result<UnixSt
     Ok(stream)
 }
 
-/// Descriptors that one message may bring.
-const DESCRIPTORS_MAX: usize = 2;
-
-/// Receives bytes, and the descriptors that came with them; those beyond [`DESCRIPTORS_MAX`] are closed by the kernel.
-pub(crate) fn receive_descriptors(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-    // SAFETY: a control message of zeros is valid: it says nothing.
-    let mut control: Control<[libc::c_int; DESCRIPTORS_MAX]> = unsafe { std::mem::zeroed() };
-    // SAFETY: a header of zeros is valid.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = ptr::from_mut(&mut control).cast();
-    header.msg_controllen = size_of_val(&control) as _;
-    // SAFETY: everything the header points to lives until the call returns.
-    let length = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) };
-    if length < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let head = size_of::<libc::cmsghdr>();
-    let is_rights = header.msg_controllen as usize >= head
-        && (control.head.cmsg_level, control.head.cmsg_type) == (libc::SOL_SOCKET, libc::SCM_RIGHTS);
-    let count = if is_rights { (control.head.cmsg_len as usize - head) / size_of::<libc::c_int>() } else { 0 };
-    // SAFETY: the kernel has put so many new descriptors there, and nobody else has them.
-    let owned = |&fd: &libc::c_int| unsafe { OwnedFd::from_raw_fd(fd) };
-    Ok((length as usize, control.value.iter().take(count).map(owned).collect()))
-}
-
 /// What a packet says in the two low bits of its traffic class (RFC 3168 §5): its sender heeds marks; it was marked.
 pub(crate) const ECN_CAPABLE: i32 = 2;
 const ECN_MARKED: i32 = 3;

@@ -6,7 +6,6 @@
 //! CAP_BPF and CAP_NET_ADMIN in the first of them.
 
 mod bpf;
-mod descriptors;
 mod group;
 mod memory;
 mod program;

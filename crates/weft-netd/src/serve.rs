@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use weft_net::descriptors;
 use weft_net::ethernet::netd;
 
 use crate::grant::grant;
@@ -119,7 +120,7 @@ fn accept(listener: &UnixListener, waiting: &mut Vec<Connection>) -> usize {
     for count in 0..ACCEPTS_MAX {
         // Also out of descriptors: the next pass has fewer open.
         let Ok((stream, _)) = listener.accept() else { return count };
-        let Ok(user) = sys::peer_user(&stream) else { continue };
+        let Ok(user) = descriptors::user(&stream) else { continue };
         let theirs = waiting.iter().filter(|one| one.user == user).count();
         if waiting.len() >= CONNECTIONS_MAX || theirs >= USER_CONNECTIONS_MAX || stream.set_nonblocking(true).is_err() {
             continue;
@@ -135,8 +136,8 @@ fn answer(one: &Connection, interfaces: &[String]) {
     let request = netd::parse_request(&one.bytes).ok_or_else(|| "this is no request".to_owned());
     let _ = match request.and_then(|interface| grant(interface, one.user, interfaces)) {
         Ok(given) => {
-            let descriptors = [given.socket.as_raw_fd(), given.holder.as_raw_fd()];
-            sys::send_descriptors(&one.stream, &netd::granted(given.port), descriptors)
+            let both = [given.socket.as_fd(), given.holder.as_fd()];
+            descriptors::send(&one.stream, &netd::granted(given.port), both)
         }
         Err(sentence) => sys::send(&one.stream, &netd::refused(&sentence)),
     };

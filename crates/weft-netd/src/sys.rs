@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::UnixListener;
 use std::ptr;
 use std::time::Duration;
 
@@ -88,16 +88,6 @@ pub(crate) fn interface_name(index: u32) -> Option<String> {
     unsafe { CStr::from_ptr(name.as_ptr()) }.to_str().ok().map(str::to_owned)
 }
 
-/// The user at the other end, when it connected: SO_PEERCRED, unix(7).
-pub(crate) fn peer_user(stream: &UnixStream) -> io::Result<u32> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut size = size_of_val(&peer) as libc::socklen_t;
-    let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
-    // SAFETY: the value is a ucred, and the size says so.
-    check(unsafe { libc::getsockopt(stream.as_raw_fd(), level, name, ptr::from_mut(&mut peer).cast(), &mut size) })?;
-    Ok(peer.uid)
-}
-
 /// Sleeps until one of the descriptors is readable or the time is over; a signal ends it too.
 pub(crate) fn poll_readable(descriptors: impl Iterator<Item = RawFd>, timeout: Option<Duration>) -> io::Result<()> {
     let mut list: Vec<libc::pollfd> =
@@ -109,33 +99,6 @@ pub(crate) fn poll_readable(descriptors: impl Iterator<Item = RawFd>, timeout: O
         Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
         _ => Ok(()),
     }
-}
-
-/// A control message with two descriptors, laid out as cmsg(3) does.
-#[repr(C)]
-struct Rights {
-    head: libc::cmsghdr,
-    descriptors: [RawFd; 2],
-}
-
-/// Sends bytes and two descriptors, without waiting.
-pub(crate) fn send_descriptors(stream: &UnixStream, bytes: &[u8], descriptors: [RawFd; 2]) -> io::Result<()> {
-    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    // SAFETY: a cmsghdr of zeros is valid.
-    let mut control = Rights { head: unsafe { std::mem::zeroed() }, descriptors };
-    control.head.cmsg_len = size_of_val(&control) as _;
-    control.head.cmsg_level = libc::SOL_SOCKET;
-    control.head.cmsg_type = libc::SCM_RIGHTS;
-    // SAFETY: a header of zeros is valid.
-    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_iov = &mut vector;
-    header.msg_iovlen = 1;
-    header.msg_control = ptr::from_mut(&mut control).cast();
-    header.msg_controllen = size_of_val(&control) as _;
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: everything the header points to lives until the call returns; the kernel only reads.
-    let sent = unsafe { libc::sendmsg(stream.as_raw_fd(), &header, flags) };
-    if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// A socket for questions about sockets.

@@ -61,9 +61,7 @@ impl Engine {
             return false;
         }
         *credit -= cost;
-        link.numbered = link.numbered.wrapping_add(1);
-        link.messages += 1;
-        link.bytes += bytes;
+        link.put(bytes);
         true
     }
 

@@ -56,10 +56,7 @@ impl Engine {
         let head = Head::eager(envelope, None);
         self.submit(peer, &head, data, 0, bytes);
         self.messages.peers[peer as usize].credit -= cost;
-        let link = &mut self.links[peer as usize];
-        link.numbered = link.numbered.wrapping_add(1);
-        link.messages += 1;
-        link.bytes += bytes;
+        self.links[peer as usize].put(bytes);
         self.depart(peer, head.as_bytes().len() + bytes as usize);
         true
     }
@@ -143,9 +140,7 @@ impl Engine {
         // A receiver that waits inside MPI fetches what is announced, and the program goes on here.
         let is_fetched = large && self.is_attentive(peer) && send.data.address().is_some();
         if wish != Wish::None && !is_fetched && self.write(peer, handle, &send, None) {
-            let link = &mut self.links[peer as usize];
-            link.messages += 1;
-            link.bytes += bytes;
+            self.links[peer as usize].note(bytes);
             return true;
         }
         // Where both sides wait for the message all the same, each copies its half of the way at the same time.
@@ -170,11 +165,7 @@ impl Engine {
                 return false;
             }
         }
-        let link = &mut self.links[peer as usize];
-        link.numbered = link.numbered.wrapping_add(1);
-        link.messages += 1;
-        link.bytes += bytes;
-        let number = link.numbered;
+        let number = self.links[peer as usize].put(bytes);
         if left > 0 {
             let link = &mut self.links[peer as usize];
             link.pending.push_front(Outgoing::Rest { request: handle, offset: bytes - left });

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::Error;
-use crate::sys;
+use crate::{descriptors, sys};
 
 /// Where the helper listens unless a setting says otherwise.
 pub const SOCKET: &str = "/run/weft/netd.sock";
@@ -96,9 +96,9 @@ pub fn ask(path: &Path, interface: u32) -> Result<Granted, Error> {
     let mut stream = sys::connect_unix(path, PATIENCE).map_err(failed)?;
     stream.write_all(&request(interface)).map_err(failed)?;
     let mut bytes = [0; 8 + REASON_MAX];
-    let (length, descriptors) = sys::receive_descriptors(&stream, &mut bytes).map_err(failed)?;
+    let (length, received) = descriptors::receive::<2>(&stream, &mut bytes).map_err(failed)?;
     let port = parse_answer(&bytes[..length]).map_err(unavailable)?;
-    match <[OwnedFd; 2]>::try_from(descriptors) {
+    match <[OwnedFd; 2]>::try_from(received) {
         Ok([socket, holder]) => Ok(Granted { socket, port, holder }),
         Err(_) => Err(unavailable("its answer makes no sense".into())),
     }

@@ -17,6 +17,7 @@ use super::socket::{self, Place, Receiver};
 use super::{CHUNK, FRAME_MAX, GIVE_BATCH, RING_FRAMES};
 use crate::Error;
 use crate::datagrams::EthernetAddress;
+use crate::descriptors;
 use crate::wait::{Interest, wait};
 
 /// Processes that can share an interface: as many as share memory on a host.
@@ -211,7 +212,7 @@ fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
 }
 
 fn serve_one(mut stream: &UnixStream, seat: &Seat, others: &mut [Option<OwnedFd>]) -> io::Result<()> {
-    if super::descriptors::user(stream)? != crate::sys::user() {
+    if descriptors::user(stream)? != crate::sys::user() {
         return Ok(());
     }
     stream.set_read_timeout(Some(PATIENCE_ONE))?;
@@ -220,7 +221,7 @@ fn serve_one(mut stream: &UnixStream, seat: &Seat, others: &mut [Option<OwnedFd>
     let place = u32::from_le_bytes(place) as usize;
     let Some(slot) = place.checked_sub(1).and_then(|at| others.get_mut(at)) else { return Ok(()) };
     if let Some(socket) = slot {
-        super::descriptors::send(stream, [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()])?;
+        descriptors::send(stream, &[1], [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()])?;
         *slot = None;
     }
     Ok(())
@@ -239,16 +240,18 @@ fn take_seat(group: &Group, interface: &str, place: &Place) -> Result<Seat, Refu
     Ok(Seat { receiver, memory, link, is_second_best: false })
 }
 
-fn ask(mut stream: &UnixStream, place: usize) -> io::Result<Option<[OwnedFd; super::descriptors::COUNT]>> {
-    if super::descriptors::user(stream)? != crate::sys::user() {
+fn ask(mut stream: &UnixStream, place: usize) -> io::Result<Option<[OwnedFd; 3]>> {
+    if descriptors::user(stream)? != crate::sys::user() {
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, "another user answers in its place"));
     }
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.write_all(&(place as u32).to_le_bytes())?;
-    match super::descriptors::receive(stream) {
+    match descriptors::receive::<3>(stream, &mut [0]) {
+        Ok((1, received)) => Ok(received.try_into().ok()),
         // It has closed the connection, or the socket that offered it, without an answer.
+        Ok(_) => Ok(None),
         Err(cause) if cause.kind() == io::ErrorKind::ConnectionReset => Ok(None),
-        result => result,
+        Err(cause) => Err(cause),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Descriptors handed from one process to another over a unix socket: unix(7), SCM_RIGHTS.
+//! Descriptors handed from one process to another over a unix socket, and who is at the other end: unix(7).
 #![allow(unsafe_code)]
 
 use std::io;
@@ -8,28 +8,28 @@ use std::ptr;
 
 use crate::sys::check;
 
-/// Descriptors that travel together.
-pub(super) const COUNT: usize = 3;
-
-/// A control message, laid out as cmsg(3) does.
+/// A control message with descriptors (SCM_RIGHTS), laid out as cmsg(3) does.
 #[repr(C)]
-struct Control {
+struct Rights<const N: usize> {
     head: libc::cmsghdr,
-    descriptors: [RawFd; COUNT],
-    _padding: RawFd,
+    descriptors: [RawFd; N],
 }
 
-/// Bytes of a control message without its padding.
-const CONTROL_BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<[RawFd; COUNT]>();
+impl<const N: usize> Rights<N> {
+    /// Without what may follow it so that the next one is aligned: there must be no room for one descriptor more.
+    const BYTES: usize = size_of::<libc::cmsghdr>() + size_of::<[RawFd; N]>();
+}
 
-/// Sends one byte, and with it the descriptors.
-pub(super) fn send(stream: &UnixStream, descriptors: [BorrowedFd<'_>; COUNT]) -> io::Result<()> {
-    let mut byte = 1_u8;
-    let mut vector = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+/// Sends bytes, and with them the descriptors, without waiting.
+///
+/// # Errors
+/// sendmsg(2)
+pub fn send<const N: usize>(stream: &UnixStream, bytes: &[u8], descriptors: [BorrowedFd<'_>; N]) -> io::Result<()> {
+    let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: a cmsghdr of zeros is valid.
     let head = unsafe { std::mem::zeroed() };
-    let mut control = Control { head, descriptors: descriptors.map(|fd| fd.as_raw_fd()), _padding: 0 };
-    control.head.cmsg_len = CONTROL_BYTES as _;
+    let mut control = Rights { head, descriptors: descriptors.map(|fd| fd.as_raw_fd()) };
+    control.head.cmsg_len = Rights::<N>::BYTES as _;
     control.head.cmsg_level = libc::SOL_SOCKET;
     control.head.cmsg_type = libc::SCM_RIGHTS;
     // SAFETY: a header of zeros is valid.
@@ -37,23 +37,26 @@ pub(super) fn send(stream: &UnixStream, descriptors: [BorrowedFd<'_>; COUNT]) ->
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = ptr::from_mut(&mut control).cast();
-    header.msg_controllen = CONTROL_BYTES as _;
+    header.msg_controllen = Rights::<N>::BYTES as _;
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: everything the header points to lives until the call returns; the kernel only reads.
-    check(unsafe { libc::sendmsg(stream.as_raw_fd(), &header, libc::MSG_NOSIGNAL) } as libc::c_int)
+    check(unsafe { libc::sendmsg(stream.as_raw_fd(), &header, flags) } as libc::c_int)
 }
 
-/// Receives the descriptors; none when the other side has closed, or has sent something else.
-pub(super) fn receive(stream: &UnixStream) -> io::Result<Option<[OwnedFd; COUNT]>> {
-    let mut byte = 0_u8;
-    let mut vector = libc::iovec { iov_base: ptr::from_mut(&mut byte).cast(), iov_len: 1 };
+/// Receives bytes, and the descriptors that came with them; those beyond `N` are closed by the kernel.
+///
+/// # Errors
+/// recvmsg(2)
+pub fn receive<const N: usize>(stream: &UnixStream, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut vector = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     // SAFETY: a control message of zeros is valid: it says nothing.
-    let mut control: Control = unsafe { std::mem::zeroed() };
+    let mut control: Rights<N> = unsafe { std::mem::zeroed() };
     // SAFETY: a header of zeros is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = ptr::from_mut(&mut control).cast();
-    header.msg_controllen = CONTROL_BYTES as _;
+    header.msg_controllen = Rights::<N>::BYTES as _;
     // SAFETY: everything the header points to lives until the call returns.
     let length = unsafe { libc::recvmsg(stream.as_raw_fd(), &mut header, libc::MSG_CMSG_CLOEXEC) };
     check(length as libc::c_int)?;
@@ -63,12 +66,14 @@ pub(super) fn receive(stream: &UnixStream) -> io::Result<Option<[OwnedFd; COUNT]
     let count = if is_rights { (control.head.cmsg_len as usize - head) / size_of::<RawFd>() } else { 0 };
     // SAFETY: the kernel has put so many new descriptors there, and nobody else has them.
     let owned = |&fd: &RawFd| unsafe { OwnedFd::from_raw_fd(fd) };
-    let received: Vec<OwnedFd> = control.descriptors.iter().take(count).map(owned).collect();
-    Ok(if length == 1 { received.try_into().ok() } else { None })
+    Ok((length as usize, control.descriptors.iter().take(count).map(owned).collect()))
 }
 
-/// The user on the other side.
-pub(super) fn user(stream: &UnixStream) -> io::Result<u32> {
+/// The user at the other end, when it connected: SO_PEERCRED.
+///
+/// # Errors
+/// getsockopt(2)
+pub fn user(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut size = size_of_val(&peer) as libc::socklen_t;
     let (level, name) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
@@ -87,8 +92,10 @@ mod tests {
     fn descriptors_arrive_and_are_what_they_were() {
         let (near, far) = UnixStream::pair().unwrap();
         let (mut one, other) = UnixStream::pair().unwrap();
-        send(&near, [other.as_fd(), near.as_fd(), far.as_fd()]).unwrap();
-        let [received, ..] = receive(&far).unwrap().unwrap();
+        send(&near, &[1], [other.as_fd(), near.as_fd(), far.as_fd()]).unwrap();
+        let (length, received) = receive::<3>(&far, &mut [0]).unwrap();
+        let [received, ..] = <[OwnedFd; 3]>::try_from(received).unwrap();
+        assert_eq!(length, 1);
         drop(other);
         UnixStream::from(received).write_all(b"hello").unwrap();
         let mut text = String::new();
@@ -101,8 +108,20 @@ mod tests {
     fn bytes_alone_bring_nothing() {
         let (mut near, far) = UnixStream::pair().unwrap();
         near.write_all(&[1]).unwrap();
-        assert!(receive(&far).unwrap().is_none());
+        assert!(matches!(receive::<3>(&far, &mut [0]), Ok((1, none)) if none.is_empty()));
         drop(near);
-        assert!(receive(&far).unwrap().is_none(), "closed");
+        assert!(matches!(receive::<3>(&far, &mut [0]), Ok((0, none)) if none.is_empty()), "closed");
+    }
+
+    #[test]
+    fn more_than_were_asked_for_are_closed() {
+        let (near, far) = UnixStream::pair().unwrap();
+        let (mut one, other) = UnixStream::pair().unwrap();
+        // With three there is padding that a fourth would fit into.
+        send(&near, &[1], [near.as_fd(), near.as_fd(), near.as_fd(), other.as_fd()]).unwrap();
+        drop(other);
+        let (_, received) = receive::<3>(&far, &mut [0]).unwrap();
+        assert_eq!(received.len(), 3);
+        assert_eq!(one.read(&mut [0]).unwrap(), 0, "nobody has the fourth");
     }
 }
