@@ -155,6 +155,8 @@ pub struct Engine {
     copies_alone: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
+    /// Packets have arrived since that was last asked.
+    packets_arrived: bool,
     /// Packets that cannot have come from a peer.
     foreign: u64,
     /// Where others see how this process stands; told before each sleep, and now and then.
@@ -217,6 +219,7 @@ impl Engine {
             passes: 0,
             must_look: false,
             doorbell_used: false,
+            packets_arrived: false,
             foreign: 0,
             live: parts.live,
         }
@@ -316,6 +319,11 @@ impl Engine {
         } else {
             self.settle();
         }
+    }
+
+    /// Whether this process has copied something large, or taken packets in, since this was last asked.
+    pub fn take_advance(&mut self) -> bool {
+        std::mem::take(&mut self.packets_arrived) | self.take_copied()
     }
 
     /// Peers of the node that have died or broken their ring.

@@ -418,8 +418,9 @@ impl Process {
         }
     }
 
-    fn has_copied(&mut self) -> bool {
-        self.engine.as_mut().is_some_and(|engine| engine.take_copied())
+    /// Whether what it waits for may have come nearer since this was last asked.
+    fn has_advanced(&mut self) -> bool {
+        self.engine.as_mut().is_some_and(|engine| engine.take_advance())
     }
 
     /// Whether what it waits for is being copied by a neighbour.

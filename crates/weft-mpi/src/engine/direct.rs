@@ -383,7 +383,7 @@ impl Engine {
     }
 
     /// Whether this process has copied something large since this was last asked: such a pass takes long.
-    pub fn take_copied(&mut self) -> bool {
+    pub(super) fn take_copied(&mut self) -> bool {
         std::mem::take(&mut self.memory.copied)
     }
 

@@ -71,8 +71,8 @@ impl Wait {
     fn look(&mut self, process: &mut Process) -> bool {
         let now = clock::now();
         let (began, last) = match self.looked {
-            // A pass that copies a large message is progress, however long it takes.
-            Some(looked) if !process.has_copied() => looked,
+            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive.
+            Some(looked) if !process.has_advanced() => looked,
             _ => (now, now),
         };
         self.looked = Some((began, now));
@@ -84,7 +84,12 @@ impl Wait {
             }
             // Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one.
             std::thread::yield_now();
-            if clock::now().since(now) > YIELDED
+            let away = clock::now().since(now);
+            if away > PREEMPTED {
+                process.spin.missed(true);
+                return false;
+            }
+            if away > YIELDED
                 && let Some(engine) = &process.engine
                 && engine.shares_processor()
                 && process.parting.is_due(now)
