@@ -9,7 +9,10 @@
  *     availability  = 1 - overhead / transfer time.
  * A send starts when the peer has said that its receive is posted; a receive tells the peer to send once it is posted itself.
  * Iterations are timed one by one, and a point is their median (--statistic mean for the paper's average): on a virtual
- * machine one preemption is longer than a hundred transfers. */
+ * machine one preemption is longer than a hundred transfers.
+ *
+ * The paper's transfer is one message from a rank that the receiver names, in one run of memory. The others that programs have are
+ * variants: receives from MPI_ANY_SOURCE, blocks with gaps between them at both ends (a vector), several messages at once. */
 #include "common.h"
 #include <math.h>
 
@@ -33,7 +36,8 @@ enum direction { SEND, RECEIVE };
 static const char *const direction_names[] = {"send", "receive"};
 
 static double base_threshold = 1.02, stop_threshold = 1.5;
-static const char *direction_option = "both", *statistic = "median";
+static const char *direction_option = "both", *statistic = "median", *source_option = "named", *layout_option = "contiguous";
+static double messages_option = 1, block_option = 1024;
 static double steps_per_us;
 static double times[ITERATIONS_MAX];
 static volatile unsigned long sink;
@@ -93,53 +97,130 @@ static double summary(long count)
     return sum / (double)count * 1e6;
 }
 
-static double post_work_wait(bench *b, enum direction d, size_t size, long steps)
+/* What is sent: `messages` of `count` elements of `type` each, `extent` bytes apart in memory. */
+typedef struct transfer {
+    int messages, count;
+    MPI_Datatype type;
+    size_t extent, block, stride; /* blocks of the datatype and how far apart they begin */
+} transfer;
+
+static transfer transfer_of(size_t size)
 {
-    MPI_Request request;
+    transfer t = {(int)messages_option, (int)size, MPI_BYTE, size, size, size};
+    size_t block = (size_t)block_option;
+    if (strcmp(layout_option, "strided") == 0 && size % block == 0) {
+        t.block = block;
+        t.stride = 2 * block;
+        t.extent = 2 * size;
+        t.count = 1;
+        MPI_Type_vector((int)(size / block), (int)block, (int)t.stride, MPI_BYTE, &t.type);
+        MPI_Type_commit(&t.type);
+    }
+    return t;
+}
+
+static void free_transfer(transfer *t)
+{
+    if (t->type != MPI_BYTE)
+        MPI_Type_free(&t->type);
+}
+
+static size_t transfer_bytes(const transfer *t)
+{
+    return t->extent * (size_t)t->messages;
+}
+
+static void post_receives(bench *b, const transfer *t)
+{
+    int source = strcmp(source_option, "any") == 0 ? MPI_ANY_SOURCE : b->peer;
+    for (int i = 0; i < t->messages; i++)
+        MPI_Irecv(b->receive + (size_t)i * t->extent, t->count, t->type, source, BENCH_TAG, MPI_COMM_WORLD, &b->requests[i]);
+}
+
+static void post_sends(bench *b, const transfer *t)
+{
+    for (int i = 0; i < t->messages; i++)
+        MPI_Isend(b->send + (size_t)i * t->extent, t->count, t->type, b->peer, BENCH_TAG, MPI_COMM_WORLD, &b->requests[i]);
+}
+
+static void complete(bench *b, const transfer *t)
+{
+    if (t->messages == 1)
+        MPI_Wait(b->requests, MPI_STATUS_IGNORE);
+    else
+        MPI_Waitall(t->messages, b->requests, MPI_STATUSES_IGNORE);
+}
+
+static double post_work_wait(bench *b, enum direction d, const transfer *t, long steps)
+{
     double began;
     if (d == SEND) {
         MPI_Recv(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         began = bench_now();
-        MPI_Isend(b->send, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+        post_sends(b, t);
     } else {
         began = bench_now();
-        MPI_Irecv(b->receive, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+        post_receives(b, t);
         MPI_Send(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD);
     }
     work(steps);
-    MPI_Wait(&request, MPI_STATUS_IGNORE);
+    complete(b, t);
     return bench_now() - began;
 }
 
-static void answer(bench *b, enum direction d, size_t size)
+static void answer(bench *b, enum direction d, const transfer *t)
 {
-    MPI_Request request;
     if (d == SEND) {
-        MPI_Irecv(b->receive, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD, &request);
+        post_receives(b, t);
         MPI_Send(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD);
-        MPI_Wait(&request, MPI_STATUS_IGNORE);
+        complete(b, t);
     } else {
         MPI_Recv(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        MPI_Send(b->send, (int)size, MPI_BYTE, b->peer, BENCH_TAG, MPI_COMM_WORLD);
+        if (t->messages > 1) {
+            post_sends(b, t);
+            complete(b, t);
+        } else {
+            MPI_Send(b->send, t->count, t->type, b->peer, BENCH_TAG, MPI_COMM_WORLD);
+        }
     }
+}
+
+/* Whether what was received is what the peer has, and the gaps are as they were. */
+static int is_right(const bench *b, const transfer *t, char why[BENCH_WHY_MAX])
+{
+    size_t bytes = transfer_bytes(t);
+    if (t->stride == t->block)
+        return bench_filled(b, b->receive, bytes, b->peer, why);
+    for (size_t i = 0; i < bytes; i++) {
+        int in_gap = i % t->extent % t->stride >= t->block;
+        unsigned char want = in_gap ? 0 : plain_content(i, (unsigned)b->peer, b->seed);
+        if (b->receive[i] != want) {
+            snprintf(why, BENCH_WHY_MAX, "rank %d: byte %zu%s is %d, not %d", b->rank, i, in_gap ? ", in a gap," : "", b->receive[i], want);
+            return 0;
+        }
+    }
+    return 1;
 }
 
 /* The peer's side: does as it is told until it is told to end. */
 static void serve(bench *b)
 {
     command c;
+    transfer t;
     for (;;) {
         char why[BENCH_WHY_MAX] = "";
         MPI_Recv(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (c.iterations == 0)
             return;
         b->seed = (unsigned)c.seed;
-        bench_buffers(b, (size_t)c.size, (size_t)c.size);
-        bench_pair_prepare(b, (size_t)c.size);
+        t = transfer_of((size_t)c.size);
+        bench_buffers(b, transfer_bytes(&t), transfer_bytes(&t));
+        bench_pair_prepare(b, transfer_bytes(&t));
         for (long i = 0; i < c.iterations + WARM_UP; i++)
-            answer(b, (enum direction)c.direction, (size_t)c.size);
+            answer(b, (enum direction)c.direction, &t);
         if (c.direction == SEND)
-            bench_filled(b, b->receive, (size_t)c.size, b->peer, why);
+            is_right(b, &t, why);
+        free_transfer(&t);
         MPI_Send(why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD);
     }
 }
@@ -147,17 +228,20 @@ static void serve(bench *b)
 static void measure_point(bench *b, enum direction d, size_t size, double work_us, point *p)
 {
     command c = {p->iterations, d, (long)size, (long)++b->seed};
+    transfer t = transfer_of(size);
     long steps = (long)(work_us * steps_per_us);
     MPI_Send(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
-    bench_pair_prepare(b, size);
+    bench_buffers(b, transfer_bytes(&t), transfer_bytes(&t));
+    bench_pair_prepare(b, transfer_bytes(&t));
     for (int i = 0; i < WARM_UP; i++)
-        post_work_wait(b, d, size, steps);
+        post_work_wait(b, d, &t, steps);
     for (long i = 0; i < p->iterations; i++)
-        times[i] = post_work_wait(b, d, size, steps);
+        times[i] = post_work_wait(b, d, &t, steps);
     p->iteration_us = summary(p->iterations);
     MPI_Recv(p->why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (d == RECEIVE)
-        bench_filled(b, b->receive, size, b->peer, p->why);
+        is_right(b, &t, p->why);
+    free_transfer(&t);
     p->valid = p->why[0] == 0;
     /* The same work alone; the peer waits inside MPI for the next command. */
     for (long i = 0; i < p->iterations; i++) {
@@ -174,6 +258,23 @@ static long iterations_for(const bench *b, double us)
     return fit < ITERATIONS_MIN && !b->iterations ? ITERATIONS_MIN : fit > ITERATIONS_MAX ? ITERATIONS_MAX : (long)fit;
 }
 
+/* What is not the paper's transfer. */
+static void print_kind(void)
+{
+    char kind[BENCH_WHY_MAX] = "";
+    size_t used = 0;
+    if (strcmp(source_option, "any") == 0)
+        used += (size_t)snprintf(kind + used, sizeof kind - used, "any source, ");
+    if (strcmp(layout_option, "strided") == 0)
+        used += (size_t)snprintf(kind + used, sizeof kind - used, "blocks of %.0f B, ", block_option);
+    if (messages_option > 1)
+        used += (size_t)snprintf(kind + used, sizeof kind - used, "%.0f messages, ", messages_option);
+    if (used > 0) {
+        kind[used - 2] = 0;
+        json_text("kind", kind);
+    }
+}
+
 static void print_common(const bench *b, const char *measurement, enum direction d, size_t size, int sample)
 {
     json_open(measurement);
@@ -182,6 +283,7 @@ static void print_common(const bench *b, const char *measurement, enum direction
     json_integer("sample", sample);
     json_text("direction", direction_names[d]);
     json_text("statistic", statistic);
+    print_kind();
 }
 
 static void print_point(const bench *b, enum direction d, size_t size, int sample, int number, const point *p)
@@ -276,7 +378,6 @@ static int lead(bench *b)
     int status = 0;
     calibrate();
     for (int i = 0; i < b->sizes_count; i++) {
-        bench_buffers(b, b->sizes[i], b->sizes[i]);
         for (int sample = 0; sample < b->samples; sample++)
             for (int d = SEND; d <= RECEIVE; d++)
                 if (strcmp(direction_option, "both") == 0 || strcmp(direction_option, direction_names[d]) == 0)
@@ -293,6 +394,14 @@ static const char *refuse_options(void)
         return "--direction: one of send, receive, both";
     if (strcmp(statistic, "median") != 0 && strcmp(statistic, "mean") != 0)
         return "--statistic: one of median, mean";
+    if (strcmp(source_option, "named") != 0 && strcmp(source_option, "any") != 0)
+        return "--source: one of named, any";
+    if (strcmp(layout_option, "contiguous") != 0 && strcmp(layout_option, "strided") != 0)
+        return "--layout: one of contiguous, strided";
+    if (!(block_option >= 1 && block_option <= 1 << 20 && block_option == floor(block_option)))
+        return "--block: whole bytes, 1 to 1m";
+    if (!(messages_option >= 1 && messages_option <= BENCH_WINDOW_MAX && messages_option == floor(messages_option)))
+        return "--messages: 1 to 4096";
     if (!(base_threshold > 1 && stop_threshold > base_threshold && stop_threshold <= 1000))
         return "--base-threshold must be above 1, and --stop-threshold above it (and at most 1000)";
     return NULL;
@@ -305,6 +414,10 @@ int main(int argc, char **argv)
         {"--stop-threshold", &stop_threshold, NULL, "the work grows until an iteration takes so many transfer times (default 1.5)"},
         {"--direction", NULL, &direction_option, "send, receive or both (default both)"},
         {"--statistic", NULL, &statistic, "of the iterations of a point: median or mean (default median)"},
+        {"--source", NULL, &source_option, "receives name their source, or take any: named or any (default named)"},
+        {"--layout", NULL, &layout_option, "contiguous, or strided: blocks with gaps of their size (default contiguous)"},
+        {"--block", &block_option, NULL, "bytes of a block (default 1k); sizes that are no multiple stay contiguous"},
+        {"--messages", &messages_option, NULL, "messages of the size at once (default 1)"},
     };
     const char *refused;
     bench b;

@@ -18,7 +18,7 @@ skipped=
 # Short runs: what is checked is that the programs work, not what they measure.
 options() {
     case $1 in
-    startup) ;;
+    startup | memory) ;;
     waitcpu) echo --seconds 0.1 --samples 1 ;;
     barrier) echo --seconds 0.005 --samples 2 ;;
     rate) echo --seconds 0.005 --samples 2 --window 8 ;;

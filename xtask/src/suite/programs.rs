@@ -19,6 +19,7 @@ const PROGRAMS: &[&str] = &[
     "start",
     "threads",
     "tools",
+    "waiting",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
 /// Even and odd: with 3 one host has two ranks and the other one.

@@ -63,6 +63,7 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
     Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
     unsized_("waitcpu", "s", WAIT),
+    Measurement { ranks_min: 1, ..unsized_("memory", "MiB", &[]) },
     Measurement { arguments: SWEEP, ..sized("availability", "percent") },
     Measurement { ranks_min: 1, ..unsized_("nas_is", "Mop/s", NAS) },
     Measurement { ranks_min: 1, ..unsized_("nas_cg", "Mop/s", NAS) },

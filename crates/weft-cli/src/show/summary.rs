@@ -13,6 +13,7 @@ use crate::record::{Job, Library, Outcome, Place, Role, Run, Sample};
 /// Fields of a sample that tell figures of one program and size apart, and what they are when absent.
 const KEYS: &[(&str, &str)] = &[
     ("direction", ""),
+    ("kind", ""),
     ("operation", ""),
     ("class", ""),
     ("pairs", "1"),

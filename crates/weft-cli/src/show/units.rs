@@ -7,10 +7,10 @@ pub(crate) enum Better {
     Higher,
 }
 
-/// Times are better when lower; all else that the programs measure is better when higher.
+/// Times and memory are better when lower; all else that the programs measure is better when higher.
 pub(crate) fn better(unit: &str) -> Better {
     match unit {
-        "us" | "ms" | "s" | "ns" => Better::Lower,
+        "us" | "ms" | "s" | "ns" | "MiB" => Better::Lower,
         _ => Better::Higher,
     }
 }

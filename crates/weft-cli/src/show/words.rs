@@ -52,6 +52,12 @@ const MEASUREMENTS: &[Measurement] = &[
     ),
     m("overhead", "Overhead", "us", "processor time that a nonblocking transfer takes from the application"),
     m("waitcpu", "Processor time of a waiting rank", "s", "processor seconds used while nothing arrives"),
+    m(
+        "memory",
+        "Memory of a rank",
+        "MiB",
+        "its share of the pages it has mapped after MPI_Init; the mean of the ranks",
+    ),
     m("startup", "Start-up", "ms", "MPI_Init, the slowest rank counts"),
     m("nas_is", "NAS IS", "Mop/s", "sorting of integers, verified"),
     m("nas_cg", "NAS CG", "Mop/s", "conjugate gradient, verified"),
@@ -84,6 +90,7 @@ pub(crate) fn quantity(measurement: &str, unit: &str) -> String {
         ("availability" | "overhead", _) => format!("{measurement}, {title}"),
         (_, "us" | "ms" | "s") => format!("time, {title}"),
         (_, "MB/s") => format!("bandwidth, {title}"),
+        (_, "MiB") => format!("memory, {title}"),
         _ => title.to_owned(),
     }
 }
@@ -103,6 +110,7 @@ pub(crate) fn variant(key: &str, value: &str) -> String {
         ("direction", "send") => "Isend".to_owned(),
         ("direction", "receive") => "Irecv".to_owned(),
         ("direction" | "operation", value) => value.to_owned(),
+        ("kind", value) => value.to_owned(),
         ("pairs", value) => format!("{value} pairs"),
         ("skew_us_max", value) => format!("up to {value} µs late"),
         ("statistic", value) => format!("by {value}"),

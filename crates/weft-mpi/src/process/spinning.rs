@@ -33,6 +33,8 @@ const PARTING_LASTED: u64 = 8;
 #[derive(Default)]
 pub(super) struct Wait {
     passes: u32,
+    /// Ranks that are awake outnumbered the processors when that was last looked at.
+    crowded: bool,
     /// When the spin began, and when the clock was last looked at.
     looked: Option<(Instant, Instant)>,
     slept: bool,
@@ -55,17 +57,16 @@ impl Wait {
             if !self.slept {
                 process.enter_wait();
             }
-            if !process.has_processors() {
-                return false;
-            }
-            let spins = process.spin.budget() > Duration::default() || process.is_served();
+            self.crowded = !process.has_processors();
+            let spins = process.spin.budget() > Duration::default() || (!self.crowded && process.is_served());
             if !spins {
                 // A sleep like any other: it brings the next try nearer.
                 process.spin.missed(false);
             }
             return spins;
         }
-        !self.passes.is_multiple_of(PASSES_PER_LOOK) || self.look(process)
+        // Where ranks take turns on a processor each pass in vain ends a turn: what is waited for may come from the next one.
+        !(self.crowded || self.passes.is_multiple_of(PASSES_PER_LOOK)) || self.look(process)
     }
 
     fn look(&mut self, process: &mut Process) -> bool {
@@ -78,8 +79,12 @@ impl Wait {
         self.looked = Some((began, now));
         let preempted = now.since(last) > PREEMPTED;
         let spun = now.since(began);
-        if !preempted && (spun < process.spin.budget() || (spun < SPIN_SERVED && process.is_served())) {
-            if let Some(engine) = &process.engine {
+        if !preempted && (spun < process.spin.budget() || (!self.crowded && spun < SPIN_SERVED && process.is_served()))
+        {
+            self.crowded = !process.has_processors();
+            if let Some(engine) = &process.engine
+                && !self.crowded
+            {
                 engine.note_processor();
             }
             // Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one.
@@ -89,7 +94,8 @@ impl Wait {
                 process.spin.missed(true);
                 return false;
             }
-            if away > YIELDED
+            if !self.crowded
+                && away > YIELDED
                 && let Some(engine) = &process.engine
                 && engine.shares_processor()
                 && process.parting.is_due(now)
