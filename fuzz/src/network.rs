@@ -127,12 +127,14 @@ pub(crate) fn reach(bytes: &[u8]) {
     let keys = || Keys::new(&SECRET, 0, 1);
     let asked = rails.poll_question(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_reach(bytes) || bytes.len() == SIZE));
-    // Nothing that is made up is answered or believed.
+    // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
+    let is_made_up = keys().open(bytes).is_none();
     for carrier in [Carrier::Raw, Carrier::Udp] {
         let before = rails.forged();
-        assert!(rails.handle(carrier, bytes, keys).is_none() && rails.forged() == before + 1);
+        let answer = rails.handle(carrier, bytes, keys);
+        assert!(!is_made_up || (answer.is_none() && rails.forged() == before + 1));
     }
-    assert!(!rails.is_proved(0) && rails.is_proved(1));
+    assert!(!is_made_up || (!rails.is_proved(0) && rails.is_proved(1)));
 }
 
 fn lanes() -> Rails {
