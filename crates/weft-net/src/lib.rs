@@ -15,7 +15,7 @@
 //! | [`live`] | a page of numbers that other processes of the user may read at any time |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed in `sys`, `watch`, `ethernet::socket`, `shared::ring`, `shared::segment`, `single_copy` and those parts of `xdp` that
+//! `unsafe` is allowed in `sys`, `watch`, `udp::socket`, `ethernet::socket`, `shared::ring`, `shared::segment`, `single_copy` and those parts of `xdp` that
 //! call the kernel; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]

@@ -243,13 +243,13 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_i
 }
 
 /// An IP address and port as the kernel wants it.
-union SocketName {
+pub(crate) union SocketName {
     v4: libc::sockaddr_in,
     v6: libc::sockaddr_in6,
 }
 
 impl SocketName {
-    fn new(address: &SocketAddr) -> (Self, libc::socklen_t) {
+    pub(crate) fn new(address: &SocketAddr) -> (Self, libc::socklen_t) {
         match address {
             SocketAddr::V4(v4) => {
                 // SAFETY: a sockaddr_in of zeros is valid.
@@ -280,9 +280,15 @@ struct Control<T> {
     value: T,
 }
 
-/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT, udp(7).
-pub(crate) fn send_segmented(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u8], segment: u16) -> io::Result<()> {
-    let (mut name, name_len) = SocketName::new(to);
+/// Sends datagrams of `segment` bytes each (the last may be shorter) with one call: Linux's UDP_SEGMENT, udp(7). A connected socket
+/// knows to whom.
+pub(crate) fn send_segmented(
+    socket: BorrowedFd<'_>,
+    to: Option<&SocketAddr>,
+    bytes: &[u8],
+    segment: u16,
+) -> io::Result<()> {
+    let mut name = to.map(SocketName::new);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     // SAFETY: a cmsghdr of zeros is valid.
     let mut control = Control { head: unsafe { std::mem::zeroed() }, value: segment };
@@ -291,8 +297,10 @@ pub(crate) fn send_segmented(socket: BorrowedFd<'_>, to: &SocketAddr, bytes: &[u
     control.head.cmsg_type = libc::UDP_SEGMENT;
     // SAFETY: a header of zeros is valid.
     let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
-    header.msg_name = ptr::from_mut(&mut name).cast();
-    header.msg_namelen = name_len;
+    if let Some((name, length)) = &mut name {
+        header.msg_name = ptr::from_mut(name).cast();
+        header.msg_namelen = *length;
+    }
     header.msg_iov = &mut vector;
     header.msg_iovlen = 1;
     header.msg_control = ptr::from_mut(&mut control).cast();

@@ -1,21 +1,25 @@
 //! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and resends.
 //!
-//! One unconnected socket a process, bound to all addresses of one family. Trains leave with segmentation offload (`UDP_SEGMENT`)
+//! One unconnected socket a process, bound to all addresses of one family, and beside it connected ones for the few peers that are
+//! talked to most. Trains leave with segmentation offload (`UDP_SEGMENT`)
 //! and arrive joined (`UDP_GRO`), where the kernel can; else packet by packet. IP must not fragment until a path proves to carry
 //! less than its two ends do: from then on the kernel cuts what is too large for that path, and the rest stays whole.
 
 mod address;
+mod connected;
+mod socket;
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use crate::datagrams::{Address, Arrival, Datagrams, Outcome, wrong_address};
 use crate::sys::{self, Datagram, ReceiveBatch};
-use crate::{Error, node};
+use crate::{Error, node, watch};
 use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
 pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
+use connected::{Connected, Place};
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
@@ -91,6 +95,9 @@ pub fn consider(settings: &Settings) -> Result<Vec<Considered>, Error> {
 /// A bound UDP socket.
 pub struct Udp {
     socket: UdpSocket,
+    connected: Connected,
+    /// Readable when one of the sockets is.
+    wake: OwnedFd,
     candidates: Vec<Candidate>,
     batch: ReceiveBatch,
     packet_size: usize,
@@ -134,10 +141,11 @@ impl Udp {
         let packet_size =
             candidates.iter().map(|candidate| usize::from(candidate.packet_size)).max().unwrap_or(PACKET_SIZE_MIN);
         let window_packets = window(enlarge_buffers(&socket), packet_size);
-        // Refused by kernels before 5.0: then nothing is ever joined.
-        let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+        let wake = watch::any_of(&[socket.as_raw_fd()]).map_err(|cause| Error::system("watch a UDP socket", cause))?;
         Ok(Self {
             socket,
+            connected: Connected::default(),
+            wake,
             candidates,
             batch: ReceiveBatch::new(BATCH, DATAGRAM_BYTES_MAX),
             packet_size,
@@ -205,28 +213,55 @@ impl Udp {
         if std::mem::replace(&mut self.may_fragment, true) {
             return false;
         }
-        let (socket, v4) = (self.socket.as_fd(), self.candidates[0].ip.is_ipv4());
-        let set = |level, name, value| sys::set_option(socket, level, name, value).is_ok();
-        if v4 {
-            return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_WANT);
+        let is_v4 = self.candidates[0].ip.is_ipv4();
+        self.connected.sockets().chain([&self.socket]).all(|socket| fragment(socket, is_v4, true).is_ok())
+    }
+
+    /// The socket through which packets to a peer leave: its own, if it has one or is to get one now.
+    #[inline]
+    fn line(&mut self, to: &SocketAddr) -> Option<usize> {
+        let line = self.connected.to(to);
+        if line.is_none() && self.connected.vote(to) {
+            self.connect(to);
+            return self.connected.to(to);
         }
-        set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_WANT)
-            && set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 0)
+        line
+    }
+
+    #[cold]
+    fn connect(&mut self, to: &SocketAddr) {
+        let Self { socket: shared, connected, wake, candidates, may_fragment, .. } = self;
+        let is_v4 = candidates[0].ip.is_ipv4();
+        let prepared = connected.connect(shared, to, |socket| {
+            prepare(socket, is_v4)?;
+            fragment(socket, is_v4, *may_fragment)?;
+            enlarge_buffers(socket);
+            watch::also(wake, socket.as_raw_fd())
+        });
+        if prepared.is_err() {
+            connected.give_up();
+        }
     }
 
     /// Sends a run of equal packets with one call. `None`: the kernel cannot cut it, so packet by packet is the way.
     fn send_run(&mut self, to: &SocketAddr, run: &[u8], segment: usize) -> io::Result<Option<Outcome>> {
         let packets = run.len().div_ceil(segment) as u64;
         let Ok(size) = u16::try_from(segment) else { return Ok(None) };
+        let line = self.line(to);
         for _ in 0..sys::INTERRUPTS_MAX {
-            let Err(cause) = sys::send_segmented(self.socket.as_fd(), to, run, size) else {
+            let sent = match line {
+                Some(line) => sys::send_segmented(self.connected.socket(line).as_fd(), None, run, size),
+                None => sys::send_segmented(self.socket.as_fd(), Some(to), run, size),
+            };
+            let Err(cause) = sent else {
                 self.refusals = 0;
                 self.counters.trains_sent += 1;
                 self.counters.packets_sent += packets;
                 return Ok(Some(Outcome::Sent));
             };
             match cause.raw_os_error() {
-                Some(libc::EINTR) => {}
+                // The second is about an earlier packet.
+                Some(libc::EINTR | libc::ECONNREFUSED) => {}
                 // No checksums in hardware, a tunnel, an old kernel, a path smaller than a packet; or no way at all, which the
                 // single packets will say.
                 Some(libc::EIO | libc::EINVAL | libc::EMSGSIZE | libc::EOPNOTSUPP | libc::ENOPROTOOPT) => break,
@@ -240,13 +275,21 @@ impl Udp {
 
     fn send_singly(&mut self, to: &SocketAddr, packet: &[u8]) -> io::Result<Outcome> {
         let mut last = None;
+        let line = self.line(to);
         for _ in 0..sys::INTERRUPTS_MAX {
-            match self.socket.send_to(packet, to) {
+            let sent = match line {
+                Some(line) => self.connected.socket(line).send(packet),
+                None => self.socket.send_to(packet, to),
+            };
+            match sent {
                 Ok(_) => {
                     self.counters.packets_sent += 1;
                     return Ok(Outcome::Sent);
                 }
-                Err(cause) if cause.kind() == io::ErrorKind::Interrupted => last = Some(cause),
+                // The second is about an earlier packet.
+                Err(cause) if matches!(cause.raw_os_error(), Some(libc::EINTR | libc::ECONNREFUSED)) => {
+                    last = Some(cause)
+                }
                 Err(cause) if cause.raw_os_error() == Some(libc::EMSGSIZE) && packet.len() <= self.packet_size => {
                     self.counters.fragmented += 1;
                     if !self.permit_fragments() {
@@ -257,19 +300,32 @@ impl Udp {
                 Err(cause) => return self.refused(&cause).ok_or(cause),
             }
         }
-        Err(last.unwrap_or_else(|| io::ErrorKind::Interrupted.into()))
+        let last = last.unwrap_or_else(|| io::ErrorKind::Interrupted.into());
+        self.refused(&last).ok_or(last)
     }
 
     /// Receives into the batch: the number of datagrams there, 0 when nothing has arrived.
     #[inline]
     fn fetch(&mut self, limit: usize) -> usize {
+        for place in self.connected.places().into_iter().flatten() {
+            let count = self.fetch_from(place, limit);
+            self.connected.looked(place, count > 0);
+            if count > 0 {
+                return count;
+            }
+        }
+        0
+    }
+
+    fn fetch_from(&mut self, place: Place, limit: usize) -> usize {
+        let socket = place.map_or(&self.socket, |place| self.connected.socket(place)).as_fd();
         for _ in 0..RECEIVE_ERRORS_MAX {
             let fetched = if self.was_busy && limit > 1 {
                 let most = if self.was_joined { BATCH_JOINED } else { BATCH };
-                self.batch.receive(self.socket.as_fd(), limit.min(most))
+                self.batch.receive(socket, limit.min(most))
             } else {
                 // One datagram with the cheaper call: the usual case while a reply is awaited.
-                self.batch.receive_one(self.socket.as_fd()).map(|()| 1)
+                self.batch.receive_one(socket).map(|()| 1)
             };
             match fetched {
                 Ok(count) => return count,
@@ -360,7 +416,7 @@ impl Datagrams for Udp {
     }
 
     fn fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.wake.as_raw_fd()
     }
 
     fn rejected(&self) -> u64 {
@@ -376,14 +432,29 @@ fn open(is_v4: bool) -> io::Result<UdpSocket> {
     let any = if is_v4 { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { (Ipv6Addr::UNSPECIFIED, 0).into() };
     let socket = UdpSocket::bind(any)?;
     socket.set_nonblocking(true)?;
-    if is_v4 {
-        sys::set_option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
-    } else {
-        sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
-        sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, 1)?;
-    }
-    ask_for_marks(&socket, is_v4);
+    prepare(&socket, is_v4)?;
     Ok(socket)
+}
+
+/// What every socket is told: not to cut packets, to report marks, to join what belongs together.
+fn prepare(socket: &UdpSocket, is_v4: bool) -> io::Result<()> {
+    fragment(socket, is_v4, false)?;
+    ask_for_marks(socket, is_v4);
+    // Refused by kernels before 5.0: then nothing is ever joined.
+    let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
+    Ok(())
+}
+
+/// Whether the kernel may cut packets that are too large for their path.
+fn fragment(socket: &UdpSocket, is_v4: bool, may: bool) -> io::Result<()> {
+    let set = |level, name, value| sys::set_option(socket.as_fd(), level, name, value);
+    if is_v4 {
+        let how = if may { libc::IP_PMTUDISC_WANT } else { libc::IP_PMTUDISC_DO };
+        return set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, how);
+    }
+    let how = if may { libc::IPV6_PMTUDISC_WANT } else { libc::IPV6_PMTUDISC_DO };
+    set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, how)?;
+    set(libc::IPPROTO_IPV6, libc::IPV6_DONTFRAG, i32::from(!may))
 }
 
 /// Packets say that their sender heeds marks of congestion (RFC 3168 §5), and marks of those that arrive are reported.

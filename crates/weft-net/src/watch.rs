@@ -96,6 +96,24 @@ impl Watch {
     }
 }
 
+/// One descriptor that is readable when any of these is: an epoll(7).
+pub(crate) fn any_of(descriptors: &[RawFd]) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved.
+    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+    check(fd)?;
+    // SAFETY: the descriptor is new and ours.
+    let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
+    descriptors.iter().try_for_each(|fd| also(&epoll, *fd))?;
+    Ok(epoll)
+}
+
+/// One more for [`any_of`].
+pub(crate) fn also(any: &OwnedFd, fd: RawFd) -> io::Result<()> {
+    let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+    // SAFETY: the event is ours; the kernel refuses what is no descriptor.
+    check(unsafe { libc::epoll_ctl(any.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, &mut event) })
+}
+
 /// A time that is not 0, which would mean never.
 fn timespec(span: Duration) -> libc::timespec {
     let ns = span.as_nanos().max(1);

@@ -77,7 +77,7 @@ impl Xdp {
         let address = ethernet.card().address;
         let seat = group::join(group, ethernet.interface(), address);
         let seat = seat.and_then(|seat| {
-            let wake = socket::any_of(&[seat.receiver.fd(), ethernet.fd()]);
+            let wake = crate::watch::any_of(&[seat.receiver.fd(), ethernet.fd()]);
             let wake = wake.map_err(|cause| Refusal::Because(Error::system("wait for two sockets at once", cause)))?;
             Ok((seat, wake))
         });

@@ -165,3 +165,69 @@ fn settings_without_sense_are_refused() {
     assert!(Udp::bind(&Settings { interfaces: Some("10.0.0.0/99".into()), ..Settings::default() }).is_err());
     assert!(Udp::bind(&Settings { packet_size_max: Some(10), ..Settings::default() }).is_err());
 }
+
+/// Answers whatever has arrived at `far` with the same bytes.
+fn echo(far: &mut Udp, to: &Address) {
+    let mut packets = Vec::new();
+    far.receive(&mut |packet| packets.push(packet.to_vec()), 64);
+    packets.iter().for_each(|packet| assert_eq!(far.send(to, packet).unwrap(), Outcome::Sent));
+}
+
+#[test]
+fn peers_talked_to_often_get_sockets_of_their_own_and_all_packets_come_in_order() {
+    let mut near = loopback();
+    let mut peers: Vec<Udp> = (0..6).map(|_| loopback()).collect();
+    let back = to(&near);
+    // Two at a time, so that others become the ones talked to most; some packets wait in a socket while it changes hands.
+    for (round, pair) in [[0, 1], [2, 3], [4, 5], [0, 5]].into_iter().enumerate() {
+        let mut expected: Vec<(u8, u16)> = Vec::new();
+        let mut heard = Vec::new();
+        let deadline = Instant::now() + LIMIT;
+        for i in 0..600_u16 {
+            for peer in pair {
+                let [low, high] = i.to_le_bytes();
+                assert_eq!(near.send(&to(&peers[peer]), &[peer as u8, low, high]).unwrap(), Outcome::Sent);
+                expected.push((peer as u8, i));
+                echo(&mut peers[peer], &back);
+            }
+            if i % 8 == 0 {
+                near.receive(&mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))), 64);
+            }
+        }
+        while heard.len() < expected.len() {
+            pair.into_iter().for_each(|peer| echo(&mut peers[peer], &back));
+            near.receive(&mut |packet| heard.push((packet[0], u16::from_le_bytes([packet[1], packet[2]]))), 64);
+            assert!(Instant::now() < deadline, "round {round}: {} of {}", heard.len(), expected.len());
+        }
+        for peer in pair {
+            let of =
+                |all: &[(u8, u16)]| all.iter().filter(|(from, _)| *from == peer as u8).copied().collect::<Vec<_>>();
+            assert_eq!(of(&heard), of(&expected), "round {round}");
+            let address = to(&peers[peer]);
+            let Address::Udp(address) = address else { unreachable!() };
+            assert!(near.connected.to(&address).is_some(), "round {round}: peer {peer} is talked to most");
+        }
+        assert!(near.connected.sockets().count() <= 4);
+    }
+    // Its descriptor tells of all of them.   Send to the shared one and to one of its own.   Expect: readable.
+    for peer in [3, 5] {
+        assert_eq!(peers[peer].send(&back, &[9]).unwrap(), Outcome::Sent);
+        let ready = crate::wait::wait(
+            &[(near.fd(), crate::wait::Interest::Read)],
+            Some(weft_core::time::Duration::from_secs(20)),
+        );
+        assert!(!ready.unwrap().is_empty(), "peer {peer}");
+        assert_eq!(receive(&mut near, 1), [[9]]);
+    }
+    assert_eq!(near.receive(&mut |_| unreachable!(), 64), 0);
+}
+
+#[test]
+fn a_process_with_many_peers_alike_keeps_one_socket() {
+    let mut near = loopback();
+    let peers: Vec<Udp> = (0..20).map(|_| loopback()).collect();
+    for _ in 0..300 {
+        peers.iter().for_each(|peer| assert_eq!(near.send(&to(peer), &[1]).unwrap(), Outcome::Sent));
+    }
+    assert_eq!(near.connected.sockets().count(), 0);
+}

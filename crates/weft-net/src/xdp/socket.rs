@@ -285,18 +285,3 @@ fn offsets(socket: BorrowedFd<'_>) -> io::Result<libc::xdp_mmap_offsets> {
     }
     Err(io::Error::new(io::ErrorKind::Unsupported, "Linux before 5.4 describes its rings in another way"))
 }
-
-/// One descriptor that is readable when any of these is: an epoll(7).
-pub(super) fn any_of(descriptors: &[RawFd]) -> io::Result<OwnedFd> {
-    // SAFETY: no memory is involved.
-    let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    check(fd)?;
-    // SAFETY: the descriptor is new and ours.
-    let epoll = unsafe { OwnedFd::from_raw_fd(fd) };
-    for fd in descriptors {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: the event is ours; the kernel refuses what is no descriptor.
-        check(unsafe { libc::epoll_ctl(epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, *fd, &mut event) })?;
-    }
-    Ok(epoll)
-}
