@@ -119,9 +119,9 @@ impl<P, M> Matcher<P, M> {
         self.queues(envelope.context).posted.find(&arrived).is_some()
     }
 
-    /// Whether every receive that was posted before `posted` and that some message could match as well as it has
-    /// `source` and `tag` is one of those of which `pred` holds. Looks at `limit` receives at most: behind more, the
-    /// answer is no.
+    /// Whether every receive that some message could match as well as the newest one, `posted`, which has `source` and `tag`, is one of
+    /// those of which `pred` holds: they all stood like this when each of them was the newest. Looks at `limit` receives at
+    /// most: behind more, the answer is no.
     pub fn stands_behind(
         &mut self,
         context: u32,
@@ -136,13 +136,22 @@ impl<P, M> Matcher<P, M> {
     {
         let wanted = Pattern::new(source, tag);
         let Some(queues) = self.existing(context) else { return false };
-        let mut looks = 0;
-        let stop = queues.posted.oldest_where(|pattern, other| {
+        let (mut looks, mut stands, mut is_newest) = (0, true, true);
+        queues.posted.newest_where(|pattern, other| {
+            if core::mem::take(&mut is_newest) {
+                stands = other == posted;
+                return !stands;
+            }
             looks += 1;
-            looks > limit || other == posted || (pattern.matches(&wanted) && !pred(other))
+            if pattern.matches(&wanted) {
+                stands = pred(other);
+            }
+            // What could take the message of this one and of an older one could take that of the older one's, too.
+            let settles = pattern.covers(&wanted);
+            stands &= settles || looks < limit;
+            settles || !stands
         });
-        let other = stop.and_then(|id| queues.posted.get(id));
-        looks <= limit && other.is_some_and(|(_, other)| other == posted)
+        stands && !is_newest
     }
 
     /// Removes the earliest posted receive of which `pred` holds (`MPI_Cancel`, MPI-5.0 §3.8.4). Looks at all of them.

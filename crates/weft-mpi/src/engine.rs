@@ -189,7 +189,7 @@ impl Engine {
         };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
-        let memory = direct::PeerMemory::new(parts.rank, parts.pids);
+        let memory = direct::PeerMemory::new(parts.rank, parts.pids, parts.locals.clone());
         let copies_alone = parts.node.is_some() && !memory.copies();
         Self {
             rank: parts.rank,
@@ -371,6 +371,7 @@ impl Engine {
         self.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
         link.waiting = false;
+        self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason);
     }
 

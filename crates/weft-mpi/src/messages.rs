@@ -115,7 +115,8 @@ pub struct Peer {
 pub enum Withdrawal {
     /// We: it is on the board no more.
     Ours,
-    /// The sender writes to it, or has done so; the number of its message if that is announced in the ring as well.
+    /// A sender writes to it, or has done so; the number of its message if it is the one that was asked about, and has announced
+    /// that in the ring as well.
     Taken(Option<u32>),
 }
 
@@ -154,8 +155,11 @@ pub trait Fetch {
     /// Message number `handled` of `peer` is being handled: said before a receive is taken off the board for it.
     fn counted(&mut self, _peer: u32, _handled: u32) {}
 
-    /// Takes a receive off the board of `peer`, unless that was quicker.
-    fn withdraw(&mut self, _peer: u32, _ticket: Ticket) -> Withdrawal {
+    /// All messages of `peer` that have been counted have found their receives, or have none yet.
+    fn settled(&mut self, _peer: u32) {}
+
+    /// Takes a receive off its board for message number `handled` of `peer`, unless a sender was quicker.
+    fn withdraw(&mut self, _peer: u32, _ticket: Ticket, _handled: u32) -> Withdrawal {
         Withdrawal::Ours
     }
 
@@ -421,6 +425,7 @@ impl Messages {
         fetch: &mut impl Fetch,
     ) -> (Status, Option<Error>) {
         self.count(peer, fetch);
+        fetch.settled(peer);
         let received = write_whole(data, envelope, payload);
         self.consumed(peer, payload.len() as u64);
         received
@@ -454,6 +459,7 @@ impl Messages {
             Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, fetch),
             None => self.handle_other_frame(peer, bytes, fetch),
         }
+        fetch.settled(peer);
     }
 
     fn handle_other_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
@@ -503,7 +509,7 @@ impl Messages {
     fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Withdrawal {
         let Some(request) = self.requests.get_mut(handle) else { return Withdrawal::Ours };
         let Some(ticket) = request.ticket else { return Withdrawal::Ours };
-        let withdrawal = fetch.withdraw(peer, ticket);
+        let withdrawal = fetch.withdraw(peer, ticket, self.peers[peer as usize].handled);
         if withdrawal == Withdrawal::Ours {
             request.ticket = None;
         }
@@ -547,16 +553,16 @@ impl Messages {
         self.peers[peer as usize].handled
     }
 
-    /// `peer` has written a message of `total` bytes to the receive `handle`, or failed to. `number` is that of its
-    /// announcement, if there is one.
-    pub fn handle_written(&mut self, peer: u32, handle: usize, tag: i32, total: u64, number: Option<u32>) {
+    /// `peer`, which is rank `from` of the communicator, has written a message of `total` bytes to the receive `handle`. `number` is that
+    /// of its announcement, if there is one.
+    pub fn handle_written(&mut self, peer: u32, handle: usize, from: u32, tag: i32, total: u64, number: Option<u32>) {
         let state = &mut self.peers[peer as usize];
         state.written = number.filter(|number| number.wrapping_sub(state.handled) as i32 > 0).or(state.written);
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.ticket = None;
-        let State::Posted(Receive { context: Some(context), source: Some(source), .. }) = request.state else { return };
+        let State::Posted(Receive { context: Some(context), source, .. }) = request.state else { return };
         self.matcher.cancel(context, |posted| *posted == handle);
-        self.begin_receive(handle, Envelope { context, source, tag }, total);
+        self.begin_receive(handle, Envelope { context, source: source.unwrap_or(from), tag }, total);
         self.complete(handle);
     }
 

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::{Error, sys};
-pub use board::{Board, Claim, Fate, Ticket, Wanted, Wish};
+pub use board::{Board, Claim, Fate, Offered, Taker, Ticket, Wanted, Wish, number_near};
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
@@ -269,6 +269,14 @@ impl Node {
         }
         let is_open = matches!(self.outbox.lanes[sender], Lane::Open(_));
         is_open.then(|| Board::new(Arc::clone(&self.outbox.segment), sender, self.outbox.own))
+    }
+
+    /// The board on which this rank posts receives for all local ranks; None when there is no memory for it.
+    pub fn common_board(&mut self) -> Option<Board> {
+        let (segment, own) = (&self.inbox.segment, self.inbox.own);
+        segment.reserve_common(own).ok()?;
+        segment.place(own).common.store(1, Ordering::Release);
+        Some(Board::new(Arc::clone(segment), own, own))
     }
 
     /// The board on which local rank `receiver` posts receives for this rank; None as long as it has never used it.

@@ -47,6 +47,11 @@ impl Pattern {
         (self.place ^ other.place) & self.mask & other.mask == 0
     }
 
+    /// Whether everything that matches `other` matches this one.
+    pub(super) fn covers(&self, other: &Pattern) -> bool {
+        self.mask & !other.mask == 0 && self.matches(other)
+    }
+
     fn kind(&self) -> usize {
         usize::from(self.mask & TAG_MASK == 0) | usize::from(self.mask & SOURCE_MASK == 0) << 1
     }

@@ -235,17 +235,21 @@ fn long_queues(matcher: &mut Matcher<u32, u32>) {
 #[test]
 fn a_receive_stands_behind_those_that_could_take_its_message() {
     let mut matcher: Matcher<usize, ()> = Matcher::new();
-    for (name, source, tag) in [(1, Some(0), Some(5)), (2, Some(1), None), (3, None, Some(6)), (4, Some(0), Some(5))] {
+    let mut post = |name, source, tag, fine: &[usize], limit| {
         assert!(matcher.post(8, source, tag, name).is_none());
-    }
-    let mut behind = |tag, name, fine: &[usize], limit| {
-        matcher.stands_behind(8, Some(0), tag, &name, limit, |other| fine.contains(other))
+        matcher.stands_behind(8, source, tag, &name, limit, |other| fine.contains(other))
     };
-    assert!(behind(Some(5), 1, &[], 10));
-    assert!(!behind(Some(5), 4, &[], 10), "the first could take its message");
-    assert!(behind(Some(5), 4, &[1], 10));
-    assert!(!behind(None, 4, &[1], 10), "and so could the third");
-    assert!(behind(None, 4, &[1, 3], 4));
-    assert!(!behind(None, 4, &[1, 3], 3), "too far behind");
-    assert!(!behind(Some(5), 9, &[1, 4], 10), "it is not there");
+    assert!(post(1, Some(0), Some(5), &[], 10));
+    assert!(post(2, Some(1), None, &[], 10));
+    assert!(!post(3, None, Some(6), &[], 10), "the second could take its message");
+    assert!(!post(4, Some(0), Some(5), &[], 10), "and the first that of the fourth");
+    assert!(post(5, Some(0), Some(5), &[4], 10), "what goes for the fourth goes for the fifth");
+    assert!(!post(6, Some(0), None, &[1, 4, 5], 10), "the third could take its message");
+    assert!(post(7, Some(0), None, &[1, 3, 4, 5, 6], 10));
+    assert!(post(8, None, None, &[1, 2, 3, 4, 5, 6, 7], 10));
+    assert!(!post(9, None, Some(9), &[1, 2, 3, 4, 5, 6, 7], 10));
+    assert!(post(10, Some(3), Some(3), &[8], 10), "only the eighth could take its message");
+    assert!(!post(11, Some(1), Some(4), &[2, 8], 2), "too far behind");
+    assert!(!matcher.stands_behind(8, None, None, &3, 10, |_| true), "it is not the newest");
+    assert!(!matcher.stands_behind(9, None, None, &3, 10, |_| true), "there is none");
 }

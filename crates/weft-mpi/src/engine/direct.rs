@@ -1,19 +1,19 @@
 //! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between the two
 //! address spaces.
 //!
-//! A large receive whose source is known stands on that sender's board (`weft_net::shared::Board`). A large send that
-//! finds its receive there writes to it; one that does not, or whose receiver waits inside MPI and so will fetch it, is
+//! A large receive stands on the board of its sender, one from anybody on the common board of its process
+//! (`weft_net::shared::Board`). A large send that finds its receive there writes to it; one that does not, or whose receiver waits inside MPI and so will fetch it, is
 //! announced in the ring, and while it waits its sender still looks at the board. The two ways meet in one
 //! compare-and-swap on the receive's slot: who wins it copies.
 //!
 //! What makes this MPI's matching (MPI-5.0 §3.5):
 //!
-//! - A receive is posted on the board only if every receive that was posted before it and could take the same message
-//!   stands there too. The sender takes the earliest that its message matches.
-//! - Both count the sender's messages. The receive says how many of them had been handled when it was posted; the sender
-//!   takes it only for the very next one. So no message is on its way that could have a better claim.
-//! - A message that is handled and matches a receive of which the sender has been quicker to take possession was sent
-//!   after the one that is written there: it goes on to the next receive that it matches.
+//! - A receive is posted on a board only if every receive that was posted before it and could take the same message
+//!   stands on one too. The sender takes the earliest that its message matches, on either board.
+//! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent before have been
+//!   handled, and none is being handled. So no message is on its way that could have a better claim.
+//! - A message that is handled and matches a receive of which a sender has been quicker to take possession was sent
+//!   after the one that is written there, if that is by the same sender: it goes on to the next receive that it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
 //! Between a blocking send and a blocking receive a message of [`SHARED_BYTES_MIN`] or more is copied by both
@@ -21,7 +21,7 @@
 //! Nonblocking operations leave the copy to one side, so that the other can compute.
 
 use weft_core::matching::Envelope;
-use weft_net::shared::{self, Board, Ending, Fate, Share, Ticket, Wanted, Wish};
+use weft_net::shared::{self, Board, Ending, Fate, Offered, Share, Taker, Ticket, Wanted, Wish, number_near};
 
 use super::{Engine, Path};
 use crate::constants::MPI_ERR_OTHER;
@@ -47,6 +47,10 @@ pub(super) struct PeerMemory {
     rank: u32,
     pub(super) pids: Vec<i32>,
     boards: Vec<Option<Board>>,
+    /// Where our receives from anybody stand, once there has been one.
+    common: Option<Board>,
+    /// Index in the job of each process of the node.
+    locals: Vec<u32>,
     /// Peers without a board that we would have shared a message with.
     boardless: Vec<u32>,
     /// Receives of which the senders still copy a part.
@@ -56,9 +60,9 @@ pub(super) struct PeerMemory {
 }
 
 impl PeerMemory {
-    pub(super) fn new(rank: u32, pids: Vec<i32>) -> Self {
+    pub(super) fn new(rank: u32, pids: Vec<i32>, locals: Vec<u32>) -> Self {
         let boards = pids.iter().map(|_| None).collect();
-        Self { rank, pids, boards, boardless: Vec::new(), shared: Vec::new(), copied: false }
+        Self { rank, pids, boards, common: None, locals, boardless: Vec::new(), shared: Vec::new(), copied: false }
     }
 
     fn fetch_alone(&self, announced: &Announced) -> Fetched {
@@ -103,6 +107,15 @@ impl PeerMemory {
     fn board(&mut self, peer: u32) -> Option<&mut Board> {
         self.boards[peer as usize].as_mut()
     }
+
+    /// The board of a receive that `peer` may take, or any process.
+    fn board_with(&mut self, ticket: Ticket, peer: Option<u32>) -> Option<&mut Board> {
+        if ticket.common { self.common.as_mut() } else { self.board(peer?) }
+    }
+
+    fn peer_of(&self, taker: Taker) -> Option<u32> {
+        self.locals.get(taker.by).copied()
+    }
 }
 
 impl Fetch for PeerMemory {
@@ -113,14 +126,23 @@ impl Fetch for PeerMemory {
         }
     }
 
-    fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal {
-        let Some(board) = self.board(peer) else { return Withdrawal::Ours };
+    #[inline]
+    fn settled(&mut self, peer: u32) {
+        if let Some(board) = self.board(peer) {
+            board.settle();
+        }
+    }
+
+    fn withdraw(&mut self, peer: u32, ticket: Ticket, handled: u32) -> Withdrawal {
+        let Some(board) = self.board_with(ticket, Some(peer)) else { return Withdrawal::Ours };
         if board.withdraw(ticket) {
             return Withdrawal::Ours;
         }
         match board.fate(ticket) {
-            Fate::Taken { message } | Fate::Done { message, .. } => Withdrawal::Taken(message),
-            Fate::Open | Fate::Failed => Withdrawal::Taken(None),
+            Fate::Taken(taker) | Fate::Done { taker, .. } if self.peer_of(taker) == Some(peer) => {
+                Withdrawal::Taken(taker.announced.map(|low| number_near(low, handled)))
+            }
+            _ => Withdrawal::Taken(None),
         }
     }
 
@@ -213,18 +235,15 @@ impl Engine {
         }
     }
 
-    /// Puts the receive `handle` on the board of its sender, if it is one for that; whether it did.
+    /// Puts the receive `handle` on the board of its sender, or on the common one, if it is one for that; whether it did.
     pub(super) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
         };
-        let Receive { context: Some(context), source, peer: Some(peer), tag, data, blocking } = receive else {
-            return false;
-        };
+        let Receive { context: Some(context), source, peer, tag, data, blocking } = receive else { return false };
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
-        let Path::Shared(local) = self.links[peer as usize].path else { return false };
-        if length < BYTES_MIN || self.memory.pids[peer as usize] == 0 {
+        if length < BYTES_MIN {
             return false;
         }
         let requests = &self.messages.requests;
@@ -232,13 +251,12 @@ impl Engine {
         if !self.messages.matcher.stands_behind(context, source, tag, &handle, RECEIVES_BEFORE_MAX, stands) {
             return false;
         }
-        let Some(node) = &mut self.node else { return false };
-        let board = &mut self.memory.boards[peer as usize];
-        if board.is_none() {
-            *board = node.own_board(local);
-        }
-        let wanted = Wanted { context, tag, address, length, after: self.messages.handled(peer), awaited };
-        let ticket = board.as_mut().and_then(|board| board.post(&wanted));
+        let board = match (source, peer) {
+            (None, _) => self.open_common(),
+            (Some(_), Some(peer)) => self.open_board(peer),
+            (Some(_), None) => None,
+        };
+        let ticket = board.and_then(|board| board.post(&Wanted { context, tag, address, length, awaited }));
         let Some(request) = self.messages.requests.get_mut(handle) else { return false };
         request.ticket = ticket;
         if ticket.is_some() {
@@ -247,17 +265,68 @@ impl Engine {
         ticket.is_some()
     }
 
-    /// Takes the receive `handle` off its board; `false` when its sender was quicker.
+    /// The board on which receives from `peer` stand, if that can copy.
+    fn open_board(&mut self, peer: u32) -> Option<&mut Board> {
+        let Path::Shared(local) = self.links[peer as usize].path else { return None };
+        if self.memory.pids[peer as usize] == 0 {
+            return None;
+        }
+        let board = &mut self.memory.boards[peer as usize];
+        if board.is_none() {
+            *board = self.node.as_mut()?.own_board(local);
+            if let Some(board) = board {
+                board.advance(self.messages.handled(peer));
+                board.settle();
+            }
+        }
+        board.as_mut()
+    }
+
+    /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
+    fn open_common(&mut self) -> Option<&mut Board> {
+        if self.memory.common.is_none() && self.memory.copies() {
+            for local in 0..self.locals.len() {
+                self.open_board(self.locals[local]);
+            }
+            self.memory.common = self.node.as_mut()?.common_board();
+        }
+        self.memory.common.as_mut()
+    }
+
+    /// Takes the receive `handle` off its board; `false` when a sender was quicker.
     pub(super) fn withdraw_receive(&mut self, handle: usize) -> bool {
         let Some(request) = self.messages.requests.get_mut(handle) else { return true };
-        let (Some(ticket), State::Posted(Receive { peer: Some(peer), .. })) = (request.ticket, &request.state) else {
+        let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
             return true;
         };
-        if self.memory.withdraw(*peer, ticket) != Withdrawal::Ours {
+        if self.memory.board_with(ticket, *peer).is_some_and(|board| !board.withdraw(ticket)) {
             return false;
         }
         request.ticket = None;
         true
+    }
+
+    /// Receives from anybody that hear of the failure of `peer` leave the board, but for those that another process is writing to.
+    pub(super) fn withdraw_receives_from_anybody(&mut self, peer: u32) {
+        for at in 0..self.direct.receives.len() {
+            let handle = self.direct.receives[at];
+            let Some(Request { ticket: Some(ticket), .. }) = self.messages.requests.get(handle) else { continue };
+            let ticket = *ticket;
+            if !ticket.common || self.withdraw_receive(handle) {
+                continue;
+            }
+            let fate = self.memory.common.as_ref().map(|board| board.fate(ticket));
+            if let Some(Fate::Taken(taker)) = fate
+                && self.memory.peer_of(taker) == Some(peer)
+                && let Some(board) = &mut self.memory.common
+            {
+                // It writes no more.
+                board.free(ticket);
+                if let Some(request) = self.messages.requests.get_mut(handle) {
+                    request.ticket = None;
+                }
+            }
+        }
     }
 
     /// Forgets a receive of ours, whatever has become of it: afterwards nobody writes to its memory.
@@ -303,9 +372,9 @@ impl Engine {
     /// message can have it; the request is complete then. `number`: that of its announcement, if it has one.
     pub(super) fn write(&mut self, peer: u32, handle: usize, send: &Send, number: Option<u32>) -> bool {
         let before = number.map_or(self.links[peer as usize].numbered, |number| number.wrapping_sub(1));
-        let envelope = send.envelope;
+        let Envelope { context, source, tag } = send.envelope;
         let Some(board) = self.board_of(peer) else { return false };
-        let Some(claim) = board.take(envelope.context, envelope.tag, before, number) else { return false };
+        let Some(claim) = board.take(&Offered { context, source, tag, before, number }) else { return false };
         let total = send.data.len();
         let pid = self.memory.pids[peer as usize];
         let result = crate::memory::deliver(pid, claim.address, &send.data, 0..total.min(claim.length));
@@ -316,7 +385,10 @@ impl Engine {
         self.tell(peer);
         match result {
             Ok(()) => self.messages.complete(handle),
-            Err(cause) => self.messages.fail(handle, broken(peer, &cause.to_string())),
+            Err(cause) => {
+                let who = format!("process {peer} of the job");
+                self.messages.fail(handle, broken(&who, &cause.to_string()));
+            }
         }
         true
     }
@@ -359,10 +431,7 @@ impl Engine {
     /// Completes receives whose senders have copied their part.
     fn collect_shared(&mut self) {
         while let Some(peer) = self.memory.boardless.pop() {
-            let board = &mut self.memory.boards[peer as usize];
-            if let (Path::Shared(local), Some(node), None) = (&self.links[peer as usize].path, &mut self.node, &board) {
-                *board = node.own_board(*local);
-            }
+            self.open_board(peer);
         }
         let shared = std::mem::take(&mut self.memory.shared);
         for announced in shared {
@@ -400,8 +469,8 @@ impl Engine {
                 let Some(Request { ticket: Some(ticket), state: State::Posted(receive), .. }) = request else {
                     return false;
                 };
-                let board = receive.peer.and_then(|peer| self.memory.boards[peer as usize].as_ref());
-                board.is_some_and(|board| matches!(board.fate(*ticket), Fate::Taken { .. }))
+                let board = self.memory.board_with(*ticket, receive.peer);
+                board.is_some_and(|board| matches!(board.fate(*ticket), Fate::Taken(_)))
             })
     }
 
@@ -426,17 +495,20 @@ impl Engine {
         let mut receives = std::mem::take(&mut self.direct.receives);
         receives.retain(|handle| {
             let Some(request) = self.messages.requests.get(*handle) else { return false };
-            let (Some(ticket), State::Posted(Receive { peer: Some(peer), .. })) = (request.ticket, &request.state)
-            else {
+            let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
                 return false;
             };
             let peer = *peer;
-            let Some(board) = self.memory.board(peer) else { return false };
-            match board.fate(ticket) {
-                Fate::Open | Fate::Taken { .. } => return true,
-                Fate::Done { message, tag, total } => {
+            let Some(board) = self.memory.board_with(ticket, peer) else { return false };
+            let fate = board.fate(ticket);
+            match fate {
+                Fate::Open | Fate::Taken(_) => return true,
+                Fate::Done { taker, source, tag, total } => {
                     board.free(ticket);
-                    self.messages.handle_written(peer, *handle, tag, total, message);
+                    // A sender that is none of the node's has broken the board: what it wrote counts as ours.
+                    let peer = peer.or_else(|| self.memory.peer_of(taker)).unwrap_or(self.rank);
+                    let number = taker.announced.map(|low| number_near(low, self.messages.handled(peer)));
+                    self.messages.handle_written(peer, *handle, source, tag, total, number);
                 }
                 Fate::Failed => {
                     board.free(ticket);
@@ -444,7 +516,8 @@ impl Engine {
                         request.ticket = None;
                     }
                     self.messages.cancel_receive(*handle);
-                    self.messages.fail(*handle, broken(peer, "the sender could not write to this process"));
+                    let who = peer.map_or_else(|| "a sender".to_owned(), |peer| format!("process {peer} of the job"));
+                    self.messages.fail(*handle, broken(&who, "the sender could not write to this process"));
                 }
             }
             false
@@ -477,6 +550,6 @@ impl Engine {
     }
 }
 
-fn broken(peer: u32, cause: &str) -> Error {
-    Error::new(MPI_ERR_OTHER, format!("the copy between this process and process {peer} of the job failed: {cause}"))
+fn broken(who: &str, cause: &str) -> Error {
+    Error::new(MPI_ERR_OTHER, format!("the copy between this process and {who} failed: {cause}"))
 }

@@ -66,7 +66,9 @@ impl Messages {
             State::AwaitingMatch { peer: to } => *to == peer,
             // A receive from anybody may be waiting for the dead process: it must not wait for ever.
             State::Posted(receive) => {
-                receive.context.is_some() && (receive.peer == Some(peer) || receive.source.is_none())
+                // One that a live process is writing to has its message.
+                let is_taken = receive.source.is_none() && request.ticket.is_some();
+                receive.context.is_some() && !is_taken && (receive.peer == Some(peer) || receive.source.is_none())
             }
             State::Receiving { peer: from, .. } => *from == peer,
             _ => false,

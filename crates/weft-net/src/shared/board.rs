@@ -1,11 +1,13 @@
-//! The board of a pair of ranks: large receives that one has posted, for the other to write into directly, and the [`Share`] of a message
+//! Boards: large receives that a rank has posted, for senders to write into directly, and the [`Share`] of a message
 //! that both are copying.
 //!
-//! The receiver is the only one that posts, the sender the only one that takes. It lies at the start of the ring from the receiver
-//! to the sender, and is read only by who has something large to send: a post wakes nobody.
+//! The receiver is the only one that posts. A receive that names its source stands on the board of that pair, where that sender alone
+//! takes it; the board lies at the start of the ring from the receiver to the sender. A receive from anybody stands on the receiver's
+//! common board, where every sender of the node may take it; it lies where the ring from the receiver to itself would. Boards are read only by
+//! who has something large to send: a post wakes nobody.
 //!
-//! A slot's state word holds its state and a generation that grows with each post, so that a sender that has read a slot takes
-//! exactly what it has read, or nothing:
+//! A slot's state word holds its state, a generation that grows with each post, so that a sender that has read a slot takes
+//! exactly what it has read, or nothing, and who has taken it for which message:
 //!
 //! ```text
 //!          post              take (sender)           finish (sender)
@@ -14,13 +16,15 @@
 //!    └───────────────┴──────────────────── free ──────────────────────────────┘   (receiver)
 //! ```
 //!
-//! OPEN is left by one compare-and-swap: of the sender that takes and the receiver that withdraws one wins, and both know who.
-//! The receiver says how many messages of the sender it has handled before it withdraws a receive for one of them, and the sender
-//! looks at that number after it has looked at the slots: so the message that is announced and written is never written to the
-//! second of two receives because the receiver has just taken the first one for it.
+//! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins, and all know who.
 //!
-//! Receives stand in the order of posting. The sender looks at no slot that was posted after it began to look, so it never sees a
-//! receive without having seen all that were posted before it.
+//! A sender must not overtake its own messages. The board of the pair says how many of them the receiver has begun to handle, and how
+//! many it has found a receive for. The sender takes a receive only if all messages before the one that it is for had found theirs
+//! before it looked at the slots, and no other had begun to be handled after it had: so what it saw open was not wanted by an
+//! earlier message, and what it passed over had not been withdrawn for the very message it wants to write.
+//!
+//! Receives of a rank stand in the order of posting, whichever board they are on. The sender looks at no slot that was posted after it
+//! began to look, so it never sees a receive without having seen all that were posted before it.
 //!
 //! Neither side believes the other: what stands on a board can make a copy fail or a message arrive wrong between these two.
 #![allow(unsafe_code)]
@@ -34,17 +38,25 @@ use super::share::Share;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
 /// Receives that stand on one board at most.
-const SLOTS: usize = if cfg!(loom) { 2 } else { 31 };
+const SLOTS: usize = if cfg!(loom) { 2 } else { 64 };
 /// Bytes of a board.
 pub(super) const BOARD_BYTES: usize = (SLOTS + 2) * 64;
 
-const FREE: u32 = 0;
-const OPEN: u32 = 1;
-const TAKEN: u32 = 2;
-const DONE: u32 = 3;
-const FAILED: u32 = 4;
-/// Bits of the state in a state word; the generation is above.
-const STATE_MASK: u32 = 7;
+const FREE: u64 = 0;
+const OPEN: u64 = 1;
+const TAKEN: u64 = 2;
+const DONE: u64 = 3;
+const FAILED: u64 = 4;
+/// Bits of the state in a state word; above it the generation, and in the upper half who has taken it for what.
+const STATE_MASK: u64 = 7;
+const POST_MASK: u64 = 0xffff_ffff;
+/// The upper half: the sender's local index, whether its message has been announced in the ring too, and the low bits of its number.
+const BY_SHIFT: u32 = 32;
+const BY_MASK: u64 = 0x3ff;
+const ANNOUNCED: u64 = 1 << 42;
+const NUMBER_SHIFT: u32 = 43;
+const NUMBER_BITS: u32 = 21;
+const _: () = assert!(super::LOCAL_SIZE_MAX <= BY_MASK as usize + 1 && NUMBER_SHIFT + NUMBER_BITS == u64::BITS);
 
 const WITH_TAG: u32 = 1;
 const AWAITED: u32 = 2;
@@ -52,28 +64,28 @@ const AWAITED: u32 = 2;
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 struct Slot {
-    state: AtomicU32,
+    state: AtomicU64,
+    address: AtomicU64,
+    length: AtomicU64,
     flags: AtomicU32,
     context: AtomicU32,
     tag: AtomicI32,
-    address: AtomicU64,
-    length: AtomicU64,
-    after: AtomicU32,
     order: AtomicU32,
-    // Written by the sender.
+    // Written by the sender that has taken it.
     total: AtomicU64,
-    message: AtomicU32,
-    in_ring: AtomicU32,
     sent_tag: AtomicI32,
+    sent_source: AtomicU32,
 }
 
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
 pub(super) struct Layout {
-    /// How many receives have ever been posted here.
-    posted: AtomicU32,
-    /// How many of the sender's messages the receiver has begun to handle.
+    /// Slots from this one on are not open.
+    limit: AtomicU32,
+    /// How many of the sender's messages the receiver has begun to handle, and for how many of those it is known which receive they have,
+    /// or that they have none yet. On the board of a pair only.
     handled: AtomicU32,
+    settled: AtomicU32,
     share: Share,
     slots: [Slot; SLOTS],
 }
@@ -92,8 +104,6 @@ pub struct Wanted {
     pub address: u64,
     /// Bytes there.
     pub length: u64,
-    /// Messages of the sender that the receiver had handled at this time.
-    pub after: u32,
     /// Whether the program waits for it in the call that has posted it.
     pub awaited: bool,
 }
@@ -101,15 +111,35 @@ pub struct Wanted {
 /// The receiver's name for what it has posted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
+    /// Whether it stands on the common board.
+    pub common: bool,
     slot: u8,
     word: u32,
+}
+
+/// A message that is offered to what is posted.
+#[derive(Clone, Copy, Debug)]
+pub struct Offered {
+    /// Context of the communicator.
+    pub context: u32,
+    /// Rank of the sender in the communicator.
+    pub source: u32,
+    /// The message's tag.
+    pub tag: i32,
+    /// Number of the message that went to this receiver before it.
+    pub before: u32,
+    /// Its own number, if it has been announced in the ring as well.
+    pub number: Option<u32>,
 }
 
 /// The sender's name for what it has taken, and where the message goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Claim {
+    common: bool,
     slot: u8,
-    word: u32,
+    word: u64,
+    source: u32,
+    tag: i32,
     /// In the receiver's memory.
     pub address: u64,
     /// Bytes there.
@@ -127,20 +157,28 @@ pub enum Wish {
     Awaited,
 }
 
+/// Who has taken a post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taker {
+    /// Local index of the sender.
+    pub by: usize,
+    /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see [`number_near`].
+    pub announced: Option<u32>,
+}
+
 /// What has become of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Nobody has taken it.
     Open,
-    /// The sender is writing. `message`: the number of its message, when that has been announced in the ring as well.
-    Taken {
-        /// See above.
-        message: Option<u32>,
-    },
+    /// The sender is writing.
+    Taken(Taker),
     /// The message has been written, as much of it as has room.
     Done {
-        /// As for `Taken`.
-        message: Option<u32>,
+        /// Who has written it.
+        taker: Taker,
+        /// The sender's rank in the communicator.
+        source: u32,
         /// The message's tag.
         tag: i32,
         /// Its length in bytes, which may be more than there is room for.
@@ -150,22 +188,37 @@ pub enum Fate {
     Failed,
 }
 
-/// One end of a board.
-pub struct Board {
-    _segment: Arc<Segment>,
-    layout: NonNull<Layout>,
-    /// Posts so far, of the receiver's end.
-    posted: u32,
+/// The number nearest to `handled` of which `low` are the low bits: fewer messages than half of those numbers are on their way.
+pub fn number_near(low: u32, handled: u32) -> u32 {
+    let shift = u32::BITS - NUMBER_BITS;
+    let ahead = (low.wrapping_sub(handled) << shift) as i32 >> shift;
+    handled.wrapping_add_signed(ahead)
 }
 
-// SAFETY: a Board is an address in the segment that it keeps mapped; all it does there it does by atomics.
+/// One end of a board.
+pub struct Board {
+    segment: Arc<Segment>,
+    receiver: usize,
+    sender: usize,
+    layout: NonNull<Layout>,
+    /// The receiver's common board.
+    common: NonNull<Layout>,
+    /// The receiver's end: slots that are not free, one bit each.
+    used: u64,
+    /// The receiver's end: as in the layout.
+    handled: u32,
+    settled: u32,
+}
+
+// SAFETY: a Board is two addresses in the segment that it keeps mapped; all it does there it does by atomics.
 unsafe impl Send for Board {}
 
 impl Board {
-    /// The board at the beginning of the ring from `from` to `to`.
-    pub(super) fn new(segment: Arc<Segment>, to: usize, from: usize) -> Self {
-        let layout = segment.ring(to, from).board().cast();
-        Self { _segment: segment, layout, posted: 0 }
+    /// The board at the beginning of the ring from `receiver` to `sender`; the common one if they are the same.
+    pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
+        let layout = segment.ring(sender, receiver).board().cast();
+        let common = segment.ring(receiver, receiver).board().cast();
+        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, settled: 0 }
     }
 
     fn layout(&self) -> &Layout {
@@ -174,32 +227,52 @@ impl Board {
         unsafe { self.layout.as_ref() }
     }
 
+    /// The receiver's common board, once there is one.
+    fn common(&self) -> Option<&Layout> {
+        // SAFETY: as for `layout`; the receiver has put memory behind it before it says that it is there.
+        let common = unsafe { self.common.as_ref() };
+        (self.segment.place(self.receiver).common.load(Ordering::Acquire) != 0).then_some(common)
+    }
+
     /// The message that both sides copy at this time; its name is that of the sender's request.
     #[inline]
     pub fn share(&self) -> &Share {
         &self.layout().share
     }
 
-    /// How many receives have ever been posted; for the sender, to see whether there is anything new.
+    /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
     #[inline]
     pub fn posted(&self) -> u32 {
-        self.layout().posted.load(Ordering::SeqCst)
+        self.segment.place(self.receiver).posted.load(Ordering::SeqCst)
     }
 
     /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
     #[inline]
     pub fn advance(&mut self, handled: u32) {
+        self.handled = handled;
         self.layout().handled.store(handled, Ordering::SeqCst);
+    }
+
+    /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
+    #[inline]
+    pub fn settle(&mut self) {
+        if self.settled != self.handled {
+            self.settled = self.handled;
+            self.layout().settled.store(self.settled, Ordering::SeqCst);
+        }
     }
 
     /// Posts a receive (receiver). None: the board is full.
     pub fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
-        self.advance(wanted.after);
+        let at = self.used.trailing_ones() as usize;
+        if at >= SLOTS {
+            return None;
+        }
+        self.used |= 1 << at;
         let layout = self.layout();
-        let is_free = |slot: &Slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == FREE;
-        let at = layout.slots.iter().position(is_free)?;
         let slot = &layout.slots[at];
-        let order = self.posted.wrapping_add(1);
+        let place = self.segment.place(self.receiver);
+        let order = place.posted.load(Ordering::Relaxed).wrapping_add(1);
         let with_tag = if wanted.tag.is_some() { WITH_TAG } else { 0 };
         let awaited = if wanted.awaited { AWAITED } else { 0 };
         slot.flags.store(with_tag | awaited, Ordering::Relaxed);
@@ -207,34 +280,39 @@ impl Board {
         slot.tag.store(wanted.tag.unwrap_or(0), Ordering::Relaxed);
         slot.address.store(wanted.address, Ordering::Relaxed);
         slot.length.store(wanted.length, Ordering::Relaxed);
-        slot.after.store(wanted.after, Ordering::Relaxed);
         slot.order.store(order, Ordering::Relaxed);
-        let generation = (slot.state.load(Ordering::Relaxed) | STATE_MASK).wrapping_add(1);
-        let word = generation | OPEN;
+        layout.limit.store(u64::BITS - self.used.leading_zeros(), Ordering::Relaxed);
+        let before = slot.state.load(Ordering::Relaxed) & POST_MASK;
+        let word = ((before | STATE_MASK) + 1) & POST_MASK | OPEN;
         slot.state.store(word, Ordering::SeqCst);
-        layout.posted.store(order, Ordering::SeqCst);
-        self.posted = order;
-        Some(Ticket { slot: at as u8, word })
+        place.posted.store(order, Ordering::SeqCst);
+        Some(Ticket { common: self.sender == self.receiver, slot: at as u8, word: word as u32 })
     }
 
-    /// Takes a post back (receiver). False: the sender has taken it, and [`Self::fate`] says more.
+    /// Takes a post back (receiver). False: a sender has taken it, and [`Self::fate`] says more.
     pub fn withdraw(&mut self, ticket: Ticket) -> bool {
         let state = &self.layout().slots[usize::from(ticket.slot)].state;
-        let free = ticket.word & !STATE_MASK | FREE;
-        state.compare_exchange(ticket.word, free, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        let open = u64::from(ticket.word);
+        let free = open & !STATE_MASK | FREE;
+        let ours = state.compare_exchange(open, free, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if ours {
+            self.used &= !(1 << ticket.slot);
+        }
+        ours
     }
 
     /// What has become of a post (receiver).
     pub fn fate(&self, ticket: Ticket) -> Fate {
         let slot = &self.layout().slots[usize::from(ticket.slot)];
-        let state = slot.state.load(Ordering::Acquire) & STATE_MASK;
-        let in_ring = slot.in_ring.load(Ordering::Relaxed) != 0;
-        let message = in_ring.then(|| slot.message.load(Ordering::Relaxed));
-        match state {
+        let word = slot.state.load(Ordering::Acquire);
+        let announced = (word & ANNOUNCED != 0).then_some((word >> NUMBER_SHIFT) as u32);
+        let taker = Taker { by: (word >> BY_SHIFT & BY_MASK) as usize, announced };
+        match word & STATE_MASK {
             OPEN => Fate::Open,
-            TAKEN => Fate::Taken { message },
+            TAKEN => Fate::Taken(taker),
             DONE => Fate::Done {
-                message,
+                taker,
+                source: slot.sent_source.load(Ordering::Relaxed),
                 tag: slot.sent_tag.load(Ordering::Relaxed),
                 total: slot.total.load(Ordering::Relaxed),
             },
@@ -245,46 +323,46 @@ impl Board {
     /// Frees the slot of a post that is done or has failed (receiver).
     pub fn free(&mut self, ticket: Ticket) {
         let state = &self.layout().slots[usize::from(ticket.slot)].state;
-        state.store(ticket.word & !STATE_MASK | FREE, Ordering::Relaxed);
+        state.store(u64::from(ticket.word) & !STATE_MASK | FREE, Ordering::Relaxed);
+        self.used &= !(1 << ticket.slot);
     }
 
-    /// Takes the earliest receive that a message of `context` and `tag` matches (sender), if all messages of this sender before the
-    /// one it is for, `before` in number, had been handled when that receive was posted, and this one is not being handled now. `message`: the number of this message,
-    /// when it has been announced in the ring as well.
-    pub fn take(&mut self, context: u32, tag: i32, before: u32, message: Option<u32>) -> Option<Claim> {
-        let layout = self.layout();
-        let posted = layout.posted.load(Ordering::SeqCst);
-        let mut first: Option<(u32, usize, u32)> = None;
-        for (at, slot) in layout.slots.iter().enumerate() {
-            let word = slot.state.load(Ordering::Acquire);
-            if word & STATE_MASK != OPEN || slot.context.load(Ordering::Relaxed) != context {
-                continue;
-            }
-            let any = slot.flags.load(Ordering::Relaxed) & WITH_TAG == 0;
-            let age = posted.wrapping_sub(slot.order.load(Ordering::Relaxed));
-            // An age of "minus something" is that of a receive posted meanwhile.
-            let is_known = age < 1 << 31;
-            if is_known && (any || slot.tag.load(Ordering::Relaxed) == tag) && first.is_none_or(|(most, ..)| age > most)
-            {
-                first = Some((age, at, word));
-            }
-        }
-        let (_, at, word) = first?;
-        let slot = &layout.slots[at];
-        // In this order: a receive that was passed over because it had been withdrawn for this message has left its mark here.
-        if slot.after.load(Ordering::Relaxed) != before || layout.handled.load(Ordering::SeqCst) != before {
+    /// Takes the earliest receive that `message` matches (sender), on either board, if all messages of this sender before it have found
+    /// their receives, and it is not being handled itself.
+    pub fn take(&mut self, message: &Offered) -> Option<Claim> {
+        let pair = self.layout();
+        if pair.settled.load(Ordering::SeqCst) != message.before {
             return None;
         }
+        let posted = self.posted();
+        let mut first: Option<(u32, bool, usize, u64)> = None;
+        let boards = [(false, Some(pair)), (true, self.common())];
+        for (common, board) in boards.into_iter().filter_map(|(common, board)| Some((common, board?))) {
+            for (at, word) in board.open_slots(message.context, message.tag) {
+                let age = posted.wrapping_sub(board.slots[at].order.load(Ordering::Relaxed));
+                // An age of "minus something" is that of a receive posted meanwhile.
+                if age < 1 << 31 && first.is_none_or(|(most, ..)| age > most) {
+                    first = Some((age, common, at, word));
+                }
+            }
+        }
+        let (_, common, at, word) = first?;
+        // In this order: a receive that was passed over because it had been withdrawn for this message has left its mark here.
+        if pair.handled.load(Ordering::SeqCst) != message.before {
+            return None;
+        }
+        let board = if common { self.common()? } else { pair };
+        let slot = &board.slots[at];
         let claim = Claim {
+            common,
             slot: at as u8,
-            word,
+            word: word & POST_MASK | (self.sender as u64) << BY_SHIFT | announced(message.number),
+            source: message.source,
+            tag: message.tag,
             address: slot.address.load(Ordering::Relaxed),
             length: slot.length.load(Ordering::Relaxed),
         };
-        slot.message.store(message.unwrap_or(0), Ordering::Relaxed);
-        slot.in_ring.store(u32::from(message.is_some()), Ordering::Relaxed);
-        slot.sent_tag.store(tag, Ordering::Relaxed);
-        let taken = word & !STATE_MASK | TAKEN;
+        let taken = claim.word & !STATE_MASK | TAKEN;
         // What was read above belongs to this generation: a later post would have changed the word.
         slot.state.compare_exchange(word, taken, Ordering::SeqCst, Ordering::SeqCst).ok()?;
         Some(claim)
@@ -293,31 +371,46 @@ impl Board {
     /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
     pub fn wish(&self, context: u32, tag: i32) -> Wish {
         let mut wish = Wish::None;
-        for slot in &self.layout().slots {
-            if slot.state.load(Ordering::Acquire) & STATE_MASK != OPEN
-                || slot.context.load(Ordering::Relaxed) != context
-            {
-                continue;
+        for board in [Some(self.layout()), self.common()].into_iter().flatten() {
+            for (at, _) in board.open_slots(context, tag) {
+                if board.slots[at].flags.load(Ordering::Relaxed) & AWAITED == 0 {
+                    return Wish::Posted;
+                }
+                wish = Wish::Awaited;
             }
-            let flags = slot.flags.load(Ordering::Relaxed);
-            if flags & WITH_TAG != 0 && slot.tag.load(Ordering::Relaxed) != tag {
-                continue;
-            }
-            if flags & AWAITED == 0 {
-                return Wish::Posted;
-            }
-            wish = Wish::Awaited;
         }
         wish
     }
 
     /// The message of `total` bytes has been written, or could not be (sender).
     pub fn finish(&mut self, claim: &Claim, total: u64, written: bool) {
-        let slot = &self.layout().slots[usize::from(claim.slot)];
+        let Some(board) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
+        let slot = &board.slots[usize::from(claim.slot)];
         slot.total.store(total, Ordering::Relaxed);
+        slot.sent_tag.store(claim.tag, Ordering::Relaxed);
+        slot.sent_source.store(claim.source, Ordering::Relaxed);
         let state = if written { DONE } else { FAILED };
         slot.state.store(claim.word & !STATE_MASK | state, Ordering::SeqCst);
     }
+}
+
+impl Layout {
+    /// What stands here that a message of `context` and `tag` matches, as far as one can see without taking anything.
+    /// The slots and their state words, which were read first.
+    fn open_slots(&self, context: u32, tag: i32) -> impl Iterator<Item = (usize, u64)> {
+        let limit = self.limit.load(Ordering::Relaxed) as usize;
+        self.slots.iter().take(limit).enumerate().filter_map(move |(at, slot)| {
+            let word = slot.state.load(Ordering::Acquire);
+            let matches = word & STATE_MASK == OPEN
+                && slot.context.load(Ordering::Relaxed) == context
+                && (slot.flags.load(Ordering::Relaxed) & WITH_TAG == 0 || slot.tag.load(Ordering::Relaxed) == tag);
+            matches.then_some((at, word))
+        })
+    }
+}
+
+fn announced(number: Option<u32>) -> u64 {
+    number.map_or(0, |number| ANNOUNCED | u64::from(number) << NUMBER_SHIFT)
 }
 
 #[cfg(all(test, not(loom)))]

@@ -5,61 +5,126 @@ use std::sync::atomic::AtomicBool;
 use super::*;
 use crate::shared::Settings;
 
-/// Both ends of one board.
-fn ends() -> (Board, Board) {
-    let (segment, _) = Segment::create("board", 1, &Settings::default()).unwrap();
-    let segment = Arc::new(segment);
-    (Board::new(Arc::clone(&segment), 0, 0), Board::new(segment, 0, 0))
+/// Rank 0 of so many, which all share a segment.
+fn segment(key: &str, ranks: usize) -> Arc<Segment> {
+    let directory = Some(std::env::temp_dir());
+    let key = format!("board-{key}-{}", std::process::id());
+    Arc::new(Segment::create(&key, ranks, &Settings { directory, ..Settings::default() }).unwrap().0)
 }
 
-fn wanted(tag: Option<i32>, after: u32) -> Wanted {
-    Wanted { context: 8, tag, address: 4096, length: 100, after, awaited: false }
+/// Both ends of the board on which rank 0 posts receives for rank 1.
+fn ends(key: &str) -> (Board, Board) {
+    let segment = segment(key, 2);
+    (Board::new(Arc::clone(&segment), 1, 0), Board::new(segment, 1, 0))
+}
+
+fn wanted(tag: Option<i32>) -> Wanted {
+    Wanted { context: 8, tag, address: 4096, length: 100, awaited: false }
+}
+
+fn offered(tag: i32, before: u32) -> Offered {
+    Offered { context: 8, source: 3, tag, before, number: None }
+}
+
+fn announced_as(tag: i32, number: u32) -> Offered {
+    Offered { before: number - 1, number: Some(number), ..offered(tag, 0) }
+}
+
+/// So many messages have been handled and have found their receives.
+fn settle(receiver: &mut Board, handled: u32) {
+    receiver.advance(handled);
+    receiver.settle();
 }
 
 #[test]
 fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way() {
-    let (mut receiver, mut sender) = ends();
-    let five = receiver.post(&wanted(Some(5), 3)).unwrap();
-    let any = receiver.post(&wanted(None, 3)).unwrap();
-    assert!(sender.take(9, 5, 3, None).is_none(), "another context");
-    assert!(sender.take(8, 5, 4, None).is_none(), "a message before it is on its way");
-    let claim = sender.take(8, 7, 3, None).unwrap();
-    assert_eq!(receiver.fate(any), Fate::Taken { message: None });
+    let (mut receiver, mut sender) = ends("earliest");
+    settle(&mut receiver, 3);
+    let five = receiver.post(&wanted(Some(5))).unwrap();
+    let any = receiver.post(&wanted(None)).unwrap();
+    assert!(sender.take(&Offered { context: 9, ..offered(5, 3) }).is_none(), "another context");
+    assert!(sender.take(&offered(5, 4)).is_none(), "a message before it is on its way");
+    receiver.advance(4);
+    assert!(sender.take(&offered(5, 4)).is_none(), "a message before it is being handled");
+    receiver.settle();
+    let claim = sender.take(&offered(7, 4)).unwrap();
+    let taker = Taker { by: 1, announced: None };
+    assert_eq!(receiver.fate(any), Fate::Taken(taker));
     assert_eq!((receiver.withdraw(any), receiver.withdraw(five)), (false, true));
     sender.finish(&claim, 1000, true);
-    assert_eq!(receiver.fate(any), Fate::Done { message: None, tag: 7, total: 1000 });
+    assert_eq!(receiver.fate(any), Fate::Done { taker, source: 3, tag: 7, total: 1000 });
     receiver.free(any);
-    assert!(sender.take(8, 5, 3, None).is_none(), "nothing is left");
+    assert!(sender.take(&offered(5, 4)).is_none(), "nothing is left");
     // The same slots again: what the sender knew of them before is worth nothing.
-    let again = receiver.post(&wanted(Some(5), 3)).unwrap();
+    let again = receiver.post(&wanted(Some(5))).unwrap();
     assert!(!receiver.withdraw(five) && receiver.withdraw(again));
 }
 
 #[test]
 fn a_full_board_says_so() {
-    let (mut receiver, mut sender) = ends();
-    let tickets: Vec<Ticket> = (0..SLOTS).map(|_| receiver.post(&wanted(Some(1), 0)).unwrap()).collect();
-    assert!(receiver.post(&wanted(Some(1), 0)).is_none());
+    let (mut receiver, mut sender) = ends("full");
+    let tickets: Vec<Ticket> = (0..SLOTS).map(|_| receiver.post(&wanted(Some(1))).unwrap()).collect();
+    assert!(receiver.post(&wanted(Some(1))).is_none());
     for ticket in tickets {
-        let claim = sender.take(8, 1, 0, Some(1)).unwrap();
-        assert_eq!(receiver.fate(ticket), Fate::Taken { message: Some(1) });
+        let claim = sender.take(&announced_as(1, 1)).unwrap();
+        assert_eq!(receiver.fate(ticket), Fate::Taken(Taker { by: 1, announced: Some(1) }));
         sender.finish(&claim, 0, false);
         assert_eq!(receiver.fate(ticket), Fate::Failed);
         receiver.free(ticket);
     }
-    assert!(receiver.post(&wanted(Some(1), 0)).is_some());
+    assert!(receiver.post(&wanted(Some(1))).is_some());
+}
+
+#[test]
+fn a_receive_from_anybody_stands_among_those_that_name_their_source() {
+    let segment = segment("common", 3);
+    let board = |sender| Board::new(Arc::clone(&segment), sender, 0);
+    let (mut of_one, mut common) = (board(1), board(0));
+    let (mut one, mut two) = (board(1), board(2));
+    let named = of_one.post(&wanted(Some(1))).unwrap();
+    assert!(two.take(&offered(1, 0)).is_none(), "it is for rank 1");
+    segment.reserve_common(0).unwrap();
+    segment.place(0).common.store(1, Ordering::Release);
+    let any = common.post(&wanted(None)).unwrap();
+    let last = of_one.post(&wanted(Some(1))).unwrap();
+    assert_eq!([one.wish(8, 1), two.wish(8, 1), two.wish(9, 1)], [Wish::Posted, Wish::Posted, Wish::None]);
+    for (ticket, is_common) in [(named, false), (any, true), (last, false)] {
+        let claim = one.take(&announced_as(1, 1)).unwrap();
+        let board = if is_common { &mut common } else { &mut of_one };
+        let taker = Taker { by: 1, announced: Some(1) };
+        assert_eq!((ticket.common, board.fate(ticket)), (is_common, Fate::Taken(taker)));
+        one.finish(&claim, 5, true);
+        assert_eq!(board.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5 });
+        board.free(ticket);
+    }
+    let any = common.post(&wanted(None)).unwrap();
+    let claim = two.take(&offered(1, 0)).unwrap();
+    assert!(one.take(&offered(1, 0)).is_none() && !common.withdraw(any));
+    two.finish(&claim, 5, true);
+    assert!(matches!(common.fate(any), Fate::Done { taker: Taker { by: 2, .. }, .. }));
+}
+
+#[test]
+fn a_number_is_known_by_its_low_bits() {
+    for handled in [0, 5, 1 << 20, (1 << 21) - 1, 1 << 21, u32::MAX - 3] {
+        for ahead in [-3_i32, 0, 1, 1000] {
+            let number = handled.wrapping_add_signed(ahead);
+            let low = (announced(Some(number)) >> NUMBER_SHIFT) as u32;
+            assert_eq!(number_near(low, handled), number);
+        }
+    }
 }
 
 #[test]
 fn of_taking_and_withdrawing_one_wins_and_both_know() {
     const ROUNDS: u64 = 20_000;
-    let (mut receiver, mut sender) = ends();
+    let (mut receiver, mut sender) = ends("race");
     let over = AtomicBool::new(false);
     let (kept, taken) = std::thread::scope(|scope| {
         let taker = scope.spawn(|| {
             let mut taken = 0_u64;
             while !over.load(Ordering::Relaxed) {
-                if let Some(claim) = sender.take(8, 1, 0, None) {
+                if let Some(claim) = sender.take(&offered(1, 0)) {
                     assert_eq!(claim.address, claim.length * 8, "a mixture of two posts");
                     taken += 1;
                     sender.finish(&claim, claim.length, true);
@@ -70,7 +135,7 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
         });
         let mut kept = 0;
         for round in 0..ROUNDS {
-            let ticket = receiver.post(&Wanted { address: round * 8, length: round, ..wanted(None, 0) }).unwrap();
+            let ticket = receiver.post(&Wanted { address: round * 8, length: round, ..wanted(None) }).unwrap();
             if round % 16 == 0 {
                 std::thread::yield_now();
             }
@@ -94,23 +159,23 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
 /// Expect: its sender, who looks at the board only now, does not write it to the second, which is for the next message.
 #[test]
 fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
-    let (mut receiver, mut sender) = ends();
-    let first = receiver.post(&wanted(Some(1), 0)).unwrap();
-    let second = receiver.post(&wanted(Some(1), 0)).unwrap();
+    let (mut receiver, mut sender) = ends("handled");
+    let first = receiver.post(&wanted(Some(1))).unwrap();
+    receiver.post(&wanted(Some(1))).unwrap();
     receiver.advance(1);
     assert!(receiver.withdraw(first));
-    assert!(sender.take(8, 1, 0, Some(1)).is_none(), "the message has two receives");
-    assert!(receiver.withdraw(second));
-    receiver.post(&wanted(Some(1), 1)).unwrap();
-    assert!(sender.take(8, 1, 1, Some(2)).is_some(), "the next message has one");
+    assert!(sender.take(&announced_as(1, 1)).is_none(), "the message has two receives");
+    receiver.settle();
+    assert!(sender.take(&announced_as(1, 1)).is_none(), "the message has two receives");
+    assert!(sender.take(&announced_as(1, 2)).is_some(), "the next message has one");
 }
 
 #[test]
 fn a_board_says_whether_somebody_waits_for_all_that_a_message_matches() {
-    let (mut receiver, sender) = ends();
-    receiver.post(&Wanted { awaited: true, ..wanted(Some(1), 0) }).unwrap();
+    let (mut receiver, sender) = ends("awaited");
+    receiver.post(&Wanted { awaited: true, ..wanted(Some(1)) }).unwrap();
     assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Awaited, Wish::None]);
-    receiver.post(&wanted(None, 0)).unwrap();
+    receiver.post(&wanted(None)).unwrap();
     assert_eq!([1, 2].map(|tag| sender.wish(8, tag)), [Wish::Posted, Wish::Posted]);
     assert_eq!(sender.wish(9, 1), Wish::None);
 }

@@ -151,24 +151,34 @@ fn frames_of_all_sizes_go_round_a_ring_in_order() {
     });
 }
 
-/// The two ends of a board.
-fn boards() -> (Board, Board) {
-    let (segment, _) = Segment::create("board", 1, &Settings::default()).unwrap();
-    let segment = Arc::new(segment);
-    (Board::new(Arc::clone(&segment), 0, 0), Board::new(segment, 0, 0))
+/// A segment in which rank 0 has a common board.
+fn segment(ranks: usize) -> Arc<Segment> {
+    let (segment, _) = Segment::create("board", ranks, &Settings::default()).unwrap();
+    segment.place(0).common.store(1, Ordering::Relaxed);
+    Arc::new(segment)
 }
 
-fn wanted(address: u64, after: u32) -> Wanted {
-    Wanted { context: 8, tag: None, address, length: 100, after, awaited: false }
+/// The two ends of the board on which rank 0 posts receives for rank 1.
+fn boards() -> (Board, Board) {
+    let segment = segment(2);
+    (Board::new(Arc::clone(&segment), 1, 0), Board::new(segment, 1, 0))
+}
+
+fn wanted(address: u64) -> Wanted {
+    Wanted { context: 8, tag: None, address, length: 100, awaited: false }
+}
+
+fn offered(before: u32, number: Option<u32>) -> Offered {
+    Offered { context: 8, source: 1, tag: 5, before, number }
 }
 
 #[test]
 fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
     check(|| {
         let (mut receiver, mut sender) = boards();
-        let ticket = receiver.post(&wanted(1, 0)).unwrap();
+        let ticket = receiver.post(&wanted(1)).unwrap();
         let taking = thread::spawn(move || {
-            let claim = sender.take(8, 5, 0, None);
+            let claim = sender.take(&offered(0, None));
             if let Some(claim) = &claim {
                 assert_eq!((claim.address, claim.length), (1, 100));
                 sender.finish(claim, 70, true);
@@ -178,7 +188,35 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
         let withdrawn = receiver.withdraw(ticket);
         assert_ne!(taking.join().unwrap(), withdrawn);
         if !withdrawn {
-            assert_eq!(receiver.fate(ticket), Fate::Done { message: None, tag: 5, total: 70 });
+            let taker = Taker { by: 1, announced: None };
+            assert_eq!(receiver.fate(ticket), Fate::Done { taker, source: 1, tag: 5, total: 70 });
+        }
+    });
+}
+
+#[test]
+fn of_two_senders_and_the_receiver_one_has_a_receive_from_anybody() {
+    check(|| {
+        let segment = segment(3);
+        let mut common = Board::new(Arc::clone(&segment), 0, 0);
+        let ticket = common.post(&wanted(1)).unwrap();
+        let taking = [1, 2].map(|rank| {
+            let mut sender = Board::new(Arc::clone(&segment), rank, 0);
+            thread::spawn(move || {
+                let claim = sender.take(&offered(0, Some(1)));
+                if let Some(claim) = &claim {
+                    sender.finish(claim, rank as u64, true);
+                }
+                claim.is_some()
+            })
+        });
+        let withdrawn = common.withdraw(ticket);
+        let [one, two] = taking.map(|thread| thread.join().unwrap());
+        assert_eq!(usize::from(withdrawn) + usize::from(one) + usize::from(two), 1);
+        if !withdrawn {
+            let by = if one { 1 } else { 2 };
+            let Fate::Done { taker, total, .. } = common.fate(ticket) else { panic!("not done") };
+            assert_eq!((taker, total), (Taker { by, announced: Some(1) }, by as u64));
         }
     });
 }
@@ -187,12 +225,13 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
 fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
     check(|| {
         let (mut receiver, mut sender) = boards();
-        let first = receiver.post(&wanted(1, 0)).unwrap();
-        receiver.post(&wanted(2, 0)).unwrap();
-        let taking = thread::spawn(move || sender.take(8, 5, 0, Some(0)).map(|claim| claim.address));
-        // The announcement of message 0 is handled: the first receive is for it, unless the sender has it.
+        let first = receiver.post(&wanted(1)).unwrap();
+        receiver.post(&wanted(2)).unwrap();
+        let taking = thread::spawn(move || sender.take(&offered(0, Some(1))).map(|claim| claim.address));
+        // The announcement of message 1 is handled: the first receive is for it, unless the sender has it.
         receiver.advance(1);
         let fetched = receiver.withdraw(first);
+        receiver.settle();
         match taking.join().unwrap() {
             Some(address) => assert!(!fetched && address == 1, "written to {address}, fetched: {fetched}"),
             None => assert!(fetched),
@@ -200,16 +239,39 @@ fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
     });
 }
 
+/// Message 1 is handled, and finds its receive; the sender offers message 2.
+/// Expect: the first receive that was posted is for message 1, on whichever board it stands.
+#[test]
+fn a_message_does_not_overtake_one_that_is_being_handled() {
+    for first_is_common in [false, true] {
+        check(move || {
+            let segment = segment(2);
+            let mut pair = Board::new(Arc::clone(&segment), 1, 0);
+            let mut common = Board::new(Arc::clone(&segment), 0, 0);
+            let mut sender = Board::new(segment, 1, 0);
+            let (earlier, later) = if first_is_common { (&mut common, &mut pair) } else { (&mut pair, &mut common) };
+            let first = earlier.post(&wanted(1)).unwrap();
+            later.post(&wanted(2)).unwrap();
+            let taking = thread::spawn(move || sender.take(&offered(1, None)).map(|claim| claim.address));
+            pair.advance(1);
+            let board = if first_is_common { &mut common } else { &mut pair };
+            assert!(board.withdraw(first), "message 2 has overtaken message 1");
+            pair.settle();
+            assert!(matches!(taking.join().unwrap(), None | Some(2)));
+        });
+    }
+}
+
 #[test]
 fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
     check(|| {
         let (mut receiver, mut sender) = boards();
-        let old = receiver.post(&wanted(1, 0)).unwrap();
-        let taking = thread::spawn(move || sender.take(8, 5, 0, None).map(|claim| (claim.address, claim.length)));
+        let old = receiver.post(&wanted(1)).unwrap();
+        let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| (claim.address, claim.length)));
         let free = receiver.withdraw(old);
         if free {
             // The same slot again, for something else.
-            receiver.post(&Wanted { length: 200, ..wanted(2, 0) }).unwrap();
+            receiver.post(&Wanted { length: 200, ..wanted(2) }).unwrap();
         }
         match taking.join().unwrap() {
             Some((1, 100)) => assert!(!free),
@@ -217,5 +279,19 @@ fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
             Some(mixed) => panic!("taken of two receives: {mixed:?}"),
             None => assert!(free),
         }
+    });
+}
+
+#[test]
+fn receives_on_two_boards_are_taken_in_the_order_of_posting() {
+    check(|| {
+        let segment = segment(2);
+        let mut pair = Board::new(Arc::clone(&segment), 1, 0);
+        let mut common = Board::new(Arc::clone(&segment), 0, 0);
+        let mut sender = Board::new(segment, 1, 0);
+        let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| claim.address));
+        common.post(&wanted(1)).unwrap();
+        pair.post(&wanted(2)).unwrap();
+        assert!(matches!(taking.join().unwrap(), None | Some(1)));
     });
 }

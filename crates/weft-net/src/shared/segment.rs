@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
-use super::area::Area;
+use super::area::{Area, CONTROL_BYTES};
 use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
@@ -68,6 +68,10 @@ pub(crate) struct Place {
     /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send. It also says on
     /// which processor the rank spins, if it does (`super::SPINS`).
     pub(crate) attentive: AtomicU32,
+    /// Receives that the rank has ever posted on its boards.
+    pub(crate) posted: AtomicU32,
+    /// Not 0 once the rank has a common board.
+    pub(crate) common: AtomicU32,
 }
 
 const _: () = {
@@ -322,6 +326,12 @@ impl Segment {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Puts memory behind the common board of rank `own`, which lies where its ring to itself would.
+    pub(crate) fn reserve_common(&self, own: usize) -> io::Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
+        sys::reserve(file.as_fd(), self.geometry.ring_start(own, own) as u64, CONTROL_BYTES as u64)
     }
 
     fn unlink(&mut self) {

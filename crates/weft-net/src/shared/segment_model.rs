@@ -37,6 +37,8 @@ pub(crate) struct Place {
     pub(crate) written: AtomicU32,
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
     pub(crate) attentive: AtomicU32,
+    pub(crate) posted: AtomicU32,
+    pub(crate) common: AtomicU32,
 }
 
 pub(crate) struct Segment {
@@ -87,6 +89,10 @@ impl Segment {
     }
 
     pub(crate) fn reserve_ring(&self, _: usize, _: usize) -> std::io::Result<()> {
+        Ok(())
+    }
+
+    pub(crate) fn reserve_common(&self, _: usize) -> std::io::Result<()> {
         Ok(())
     }
 }
