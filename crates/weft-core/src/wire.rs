@@ -164,7 +164,7 @@ pub enum Lane {
         sink: u32,
         /// Where in it, bytes.
         offset: u64,
-        /// The range that was submitted ends here.
+        /// A range that was submitted ends here, and no other was waiting.
         end: bool,
     },
 }

@@ -244,7 +244,15 @@ impl Engine {
             return;
         }
         self.enqueue(peer, Outgoing::Send { request: handle });
-        self.flush();
+        self.settle();
+        // An announcement is a small message: those of a window of large ones share packets.
+        let announced =
+            matches!(self.messages.requests.get(handle).map(|request| &request.state), Some(State::Announced(_)));
+        match &self.links[peer as usize].path {
+            Path::Remote(_) if announced => self.depart(peer, HEAD_MAX),
+            _ if !self.active.is_empty() => self.transmit(clock::now()),
+            _ => {}
+        }
     }
 
     /// Posts the receive of the request `handle` (state `Posted`).

@@ -16,6 +16,11 @@
 //! Where there are peers on other hosts it also looks around a few times in each `WEFT_PEER_TIMEOUT`, with nothing
 //! outstanding and with `WEFT_PROGRESS=none` too: it answers for a program that computes, so that nobody who waits for
 //! it takes it for dead (decision 0080).
+//!
+//! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The thread would only
+//! take its processor and its lock, and send from another processor what the network then carries out of order. So it does
+//! nothing if the program has called since the network was armed, or is calling, and looks again after [`CALLS_PAUSE`]
+//! (decision 0066).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +32,11 @@ use crate::engine::Engine;
 use crate::process;
 
 /// A program that communicates all the time repairs losses itself: the thread looks no earlier than this.
-const REPAIR_AFTER: Duration = Duration::from_millis(2);
+pub(crate) const REPAIR_AFTER: Duration = Duration::from_millis(2);
+/// A program that has not called MPI for so long computes.
+pub(crate) const CALLS_PAUSE: Duration = Duration::from_micros(50);
+/// One that calls all the time, but never waits, may make no progress: the thread leaves it alone so many times in a row.
+const DEFERS_MAX: u32 = 8;
 /// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what that brought.
 pub(crate) const PASSES: u32 = 2;
 
@@ -43,6 +52,12 @@ pub(crate) struct Helper {
     timer_set: bool,
     /// It is set for messages that wait for others to share their packet.
     timer_is_soon: bool,
+    /// Calls that have left MPI with something outstanding …
+    calls: u64,
+    /// … and how many there were when the network was armed, or when the thread last woke.
+    calls_seen: u64,
+    /// Times in a row that the thread left everything to the program.
+    defers: u32,
 }
 
 /// What is outstanding as a call leaves MPI.
@@ -71,7 +86,9 @@ impl Helper {
                 if its_over.load(Ordering::Acquire) {
                     return;
                 }
-                process::help();
+                if let Err(again) = process::help() {
+                    its_watch.set_timer(again);
+                }
             }
         })?;
         Ok(Self {
@@ -84,13 +101,18 @@ impl Helper {
             doorbell_armed: false,
             timer_set: false,
             timer_is_soon: false,
+            calls: 0,
+            calls_seen: 0,
+            defers: 0,
         })
     }
 
     /// The program leaves MPI.
     pub(crate) fn hand_over(&mut self, engine: &mut Engine, outstanding: Outstanding) {
+        self.calls = self.calls.wrapping_add(1);
         if outstanding.requests && !self.network_armed {
             self.network_armed = true;
+            self.calls_seen = self.calls;
             for network in &self.network {
                 // Known to the watch, so it can be armed.
                 let _ = self.watch.arm(*network);
@@ -147,7 +169,23 @@ impl Helper {
         self.network_armed || self.doorbell_armed || self.timer_is_soon
     }
 
-    /// The thread is awake: each of what it watches may be what woke it.
+    /// The thread is awake. Whether it leaves everything to the program, which keeps calling, and looks again later: what is armed
+    /// counts as armed until then.
+    pub(crate) fn defers(&mut self, engine: &Engine) -> bool {
+        let calls = self.network_armed && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls;
+        // Messages that wait for others were promised that they leave when the timer runs out.
+        let is_urgent = self.timer_is_soon || self.doorbell_armed || engine.gathers().is_some();
+        if !calls || is_urgent || self.defers >= DEFERS_MAX {
+            self.defers = 0;
+            return false;
+        }
+        self.defers += 1;
+        self.timer_set = true;
+        self.watch.set_timer(CALLS_PAUSE);
+        true
+    }
+
+    /// The thread makes progress: each of what it watches may be what woke it.
     pub(crate) fn awoke(&mut self, engine: &mut Engine) {
         (self.timer_set, self.timer_is_soon) = (false, false);
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.

@@ -86,6 +86,8 @@ pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 static CHANGED: Condvar = Condvar::new();
 static CONTENDERS: AtomicU32 = AtomicU32::new(0);
+/// Whether a call waits, for a look without the lock.
+static WAITS: AtomicBool = AtomicBool::new(false);
 
 /// Exclusive use of the process.
 pub type Guard = MutexGuard<'static, Process>;
@@ -248,10 +250,19 @@ fn sleep(mut process: Guard) -> Guard {
     process
 }
 
-/// What the helper does when the kernel has woken it.
-pub(crate) fn help() {
-    let mut process = lock();
-    let Process { helper: Some(helper), engine: Some(engine), waiting, .. } = &mut *process else { return };
+/// What the helper does when the kernel has woken it. The program is calling MPI just now: when to try again.
+pub(crate) fn help() -> std::result::Result<(), Duration> {
+    let mut process = match PROCESS.try_lock() {
+        Ok(guard) => guard,
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+        // Who waits inside sees to everything.
+        Err(std::sync::TryLockError::WouldBlock) if WAITS.load(Ordering::Relaxed) => return Err(helper::REPAIR_AFTER),
+        Err(std::sync::TryLockError::WouldBlock) => return Err(helper::CALLS_PAUSE),
+    };
+    let Process { helper: Some(helper), engine: Some(engine), waiting, .. } = &mut *process else { return Ok(()) };
+    if *waiting == 0 && helper.defers(engine) {
+        return Ok(());
+    }
     helper.awoke(engine);
     if *waiting == 0 {
         engine.finish_sleep();
@@ -263,6 +274,7 @@ pub(crate) fn help() {
         }
     }
     process.signal();
+    Ok(())
 }
 
 fn run_due_reductions(mut process: Guard) -> Guard {
@@ -389,6 +401,7 @@ impl Process {
     /// A call waits: it will see to what arrives, and neighbours and the helper may know.
     fn enter_wait(&mut self) {
         self.waiting += 1;
+        WAITS.store(true, Ordering::Relaxed);
         let Some(engine) = &mut self.engine else { return };
         engine.set_attentive(true);
         if let Some(helper) = &mut self.helper
@@ -431,6 +444,7 @@ impl Process {
     /// It waits no more.
     fn leave_wait(&mut self) {
         self.waiting = self.waiting.saturating_sub(1);
+        WAITS.store(self.waiting > 0, Ordering::Relaxed);
         self.end_wait();
     }
 

@@ -1,7 +1,7 @@
 //! The receiving half: what has arrived, what is held until its turn comes, and when to acknowledge.
 
 use super::ring::{Ring, WORDS};
-use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, GAP_ACKS, Settings, WINDOW_MAX};
+use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
@@ -171,11 +171,15 @@ impl Incoming {
         self.record(number);
         self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now, away });
         self.owed += 1;
-        let patience = if more_follows { BULK_DELAY } else { 1 };
+        let (patience, packets) = match (more_follows, messages) {
+            (true, _) => (BULK_DELAY, BULK_PACKETS),
+            (false, true) => (1, BULK_DELAY),
+            (false, false) => (1, 1),
+        };
         let at_once = late
             || transmission > 1
             || self.gap_acks > 0
-            || self.owed >= settings.ack_packets * if messages { BULK_DELAY } else { patience }
+            || self.owed >= settings.ack_packets * packets
             || settings.ack_scheme == AckScheme::EveryPacket;
         self.gap_acks = self.gap_acks.saturating_sub(1);
         if at_once {

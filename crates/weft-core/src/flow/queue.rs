@@ -13,7 +13,7 @@ pub(super) const KEPT_BYTES: usize = 64;
 pub(super) enum Content {
     /// `length` bytes of frames that stand at position `start` of the ring; `run`: part of a run of messages.
     Messages { start: u32, length: u16, first: Number, run: bool },
-    /// A piece of a region.
+    /// A piece of a region; `end`: nothing was waiting behind it.
     Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
 }
 
@@ -148,10 +148,11 @@ impl Queue {
         let offset = job.left.start;
         let length = (job.left.end - offset).min(max as u64);
         job.left.start += length;
-        let (sink, region, end) = (job.sink, job.region, job.left.is_empty());
-        if end {
+        let (sink, region, is_over) = (job.sink, job.region, job.left.is_empty());
+        if is_over {
             self.jobs.pop_front();
         }
+        let end = is_over && self.jobs.is_empty();
         Some(Content::Data { sink, region, offset, length: length as u16, end })
     }
 

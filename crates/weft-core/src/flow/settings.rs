@@ -21,9 +21,11 @@ pub const REORDER_PACKETS: u32 = 3;
 pub const REORDER_PACKETS_MAX: u32 = 192;
 /// Resends without such a proof after which it shrinks by half.
 pub const REORDER_MEMORY: u32 = 256;
-/// Bulk data of which more will follow is acknowledged this many times later than the rest, in packets and in time:
-/// its sender asks for what it needs, and these bounds are there only in case the question is lost.
+/// Bulk data of which more will follow is acknowledged this many times later than the rest: its sender asks for what it needs, and
+/// this bound, as the next one, is there only in case the question is lost.
 pub const BULK_DELAY: u32 = 4;
+/// The same in packets: a quarter of a full window, which is when its sender asks (decision 0069).
+pub const BULK_PACKETS: u32 = 16;
 /// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one round trip.
 pub const GAP_ACKS: u8 = 4;
 /// Packets that make a burst: the last of so many asks for an acknowledgement.
@@ -73,10 +75,10 @@ pub struct Settings {
     pub window_packets: u32,
     /// When to acknowledge.
     pub ack_scheme: AckScheme,
-    /// An acknowledgement is deferred over at most this many packets, of data in the middle of a range `BULK_DELAY` times as many;
-    /// of as many packets with messages as well, but from this many on for no longer than `ANSWER_TIME`.
+    /// An acknowledgement is deferred over at most this many packets, of data that more will follow `BULK_PACKETS` times as many;
+    /// of packets with messages over `BULK_DELAY` times as many, but from this many on for no longer than `ANSWER_TIME`.
     pub ack_packets: u32,
-    /// An acknowledgement is deferred for at most this long, for data in the middle of a range `BULK_DELAY` times.
+    /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY` times.
     pub ack_delay: Duration,
     /// How long a queue on the way the window may fill, unless half an empty round trip is longer.
     pub delay_target: Duration,

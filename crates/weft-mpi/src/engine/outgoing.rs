@@ -10,8 +10,9 @@ use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::request::{Mode, Send, State};
 
-/// While many bytes of messages are on their way to a peer of another node, larger ones are announced: the announcement's round trip
-/// passes unnoticed then, and their data needs no copy in the flow's queue. Into an empty way they leave at once.
+/// While many bytes of messages are on their way to a peer of another node, larger ones that nobody waits for are announced: the
+/// announcement's round trip passes unnoticed then, and their data needs no copy in the flow's queue. Into an empty way they leave
+/// at once, and so do those that their sender waits for.
 const BUSY_EAGER_MAX: u64 = 16 << 10;
 /// So many bytes of messages that the peer has not acknowledged.
 const BUSY_BYTES: usize = 32 << 10;
@@ -146,7 +147,7 @@ impl Engine {
         // Where both sides wait for the message all the same, each copies its half of the way at the same time.
         let expected = wish != Wish::None && is_fetched;
         let piped = blocking && is_fetched && wish == Wish::Awaited;
-        let most = self.eager_bytes(peer, synchronous);
+        let most = self.eager_bytes(peer, synchronous, blocking);
         let fits = bytes <= most || (piped && !synchronous && bytes <= self.pipe_bytes(peer));
         let eager = fits && cost <= self.messages.peers[peer as usize].credit && (piped || !expected);
         let mut left = 0;
@@ -191,11 +192,13 @@ impl Engine {
     }
 
     /// Largest message that goes to `peer` without asking.
-    pub(super) fn eager_bytes(&mut self, peer: u32, synchronous: bool) -> u64 {
+    pub(super) fn eager_bytes(&mut self, peer: u32, synchronous: bool, blocking: bool) -> u64 {
         match &self.links[peer as usize].path {
             // The answer must not overtake the last piece.
             Path::Shared(_) if synchronous => self.eager_limit.min(self.piece_max(peer)),
-            Path::Remote(remote) if remote.queued_bytes() > BUSY_BYTES => self.eager_limit.min(BUSY_EAGER_MAX),
+            Path::Remote(remote) if !blocking && remote.queued_bytes() > BUSY_BYTES => {
+                self.eager_limit.min(BUSY_EAGER_MAX)
+            }
             _ => self.eager_limit,
         }
     }

@@ -57,6 +57,8 @@ impl Wait {
             if !self.slept {
                 process.enter_wait();
             }
+            // What came before the spin is not what it brings.
+            process.has_advanced();
             self.crowded = !process.has_processors();
             let spins = process.spin.budget() > Duration::default() || (!self.crowded && process.is_served());
             if !spins {
@@ -71,11 +73,13 @@ impl Wait {
 
     fn look(&mut self, process: &mut Process) -> bool {
         let now = clock::now();
-        let (began, last) = match self.looked {
-            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive.
-            Some(looked) if !process.has_advanced() => looked,
-            _ => (now, now),
-        };
+        let advanced = process.has_advanced();
+        if advanced {
+            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive: the
+            // spin has brought them, and starts anew.
+            process.spin.hit();
+        }
+        let (began, last) = self.looked.filter(|_| !advanced).unwrap_or((now, now));
         self.looked = Some((began, now));
         let preempted = now.since(last) > PREEMPTED;
         let spun = now.since(began);
