@@ -141,6 +141,13 @@ impl Flow {
         self.settings.packet_size - MESSAGES_OVERHEAD - FRAME_PREFIX - self.seal_size()
     }
 
+    /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if none does. A long
+    /// message whose first piece is of this size leaves no gap: packets of a run are all of one size then, and travel as one train.
+    pub fn frame_room(&self) -> usize {
+        let (max, _) = self.payload_max();
+        self.outgoing.queue.room(max).saturating_sub(FRAME_PREFIX)
+    }
+
     /// Bytes that a seal takes of each packet.
     fn seal_size(&self) -> usize {
         if self.settings.sealed { SEAL_SIZE } else { 0 }
@@ -157,7 +164,8 @@ impl Flow {
         assert!(head.len() + payload.len() <= self.frame_max(), "a message larger than frame_max");
         if !self.failed {
             self.counters.messages_sent += 1;
-            self.outgoing.queue.submit_message(head, payload);
+            let (max, _) = self.payload_max();
+            self.outgoing.queue.submit_message(head, payload, max);
         }
     }
 
@@ -201,9 +209,10 @@ impl Flow {
         self.watched = watched;
     }
 
-    /// Whether all that is under way is one probe that asks a quiet peer for a sign of life: no reason for doubts yet.
+    /// Whether one probe at most is unanswered: no reason for doubts yet. An acknowledgement that comes with bulk data is as late
+    /// as that is.
     pub fn only_asks(&self) -> bool {
-        self.outgoing.only_asks()
+        self.outgoing.patience.unanswered() <= 1
     }
 
     /// The next thing the driver should know.
@@ -224,9 +233,9 @@ impl Flow {
     }
 
     /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for others: earlier
-    /// packets are not acknowledged yet, and another like it fits the same packet.
-    pub fn may_gather(&self, length: usize) -> bool {
-        !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= self.frame_max()
+    /// packets are not acknowledged yet, and with another like it no more than `most` bytes wait.
+    pub fn may_gather(&self, length: usize, most: usize) -> bool {
+        !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= most
     }
 
     /// Nothing unacknowledged, nothing queued, no acknowledgement owed.

@@ -243,15 +243,17 @@ impl Engine {
             self.messages.fail(handle, error);
             return;
         }
+        let (blocking, bytes) = (send.blocking, send.data.len() as usize);
         self.enqueue(peer, Outgoing::Send { request: handle });
         self.settle();
-        // An announcement is a small message: those of a window of large ones share packets.
-        let announced =
-            matches!(self.messages.requests.get(handle).map(|request| &request.state), Some(State::Announced(_)));
-        match &self.links[peer as usize].path {
-            Path::Remote(_) if announced => self.depart(peer, HEAD_MAX),
-            _ if !self.active.is_empty() => self.transmit(clock::now()),
-            _ => {}
+        let link = &self.links[peer as usize];
+        if !blocking && link.pending.is_empty() && matches!(link.path, Path::Remote(_)) {
+            let state = self.messages.requests.get(handle).map(|request| &request.state);
+            // An announcement is a small message: those of a window of large ones share packets.
+            let announced = matches!(state, Some(State::Announced(_)));
+            self.depart(peer, HEAD_MAX + if announced { 0 } else { bytes });
+        } else if !self.active.is_empty() {
+            self.transmit(clock::now());
         }
     }
 

@@ -135,9 +135,9 @@ impl Patience {
         self.heard_at
     }
 
-    /// One probe is unanswered.
-    pub(super) fn has_asked_once(&self) -> bool {
-        self.unanswered == 1
+    /// Probes in a row that are unanswered.
+    pub(super) const fn unanswered(&self) -> u32 {
+        self.unanswered
     }
 
     /// Before the first probe that asks for a sign of life: the peer has not been heard for so long.

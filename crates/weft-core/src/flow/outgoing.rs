@@ -312,11 +312,6 @@ impl Outgoing {
         self.patience.is_silent(now, interval, settings)
     }
 
-    /// Nothing is in flight but a probe that asks for a sign of life, the first since the last answer.
-    pub(super) fn only_asks(&self) -> bool {
-        self.in_flight() == 0 && self.patience.has_asked_once()
-    }
-
     /// A probe with this number leaves.
     pub(super) fn probe_sent(&mut self, now: Instant, number: Number, way: usize) {
         let way = &mut self.ways[way];

@@ -40,6 +40,8 @@ pub(super) struct Queue {
     front: u32,
     /// Position of the first frame that has not been sent.
     unsent: u32,
+    /// Bytes in the last of the packets that the unsent messages will fill.
+    last_packet: u16,
     /// Number of the message there.
     next_message: Number,
     /// So many unsent messages had come together that all of them travel like bulk data: it lasts until none is left.
@@ -50,11 +52,24 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) const fn new() -> Self {
         let first = Number::FIRST;
-        Self { frames: VecDeque::new(), front: 0, unsent: 0, next_message: first, run: false, jobs: VecDeque::new() }
+        Self {
+            frames: VecDeque::new(),
+            front: 0,
+            unsent: 0,
+            last_packet: 0,
+            next_message: first,
+            run: false,
+            jobs: VecDeque::new(),
+        }
     }
 
-    pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
+    /// Takes a message; `max`: bytes of messages that a packet takes.
+    pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8], max: usize) {
         let length = head.len() + payload.len();
+        let begun = max - self.room(max);
+        let longer = begun + FRAME_PREFIX + length;
+        // A packet is smaller than 2¹⁶ bytes.
+        self.last_packet = if longer <= max { longer } else { FRAME_PREFIX + length } as u16;
         let prefix = u16::try_from(length).expect("a message fits a packet").to_le_bytes();
         self.frames.reserve(FRAME_PREFIX + length);
         self.frames.extend(prefix);
@@ -66,6 +81,11 @@ impl Queue {
         if !range.is_empty() {
             self.jobs.push_back(Job { sink, region, left: range });
         }
+    }
+
+    /// Bytes that are left of the last packet which the unsent messages will fill; `max` if there is none.
+    pub(super) fn room(&self, max: usize) -> usize {
+        if self.has_unsent_messages() { max - usize::from(self.last_packet) } else { max }
     }
 
     /// Bytes of messages queued or not yet acknowledged.

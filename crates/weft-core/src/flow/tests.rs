@@ -213,21 +213,22 @@ fn an_answer_to_a_burst_of_messages_carries_the_acknowledgement_that_they_ask_fo
 #[test]
 fn a_small_message_may_wait_while_others_are_on_their_way_and_there_is_room_beside_it() {
     let mut pair = Pair::new(&small());
+    let frame = pair.a.flow.frame_max();
     pair.a.flow.submit_message(&[1; 100], &[]);
-    assert!(!pair.a.flow.may_gather(100), "nothing is on its way that an answer could come for");
+    assert!(!pair.a.flow.may_gather(100, frame), "nothing is on its way that an answer could come for");
     let first = pair.a.packets(pair.now);
     pair.a.flow.submit_message(&[2; 100], &[]);
-    assert!(pair.a.flow.may_gather(100));
+    assert!(pair.a.flow.may_gather(100, frame));
     pair.a.flow.submit_message(&[3; 100], &[]);
-    assert!(!pair.a.flow.may_gather(100), "a third would not fit");
-    assert!(pair.a.flow.may_gather(10));
+    assert!(!pair.a.flow.may_gather(100, frame), "a third would not fit");
+    assert!(pair.a.flow.may_gather(10, frame));
     // Receive an acknowledgement.   Expect: nothing to wait for any more.
     let now = pair.later(us(100));
     pair.b.receive(now, &first);
     let now = pair.later(us(100));
     let answer = pair.b.packets(now);
     pair.a.receive(now, &answer);
-    assert!(!pair.a.flow.may_gather(10));
+    assert!(!pair.a.flow.may_gather(10, frame));
     pair.settle();
     assert_eq!(pair.b.memory.messages.len(), 3);
 }

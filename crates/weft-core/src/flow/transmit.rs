@@ -134,7 +134,7 @@ impl Flow {
     }
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
-    fn payload_max(&self) -> (usize, usize) {
+    pub(super) fn payload_max(&self) -> (usize, usize) {
         let size = self.settings.packet_size - self.seal_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         (size - MESSAGES_OVERHEAD, size - DATA_OVERHEAD - echo)

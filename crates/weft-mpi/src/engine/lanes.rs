@@ -175,7 +175,7 @@ impl Remote {
         self.rails.doubt(lane);
     }
 
-    /// A flow that probes has heard nothing for what it sent: every lane must answer anew. Meanwhile UDP is used.
+    /// A flow that probes in vain has heard nothing for what it sent: every lane must answer anew. Meanwhile UDP is used.
     pub(super) fn doubt_after_probes(&mut self) {
         let Some(flow) = &self.flow else { return };
         let probes = flow.counters().probes;

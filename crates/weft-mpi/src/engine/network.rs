@@ -251,11 +251,17 @@ impl Engine {
         }
     }
 
-    /// A small message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and share its packet.
+    /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and
+    /// share its packet or, if it is longer than one, its train.
     #[inline]
     pub(super) fn depart(&mut self, peer: u32, length: usize) {
         let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
-        let may_gather = self.attended && remote.flow.as_ref().is_some_and(|flow| flow.may_gather(length));
+        let train = self.train.len();
+        let may_gather = self.attended
+            && remote.flow.as_ref().is_some_and(|flow| {
+                let packet = flow.frame_max();
+                flow.may_gather(length, if length <= packet { packet } else { train })
+            });
         if may_gather && remote.gathering.joins() {
             self.gathering = true;
             return;
@@ -290,7 +296,7 @@ impl Engine {
         let mut packets = 0;
         while packets < PACKETS_PER_PASS && stalled.is_empty() {
             let Some(flow) = &mut remote.flow else { return };
-            let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS - packets) else {
+            let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS) else {
                 break;
             };
             packets += next.bytes.div_ceil(next.segment);

@@ -14,6 +14,8 @@ use crate::request::{Mode, Send, State};
 /// announcement's round trip passes unnoticed then, and their data needs no copy in the flow's queue. Into an empty way they leave
 /// at once, and so do those that their sender waits for.
 const BUSY_EAGER_MAX: u64 = 16 << 10;
+/// The first piece of a message fills up a packet if that leaves room for more than this, bytes.
+const FIRST_PIECE_MIN: u64 = 128;
 /// So many bytes of messages that the peer has not acknowledged.
 const BUSY_BYTES: usize = 32 << 10;
 /// Larger messages go through a ring in pieces of this size: while the receiver copies one out, the sender copies the next one in.
@@ -234,8 +236,11 @@ impl Engine {
         if total <= frame_max - whole.as_bytes().len() as u64 {
             return self.carry(peer, &whole, &send.data, 0, total).then_some(total);
         }
-        // The queue of a flow takes all pieces once it takes the first. All but the last fill a packet each.
-        let mut offset = frame_max - first.as_bytes().len() as u64;
+        // The queue of a flow takes all pieces once it takes the first, which fills up what earlier messages have left of their last
+        // packet. All others but the last fill a packet each.
+        let room = self.flow(peer).frame_room() as u64;
+        let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
+        let mut offset = first_max - first.as_bytes().len() as u64;
         if !self.carry(peer, &first, &send.data, 0, offset) {
             return None;
         }

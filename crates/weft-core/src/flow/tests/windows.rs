@@ -122,6 +122,28 @@ fn messages_make_trains_too_and_data_is_not_mixed_with_them() {
 }
 
 #[test]
+fn long_messages_whose_first_pieces_fill_up_packets_leave_as_one_train() {
+    let mut pair = Pair::new(&Settings::default());
+    let full = pair.a.flow.frame_max();
+    for _ in 0..8 {
+        // Two packets and a half each.
+        let mut left = 2 * full + full / 2;
+        let mut piece = pair.a.flow.frame_room();
+        while left > 0 {
+            piece = piece.min(left);
+            pair.a.flow.submit_message(&[], &vec![1; piece]);
+            left -= piece;
+            piece = full;
+        }
+    }
+    let mut out = vec![0; 1 << 16];
+    let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).expect("a train");
+    assert_eq!(train.bytes.div_ceil(train.segment), 21, "all of them");
+    assert!(pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).is_none());
+    assert_eq!(pair.a.flow.frame_room(), full, "what comes next begins a packet");
+}
+
+#[test]
 fn numbers_go_on_beyond_32_bits_and_what_was_recorded_before_does_not_fit() {
     let mut pair = Pair::new(&Settings::default());
     pair.a.flow.submit_message(b"old", &[]);
