@@ -267,6 +267,12 @@ pub fn allreduce(arguments: &Allreduce) -> Schedule {
     allreduce_with(arguments, select::allreduce(arguments.size, bytes, arguments.commutative))
 }
 
+/// [`allreduce`] where ranks take turns on the processors of one node.
+pub fn allreduce_in_turns(arguments: &Allreduce) -> Schedule {
+    let bytes = plan::bytes(arguments.items);
+    allreduce_with(arguments, select::allreduce_in_turns(arguments.size, bytes, arguments.commutative))
+}
+
 /// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     allreduce::schedule(arguments, algorithm)

@@ -2,6 +2,7 @@
 
 use weft_core::matching::Envelope;
 
+use crate::collective::Place;
 use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
@@ -60,39 +61,71 @@ pub fn exchange(mut process: Guard, mut send: Send, mut receive: Receive, commun
     Ok(received)
 }
 
-/// A barrier (MPI-5.0 §6.3), message for message as `weft_core::collective::barrier` plans it.
+/// A barrier (MPI-5.0 §6.3): by dissemination, message for message as `weft_core::collective::barrier` plans it. Where processes take
+/// turns on the processors of one node, rank 0 hears of all and tells all: each needs a turn or two then, not one for each round.
 ///
 /// # Errors
 /// `MPI_ERR_COMM`; what went wrong with one of its messages.
 pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
     let place = process.collective_place(communicator)?;
     let (size, rank) = (place.group.size(), place.rank);
+    if size > 2 && process.take_turns(&place.group) {
+        return barrier_in_turns(process, &place);
+    }
     let mut distance = 1;
     while distance < size {
         let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        let send = Send {
-            peer: Some(place.group.members[to as usize]),
-            envelope: Envelope { context: place.context, source: rank, tag: place.tag },
-            data: UserData::empty(),
-            mode: Mode::Standard,
-            blocking: true,
-        };
-        let receive = Receive {
-            context: Some(place.context),
-            source: Some(from),
-            peer: Some(place.group.members[from as usize]),
-            tag: Some(place.tag),
-            data: UserData::empty(),
-            blocking: true,
-        };
-        if let Some(error) = exchange(process, send, receive, communicator)?.error {
-            return Err(error);
-        }
+        let exchanged = exchange(process, signal(&place, to), awaited(&place, from), communicator)?;
+        exchanged.error.map_or(Ok(()), Err)?;
         process = process::lock();
         distance *= 2;
     }
     process.signal();
     Ok(())
+}
+
+fn barrier_in_turns(mut process: Guard, place: &Place) -> Result<()> {
+    if place.rank != 0 {
+        let told = exchange(process, signal(place, 0), awaited(place, 0), place.communicator)?;
+        return told.error.map_or(Ok(()), Err);
+    }
+    for from in 1..place.group.size() {
+        receive(process, awaited(place, from), place.communicator)?.error.map_or(Ok(()), Err)?;
+        process = process::lock();
+    }
+    for to in 1..place.group.size() {
+        let send = signal(place, to);
+        if !process.engine()?.submit_now(&send) {
+            let request = process.start_send(send, place.communicator)?;
+            wait(process, request)?.error.map_or(Ok(()), Err)?;
+            process = process::lock();
+        }
+    }
+    process.signal();
+    Ok(())
+}
+
+/// An empty message of a collective to rank `to`.
+fn signal(place: &Place, to: u32) -> Send {
+    Send {
+        peer: Some(place.group.members[to as usize]),
+        envelope: Envelope { context: place.context, source: place.rank, tag: place.tag },
+        data: UserData::empty(),
+        mode: Mode::Standard,
+        blocking: true,
+    }
+}
+
+/// The receive of one from rank `from`.
+fn awaited(place: &Place, from: u32) -> Receive {
+    Receive {
+        context: Some(place.context),
+        source: Some(from),
+        peer: Some(place.group.members[from as usize]),
+        tag: Some(place.tag),
+        data: UserData::empty(),
+        blocking: true,
+    }
 }
 
 /// Waits for `handle` and takes its result.

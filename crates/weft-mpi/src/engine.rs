@@ -508,6 +508,12 @@ impl Engine {
         self.locals.len()
     }
 
+    /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
+    pub(crate) fn take_turns(&self, members: &[u32]) -> bool {
+        self.node.as_ref().is_some_and(shared::Node::is_crowded)
+            && (self.locals.len() == self.size as usize || members.iter().all(|member| self.locals.contains(member)))
+    }
+
     /// Processes of the node that want a processor, as far as MPI knows.
     pub fn awake(&self) -> usize {
         self.node.as_ref().map_or(1, shared::Node::awake)

@@ -151,16 +151,6 @@ impl UserData {
             }
         }
     }
-
-    /// The runs of memory that hold the packed bytes `range`, in order.
-    pub fn runs(&self, range: Range<u64>, visit: &mut dyn FnMut(*mut u8, usize)) {
-        match &self.shape {
-            Shape::Run => visit(self.base.wrapping_add(range.start as usize), (range.end - range.start) as usize),
-            Shape::Strided { count, layout } => layout.runs(*count, range, &mut |offset, length| {
-                visit(self.base.wrapping_offset(offset as isize), length);
-            }),
-        }
-    }
 }
 
 /// Copies `length` bytes; without a call when they are few.
@@ -303,38 +293,68 @@ pub fn reduce_promised(op: Op, element: Element, input: Address, inout: Address,
     unsafe { reduce_elements(op, element, input.0, inout.0, count) }
 }
 
-/// Copies the bytes `range` of a message at `address` of process `pid` to where `data` wants them, without that process.
+/// Bytes that are copied at once between another process and memory in several runs: what has been packed is still in the cache. The
+/// kernel takes 0.1 µs for each run of its own process, and 0.35 µs for each of another.
+const BOUNCE_BYTES: usize = 64 << 10;
+
+/// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their place in `data`. `bounce` is
+/// memory for messages in several runs, of any length and content.
 ///
 /// # Errors
-/// What the kernel says: the process is gone, or the copy is not permitted.
-pub fn fetch(pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
-    let (address, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
+/// As the system says; then nothing is known of `data`.
+pub fn fetch(pid: i32, address: u64, data: &UserData, range: Range<u64>, bounce: &mut Vec<u8>) -> std::io::Result<()> {
     if let Some(target) = data.address() {
         assert!(range.end <= data.len());
+        let (from, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
         // SAFETY: `data` is promised memory that has the range.
-        return unsafe { single_copy::read(pid, address, (target + range.start) as *mut u8, len) };
+        return unsafe { single_copy::read(pid, from, (target + range.start) as *mut u8, len) };
     }
-    let mut local = Vec::new();
-    data.runs(range, &mut |start, len| local.push(single_copy::Local { start, len }));
-    // SAFETY: the runs are promised memory.
-    unsafe { single_copy::read_vectored(pid, &local, &[single_copy::Remote { address, len }]) }
+    for (at, len) in pieces(range) {
+        let piece = grown(bounce, len);
+        // SAFETY: `piece` is ours and has `len` bytes.
+        unsafe { single_copy::read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
+        data.write(at, piece);
+    }
+    Ok(())
 }
 
 /// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which has asked for them there.
+/// `bounce`: as for [`fetch`].
 ///
 /// # Errors
 /// As for [`fetch`].
-pub fn deliver(pid: i32, address: u64, data: &UserData, range: Range<u64>) -> std::io::Result<()> {
-    let (address, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
+pub fn deliver(
+    pid: i32,
+    address: u64,
+    data: &UserData,
+    range: Range<u64>,
+    bounce: &mut Vec<u8>,
+) -> std::io::Result<()> {
     if let Some(source) = data.address() {
         assert!(range.end <= data.len());
+        let (to, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
         // SAFETY: `data` is promised memory that has the range.
-        return unsafe { single_copy::write(pid, address, (source + range.start) as *const u8, len) };
+        return unsafe { single_copy::write(pid, to, (source + range.start) as *const u8, len) };
     }
-    let mut local = Vec::new();
-    data.runs(range, &mut |start, len| local.push(single_copy::Local { start, len }));
-    // SAFETY: the runs are promised memory.
-    unsafe { single_copy::write_vectored(pid, &local, &[single_copy::Remote { address, len }]) }
+    for (at, len) in pieces(range) {
+        let piece = grown(bounce, len);
+        data.read(at, piece);
+        // SAFETY: `piece` is ours and has `len` bytes.
+        unsafe { single_copy::write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
+    }
+    Ok(())
+}
+
+/// Where the pieces of a range begin that are copied at once, and their lengths.
+fn pieces(range: Range<u64>) -> impl Iterator<Item = (u64, usize)> {
+    range.clone().step_by(BOUNCE_BYTES).map(move |at| (at, (range.end - at).min(BOUNCE_BYTES as u64) as usize))
+}
+
+fn grown(bounce: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if bounce.len() < len {
+        bounce.resize(len, 0);
+    }
+    &mut bounce[..len]
 }
 
 /// An address in the program's memory, kept for an operation: whoever makes one vouches for it.

@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::helper::{self, Helper, Outstanding};
 use crate::messages::Messages;
-use crate::object::Objects;
+use crate::object::{Group, Objects};
 use crate::start::Job;
 use spinning::{Parting, SPIN_NETWORK, SPIN_NODE, Wait};
 
@@ -351,6 +351,11 @@ impl Process {
         self.engine
             .as_deref_mut()
             .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))
+    }
+
+    /// Whether the processes of `group` take turns on the processors of this node; the same at all of them.
+    pub fn take_turns(&self, group: &Group) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.take_turns(&group.members))
     }
 
     /// Requests and matching.

@@ -302,7 +302,8 @@ fn devices(settings: &Settings, host: &raw::Host<'_>, links: Opened) -> Devices 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
     let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
     let key = node_key(settings, &secret, locals);
-    let wanted = shared::Settings { directory: settings.shm_dir.clone(), ..shared::Settings::default() };
+    let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
+    let wanted = shared::Settings { directory, processors, ..shared::Settings::default() };
     let node = shared::Node::create(&key, place, locals.len(), &wanted).map_err(|error| other(error.to_string()))?;
     node.warnings().iter().for_each(|sentence| warn(rank, sentence));
     Ok(node)

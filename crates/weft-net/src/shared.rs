@@ -58,11 +58,18 @@ pub struct Settings {
     pub ring_bytes_max: usize,
     /// How long a rank waits for the leader's segment.
     pub attach_timeout: Duration,
+    /// Processors that this process may use.
+    pub processors: usize,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { directory: None, ring_bytes_max: 2 << 20, attach_timeout: Duration::from_secs(20) }
+        Self {
+            directory: None,
+            ring_bytes_max: 2 << 20,
+            attach_timeout: Duration::from_secs(20),
+            processors: usize::MAX,
+        }
     }
 }
 
@@ -198,6 +205,11 @@ impl Node {
     /// Whether all ranks of the node have joined; from then on the segment has no name in any directory.
     pub fn is_complete(&self) -> bool {
         self.inbox.segment.attached() >= self.inbox.segment.geometry().local_size
+    }
+
+    /// Whether there are more ranks than processors, as the leader sees it; the same at all ranks.
+    pub fn is_crowded(&self) -> bool {
+        self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
     }
 
     /// See [`Outbox::try_send`].

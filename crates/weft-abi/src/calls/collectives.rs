@@ -244,7 +244,11 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::allreduce))
+    run(form, comm, |process, comm| {
+        let in_turns = process.take_turns(&comm.group);
+        let algorithm = if in_turns { algorithms::allreduce_in_turns } else { algorithms::allreduce };
+        plan_all(process, comm, send, recvbuf, op, algorithm)
+    })
 }
 
 /// MPI_Reduce_scatter_block (MPI-5.0 §6.10.1).

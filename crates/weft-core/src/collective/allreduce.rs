@@ -1,6 +1,7 @@
 //! Reduction whose result everybody gets. Each algorithm combines operands in one fixed order, and every rank gets the
 //! same bits.
 
+use super::gather::OUTSTANDING_MAX;
 use super::halving::{Exchange, Members, Role};
 use super::pieces::{self, cut, cut_range};
 use super::plan::{Fold, Plan, Vector, bytes};
@@ -16,7 +17,35 @@ pub(super) fn schedule(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> 
         AllreduceAlgorithm::Doubling => folded(arguments, doubling),
         AllreduceAlgorithm::Halving => folded(arguments, halving),
         AllreduceAlgorithm::Ring => ring(arguments),
+        AllreduceAlgorithm::Gathered => gathered(arguments),
     }
+}
+
+/// Rank 0 takes in what comes of the others one after the other, and sends all of them the result.
+fn gathered(arguments: &Allreduce) -> Schedule {
+    let Allreduce { rank, size, items, in_place, .. } = *arguments;
+    let mut plan = Plan::default();
+    let whole = 0..items.count;
+    let own = Vector::contribution(items, in_place);
+    let result = Vector::of_receive(items);
+    if rank > 0 {
+        plan.send(0, own.part(whole.clone()));
+        plan.end_round();
+        plan.receive(0, result.part(whole));
+        return plan.finish();
+    }
+    let other = plan.scratch_items(items);
+    let mut fold = Fold::new(own, result, other, size as usize - 1);
+    for from in 1..size {
+        plan.receive(from, fold.incoming().part(whole.clone()));
+        fold.absorb_right(&mut plan, whole.clone());
+    }
+    fold.settle(&mut plan, whole.clone());
+    for to in 1..size {
+        plan.send(to, result.part(whole.clone()));
+        plan.end_full_round(OUTSTANDING_MAX);
+    }
+    plan.finish()
 }
 
 /// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get the result

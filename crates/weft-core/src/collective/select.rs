@@ -39,6 +39,8 @@ pub enum AllreduceAlgorithm {
     Halving,
     /// Reduce-scatter and allgather round the ring; for operations that commute.
     Ring,
+    /// At rank 0, which tells all.
+    Gathered,
 }
 
 /// How to gather or scatter.
@@ -127,6 +129,11 @@ pub fn allreduce(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm
     } else {
         AllreduceAlgorithm::Halving
     }
+}
+
+/// For `bytes` from each rank, where ranks take turns on the processors of one node: what counts then is how many turns each rank needs.
+pub fn allreduce_in_turns(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
+    if size > 2 && bytes <= 2 * KIB { AllreduceAlgorithm::Gathered } else { allreduce(size, bytes, commutative) }
 }
 
 /// For `block_bytes` from or to each rank: the tree saves the root messages and costs the others copies.

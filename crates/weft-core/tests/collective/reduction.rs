@@ -117,8 +117,8 @@ fn reduce_combines_in_rank_order_at_any_root() {
     }
 }
 
-const ALLREDUCE: [AllreduceAlgorithm; 3] =
-    [AllreduceAlgorithm::Doubling, AllreduceAlgorithm::Halving, AllreduceAlgorithm::Ring];
+const ALLREDUCE: [AllreduceAlgorithm; 4] =
+    [AllreduceAlgorithm::Doubling, AllreduceAlgorithm::Halving, AllreduceAlgorithm::Ring, AllreduceAlgorithm::Gathered];
 
 /// Runs an operation with the arguments of allreduce for every size, type, operation, count and place.
 fn for_all(

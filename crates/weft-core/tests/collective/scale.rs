@@ -57,6 +57,7 @@ fn schedules_for_one_vector_have_few_steps() {
             (AllreduceAlgorithm::Doubling, few),
             (AllreduceAlgorithm::Halving, few),
             (AllreduceAlgorithm::Ring, 2 * linear),
+            (AllreduceAlgorithm::Gathered, linear),
         ] {
             check("allreduce", size, steps_max, |rank| allreduce_with(&arguments(rank), algorithm));
         }

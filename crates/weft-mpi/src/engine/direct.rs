@@ -55,6 +55,8 @@ pub(super) struct PeerMemory {
     boardless: Vec<u32>,
     /// Receives of which the senders still copy a part.
     shared: Vec<Announced>,
+    /// Memory through which messages in several runs are copied.
+    bounce: Vec<u8>,
     /// Whether something large has been copied since that was last asked.
     copied: bool,
 }
@@ -62,12 +64,23 @@ pub(super) struct PeerMemory {
 impl PeerMemory {
     pub(super) fn new(rank: u32, pids: Vec<i32>, locals: Vec<u32>) -> Self {
         let boards = pids.iter().map(|_| None).collect();
-        Self { rank, pids, boards, common: None, locals, boardless: Vec::new(), shared: Vec::new(), copied: false }
+        Self {
+            rank,
+            pids,
+            boards,
+            common: None,
+            locals,
+            boardless: Vec::new(),
+            shared: Vec::new(),
+            bounce: Vec::new(),
+            copied: false,
+        }
     }
 
-    fn fetch_alone(&self, announced: &Announced) -> Fetched {
+    fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
         let pid = self.pids[announced.peer as usize];
-        match crate::memory::fetch(pid, announced.address, &announced.data, 0..announced.limit) {
+        let Announced { address, data, limit, .. } = announced;
+        match crate::memory::fetch(pid, *address, data, 0..*limit, &mut self.bounce) {
             Ok(()) => Fetched::Whole,
             Err(_) => Fetched::Refused,
         }
@@ -89,7 +102,8 @@ impl PeerMemory {
             return None;
         }
         while let Some(piece) = share.take_front() {
-            let copied = crate::memory::fetch(pid, *address, data, piece.range.clone()).is_ok();
+            // All of it is one run, here and there: see above.
+            let copied = crate::memory::fetch(pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
             share.moved(&piece, copied);
         }
         match await_ending(share) {
@@ -377,7 +391,8 @@ impl Engine {
         let Some(claim) = board.take(&Offered { context, source, tag, before, number }) else { return false };
         let total = send.data.len();
         let pid = self.memory.pids[peer as usize];
-        let result = crate::memory::deliver(pid, claim.address, &send.data, 0..total.min(claim.length));
+        let bytes = 0..total.min(claim.length);
+        let result = crate::memory::deliver(pid, claim.address, &send.data, bytes, &mut self.memory.bounce);
         self.memory.copied = true;
         if let Some(board) = self.board_of(peer) {
             board.finish(&claim, total, result.is_ok());
@@ -481,7 +496,8 @@ impl Engine {
         let mut last = false;
         while let Some(piece) = board.share().take_back(wire) {
             let copied = piece.range.end <= send.data.len()
-                && crate::memory::deliver(pid, piece.address, &send.data, piece.range.clone()).is_ok();
+                // Announced with its address, so it is one run.
+                && crate::memory::deliver(pid, piece.address, &send.data, piece.range.clone(), &mut Vec::new()).is_ok();
             last = board.share().moved(&piece, copied);
         }
         self.memory.copied = true;

@@ -46,7 +46,9 @@ struct Header {
     local_size: AtomicU64,
     ring_bytes: AtomicU64,
     attached: AtomicU32,
-    _pad: [u8; 100],
+    /// Processors that the leader may use.
+    processors: AtomicU32,
+    _pad: [u8; 96],
     /// Ranks that sleep in MPI, or are about to: the others want processors.
     asleep: AtomicU32,
 }
@@ -157,12 +159,12 @@ impl Segment {
         if local_size == 1 {
             let base = map(None, geometry.total()).map_err(|cause| Error::system("map memory for one rank", cause))?;
             let segment = Self { base, geometry, file: None, path: None };
-            segment.publish();
+            segment.publish(settings.processors);
             return Ok((segment, Vec::new()));
         }
         let mut refused = Vec::new();
         for directory in directories(settings) {
-            match Self::create_smaller(&directory, job_key, geometry) {
+            match Self::create_smaller(&directory, job_key, geometry, settings.processors) {
                 Ok(segment) => {
                     let warnings = warnings(&refused, &directory, geometry, segment.geometry);
                     return Ok((segment, warnings));
@@ -178,9 +180,9 @@ impl Segment {
     }
 
     /// As large as there is room.
-    fn create_smaller(directory: &Path, job_key: &str, mut geometry: Geometry) -> io::Result<Self> {
+    fn create_smaller(directory: &Path, job_key: &str, mut geometry: Geometry, processors: usize) -> io::Result<Self> {
         loop {
-            let result = Self::create_in(directory, job_key, geometry);
+            let result = Self::create_in(directory, job_key, geometry, processors);
             let full =
                 |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
             match (result, geometry.halved()) {
@@ -190,7 +192,7 @@ impl Segment {
         }
     }
 
-    fn create_in(directory: &Path, job_key: &str, geometry: Geometry) -> io::Result<Self> {
+    fn create_in(directory: &Path, job_key: &str, geometry: Geometry, processors: usize) -> io::Result<Self> {
         sweep(directory);
         let path = directory.join(file_name(job_key));
         let file = create_locked(&path)?;
@@ -202,7 +204,7 @@ impl Segment {
         }
         let base = map(Some(&file), geometry.total())?;
         let segment = Self { base, geometry, file: Some(file), path: unfinished.0.take() };
-        segment.publish();
+        segment.publish(processors);
         Ok(segment)
     }
 
@@ -265,8 +267,9 @@ impl Segment {
     }
 
     /// Writes the header, the magic last: an attacher that sees it sees everything.
-    fn publish(&self) {
+    fn publish(&self, processors: usize) {
         let header = self.header();
+        header.processors.store(u32::try_from(processors).unwrap_or(u32::MAX), Ordering::Relaxed);
         header.local_size.store(self.geometry.local_size as u64, Ordering::Relaxed);
         header.ring_bytes.store(self.geometry.ring_bytes as u64, Ordering::Relaxed);
         header.attached.store(1, Ordering::Relaxed);
@@ -275,6 +278,11 @@ impl Segment {
 
     pub(crate) fn geometry(&self) -> Geometry {
         self.geometry
+    }
+
+    /// Processors that the leader may use; the same at all ranks.
+    pub(crate) fn processors(&self) -> usize {
+        self.header().processors.load(Ordering::Relaxed) as usize
     }
 
     /// Ranks that have attached so far.

@@ -64,6 +64,10 @@ impl Segment {
         self.geometry
     }
 
+    pub(crate) fn processors(&self) -> usize {
+        usize::MAX
+    }
+
     pub(crate) fn attached(&self) -> usize {
         self.geometry.local_size
     }

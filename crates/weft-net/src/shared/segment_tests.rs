@@ -143,5 +143,5 @@ fn the_same_key_twice_is_refused() {
     let directory = Directory::new("twice");
     let key = format!("twice-{}", std::process::id());
     let (_first, _) = Segment::create(&key, 2, &directory.settings()).unwrap();
-    assert!(Segment::create_in(&directory.0, &key, Geometry::choose(2, 65536)).is_err());
+    assert!(Segment::create_in(&directory.0, &key, Geometry::choose(2, 65536), 2).is_err());
 }
