@@ -47,7 +47,7 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
                 echo,
                 request: true,
                 marked: true,
-                bulk: echo.is_some(),
+                way: u8::from(echo.is_some()),
                 kind,
             };
             let mut bytes = vec![0; OVERHEAD_MAX];
@@ -92,7 +92,7 @@ pub(crate) fn flow(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
     let settings = Settings { packet_size: 600, window_packets: 64, sealed, ..Settings::default() };
-    let mut flow = Flow::new(&settings, SECRET, 0, 1);
+    let mut flow = Flow::new(settings.into(), SECRET, 0, 1);
     (0..OWN_MESSAGES).for_each(|_| flow.submit_message(b"own", &[7; 100]));
     flow.submit_data(1, 2, 0..100_000);
     let key = Key::derive(&SECRET, 1, 0);

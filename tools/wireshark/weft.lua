@@ -11,8 +11,10 @@ local weft = Proto("weft", "Weft")
 -- Sizes and bits of wire.rs.
 local HEADER, ECHO, MESSAGES_PREFIX, DATA_PREFIX = 28, 10, 8, 16
 local MAP_BYTES_MAX = 8 * 32
-local KIND_MASK, REQUEST, WITH_ECHO, ECHO_OF_PROBE = 7, 8, 16, 32
+local KIND_MASK, WITH_ECHO = 7, 8
 local KINDS = { [0] = "Acknowledgement", [1] = "Probe", [2] = "Messages", [3] = "Data", [4] = "Data, end" }
+-- Added to the last three of these: an acknowledgement is wanted at once.
+local REQUEST = 3
 -- reach.rs.
 local REACH_MARK, REACH_KINDS = 0xff, { [1] = "Question", [2] = "Answer" }
 -- frame.rs: "local experimental 1", and ours among the experiments.
@@ -44,18 +46,17 @@ local f = {
     tag = ProtoField.bytes("weft.tag", "Tag"),
     sender = ProtoField.uint24("weft.sender", "Sender's index in the job", base.DEC),
     flags = ProtoField.uint8("weft.flags", "Flags", base.HEX),
-    kind = ProtoField.uint8("weft.kind", "Kind", base.DEC, KINDS, KIND_MASK),
-    request_flag = ProtoField.bool("weft.flags.request", "Wants an acknowledgement", 8, nil, REQUEST),
+    kind = ProtoField.uint8("weft.kind", "Kind", base.DEC, KINDS),
+    request_flag = ProtoField.bool("weft.flags.request", "Wants an acknowledgement"),
     has_echo = ProtoField.bool("weft.flags.echo", "Has an echo", 8, nil, WITH_ECHO),
-    of_probe = ProtoField.bool("weft.flags.echo_of_probe", "The echo is of a probe", 8, nil, ECHO_OF_PROBE),
-    marked = ProtoField.bool("weft.flags.marked", "A packet came with a mark of congestion", 8, nil, 64),
-    bulk = ProtoField.bool("weft.flags.bulk", "Goes the way of bulk data", 8, nil, 128),
+    marked = ProtoField.bool("weft.flags.marked", "A packet came with a mark of congestion", 8, nil, 16),
+    way = ProtoField.uint8("weft.flags.way", "Way: 0 is that of messages, the others are of bulk data", base.DEC, nil, 0xe0),
     number = ProtoField.uint32("weft.number", "Packet number", base.DEC),
     acknowledged = ProtoField.uint32("weft.acknowledged", "Acknowledged up to before", base.DEC),
     selective = ProtoField.uint64("weft.selective", "Arrived beyond the first missing", base.HEX),
     map = ProtoField.uint64("weft.map", "Arrived beyond that", base.HEX),
     echoed = ProtoField.uint32("weft.echo.number", "Echo of", base.DEC),
-    echo_transmission = ProtoField.uint8("weft.echo.transmission", "Its transmission", base.DEC),
+    echo_transmission = ProtoField.uint8("weft.echo.transmission", "Its transmission", base.DEC, { [0] = "it is a probe" }),
     hold = ProtoField.double("weft.echo.hold_us", "It waited for its answer, µs"),
     away = ProtoField.double("weft.echo.away_us", "It may have waited before, µs"),
     -- Messages and data.
@@ -94,11 +95,18 @@ weft.fields = f
 local wrong = ProtoExpert.new("weft.wrong", "Not as the protocol has it", expert.group.MALFORMED, expert.severity.WARN)
 weft.experts = { wrong }
 
+-- The kind without the request, and whether there is one.
+local function kind_of(flags)
+    local kind = bit.band(flags, KIND_MASK)
+    if kind >= 2 + REQUEST then return kind - REQUEST, true end
+    return kind, false
+end
+
 -- Where the payload of messages or data begins, its length as announced, and whether 16 bytes of a seal follow it. `whole`: bytes
 -- of the packet as it travelled; of a capture there may be fewer. nil: it is no such packet.
 local function payload(tvb, whole)
     local flags = tvb(11, 1):uint()
-    local kind = bit.band(flags, KIND_MASK)
+    local kind = kind_of(flags)
     local prefix = kind == 2 and MESSAGES_PREFIX or DATA_PREFIX
     local at = HEADER + (bit.band(flags, WITH_ECHO) ~= 0 and ECHO or 0)
     if tvb:len() < at + prefix then return nil end
@@ -108,17 +116,16 @@ local function payload(tvb, whole)
     return at, length, over == 16
 end
 
--- Whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit, and unused bits be clear.
+-- Whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit.
 local function is_packet(tvb, whole)
     if tvb:len() < HEADER then return false end
     local flags = tvb(11, 1):uint()
-    local kind = bit.band(flags, KIND_MASK)
+    local kind = kind_of(flags)
     local echo = bit.band(flags, WITH_ECHO) ~= 0
-    if not echo and bit.band(flags, ECHO_OF_PROBE) ~= 0 then return false end
     local rest = whole - HEADER - (echo and ECHO or 0)
     if kind == 0 then return rest >= 0 and rest <= MAP_BYTES_MAX and rest % 8 == 0 end
     if kind == 1 then return rest == 0 end
-    return kind <= 4 and payload(tvb, whole) ~= nil
+    return payload(tvb, whole) ~= nil
 end
 
 local function is_reach(tvb, whole)
@@ -184,11 +191,13 @@ end
 
 local function dissect_packet(tvb, pinfo, tree, whole)
     local flags = tvb(11, 1):uint()
-    local kind = bit.band(flags, KIND_MASK)
+    local kind, request = kind_of(flags)
     tree:add(f.tag, tvb(0, 8))
     tree:add_le(f.sender, tvb(8, 3))
     local flag_tree = tree:add(f.flags, tvb(11, 1))
-    for _, field in ipairs({ f.kind, f.request_flag, f.has_echo, f.of_probe, f.marked, f.bulk }) do flag_tree:add(field, tvb(11, 1)) end
+    flag_tree:add(f.kind, tvb(11, 1), kind)
+    flag_tree:add(f.request_flag, tvb(11, 1), request)
+    for _, field in ipairs({ f.has_echo, f.marked, f.way }) do flag_tree:add(field, tvb(11, 1)) end
     tree:add_le(f.number, tvb(12, 4))
     tree:add_le(f.acknowledged, tvb(16, 4))
     tree:add_le(f.selective, tvb(20, 8))

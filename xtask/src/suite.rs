@@ -14,6 +14,7 @@ mod memory;
 mod peers;
 mod process;
 mod programs;
+mod rails;
 mod report;
 mod trace;
 mod virtual_hosts;
@@ -54,6 +55,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "c", what: "C programs with 1 to 8 ranks on one host", cases: programs::one_host },
     Suite { name: "hosts", what: "the same over two hosts", cases: programs::two_hosts },
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
+    Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },

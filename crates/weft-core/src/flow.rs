@@ -30,23 +30,31 @@ mod ring;
 mod round_trip;
 mod settings;
 mod transmit;
+mod ways;
 
 pub use counters::{Counters, Gauges};
 pub use settings::*;
 pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{Ciphers, FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number, SEAL_SIZE};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number, SEAL_SIZE, WAYS_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::ops::Range;
 use incoming::Incoming;
 use outgoing::Outgoing;
 use pauses::Pauses;
 
-/// Most bytes that an idle flow occupies after `Flow::rest`, allocations included.
+/// Most bytes that an idle flow occupies after `Flow::rest`, allocations included; one that has striped bulk data keeps
+/// [`striped_bytes`] besides.
 pub const IDLE_BYTES_MAX: usize = 1024;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
+
+/// Bytes that a flow with so many ways of bulk data keeps once it has used them.
+pub const fn striped_bytes(bulk_ways: u8) -> usize {
+    ways::Ways::bytes_max(bulk_ways as usize)
+}
 
 /// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep until it is acknowledged.
 pub trait Regions {
@@ -92,7 +100,7 @@ pub enum Failure {
 /// A reliable flow to one peer.
 #[derive(Debug)]
 pub struct Flow {
-    settings: Settings,
+    settings: Arc<Settings>,
     own_index: u32,
     failed: bool,
     seal: Key,
@@ -114,13 +122,15 @@ impl Flow {
     /// A flow from process `own_index` to process `peer_index` (both below 2²⁴) of the job that knows `secret`.
     ///
     /// Both sides must use the same `packet_size`, `window_packets` and `tag_bytes`. Panics if the settings are outside
-    /// their limits.
-    pub fn new(settings: &Settings, secret: [u8; 16], own_index: u32, peer_index: u32) -> Self {
+    /// their limits. They are shared with the driver.
+    pub fn new(settings: Arc<Settings>, secret: [u8; 16], own_index: u32, peer_index: u32) -> Self {
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
+        assert!(usize::from(settings.bulk_ways) < WAYS_MAX, "more ways than a packet can name");
         assert!(own_index < 1 << 24 && peer_index < 1 << 24, "a process index has 24 bits");
         Self {
-            settings: settings.clone(),
+            outgoing: Outgoing::new(&settings),
+            settings,
             own_index,
             failed: false,
             seal: Key::derive(&secret, own_index, peer_index),
@@ -129,7 +139,6 @@ impl Flow {
             next_bare: u64::from(Number::FIRST.0),
             watched: false,
             pauses: Pauses::new(),
-            outgoing: Outgoing::new(settings),
             incoming: Incoming::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -209,12 +218,6 @@ impl Flow {
         self.watched = watched;
     }
 
-    /// Whether one probe at most is unanswered: no reason for doubts yet. An acknowledgement that comes with bulk data is as late
-    /// as that is.
-    pub fn only_asks(&self) -> bool {
-        self.outgoing.patience.unanswered() <= 1
-    }
-
     /// The next thing the driver should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -275,9 +278,50 @@ impl Flow {
         self.outgoing.bulk_way().round_trip.minimum()
     }
 
-    /// Packets that may be in flight at present.
+    /// Packets that may be in flight at present: bulk data where that has ways of its own.
     pub fn window(&self) -> u32 {
-        self.outgoing.congestion.window()
+        self.outgoing.window(&self.settings)
+    }
+
+    /// Bulk data may take these of its ways from now on, bit k for way k; the others take no new packets. Without any, all stays
+    /// as it was. Before the first call, bulk data takes way 1.
+    pub fn use_ways(&mut self, ways: u8) {
+        let known = ways & !1;
+        if known != 0 {
+            self.outgoing.ways.usable = known;
+        }
+    }
+
+    /// Ways, bit k for way k, on which a probe has left since the last call though an earlier one went unanswered: one may only be
+    /// late. Either the way leads there no more, or answers do not come back, or the peer is not looking.
+    pub fn take_doubts(&mut self) -> u8 {
+        self.outgoing.ways.take_doubts()
+    }
+
+    /// Ways, bit k for way k, on which a probe was answered since the last call, or a packet acknowledged that was sent since
+    /// they were doubted.
+    pub fn take_alive(&mut self) -> u8 {
+        self.outgoing.ways.take_alive()
+    }
+
+    /// What leaves on this way from now on takes another lane: what was sent until now proves nothing of it.
+    pub fn changes_lane(&mut self, way: usize) {
+        self.outgoing.ways.changes_lane(way, Number(self.next_bare as u32));
+    }
+
+    /// A way that was silent leads there again, or answers come back on another: what is in flight is probed for at once.
+    pub fn ask_again(&mut self) {
+        self.outgoing.ask_again();
+    }
+
+    /// Whether packets are in flight on this way, and the last probes for them went unanswered.
+    pub fn is_silent(&self, way: usize) -> bool {
+        self.outgoing.is_silent(way)
+    }
+
+    /// This way of bulk data leads there no more: what is in flight on it is sent again on the others.
+    pub fn give_up(&mut self, way: usize) {
+        self.outgoing.give_up(way);
     }
 
     /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `rest`, when idle and all events are taken.

@@ -2,14 +2,22 @@
 //!
 //! A rail is a pair of interfaces, one at each end. On each there may be two lanes: raw frames, and UDP with its offloads. Messages
 //! take the first lane that is proved (`reach`), raw frames before UDP; bulk data takes UDP, on all rails at the same time, each
-//! being one way of the flow. What a lane does not prove, another carries.
+//! being one way of the flow. A lane that does not answer leaves its work to the others: the other carrier of its rail, or the
+//! other rails.
+//!
+//! A way whose probes go unanswered is doubted, and its lane asked. Only when it stays silent although another lane has answered
+//! meanwhile, what is in flight there is sent again: a peer that does not look answers on none of them.
 
+use crate::flow::Flow;
 use crate::reach::{Ends, Heard, Keys, Reach, SIZE, Said};
 use crate::time::Instant;
+use crate::wire::WAYS_MAX;
 use alloc::boxed::Box;
 
 /// Rails to one peer.
 pub const RAILS_MAX: usize = 4;
+
+const _: () = assert!(RAILS_MAX < WAYS_MAX);
 
 /// What carries packets on a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -45,10 +53,19 @@ struct Known {
 pub struct Rails {
     known: Box<[Known]>,
     keys: Option<Box<Keys>>,
-    /// Where packets go while nothing is proved.
+    /// Where messages go while nothing is proved: the lane that was proved last, at first UDP, which passes routers.
     last_resort: u8,
+    /// The lane that carries the bulk data of each rail. It changes only in `change_lanes`, of which the flow is told.
+    bulk: [u8; RAILS_MAX],
     /// Questions and answers that the peer did not make.
     forged: u32,
+    /// Rails that are silent while others answer, one bit each, and how often that has begun.
+    failed: u8,
+    failures: [u16; RAILS_MAX],
+    /// A lane has been proved of which the flow has not been told.
+    news: bool,
+    /// What is known of some lane has changed since the flow was told.
+    stirred: bool,
 }
 
 impl Rails {
@@ -61,11 +78,21 @@ impl Rails {
             lane: *lane,
             reach: if index == last_resort { Reach::assumed() } else { Reach::unknown() },
         };
+        let on = |rail: usize| move |lane: &Lane| usize::from(lane.rail) == rail;
+        let bulk = |rail: usize| {
+            let udp = lanes.iter().position(|lane| on(rail)(lane) && lane.carrier == Carrier::Udp);
+            udp.or_else(|| lanes.iter().position(on(rail))).unwrap_or(last_resort) as u8
+        };
         Self {
+            bulk: core::array::from_fn(bulk),
             known: lanes.iter().enumerate().map(known).collect(),
             keys: None,
             last_resort: last_resort as u8,
             forged: 0,
+            failed: 0,
+            failures: [0; RAILS_MAX],
+            news: false,
+            stirred: true,
         }
     }
 
@@ -89,23 +116,107 @@ impl Rails {
         self.known.len()
     }
 
+    /// What a lane is.
+    pub fn named(&self, lane: usize) -> Lane {
+        self.known[lane].lane
+    }
+
     /// Ways of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets go the same way.
     pub fn bulk_ways(&self) -> usize {
         if self.is_choice() { self.rails() } else { 0 }
     }
 
-    /// The lane of a way of the flow: messages take the ways of all, bulk data of way k that of rail k − 1.
+    /// The lane of a way of the flow: messages take the best of all, bulk data of way k that of rail k − 1.
     pub fn lane(&self, way: usize) -> usize {
-        let own = way.checked_sub(1).and_then(|rail| {
-            let is_own = |known: &Known| usize::from(known.lane.rail) == rail;
-            self.first(|known| is_own(known) && known.lane.carrier == Carrier::Udp)
-                .or_else(|| self.first(|known| is_own(known)))
-        });
-        let other = || match way {
-            0 => self.first(|known| known.lane.carrier == Carrier::Raw).or_else(|| self.first(|_| true)),
-            _ => self.first(|known| known.lane.carrier == Carrier::Udp).or_else(|| self.first(|_| true)),
-        };
-        own.or_else(other).unwrap_or(usize::from(self.last_resort))
+        if let Some(rail) = way.checked_sub(1) {
+            return usize::from(self.bulk.get(rail).copied().unwrap_or(self.last_resort));
+        }
+        let raw = self.first(|known| known.lane.carrier == Carrier::Raw);
+        raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort))
+    }
+
+    /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent: before, they would
+    /// overtake what is under way. Then it stays with them until UDP has answered; that it may answer again is not enough.
+    /// Returns the ways whose lane is another one now, one bit each.
+    fn change_lanes(&mut self) -> u8 {
+        let mut changed = 0;
+        for rail in 0..self.rails() {
+            let lane = usize::from(self.bulk[rail]);
+            let proved = |carrier| {
+                let is_it = |known: &Known| usize::from(known.lane.rail) == rail && known.lane.carrier == carrier;
+                self.first(is_it)
+            };
+            let other = || proved(Carrier::Raw).filter(|_| self.known[lane].reach.is_silent());
+            if let Some(next) = proved(Carrier::Udp).or_else(other).filter(|next| *next != lane) {
+                self.bulk[rail] = next as u8;
+                changed |= 2 << rail;
+            }
+        }
+        changed
+    }
+
+    /// Tells the flow to this peer which ways lead there, and learns from it which to doubt. To be called after it has sent.
+    #[inline]
+    pub fn steer(&mut self, flow: &mut Flow) {
+        if !self.is_choice() {
+            return;
+        }
+        // A question may be stuck in the queue of what it asks for. Messages change lanes at any time, so theirs prove nothing.
+        let (doubts, alive) = (flow.take_doubts(), flow.take_alive() & !1);
+        if self.stirred || doubts | alive != 0 {
+            self.steer_after_news(flow, doubts, alive);
+        }
+    }
+
+    fn steer_after_news(&mut self, flow: &mut Flow, doubts: u8, alive: u8) {
+        self.stirred = false;
+        if core::mem::take(&mut self.news) {
+            flow.ask_again();
+        }
+        for way in (0..WAYS_MAX).filter(|way| doubts & 1 << way != 0) {
+            self.doubt(self.lane(way));
+        }
+        for way in (1..WAYS_MAX).filter(|way| alive & 1 << way != 0) {
+            let lane = self.lane(way);
+            self.known[lane].reach.believe();
+            self.last_resort = lane as u8;
+        }
+        let changed = self.change_lanes();
+        for way in (1..WAYS_MAX).filter(|way| changed & 1 << way != 0) {
+            flow.changes_lane(way);
+        }
+        let rails = self.rails();
+        if rails == 1 {
+            return;
+        }
+        let of = |rail: usize| self.known.iter().filter(move |known| usize::from(known.lane.rail) == rail);
+        let (mut usable, mut silent) = (0_u8, 0_u8);
+        for rail in 0..rails {
+            usable |= u8::from(self.is_proved(self.lane(rail + 1))) << rail;
+            silent |= u8::from(of(rail).all(|known| known.reach.is_silent())) << rail;
+        }
+        if usable == 0 {
+            return;
+        }
+        flow.use_ways(usable << 1);
+        for rail in (0..rails).filter(|rail| silent & 1 << rail != 0) {
+            let failures = &mut self.failures[rail];
+            *failures = failures.saturating_add(u16::from(self.failed & 1 << rail == 0));
+            if flow.is_silent(rail + 1) {
+                flow.give_up(rail + 1);
+            }
+        }
+        self.failed = (self.failed | silent) & !usable;
+    }
+
+    /// The interfaces that a rail joins; none if there is no such rail.
+    pub fn ends(&self, rail: usize) -> Option<Ends> {
+        self.known.iter().find(|known| usize::from(known.lane.rail) == rail).map(|known| known.lane.ends)
+    }
+
+    /// How often a rail was silent while others answered, and whether it is so now.
+    pub fn failures(&self, rail: usize) -> (u16, bool) {
+        (self.failures[rail], self.failed & 1 << rail != 0)
     }
 
     /// The first lane of a kind that is proved.
@@ -120,6 +231,7 @@ impl Rails {
 
     /// Takes bytes that are `reach::is_reach` and came over this carrier: the lane over which to answer, and what.
     pub fn handle(&mut self, carrier: Carrier, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, Sentence)> {
+        self.stirred = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
         let Some(heard) = keys.open(bytes) else {
             self.forged = self.forged.wrapping_add(1);
@@ -143,10 +255,12 @@ impl Rails {
     }
 
     fn answered(&mut self, lane: usize, answer: &Heard) {
-        let known = &mut self.known[lane];
-        if known.reach.handle_answer(answer) && known.lane.carrier == Carrier::Udp {
-            self.last_resort = lane as u8;
+        if !self.known[lane].reach.handle_answer(answer) {
+            return;
         }
+        self.last_resort = lane as u8;
+        self.news = true;
+        self.known.iter_mut().for_each(|known| known.reach.ask_again());
     }
 
     /// The question that is due on a lane.
@@ -156,13 +270,25 @@ impl Rails {
         }
         let Known { lane, reach } = &mut self.known[lane];
         let question = reach.poll_question(now)?;
+        self.stirred = true;
         Some(self.keys.get_or_insert_with(|| Box::new(keys())).question(&question, lane.ends))
     }
 
-    /// Something was sent over the lane, and there is no sign that it arrived; or the machine has refused it.
+    /// The machine has refused a packet for this lane. Its interface may be down, so the rail's other lane must answer, too.
+    pub fn refused(&mut self, lane: usize) {
+        let rail = self.known[lane].lane.rail;
+        for lane in 0..self.lanes() {
+            if self.known[lane].lane.rail == rail {
+                self.doubt(lane);
+            }
+        }
+    }
+
+    /// Something was sent over the lane, and there is no sign that it arrived.
     pub fn doubt(&mut self, lane: usize) {
         if self.is_choice() {
             self.known[lane].reach.doubt();
+            self.stirred = true;
         }
     }
 
@@ -178,6 +304,9 @@ impl Rails {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::{Deliver, Regions, Settings};
+    use crate::time::Duration;
+    use alloc::sync::Arc;
     use alloc::vec::Vec;
 
     fn lane(carrier: Carrier, rail: u8) -> Lane {
@@ -194,6 +323,28 @@ mod tests {
         Keys::new(&[1; 16], own, peer)
     }
 
+    struct Nothing;
+
+    impl Deliver for Nothing {
+        fn message(&mut self, _: &[u8]) {}
+
+        fn data(&mut self, _: u32, _: u64, _: &[u8]) {}
+    }
+
+    impl Regions for Nothing {
+        fn read(&mut self, _: u32, _: u64, out: &mut [u8]) {
+            out.fill(0);
+        }
+    }
+
+    /// All that one has for the other arrives.
+    fn deliver(now: Instant, from: &mut Flow, to: &mut Flow) {
+        let mut out = [0; 600];
+        while let Some(length) = from.poll_transmit(now, &mut Nothing, &mut out) {
+            to.handle_packet(now, &out[..length], &mut Nothing);
+        }
+    }
+
     fn carrier(lane: usize) -> Carrier {
         [Carrier::Raw, Carrier::Udp][lane % 2]
     }
@@ -203,6 +354,13 @@ mod tests {
         let question = rails.poll_question(lane, now, || keys(0, 1)).unwrap();
         let (_, answer) = self::rails(4).handle(carrier(lane), &question, || keys(1, 0)).unwrap();
         assert!(rails.handle(carrier(lane), &answer, || keys(0, 1)).is_none());
+    }
+
+    /// The lane is asked and does not answer.
+    fn be_silent(rails: &mut Rails, lane: usize) {
+        for ms in [0, 1, 3] {
+            rails.poll_question(lane, Instant(0) + Duration::from_millis(ms), || keys(0, 1));
+        }
     }
 
     #[test]
@@ -219,16 +377,57 @@ mod tests {
         let mut rails = rails(1);
         ask(&mut rails, 0, Instant(0));
         rails.doubt(0);
-        assert_eq!((rails.lane(0), rails.lane(1)), (1, 1));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 1, 1));
         ask(&mut rails, 0, Instant(1));
+        // UDP may still answer.   Expect: nothing overtakes what is under way there.
         rails.doubt(1);
-        assert_eq!((rails.lane(0), rails.lane(1)), (0, 0));
-        // Neither answers: UDP passes routers, frames do not.
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 1));
+        be_silent(&mut rails, 1);
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (2, 0, 0));
+        // Frames are doubted and answer, so that UDP is asked once more.   Expect: bulk data does not go back before it has answered.
         rails.doubt(0);
-        assert_eq!(rails.lane(1), 1);
-        ask(&mut rails, 1, Instant(2));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 0));
         ask(&mut rails, 0, Instant(2));
-        assert_eq!((rails.lane(0), rails.lane(1)), (0, 1));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 0));
+        ask(&mut rails, 1, Instant(0) + crate::reach::AGAIN);
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (2, 0, 1));
+    }
+
+    #[test]
+    fn what_arrived_over_another_lane_does_not_prove_the_one_taken_now() {
+        let mut rails = rails(1);
+        let settings = Settings { bulk_ways: 1, packet_size: 600, ..Settings::default() };
+        let mut flow = Flow::new(Arc::new(settings.clone()), [1; 16], 0, 1);
+        let mut peer = Flow::new(Arc::new(settings), [1; 16], 1, 0);
+        let mut now = Instant(1);
+        ask(&mut rails, 0, now);
+        flow.submit_data(1, 2, 0..100_000);
+        // UDP loses everything: bulk data moves to raw frames, and arrives.
+        rails.doubt(1);
+        be_silent(&mut rails, 1);
+        rails.steer(&mut flow);
+        assert_eq!(rails.lane(1), 0);
+        for _ in 0..20 {
+            deliver(now, &mut flow, &mut peer);
+            // Frames are doubted and answer each time, so that UDP is asked once more.
+            rails.doubt(0);
+            now = now + Duration::from_millis(20);
+            ask(&mut rails, 0, now);
+            deliver(now, &mut peer, &mut flow);
+            rails.steer(&mut flow);
+            assert!(!rails.is_proved(1) && rails.lane(1) == 0);
+        }
+        assert!(flow.is_idle());
+        // UDP answers while something is under way as frames, and is doubted before that is acknowledged.
+        flow.submit_data(3, 4, 0..5_000);
+        deliver(now, &mut flow, &mut peer);
+        ask(&mut rails, 1, now + crate::reach::AGAIN);
+        rails.steer(&mut flow);
+        assert_eq!(rails.lane(1), 1);
+        rails.doubt(1);
+        deliver(now, &mut peer, &mut flow);
+        rails.steer(&mut flow);
+        assert!(flow.is_idle() && !rails.is_proved(1));
     }
 
     #[test]
@@ -249,13 +448,50 @@ mod tests {
             ask(&mut rails, lane, Instant(0));
         }
         assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [0, 1, 3, 5]);
-        // The best rail is gone.   Expect: messages take the next, its bulk data any that carries trains.
+        // The best rail is doubted.   Expect: messages take the next; its bulk data is probed for where it is.
         rails.doubt(0);
         rails.doubt(1);
-        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 3, 3, 5]);
-        // A rail with raw frames only.
+        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 1, 3, 5]);
+        // UDP stays silent on the second.   Expect: its raw frames carry all.
         rails.doubt(3);
-        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 5, 2, 5]);
+        be_silent(&mut rails, 3);
+        assert_eq!(rails.change_lanes(), 4);
+        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 1, 2, 5]);
+    }
+
+    #[test]
+    fn a_rail_that_is_silent_while_others_answer_has_failed_until_it_answers_again() {
+        let mut rails = rails(2);
+        let settings = Settings { bulk_ways: 2, ..Settings::default() };
+        let mut flow = Flow::new(Arc::new(settings), [1; 16], 0, 1);
+        for lane in [0, 2, 3] {
+            ask(&mut rails, lane, Instant(0));
+        }
+        rails.steer(&mut flow);
+        assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false); 2]);
+        for lane in [2, 3] {
+            rails.doubt(lane);
+            be_silent(&mut rails, lane);
+        }
+        rails.steer(&mut flow);
+        rails.steer(&mut flow);
+        assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false), (1, true)]);
+        ask(&mut rails, 3, Instant(0) + crate::reach::AGAIN);
+        rails.steer(&mut flow);
+        assert_eq!(rails.failures(1), (1, false));
+        // The interface of the first goes down: what is sent there is refused.
+        rails.refused(0);
+        assert_eq!([0, 1, 2, 3].map(|lane| rails.is_proved(lane)), [false, false, false, true]);
+        ask(&mut rails, 0, Instant(0));
+        ask(&mut rails, 1, Instant(0));
+        rails.steer(&mut flow);
+        // None of them answers: the peer does not look, and no rail is to blame.
+        for lane in 0..4 {
+            rails.doubt(lane);
+            be_silent(&mut rails, lane);
+        }
+        rails.steer(&mut flow);
+        assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false), (1, false)]);
     }
 
     #[test]

@@ -31,6 +31,9 @@ pub const QUESTIONS_MAX: u32 = 8;
 pub const PATIENCE: Duration = Duration::from_millis(1);
 /// … and how long after the last question one more is asked, as long as there is traffic: a lane may come back.
 pub const AGAIN: Duration = Duration::from_secs(1);
+/// Questions in a row without an answer, though another lane to the same peer has answered meanwhile, before a lane counts as
+/// silent.
+pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;
 const QUESTION: u8 = 1;
@@ -199,11 +202,28 @@ impl Reach {
         matches!(self.state, State::Asked { times, .. } if times > QUESTIONS_MAX)
     }
 
+    /// Whether so many questions have gone unanswered that an answer would be here if there was one.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.state, State::Asked { times, .. } if times >= SILENT_AFTER)
+    }
+
+    /// Another lane has just answered: if this one leads to the peer, it answers now.
+    pub fn ask_again(&mut self) {
+        if matches!(self.state, State::Asked { .. }) && !self.is_useless() {
+            self.state = State::Untried { doubted: false };
+        }
+    }
+
     /// Something was sent over the lane and there is no sign that it arrived: it must answer again before it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
             self.state = State::Untried { doubted: true };
         }
+    }
+
+    /// What was sent over the lane has arrived: there is no doubt any more.
+    pub fn believe(&mut self) {
+        self.state = State::Proved;
     }
 
     /// The peer has doubts: the lane must answer us too, and the peer knows that.

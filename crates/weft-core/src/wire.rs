@@ -5,14 +5,14 @@
 //! ```text
 //!  0  tag             8   keyed hash of the length, the rest of the header and the first bytes of the body
 //!  8  sender          3   index of the sending process in the job
-//! 11  flags           1   kind 3 bits, then REQUEST, ECHO, ECHO_OF_PROBE, MARKED, BULK
+//! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the way it takes, 3 bits
 //! 12  number          4   number of the packet; bare acknowledgements and probes have a count of their own
 //! 16  acknowledged    4   the first packet that has not arrived
 //! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
-//! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1, hold 3 (64 ns units),
-//!                         away 2 (1024 ns units)
+//! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe), hold 3 (64 ns
+//!                         units), away 2 (1024 ns units)
 //!     length          2   messages and data: bytes that follow this prefix
-//!     order           1   place of this transmission among all of its lane
+//!     order           1   place of this transmission among all of its way
 //!     transmission    1   1: sent for the first time
 //!     messages: first 4   number of the first message; then each message as length 2 and bytes
 //!     data: sink      4, offset 8; then the bytes
@@ -50,6 +50,8 @@ pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
 pub(crate) const ECHO_SIZE: usize = 10;
 /// Packets that the selective bits speak of, the first missing one included.
 pub const SELECTIVE_PACKETS: u32 = 65;
+/// Ways that packets of one flow can take.
+pub const WAYS_MAX: usize = 8;
 /// Most words of map behind a bare acknowledgement.
 pub const MAP_WORDS_MAX: usize = 32;
 
@@ -65,11 +67,10 @@ const _: () = assert!(MESSAGES_OVERHEAD + FRAME_PREFIX <= OVERHEAD_MAX);
 
 mod flag {
     pub(super) const KIND: u8 = 7;
-    pub(super) const REQUEST: u8 = 8;
-    pub(super) const ECHO: u8 = 16;
-    pub(super) const ECHO_OF_PROBE: u8 = 32;
-    pub(super) const MARKED: u8 = 64;
-    pub(super) const BULK: u8 = 128;
+    pub(super) const ECHO: u8 = 8;
+    pub(super) const MARKED: u8 = 16;
+    /// The way is in the bits above.
+    pub(super) const WAY: u32 = 5;
 }
 
 mod kind {
@@ -78,7 +79,16 @@ mod kind {
     pub(super) const MESSAGES: u8 = 2;
     pub(super) const DATA: u8 = 3;
     pub(super) const DATA_END: u8 = 4;
+    /// Added to any of these three: an acknowledgement is wanted at once.
+    pub(super) const REQUEST: u8 = 3;
+
+    /// The kind without the request, and whether there is one.
+    pub(super) const fn apart(kind: u8) -> (u8, bool) {
+        if kind >= MESSAGES + REQUEST { (kind - REQUEST, true) } else { (kind, false) }
+    }
 }
+
+const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && WAYS_MAX == 1 << (8 - flag::WAY));
 
 /// The index of the process that claims to have sent this datagram; `None` if it is too short to be a packet.
 /// Nothing is proved until `Flow::handle_packet` has verified the tag.
@@ -204,8 +214,8 @@ pub struct Packet {
     pub request: bool,
     /// A packet came with a mark of congestion (RFC 3168) since the last acknowledgement.
     pub marked: bool,
-    /// It travels the way of bulk data, which other packets may overtake.
-    pub bulk: bool,
+    /// The way it takes, below [`WAYS_MAX`]: packets of other ways may overtake it. 0 is that of messages.
+    pub way: u8,
     /// The rest.
     pub kind: Kind,
 }
@@ -214,13 +224,11 @@ impl Packet {
     /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
     /// The payload (of a bare acknowledgement: the map) and `Key::seal` are to follow. Panics if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
-        let mut flags = 0;
-        for (set, bit) in [(self.request, flag::REQUEST), (self.marked, flag::MARKED), (self.bulk, flag::BULK)] {
-            flags |= if set { bit } else { 0 };
-        }
+        let mut flags = self.way << flag::WAY | if self.marked { flag::MARKED } else { 0 };
         let mut at = HEADER_SIZE;
         if let Some(echo) = &self.echo {
-            flags |= flag::ECHO | emit_echo(echo, &mut out[at..at + ECHO_SIZE]);
+            flags |= flag::ECHO;
+            emit_echo(echo, &mut out[at..at + ECHO_SIZE]);
             at += ECHO_SIZE;
         }
         let (kind, number) = match self.kind {
@@ -231,7 +239,7 @@ impl Packet {
                 prefix[2..4].copy_from_slice(&[order, transmission]);
                 let (kind, size) = emit_lane(&lane, length, prefix);
                 at += size;
-                (kind, number)
+                (if self.request { kind + kind::REQUEST } else { kind }, number)
             }
         };
         out[8..12].copy_from_slice(&(self.sender & SENDER_MAX | u32::from(flags | kind) << 24).to_le_bytes());
@@ -256,11 +264,12 @@ impl Packet {
         let mut echo = None;
         if flags & flag::ECHO != 0 {
             let (echo_bytes, after) = rest.split_at_checked(ECHO_SIZE)?;
-            echo = Some(parse_echo(echo_bytes, flags));
+            echo = Some(parse_echo(echo_bytes));
             rest = after;
         }
         let number = Number(u32_at(header, 12));
-        let kind = match flags & flag::KIND {
+        let (kind, request) = kind::apart(flags & flag::KIND);
+        let kind = match kind {
             kind::ACKNOWLEDGEMENT => {
                 if rest.len() % 8 != 0 || rest.len() > 8 * MAP_WORDS_MAX {
                     return None;
@@ -269,7 +278,7 @@ impl Packet {
             }
             kind::PROBE if rest.is_empty() => Kind::Probe(number),
             kind @ (kind::MESSAGES | kind::DATA | kind::DATA_END) => {
-                let &[_, _, order, transmission, ..] = rest else { return None };
+                let &[_, _, order, transmission @ 1..=u8::MAX, ..] = rest else { return None };
                 Kind::Numbered { number, transmission, order, lane: parse_lane(kind, &mut rest)? }
             }
             _ => return None,
@@ -279,9 +288,9 @@ impl Packet {
             acknowledged: Number(u32_at(header, 16)),
             selective: u64_at(header, 20),
             echo,
-            request: flags & flag::REQUEST != 0,
+            request,
             marked: flags & flag::MARKED != 0,
-            bulk: flags & flag::BULK != 0,
+            way: flags >> flag::WAY,
             kind,
         };
         Some((packet, rest))
@@ -291,7 +300,7 @@ impl Packet {
 /// Where the payload of messages or data begins; `None` for anything else, or if the packet is too short for that.
 pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
     let flags = *bytes.get(11)?;
-    let prefix = match flags & flag::KIND {
+    let prefix = match kind::apart(flags & flag::KIND).0 {
         kind::MESSAGES => MESSAGES_PREFIX,
         kind::DATA | kind::DATA_END => DATA_PREFIX,
         _ => return None,
@@ -301,7 +310,7 @@ pub(crate) fn payload_at(bytes: &[u8]) -> Option<usize> {
 }
 
 fn is_messages(bytes: &[u8]) -> bool {
-    bytes[11] & flag::KIND == kind::MESSAGES
+    kind::apart(bytes[11] & flag::KIND).0 == kind::MESSAGES
 }
 
 /// The words of the map behind a bare acknowledgement.
@@ -309,27 +318,26 @@ pub(crate) fn map_words(map: &[u8]) -> impl Iterator<Item = u64> + '_ {
     map.chunks_exact(8).map(|word| u64_at(word, 0))
 }
 
-fn emit_echo(echo: &Echo, out: &mut [u8]) -> u8 {
+fn emit_echo(echo: &Echo, out: &mut [u8]) {
     let hold = echo.hold.map_or(HOLD_UNKNOWN, |hold| (hold.0 / HOLD_UNIT_NS).min(HOLD_UNKNOWN.into()) as u32);
-    let (number, transmission, flags) = match echo.of {
-        Echoed::Packet { number, transmission } => (number, transmission, 0),
-        Echoed::Probe(number) => (number, 0, flag::ECHO_OF_PROBE),
+    let (number, transmission) = match echo.of {
+        Echoed::Packet { number, transmission } => (number, transmission),
+        Echoed::Probe(number) => (number, 0),
     };
     out[..4].copy_from_slice(&number.0.to_le_bytes());
     out[4..8].copy_from_slice(&(u32::from(transmission) | hold << 8).to_le_bytes());
     let away = u16::try_from(echo.away.0.div_ceil(AWAY_UNIT_NS)).unwrap_or(u16::MAX);
     out[8..10].copy_from_slice(&away.to_le_bytes());
-    flags
 }
 
-fn parse_echo(bytes: &[u8], flags: u8) -> Echo {
+fn parse_echo(bytes: &[u8]) -> Echo {
     let number = Number(u32_at(bytes, 0));
     let word = u32_at(bytes, 4);
     let hold = word >> 8;
     Echo {
-        of: match flags & flag::ECHO_OF_PROBE {
-            0 => Echoed::Packet { number, transmission: word as u8 },
-            _ => Echoed::Probe(number),
+        of: match word as u8 {
+            0 => Echoed::Probe(number),
+            transmission => Echoed::Packet { number, transmission },
         },
         hold: (hold != HOLD_UNKNOWN).then_some(Duration(u64::from(hold) * HOLD_UNIT_NS)),
         away: Duration(u64::from(u16_at(bytes, 8)) * AWAY_UNIT_NS),

@@ -35,7 +35,7 @@ const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use direct::BYTES_MIN as LARGE_BYTES_MIN;
 pub use immediate::Received;
-pub use lanes::{Descriptors, Device, Devices, Hop, Remote, Slot};
+pub use lanes::{Descriptors, Device, Devices, Hop, RailTraffic, Remote, Slot};
 
 /// How a peer is reached.
 pub enum Path {
@@ -570,6 +570,15 @@ impl Engine {
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)
+    }
+
+    /// What went over each rail to each peer that has several.
+    pub fn rail_traffic(&self) -> Vec<RailTraffic> {
+        let remotes = self.links.iter().enumerate().filter_map(|(peer, link)| match &link.path {
+            Path::Remote(remote) if link.messages > 0 => Some(remote.rail_traffic(peer as u32)),
+            _ => None,
+        });
+        remotes.flatten().collect()
     }
 
     /// What went to each peer.

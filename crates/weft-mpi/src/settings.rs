@@ -59,8 +59,9 @@ pub const LINK: Setting = Setting {
 pub const INTERFACE: Setting = Setting {
     name: "WEFT_INTERFACE",
     default: "",
-    allowed: "names and subnets, such as eth0,10.1.0.0/16",
-    meaning: "network interfaces or subnets that may be used; without it all that fit",
+    allowed: "names and subnets, such as eth0,10.1.0.0/16 or !eth1",
+    meaning: "network interfaces or subnets that may be used, the better ones first, or with `!` may not; without it all that fit, \
+              the faster ones first: messages take the first that leads to the peer, large ones all",
     reader: Reader::Library,
 };
 /// Where `weft-netd` listens.

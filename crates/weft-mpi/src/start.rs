@@ -1,6 +1,8 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
 
 mod capture;
+mod links;
+mod rails;
 mod raw;
 
 use std::collections::HashMap;
@@ -9,31 +11,22 @@ use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weft_core::flow::Settings as FlowSettings;
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
 use weft_core::time::Duration;
 use weft_launch::{CallSite, Client, Load, Origin};
-use weft_net::ethernet::{self, Ethernet};
-use weft_net::faults::{self, Faults};
-use weft_net::udp::{self, Udp};
-use weft_net::{node, shared, single_copy};
+use weft_net::{ethernet, node, shared, single_copy, udp};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Device, Devices, Engine, Hop, Parts, Path, Remote, Slot};
+use crate::engine::{Devices, Engine, Parts, Path, RailTraffic};
 use crate::error::{Error, Result};
 use crate::live::Live;
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
 use crate::tools;
+use links::Opened;
 
-/// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
-const WINDOW_MIN: u32 = 4;
-/// How often a quiet peer that is waited for is asked, in each `WEFT_PEER_TIMEOUT`, whether it lives …
-const ASKED_PER_TIMEOUT: u64 = 8;
-/// … and how often one that computes looks whether it is asked.
+/// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each `WEFT_PEER_TIMEOUT`.
 const ANSWERS_PER_TIMEOUT: u64 = 4;
 
 /// How this process belongs to its job.
@@ -49,6 +42,8 @@ pub struct Job {
     pub universe_size: Option<i32>,
     /// Name of the node: the machine's, and the setting `WEFT_NODE` where it is given.
     pub processor_name: String,
+    /// Names of the interfaces over which other nodes are reached, by their number.
+    interfaces: Vec<String>,
     /// The node of each process, as a number without meaning but equality.
     pub nodes: Vec<u64>,
 }
@@ -60,29 +55,33 @@ struct Card {
     /// Name of its host, for messages to people.
     host: String,
     secret: Option<[u8; 16]>,
-    udp: Option<udp::Card>,
-    raw: Option<ethernet::Card>,
+    /// Where it can be reached, by UDP or not.
+    addresses: Option<udp::Card>,
+    /// The interfaces on which it takes raw frames.
+    raw: Vec<ethernet::Card>,
 }
 
 impl Card {
     fn encode(&self) -> String {
         let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
-        let udp = self.udp.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
-        let raw = self.raw.as_ref().map_or_else(|| "-".to_owned(), ethernet::Card::encode);
-        format!("3,{:x},{},{},{secret},{udp},{raw}", self.node, self.pid, self.host)
+        let addresses = self.addresses.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
+        let raw: Vec<String> = self.raw.iter().map(ethernet::Card::encode).collect();
+        format!("4,{:x},{},{},{secret},{addresses},{}", self.node, self.pid, self.host, raw.join("+"))
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
         let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
         let parts: Vec<&str> = text.split(',').collect();
-        let ["3", node, pid, host, secret, udp, raw] = parts[..] else { return Err(wrong()) };
+        let ["4", node, pid, host, secret, addresses, raw] = parts[..] else { return Err(wrong()) };
+        let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
+        let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
         Ok(Self {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
             pid: pid.parse().map_err(|_| wrong())?,
             host: host.to_owned(),
             secret: weft_launch::wire::secret_from_hex(secret),
-            udp: if udp == "-" { None } else { Some(udp::Card::decode(udp).map_err(|_| wrong())?) },
-            raw: if raw == "-" { None } else { Some(ethernet::Card::decode(raw).map_err(|_| wrong())?) },
+            addresses: addresses.transpose().map_err(|_| wrong())?,
+            raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
         })
     }
 }
@@ -126,7 +125,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
     let remote = size > 1 && !(all_local && settings.links.shared);
-    let links = if remote { open_links(&settings, rank)? } else { Opened::default() };
+    let links = if remote { links::open(&settings, rank)? } else { Opened::default() };
     let own_secret = match client.secret() {
         Some(secret) => Some(secret),
         None if rank == 0 => Some(random_secret()),
@@ -138,8 +137,8 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
         // With Weft's own launcher everybody has it already; others carry rank 0's.
         secret: own_secret.filter(|_| client.secret().is_none()),
-        udp: links.udp.as_ref().map(Udp::card),
-        raw: links.raw.as_ref().map(|link| raw::card(&settings, link)),
+        addresses: links.addresses(),
+        raw: raw::cards(&settings, &links.raw),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
         // Before the others know this process, and try.
@@ -149,6 +148,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
     let live = Live::new(rank, size, names);
+    let interfaces = links.interfaces();
     let mut engine = connect(&settings, rank, size, &cards, links, secret, live)?;
     engine.publish(false);
     process
@@ -167,6 +167,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         appnum: client.appnum(),
         universe_size: client.universe_size(),
         processor_name: processor_name(settings.node.as_deref()),
+        interfaces,
         nodes: cards.iter().map(|card| card.node).collect(),
         client,
     });
@@ -205,7 +206,8 @@ fn connect(
             _ if peer == rank => Path::Myself,
             Some(local) if use_shared => Path::Shared(local),
             _ => {
-                let path = remote(settings, size, own, &cards[peer as usize], &links);
+                let ends = (own, &cards[peer as usize]);
+                let path = rails::remote(settings, size, ends, &links.candidates, rank < peer);
                 any_remote |= matches!(path, Path::Remote(_));
                 path
             }
@@ -227,7 +229,7 @@ fn connect(
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
-    let devices = if any_remote { devices(settings, &host, links) } else { Devices::NONE };
+    let devices = if any_remote { links::devices(settings, &host, &paths, links) } else { Devices::NONE };
     let parts = Parts {
         rank,
         paths,
@@ -242,61 +244,6 @@ fn connect(
         live,
     };
     Ok(Engine::new(parts))
-}
-
-/// The links to other nodes, as they were opened.
-#[derive(Default)]
-struct Opened {
-    udp: Option<Udp>,
-    raw: Option<Ethernet>,
-    /// Why there are no raw frames.
-    refusal: Option<String>,
-}
-
-/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says why if the user has named
-/// them, else `weft info` does.
-fn open_links(settings: &Settings, rank: u32) -> Result<Opened> {
-    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    let udp = match settings.links.udp {
-        true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
-        false => None,
-    };
-    let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
-    let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open(&wanted, port, settings.netd.as_deref()))
-    {
-        None => (None, None),
-        Some(Ok(raw)) => (Some(raw), None),
-        Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
-        Some(Err(error)) => (None, Some(error.to_string())),
-    };
-    // Who wants AF_XDP is told once a host.
-    if let Some(why) = refusal.as_ref().filter(|_| settings.links.named && !settings.links.xdp && rank == 0) {
-        warn(rank, why);
-    }
-    Ok(Opened { udp, raw, refusal })
-}
-
-/// The links as the engine uses them, with the capture and the faults that are asked for. The capture is next to the link: what a
-/// fault loses is not in it.
-fn devices(settings: &Settings, host: &raw::Host<'_>, links: Opened) -> Devices {
-    let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, host.cards, &links);
-    // Every rank, and every device, loses packets of its own choice.
-    let rank = u64::from(host.rank);
-    let mut seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let mut device = |link: Device| -> Device {
-        if settings.faults.is_clean() {
-            return link;
-        }
-        seed = seed.wrapping_add(1 << 32);
-        Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
-    };
-    let mut udp = links.udp.map(|link| Box::new(link) as Device);
-    let mut raw = raw::device(settings, host, links.raw, links.refusal.as_deref());
-    if let Some(capture) = capture {
-        udp = udp.map(|link| capture.around_udp(link));
-        raw = raw.map(|link| capture.around_raw(link));
-    }
-    Devices { udp: udp.map(&mut device), raw: raw.map(&mut device).into_iter().collect() }
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
@@ -321,51 +268,6 @@ fn node_key(settings: &Settings, secret: &[u8; 16], locals: &[u32]) -> String {
 
 fn siphash(secret: &[u8; 16]) -> siphasher::sip::SipHasher13 {
     siphasher::sip::SipHasher13::new_with_key(secret)
-}
-
-/// How a peer on another node is reached.
-fn remote(settings: &Settings, size: u32, own: &Card, peer: &Card, links: &Opened) -> Path {
-    let mut refusal = "no link leads there: WEFT_LINK allows none that does".to_owned();
-    let mut sizes = Vec::new();
-    let mut windows = Vec::new();
-    let mut lanes = Vec::new();
-    let mut add = |carrier, slot, to| {
-        lanes.push((Lane { carrier, rail: 0, ends: Ends::default() }, Hop { slot, to }));
-    };
-    if let (Some(own_card), Some(peer_card), Some(link)) = (&own.udp, &peer.udp, &links.udp) {
-        match udp::choose_peer_address(link.candidates(), &peer_card.candidates) {
-            Ok(pair) => {
-                add(Carrier::Udp, Slot::Udp, pair.to.into());
-                sizes.push(pair.packet_size);
-                windows.push(own_card.window_packets.min(peer_card.window_packets));
-            }
-            Err(reason) => refusal = reason,
-        }
-    }
-    // An interface does not hear its own frames, and nobody else has its address.
-    let pair = own.raw.zip(peer.raw).filter(|(own, peer)| own.address.mac != peer.address.mac);
-    if let Some((own_card, peer_card)) = pair {
-        add(Carrier::Raw, Slot::Raw(0), peer_card.address.into());
-        sizes.push(usize::from(own_card.packet_size.min(peer_card.packet_size)));
-        windows.push(own_card.window_packets.min(peer_card.window_packets));
-    }
-    // Packets fit every lane; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
-    let (Some(packet_size), Some(window)) = (sizes.into_iter().min(), windows.into_iter().min()) else {
-        return Path::None(refusal);
-    };
-    let share = window / (size - 1).max(1);
-    let defaults = FlowSettings::default();
-    let flow = FlowSettings {
-        packet_size,
-        window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
-        ack_scheme: settings.ack,
-        ack_delay: settings.ack_delay,
-        peer_timeout: settings.peer_timeout,
-        keepalive: Duration(settings.peer_timeout.0 / ASKED_PER_TIMEOUT),
-        sealed: settings.sealed,
-        ..defaults
-    };
-    Path::Remote(Box::new(Remote::new(&lanes, flow)))
 }
 
 /// How often a process that computes looks around; `None`: nobody asks.
@@ -437,7 +339,7 @@ fn leave() -> Result<()> {
     if job.client.wants_stats()
         && let Ok(engine) = process.engine()
     {
-        let report = stats(job.rank, engine);
+        let report = stats(job.rank, engine, &job.interfaces);
         job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
     }
     let result = if networked {
@@ -479,7 +381,8 @@ fn barrier_beside_progress(client: &mut Client) -> Result<()> {
     }
 }
 
-fn stats(rank: u32, engine: &Engine) -> String {
+/// What went where; `names` are those of the interfaces.
+fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     use std::fmt::Write as _;
     let mut report = String::new();
     for row in engine.traffic() {
@@ -488,6 +391,12 @@ fn stats(rank: u32, engine: &Engine) -> String {
     }
     for (cause, packets) in engine.dropped() {
         let _ = writeln!(report, "{rank} dropped {cause} {packets}");
+    }
+    for rail in engine.rail_traffic() {
+        let name = names.get(usize::from(rail.interface)).map_or("?", |name| name.as_str());
+        let RailTraffic { peer, packets, bytes, failures, has_failed, .. } = rail;
+        let state = if has_failed { "down" } else { "up" };
+        let _ = writeln!(report, "rail {rank} {peer} {name} {packets} {bytes} {failures} {state}");
     }
     report
 }

@@ -177,16 +177,18 @@ pub struct Capture<D> {
     inner: D,
     recorder: SharedRecorder,
     interface: u32,
-    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it claims.
+    /// By the peer's index in the job: where an arriving packet comes from is known only by the index that it claims, and if
+    /// several ways lead there, it is taken to have come the first.
     ends: Vec<Option<Ends>>,
     own: HashMap<Address, Address>,
 }
 
 impl<D: Datagrams> Capture<D> {
-    /// Wraps a link that leads to these peers, by their index in the job.
-    pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Option<Ends>>) -> Self {
+    /// Wraps a link that leads to these peers, by their index in the job; to some in several ways, the best first.
+    pub fn new(inner: D, recorder: &SharedRecorder, ends: Vec<Vec<Ends>>) -> Self {
         let interface = lock(recorder).add_interface(inner.name());
         let own = ends.iter().flatten().map(|ends| (ends.peer, ends.own)).collect();
+        let ends = ends.iter().map(|ends| ends.first().copied()).collect();
         Self { inner, recorder: recorder.clone(), interface, ends, own }
     }
 

@@ -57,9 +57,9 @@ impl Drop for Place {
 const OWN: ([u8; 4], u16) = ([10, 0, 0, 1], 1000);
 const PEER: ([u8; 4], u16) = ([10, 0, 0, 2], 2000);
 
-fn ends() -> Vec<Option<Ends>> {
+fn ends() -> Vec<Vec<Ends>> {
     let udp = |end: ([u8; 4], u16)| Address::Udp(SocketAddr::from(end));
-    vec![None, Some(Ends { own: udp(OWN), peer: udp(PEER) })]
+    vec![vec![], vec![Ends { own: udp(OWN), peer: udp(PEER) }]]
 }
 
 /// A packet that says it is from the process with this index.
@@ -91,7 +91,7 @@ fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
     let place = Place::new("idle");
     let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
-    let to = ends()[1].unwrap().peer;
+    let to = ends()[1][0].peer;
     link.send(&to, &packet(1, 60)).unwrap();
     let train = [packet(1, 1000), packet(1, 1000), packet(1, 30)].concat();
     assert_eq!(link.send_train(&to, &train, 1000).unwrap(), 2030);
@@ -128,7 +128,7 @@ fn the_latest_packets_are_kept_in_two_files() {
     let place = Place::new("turns");
     let recorder = Recorder::with_limit(&place.file(), Box::new(|why| panic!("{why}")), 10_000).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
-    let to = ends()[1].unwrap().peer;
+    let to = ends()[1][0].peer;
     for i in 0..200 {
         let mut packet = packet(1, 200);
         packet[100] = i;
@@ -160,7 +160,7 @@ fn a_full_disk_is_told_once_and_the_link_works_on() {
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let mut received = 0;
     for _ in 0..5 {
-        link.send(&ends()[1].unwrap().peer, &packet(1, 60)).unwrap();
+        link.send(&ends()[1][0].peer, &packet(1, 60)).unwrap();
         while link.receive(&mut |_| received += 1, 64) > 0 {}
     }
     drop((link, recorder));

@@ -24,6 +24,7 @@ use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 pub use filter::Filter;
 use socket::PacketSocket;
 pub use socket::{hardware_address, open_filtered};
+use weft_core::rails::RAILS_MAX;
 
 /// Memory for frames that have arrived and nobody has looked at, bytes.
 const RING_BYTES: usize = 4 << 20;
@@ -52,6 +53,8 @@ pub struct Counters {
 /// What other processes need to know about this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
+    /// Which of the interfaces that are offered (`udp::Candidate::rail`).
+    pub rail: u8,
     /// Where to send.
     pub address: EthernetAddress,
     /// Largest packet, bytes.
@@ -61,13 +64,13 @@ pub struct Card {
 }
 
 impl Card {
-    /// Compact text of `[0-9a-f.]`: address, port, packet size, window.
+    /// Compact text of `[0-9a-f.]`: rail, address, port, packet size, window.
     pub fn encode(&self) -> String {
-        let mut text = String::new();
+        let mut text = format!("{:x}.", self.rail);
         for byte in self.address.mac {
             write!(text, "{byte:02x}").expect("strings accept all text");
         }
-        let Self { address, packet_size, window_packets } = self;
+        let Self { address, packet_size, window_packets, .. } = self;
         write!(text, ".{:04x}.{packet_size:04x}.{window_packets:x}", address.port).expect("strings accept all text");
         text
     }
@@ -84,7 +87,7 @@ impl Card {
 
 fn parse_card(text: &str) -> Option<Card> {
     let fields: Vec<&str> = text.split('.').collect();
-    let [mac, port, size, window] = fields[..] else { return None };
+    let [rail, mac, port, size, window] = fields[..] else { return None };
     let hex = |field: &str, most: usize| {
         let is_hex = (1..=most).contains(&field.len()) && field.bytes().all(|byte| byte.is_ascii_hexdigit());
         is_hex.then(|| u64::from_str_radix(field, 16).ok())?
@@ -95,12 +98,14 @@ fn parse_card(text: &str) -> Option<Card> {
     // The second bit of the address says "a group": nobody has such an address.
     let fits = (PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&usize::from(packet_size)) && bytes[2] & 1 == 0;
     let address = EthernetAddress { mac: std::array::from_fn(|i| bytes[2 + i]), port: hex(port, 4)? as u16 };
-    fits.then_some(Card { address, packet_size, window_packets: hex(window, 8)? as u32 })
+    let rail = hex(rail, 1)? as u8;
+    fits.then_some(Card { rail, address, packet_size, window_packets: hex(window, 8)? as u32 })
 }
 
 /// An interface, opened.
 pub struct Ethernet {
     socket: PacketSocket,
+    rail: u8,
     address: EthernetAddress,
     interface: String,
     packet_size: usize,
@@ -119,14 +124,41 @@ impl Ethernet {
     /// # Errors
     /// No interface fits, or the privilege is missing; the sentence says which.
     pub fn open(settings: &udp::Settings, port: Option<u16>, netd: Option<&Path>) -> Result<Self, Error> {
-        let (interface, index, mac, mtu) = choose(settings)?;
+        let fitting = choose(settings)?;
+        Self::open_one(settings, port, netd, &fitting[0], RING_BYTES)
+    }
+
+    /// Opens all such interfaces, the better ones first, at most [`RAILS_MAX`]. Those that cannot be opened are left out.
+    ///
+    /// # Errors
+    /// As for [`Self::open`], of the first.
+    pub fn open_all(settings: &udp::Settings, port: Option<u16>, netd: Option<&Path>) -> Result<Vec<Self>, Error> {
+        let fitting = choose(settings)?;
+        // All of them together take the memory of one.
+        let ring = RING_BYTES / fitting.len();
+        let (first, others) = fitting.split_at(1);
+        let mut opened = vec![Self::open_one(settings, port, netd, &first[0], ring)?];
+        let port = Some(opened[0].address.port);
+        opened.extend(others.iter().filter_map(|one| Self::open_one(settings, port, netd, one, ring).ok()));
+        Ok(opened)
+    }
+
+    fn open_one(
+        settings: &udp::Settings,
+        port: Option<u16>,
+        netd: Option<&Path>,
+        one: &Fitting,
+        ring: usize,
+    ) -> Result<Self, Error> {
+        let Fitting { interface, index, mac, mtu, rail } = one.clone();
         let (fd, holder, port) = open_socket(&interface, index, port, netd)?;
         let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX).min(PACKET_SIZE_MAX).min(frame::PACKET_MAX);
         let packet_size = (mtu as usize).saturating_sub(frame::MTU_SHARE).min(most);
-        let socket = PacketSocket::new(fd, frame::HEADER + packet_size, RING_BYTES)
+        let socket = PacketSocket::new(fd, frame::HEADER + packet_size, ring)
             .map_err(|cause| Error::system(format!("share a ring for frames of {interface} with the kernel"), cause))?;
         Ok(Self {
             socket,
+            rail,
             address: EthernetAddress { mac, port },
             interface,
             packet_size,
@@ -140,6 +172,7 @@ impl Ethernet {
     /// What peers need to know, for the business card.
     pub fn card(&self) -> Card {
         Card {
+            rail: self.rail,
             address: self.address,
             packet_size: self.packet_size as u16,
             window_packets: self.socket.frames() as u32,
@@ -255,16 +288,34 @@ impl Datagrams for Ethernet {
     }
 }
 
-/// Name, index, hardware address and MTU of the interface to use.
-fn choose(settings: &udp::Settings) -> Result<(String, u32, [u8; 6], u32), Error> {
-    let mut reasons = Vec::new();
+/// An interface that can have raw frames.
+#[derive(Clone)]
+struct Fitting {
+    interface: String,
+    index: u32,
+    mac: [u8; 6],
+    mtu: u32,
+    rail: u8,
+}
+
+/// The interfaces to use, the better ones first: at least one.
+fn choose(settings: &udp::Settings) -> Result<Vec<Fitting>, Error> {
+    let (mut reasons, mut fitting) = (Vec::new(), Vec::<Fitting>::new());
     for one in udp::consider(settings)? {
         let Ok(candidate) = &one.verdict else { continue };
+        let (index, rail, mtu) = (candidate.interface, candidate.rail, one.mtu);
+        if usize::from(rail) >= RAILS_MAX || fitting.iter().any(|known| known.index == index) {
+            continue;
+        }
         match socket::hardware_address(&one.interface) {
-            Ok(Some(mac)) => return Ok((one.interface, candidate.interface, mac, one.mtu)),
+            Ok(Some(mac)) => fitting.push(Fitting { interface: one.interface, index, mac, mtu, rail }),
             Ok(None) => reasons.push(format!("{} is not Ethernet", one.interface)),
             Err(cause) => reasons.push(format!("{}: {cause}", one.interface)),
         }
+    }
+    fitting.sort_by_key(|one| one.rail);
+    if !fitting.is_empty() {
+        return Ok(fitting);
     }
     reasons.dedup();
     let why = if reasons.is_empty() { "none has an address to offer".to_owned() } else { reasons.join("; ") };
@@ -321,19 +372,21 @@ mod tests {
     #[test]
     fn cards_are_read_as_they_were_written_and_nonsense_is_refused() {
         let address = EthernetAddress { mac: [2, 0xfe, 0, 1, 2, 0xff], port: 0xffee };
-        let card = Card { address, packet_size: 1494, window_packets: 2048 };
+        let card = Card { rail: 1, address, packet_size: 1494, window_packets: 2048 };
         assert_eq!(Card::decode(&card.encode()).unwrap(), card);
-        assert_eq!(card.encode(), "02fe000102ff.ffee.05d6.800");
+        assert_eq!(card.encode(), "1.02fe000102ff.ffee.05d6.800");
         for bad in [
             "",
-            "02fe000102ff.ffee.05d6",
-            "02fe000102ff.ffee.05d6.800.1",
-            "2fe000102ff.ffee.05d6.800",
-            "03fe000102ff.ffee.05d6.800",
-            "02fe000102ff.ffee.0001.800",
-            "02fe000102ff.ffee.ffff.800",
-            "02fe000102ff.+fee.05d6.800",
-            "02fe000102ff.ffee.05d6.123456789",
+            "1.02fe000102ff.ffee.05d6",
+            "02fe000102ff.ffee.05d6.800",
+            "1.02fe000102ff.ffee.05d6.800.1",
+            "1.2fe000102ff.ffee.05d6.800",
+            "1.03fe000102ff.ffee.05d6.800",
+            "1.02fe000102ff.ffee.0001.800",
+            "1.02fe000102ff.ffee.ffff.800",
+            "1.02fe000102ff.+fee.05d6.800",
+            "1.02fe000102ff.ffee.05d6.123456789",
+            "10.02fe000102ff.ffee.05d6.800",
         ] {
             assert!(Card::decode(bad).is_err(), "{bad}");
         }

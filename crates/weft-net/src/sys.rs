@@ -147,6 +147,8 @@ pub(crate) struct Interface {
     pub(crate) prefix: u8,
     /// Bytes of an IP packet, header included; 0 when the interface does not say.
     pub(crate) mtu: u32,
+    /// Mb/s; 0 when the interface does not say.
+    pub(crate) speed: u32,
     pub(crate) is_up: bool,
     pub(crate) has_carrier: bool,
     pub(crate) is_loopback: bool,
@@ -177,6 +179,7 @@ pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
             ip,
             prefix: mask.map_or(0, prefix_of),
             mtu: probe.as_ref().ok().and_then(|socket| mtu(socket.as_fd(), name)).unwrap_or(0),
+            speed: speed(&name.to_string_lossy()),
             is_up: has(libc::IFF_UP),
             has_carrier: has(libc::IFF_RUNNING),
             is_loopback: has(libc::IFF_LOOPBACK),
@@ -213,6 +216,22 @@ fn prefix_of(mask: IpAddr) -> u8 {
         IpAddr::V6(ip) => u128::from(ip).leading_ones(),
     };
     ones as u8
+}
+
+/// The name of the interface with this index.
+pub(crate) fn interface_name(index: u32) -> Option<String> {
+    let mut name = [0; libc::IF_NAMESIZE];
+    // SAFETY: the buffer has the length that the call asks for.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr()) };
+    // SAFETY: the call succeeded, so there is a terminated string in the buffer.
+    (!found.is_null()).then(|| unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
+}
+
+/// What the driver says of the link, Mb/s; virtual interfaces say nothing, or something made up.
+fn speed(interface: &str) -> u32 {
+    let said = std::fs::read_to_string(format!("/sys/class/net/{interface}/speed"));
+    // "-1" where it is not known.
+    said.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
 fn mtu(socket: BorrowedFd<'_>, name: &CStr) -> Option<u32> {

@@ -18,7 +18,7 @@ use crate::sys::{self, Datagram, ReceiveBatch};
 use crate::{Error, node, watch};
 use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
-pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address};
+pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
 use connected::{Connected, Place};
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
@@ -47,7 +47,8 @@ const RECEIVE_ERRORS_MAX: usize = 16;
 /// How the socket is made.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, e.g. `eth0,10.1.0.0/16`. None: all that fit.
+    /// Interfaces to use (`WEFT_INTERFACE`): names or subnets separated by commas, the better ones first, e.g.
+    /// `eth0,10.1.0.0/16`; with `!` in front those not to use. None: all that fit.
     pub interfaces: Option<String>,
     /// Upper bound of the packet size in bytes, at least [`PACKET_SIZE_MIN`]. None: as the interfaces' MTU allows.
     pub packet_size_max: Option<usize>,
@@ -92,6 +93,16 @@ pub fn consider(settings: &Settings) -> Result<Vec<Considered>, Error> {
     Ok(address::consider(&interfaces, &selection, node::network()))
 }
 
+/// The addresses that [`Udp::bind`] would offer, for links that need no UDP: their port is 0.
+///
+/// # Errors
+/// As for [`Udp::bind`], but for the socket.
+pub fn candidates(settings: &Settings) -> Result<Vec<Candidate>, Error> {
+    let selection = Selection::parse(settings.interfaces.as_deref().unwrap_or(""))?;
+    let interfaces = sys::interfaces().map_err(|cause| Error::system("list the network interfaces", cause))?;
+    address::select(&interfaces, &selection, node::network())
+}
+
 /// A bound UDP socket.
 pub struct Udp {
     socket: UdpSocket,
@@ -122,15 +133,13 @@ impl Udp {
     /// # Errors
     /// No interface can be used (each is named with its reason), the settings make no sense, or the socket cannot be made.
     pub fn bind(settings: &Settings) -> Result<Self, Error> {
-        let selection = Selection::parse(settings.interfaces.as_deref().unwrap_or(""))?;
         let most = settings.packet_size_max.unwrap_or(PACKET_SIZE_MAX);
         if most < PACKET_SIZE_MIN {
             return Err(Error::Invalid(format!(
                 "packets of {most} bytes are too small, {PACKET_SIZE_MIN} is the least"
             )));
         }
-        let interfaces = sys::interfaces().map_err(|cause| Error::system("list the network interfaces", cause))?;
-        let mut candidates = address::select(&interfaces, &selection, node::network())?;
+        let mut candidates = candidates(settings)?;
         let is_v4 = candidates[0].ip.is_ipv4();
         let socket = open(is_v4).map_err(|cause| Error::system("open a UDP socket", cause))?;
         let port = socket.local_addr().map_err(|cause| Error::system("ask for the UDP port", cause))?.port();

@@ -1,6 +1,7 @@
 //! What a flow costs on this machine's processor, without any network:
 //! `cargo run --release -p weft-sim --example cost`.
 
+use std::sync::Arc;
 use std::time::Instant as Clock;
 use weft_core::flow::{Deliver, Flow, IDLE_BYTES_MAX, Regions, Settings};
 use weft_core::time::{Duration, Instant};
@@ -31,7 +32,8 @@ impl Deliver for Memory {
 }
 
 fn pair(settings: &Settings) -> (Flow, Flow) {
-    (Flow::new(settings, [1; 16], 0, 1), Flow::new(settings, [1; 16], 1, 0))
+    let settings = Arc::new(settings.clone());
+    (Flow::new(settings.clone(), [1; 16], 0, 1), Flow::new(settings, [1; 16], 1, 0))
 }
 
 /// The best of some repeats, in nanoseconds.

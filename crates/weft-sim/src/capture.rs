@@ -83,12 +83,22 @@ fn address(rank: u32) -> SocketAddr {
 mod tests {
     use super::*;
     use pcap_file::pcapng::{Block, PcapNgReader};
+    use weft_core::rails::Carrier;
 
     #[test]
     fn a_capture_can_be_read_again() {
         let path = std::env::temp_dir().join(format!("weft-sim-capture-{}.pcapng", std::process::id()));
         let mut capture = Capture::create(&path, 2).expect("a file");
-        let flight = Flight { from: 0, to: 1, bytes: vec![7; 100], number: None, marked: true, bulk: false };
+        let flight = Flight {
+            from: 0,
+            to: 1,
+            bytes: vec![7; 100],
+            number: None,
+            marked: true,
+            way: 0,
+            rail: 0,
+            carrier: Carrier::Udp,
+        };
         capture.write(Instant(1_234_567_891), 0, true, &flight);
         capture.write(Instant(1_234_567_999), 1, false, &flight);
         assert_eq!(capture.finish(), Ok(2));

@@ -26,7 +26,7 @@ pub(crate) fn rest(own: u32, peer: &Peer) -> Result<(), Violation> {
         return Err(Violation(format!("{pair} does not come to rest")));
     }
     let held = peer.flow.memory_bytes();
-    if held > IDLE_BYTES_MAX {
+    if held > IDLE_BYTES_MAX + peer.striped_bytes() {
         return Err(Violation(format!("{pair} is idle and holds {held} bytes")));
     }
     Ok(())

@@ -135,9 +135,9 @@ impl Fabric {
 
     /// A datagram is at a node on its way from one rank to another.
     ///
-    /// A flow with two ways has a `bulk` one, which may be another.
-    pub fn forward(&mut self, now: Instant, node: Node, (from, to): (u32, u32), bulk: bool, bytes: u64) -> Hop {
-        let port = self.port(now, node, (from, to), bulk);
+    /// Each way of a flow may be another.
+    pub fn forward(&mut self, now: Instant, node: Node, (from, to): (u32, u32), way: u8, bytes: u64) -> Hop {
+        let port = self.port(now, node, (from, to), way);
         let size = crate::topology::frame_bytes(bytes);
         let buffer = match (node, self.topology) {
             (Node::Host(_), _) | (_, Topology::BackToBack { .. }) => Buffer::PerPort(HOST_ROOM),
@@ -172,14 +172,14 @@ impl Fabric {
         }
     }
 
-    fn port(&mut self, now: Instant, node: Node, (from, to): (u32, u32), bulk: bool) -> usize {
+    fn port(&mut self, now: Instant, node: Node, (from, to): (u32, u32), way: u8) -> usize {
         let ((leaves, spines), ranks) = (self.switches(), self.ranks as usize);
         let home = if leaves == 0 { 0 } else { self.leaf(to) };
         match node {
             Node::Host(rank) => rank as usize,
             Node::Leaf(leaf) if leaf == home => ranks + to as usize,
             Node::Leaf(leaf) => {
-                let spine = self.spine(now, (leaf, home), (from, to), bulk);
+                let spine = self.spine(now, (leaf, home), (from, to), way);
                 2 * ranks + (leaf * spines + spine) as usize
             }
             Node::Spine(spine) => 2 * ranks + (leaves * spines + spine * leaves + home) as usize,
@@ -187,11 +187,12 @@ impl Fabric {
     }
 
     /// The spine on the way from a leaf to another; one whose cables are known to be cut only if there is no other.
-    fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), bulk: bool) -> u32 {
+    fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), way: u8) -> u32 {
         let Topology::LeafSpine { leaves, spines, spreading, .. } = self.topology else { return 0 };
         let first = match spreading {
             Spreading::PerFlow => {
-                mix(self.salt ^ u64::from(bulk) << 63 ^ u64::from(from) << 32 ^ u64::from(to)) % u64::from(spines)
+                mix(self.salt ^ u64::from(way).reverse_bits() ^ u64::from(from) << 32 ^ u64::from(to))
+                    % u64::from(spines)
             }
             Spreading::PerPacket => self.random.below(spines.into()),
         } as u32;
@@ -225,7 +226,7 @@ mod tests {
     fn way(fabric: &mut Fabric, mut now: Instant, from: u32, to: u32) -> Vec<Node> {
         let mut way = vec![Node::Host(from)];
         while way.len() < 8 && way.last() != Some(&Node::Host(to)) {
-            match fabric.forward(now, way[way.len() - 1], (from, to), false, 100) {
+            match fabric.forward(now, way[way.len() - 1], (from, to), 0, 100) {
                 Hop::Arrives { at, node, .. } => {
                     now = at;
                     way.push(node);
@@ -275,9 +276,7 @@ mod tests {
         let topology = Topology::switch(Buffer::Shared(100_000));
         let mut fabric = Fabric::new(&topology, 3, &[], 1);
         let mut fill = |to| {
-            (0..1000)
-                .take_while(|_| fabric.forward(Instant(0), Node::Leaf(0), (0, to), false, 934) != Hop::Full)
-                .count()
+            (0..1000).take_while(|_| fabric.forward(Instant(0), Node::Leaf(0), (0, to), 0, 934) != Hop::Full).count()
         };
         // One port gets half, the next half of the rest.
         assert_eq!((fill(1), fill(2)), (50, 25));

@@ -5,6 +5,7 @@ use crate::fabric::Cut;
 use crate::random::{Random, mix};
 use crate::topology::Cable;
 use std::fmt;
+use weft_core::rails::Carrier;
 use weft_core::time::{Duration, Instant};
 
 /// Most cuts that flapping makes.
@@ -228,8 +229,12 @@ pub struct Flight {
     pub number: Option<u32>,
     /// A switch has marked it.
     pub marked: bool,
-    /// It takes the way of bulk data, where flows have two.
-    pub bulk: bool,
+    /// The way of its flow that it takes.
+    pub way: u8,
+    /// The network it goes through, and what carries it there.
+    pub rail: u8,
+    /// See `rail`.
+    pub carrier: Carrier,
 }
 
 /// What became of a packet and its copies on the way.
@@ -531,7 +536,9 @@ mod tests {
             bytes: vec![i as u8; 40],
             number: Some(i),
             marked: false,
-            bulk: false,
+            way: 0,
+            rail: 0,
+            carrier: Carrier::Udp,
         };
         let passed = (0..FLIGHTS).map(|i| {
             stages.pass(Instant(u64::from(i)), flight(i), &mut outcome);

@@ -15,6 +15,8 @@ pub struct Plan {
     pub ranks: u32,
     /// The network between them.
     pub topology: Topology,
+    /// Further networks between the same ranks, which have an interface in each: bulk data is striped over all of them.
+    pub rails: Vec<Topology>,
     /// What a host can do.
     pub host: Host,
     /// Settings of all flows.

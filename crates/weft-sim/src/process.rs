@@ -8,7 +8,9 @@ use crate::plan::Plan;
 use crate::world::{SECRET, Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
-use weft_core::flow::{Event, Flow};
+use weft_core::flow::{Event, Flow, striped_bytes};
+use weft_core::rails::{Carrier, Lane, Rails};
+use weft_core::reach::{self, Ends, Keys};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
 
@@ -32,6 +34,8 @@ enum Turn {
 /// Everything one process knows of another.
 pub(crate) struct Peer {
     pub(crate) flow: Flow,
+    /// The ways there, where there are several networks.
+    rails: Option<Rails>,
     /// Index of the other.
     pub(crate) other: u32,
     /// What goes there, and what comes from there.
@@ -40,6 +44,13 @@ pub(crate) struct Peer {
     /// It is in `Process::active`.
     active: bool,
     timer: Option<Instant>,
+}
+
+impl Peer {
+    /// Bytes that the flow keeps because it stripes.
+    pub(crate) fn striped_bytes(&self) -> usize {
+        self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_ways() as u8))
+    }
 }
 
 /// A process. Peers are made when they first talk, and found by index.
@@ -126,6 +137,13 @@ impl Process {
     }
 }
 
+/// Raw frames and UDP through each of so many networks.
+fn rails(count: u8) -> Rails {
+    let lanes = |rail| [Carrier::Raw, Carrier::Udp].map(|carrier| (carrier, rail));
+    let lane = |(carrier, rail)| Lane { carrier, rail, ends: Ends { own: rail, peer: rail } };
+    Rails::new(&(0..count).flat_map(lanes).map(lane).collect::<Vec<_>>())
+}
+
 impl World<'_> {
     /// Sees to it that a process runs at `at`, or before.
     pub(crate) fn wake(&mut self, own: u32, at: Instant) {
@@ -166,10 +184,11 @@ impl World<'_> {
             return Some(peer);
         }
         let (&there, &back) = (self.pairs.get(&(own, other))?, self.pairs.get(&(other, own))?);
-        let flow = Flow::new(&self.plan.settings, SECRET, own, other);
+        let flow = Flow::new(self.settings.clone(), SECRET, own, other);
+        let rails = (self.fabrics.len() > 1).then(|| rails(self.fabrics.len() as u8));
         let process = &mut self.processes[own as usize];
         process.by_index.insert(other, process.peers.len());
-        process.peers.push(Peer { flow, other, there, back, active: false, timer: None });
+        process.peers.push(Peer { flow, rails, other, there, back, active: false, timer: None });
         Some(process.peers.len() - 1)
     }
 
@@ -193,6 +212,9 @@ impl World<'_> {
             self.report.strangers += 1;
             return Ok(());
         };
+        if self.is_answered(own, index, flight) {
+            return Ok(());
+        }
         let process = &mut self.processes[own as usize];
         let peer = &mut process.peers[index];
         let (there, back) = (peer.there, peer.back);
@@ -219,6 +241,43 @@ impl World<'_> {
         self.hear(own, index);
         self.processes[own as usize].activate(index);
         Ok(())
+    }
+
+    /// Whether it is a packet about the ways there: a question is answered.
+    fn is_answered(&mut self, own: u32, index: usize, flight: &Flight) -> bool {
+        let peer = &mut self.processes[own as usize].peers[index];
+        let (there, other) = (peer.there, peer.other);
+        let Some(rails) = peer.rails.as_mut().filter(|_| reach::is_reach(&flight.bytes)) else { return false };
+        if let Some((lane, answer)) = rails.handle(flight.carrier, &flight.bytes, || Keys::new(&SECRET, own, other)) {
+            let lane = rails.named(lane);
+            self.say(there, own, other, lane, &answer);
+        }
+        true
+    }
+
+    fn say(&mut self, conversation: usize, own: u32, other: u32, lane: Lane, sentence: &[u8]) {
+        let mut bytes = self.spare.pop().unwrap_or_default();
+        bytes.clear();
+        bytes.extend_from_slice(sentence);
+        let Lane { carrier, rail, .. } = lane;
+        self.launch(
+            conversation,
+            Flight { from: own, to: other, bytes, number: None, marked: false, way: 0, rail, carrier },
+        );
+    }
+
+    /// Asks what is due.
+    fn ask(&mut self, own: u32, index: usize) {
+        let now = self.processes[own as usize].clock.read(self.now);
+        for lane in 0..2 * self.fabrics.len() {
+            let peer = &mut self.processes[own as usize].peers[index];
+            let (there, other) = (peer.there, peer.other);
+            let Some(rails) = &mut peer.rails else { return };
+            if let Some(question) = rails.poll_question(lane, now, || Keys::new(&SECRET, own, other)) {
+                let lane = rails.named(lane);
+                self.say(there, own, other, lane, &question);
+            }
+        }
     }
 
     /// Takes what the peer announces and grants, and notes what has come of what was granted to it.
@@ -327,11 +386,13 @@ impl World<'_> {
     }
 
     fn has_room(&mut self, own: u32) -> bool {
-        self.fabric.host_waiting_bytes(self.now, own) <= self.plan.host.send_bytes
+        let now = self.now;
+        self.fabrics.iter_mut().all(|fabric| fabric.host_waiting_bytes(now, own) <= self.plan.host.send_bytes)
     }
 
     fn send_to(&mut self, own: u32, index: usize) -> Result<Turn, Violation> {
         let mut count = 0;
+        self.ask(own, index);
         while count < TURN {
             if !self.has_room(own) {
                 return Ok(Turn::NoRoom(count));
@@ -344,7 +405,13 @@ impl World<'_> {
             conversation.submit(self.now, &mut peer.flow, received);
             let local = process.clock.read(self.now);
             let packets_max = self.plan.host.train_packets;
-            let Some(train) = peer.flow.poll_train(local, conversation, &mut self.packet, packets_max) else {
+            let train = peer.flow.poll_train(local, conversation, &mut self.packet, packets_max);
+            let (mut rail, mut carrier) = (0, Carrier::Udp);
+            if let Some(rails) = &mut peer.rails {
+                Lane { rail, carrier, .. } = rails.named(rails.lane(train.map_or(0, |train| train.way)));
+                rails.steer(&mut peer.flow);
+            }
+            let Some(train) = train else {
                 self.note_memory(own, index)?;
                 self.take_events(own, index)?;
                 return Ok(Turn::Done(count));
@@ -353,7 +420,8 @@ impl World<'_> {
                 let mut bytes = self.spare.pop().unwrap_or_default();
                 bytes.clear();
                 bytes.extend_from_slice(&self.packet[start..(start + train.segment).min(train.bytes)]);
-                self.depart(there, Flight { from: own, to: other, bytes, number: None, marked: false, bulk: false })?;
+                let (number, marked, way) = (None, false, 0);
+                self.depart(there, Flight { from: own, to: other, bytes, number, marked, way, rail, carrier })?;
                 count += 1;
             }
         }
@@ -365,7 +433,9 @@ impl World<'_> {
         let peer = &process.peers[index];
         let received = self.conversations[peer.back].messages_received;
         let turn = self.conversations[peer.there].next_turn(&peer.flow, received);
-        let timeout = peer.flow.next_timeout().map(|at| process.clock.reaches(at));
+        let question = peer.rails.as_ref().filter(|_| !peer.flow.is_idle()).and_then(Rails::next_timeout);
+        let timeout = [peer.flow.next_timeout(), question].into_iter().flatten().min();
+        let timeout = timeout.map(|at| process.clock.reaches(at));
         let next = [turn, timeout].into_iter().flatten().min();
         process.set_timer(index, next.map(|at| at.max(self.now + MOMENT)));
     }
@@ -381,7 +451,9 @@ impl World<'_> {
             // Room for a batch, not for a packet: it is woken less often.
             let room = self.plan.host.send_bytes;
             let room = if self.has_room(own) { room } else { room / 4 * 3 };
-            let free = self.fabric.host_waits_at_most(self.now, own, room);
+            let now = self.now;
+            let free =
+                self.fabrics.iter_mut().map(|fabric| fabric.host_waits_at_most(now, own, room)).max().unwrap_or(now);
             next = Some(next.map_or(free, |at| at.min(free)));
         }
         if let Some(at) = next {

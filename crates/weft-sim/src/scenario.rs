@@ -39,6 +39,12 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("incast", "255 ranks want to send to one at the same time, and may when it grants it", incast),
     ("incast_at_once", "255 ranks send to one at the same time and do not ask", incast_at_once),
     ("trains", "bulk data in trains, two ways, one of them congested and marked", trains),
+    ("rails", "bulk data over two networks of any rates: both are used to the full", rails),
+    (
+        "rail_fails",
+        "two networks, one of which fails in mid-transfer and comes back: speed is lost, nothing else",
+        rail_fails,
+    ),
     ("all_to_all", "128 ranks, everybody to everybody", all_to_all),
     ("barriers", "1024 ranks meet again and again", barriers),
     ("thousands", "4096 ranks in 64 leaves, random pairs", thousands),
@@ -95,6 +101,7 @@ pub(crate) fn quiet() -> Plan {
     Plan {
         ranks: 2,
         topology: Topology::switch(Buffer::PerPort(4 << 20)),
+        rails: Vec::new(),
         host: Host::default(),
         settings: Settings::default(),
         workload: Vec::new(),
@@ -360,13 +367,56 @@ fn incast_at_once(_random: &mut Random) -> Plan {
 
 fn trains(random: &mut Random) -> Plan {
     let mut plan = clos(16, Spreading::PerFlow);
-    plan.settings.two_ways = true;
+    plan.settings.bulk_ways = 1;
     plan.host.train_packets = random.pick(&[8, 44]);
     if let Topology::LeafSpine { trunk, .. } = &mut plan.topology {
         trunk.mark_bytes = Some(60_000);
     }
     plan.workload = workload::neighbours(random, 16, 200, 2_000_000);
     plan.demands.spurious_permille_max = Some(0);
+    plan
+}
+
+/// Two ranks with an interface in each of two networks of the same kind.
+fn two_networks(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.topology = Topology::switch(Buffer::PerPort(16 << 20));
+    plan.host.train_packets = random.pick(&[8, 44]);
+    plan.host.send_bytes = 1 << 20;
+    plan.host.receive_bytes = 16 << 20;
+    latency(&mut plan, random.between(2_000, 20_000));
+    plan.rails = vec![plan.topology];
+    plan.workload = workload::stream(vec![random.between(8 << 20, 16 << 20)]);
+    plan.demands.spurious_permille_max = Some(0);
+    plan
+}
+
+fn rails(random: &mut Random) -> Plan {
+    let mut plan = two_networks(random);
+    let rate = random.pick(&[2_500, 5_000, 10_000]);
+    let link = plan.rails[0].link_mut();
+    if random.chance(500_000) {
+        let burst_bytes = random.between(100_000, 300_000);
+        link.bucket = Some(Bucket { rate, burst_bytes, limit_bytes: 4 << 20 });
+    } else {
+        link.rate = rate;
+    }
+    // Of what both carry together, as a share of the first. A probe may ask what a long queue delays.
+    let least = (10_000 + rate) * 80 / 10_000;
+    plan.demands = Demands { no_resend: false, share_percent_min: Some(least), ..CLEAN };
+    plan
+}
+
+fn rail_fails(random: &mut Random) -> Plan {
+    let mut plan = two_networks(random);
+    plan.workload = workload::stream(vec![48 << 20]);
+    plan.workload[0].messages = 500;
+    plan.workload[0].gap = Duration(50_000);
+    let (rank, from) = (random.below(2) as u32, Instant(random.between(1_000_000, 10_000_000)));
+    let cable = random.pick(&[Cable::Rank(rank), Cable::Further(1, rank)]);
+    plan.nuisances = vec![Nuisance::Cut { cable, from, to: from + Duration::from_millis(random.between(1, 20)) }];
+    // Nearly as fast as over one network though one of them is cut, perhaps for half of the time, and asked ever less often.
+    plan.demands.share_percent_min = Some(80);
     plan
 }
 

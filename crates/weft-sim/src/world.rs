@@ -3,15 +3,17 @@
 use crate::agenda::{Agenda, Happening, Slab};
 use crate::capture::Capture;
 use crate::check;
-use crate::fabric::{Fabric, Hop};
+use crate::fabric::{Cut, Fabric, Hop};
 use crate::ledger::Conversation;
 use crate::nuisance::{Cause, Flight, Nuisance, Outcome, Stages};
 use crate::plan::{Plan, RANKS_MAX, Traffic};
 use crate::process::Process;
 use crate::report::Report;
-use crate::topology::Node;
+use crate::topology::{Cable, Node};
 use std::collections::HashMap;
-use weft_core::flow::Flow;
+use std::sync::Arc;
+use weft_core::flow::{Flow, Settings};
+use weft_core::rails::RAILS_MAX;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Kind};
 
@@ -32,6 +34,16 @@ impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// The cuts in the network at this place.
+fn cuts_of(cuts: &[Cut], place: u8) -> Vec<Cut> {
+    let here = |(cable, range): &Cut| match *cable {
+        Cable::Further(network, rank) if network == place => Some((Cable::Rank(rank), range.clone())),
+        Cable::Further(..) => None,
+        cable => (place == 0).then(|| (cable, range.clone())),
+    };
+    cuts.iter().filter_map(here).collect()
 }
 
 /// What to show of a run while it is played.
@@ -79,7 +91,10 @@ pub(crate) struct World<'a> {
     watch: &'a mut Watch,
     pub(crate) now: Instant,
     pub(crate) agenda: Agenda,
-    pub(crate) fabric: Fabric,
+    /// The networks: the plan's, then its further ones.
+    pub(crate) fabrics: Vec<Fabric>,
+    /// Those of all flows.
+    pub(crate) settings: Arc<Settings>,
     stages: Stages,
     outcome: Outcome,
     pub(crate) processes: Vec<Process>,
@@ -101,17 +116,26 @@ impl<'a> World<'a> {
         if !(2..=RANKS_MAX).contains(&plan.ranks) {
             return Err(Violation(format!("{} ranks; a run has 2 to {RANKS_MAX}", plan.ranks)));
         }
-        if let Some(flaw) = plan.topology.flaw(plan.ranks, settings.packet_size as u64) {
+        let networks = || [&plan.topology].into_iter().chain(&plan.rails);
+        if networks().count() > RAILS_MAX {
+            return Err(Violation(format!("{} networks; ranks have at most {RAILS_MAX}", networks().count())));
+        }
+        if let Some(flaw) = networks().find_map(|network| network.flaw(plan.ranks, settings.packet_size as u64)) {
             return Err(Violation(flaw));
         }
         let cuts: Vec<_> = plan.nuisances.iter().flat_map(Nuisance::cuts).collect();
+        let bulk_ways = if plan.rails.is_empty() { settings.bulk_ways } else { 1 + plan.rails.len() as u8 };
         let process = |own| Process::new(own, plan, seed);
         let mut world = Self {
             plan,
             watch,
             now: Instant(0),
             agenda: Agenda::default(),
-            fabric: Fabric::new(&plan.topology, plan.ranks, &cuts, seed),
+            fabrics: networks()
+                .zip(0..)
+                .map(|(network, place)| Fabric::new(network, plan.ranks, &cuts_of(&cuts, place), seed))
+                .collect(),
+            settings: Arc::new(Settings { bulk_ways, ..settings.clone() }),
             stages: Stages::new(&plan.nuisances, plan.ranks, seed),
             outcome: Outcome::default(),
             processes: (0..plan.ranks).map(process).collect(),
@@ -131,7 +155,7 @@ impl<'a> World<'a> {
     }
 
     fn open_conversations(&mut self, seed: u64) -> Result<(), Violation> {
-        let frame_max = Flow::new(&self.plan.settings, SECRET, 0, 1).frame_max();
+        let frame_max = Flow::new(self.settings.clone(), SECRET, 0, 1).frame_max();
         let mut workload: Vec<&Traffic> = self.plan.workload.iter().collect();
         // The latest first, as `will_begin` wants it; otherwise in the order of the plan.
         workload.reverse();
@@ -196,7 +220,7 @@ impl<'a> World<'a> {
         let genuine = |epoch| witnessed.key.verify(epoch, &flight.bytes, self.plan.settings.tag_bytes);
         let opened = wire::Packet::parse(&flight.bytes).filter(|_| (0..2).any(genuine));
         if let Some((packet, payload)) = &opened {
-            flight.bulk = packet.bulk && self.plan.settings.two_ways;
+            flight.way = packet.way;
             if let Kind::Numbered { number, .. } = packet.kind {
                 flight.number = Some(number.0);
                 witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
@@ -208,15 +232,20 @@ impl<'a> World<'a> {
         } else {
             return Err(Violation(format!("{} makes a packet that {} cannot open", flight.from, flight.to)));
         }
+        self.launch(conversation, flight);
+        Ok(())
+    }
+
+    /// A datagram leaves its host; the conversation is that of its flow.
+    pub(crate) fn launch(&mut self, conversation: usize, mut flight: Flight) {
         self.capture(flight.from, true, &flight);
         self.outcome.fates.sent += 1;
         self.outcome.fates.sent_bytes += flight.bytes.len() as u64;
         let (rank, number) = (flight.from, flight.number);
-        let hop =
-            self.fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.bulk, flight.bytes.len() as u64);
+        let fabric = &mut self.fabrics[usize::from(flight.rail)];
+        let hop = fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.way, flight.bytes.len() as u64);
         let Hop::Arrives { at, node, marked } = hop else {
-            self.drop_at(hop, flight);
-            return Ok(());
+            return self.drop_at(hop, flight);
         };
         flight.marked |= marked;
         self.stages.pass(at, flight, &mut self.outcome);
@@ -234,13 +263,12 @@ impl<'a> World<'a> {
             self.agenda.add(at + delay, Happening::Arrival(slot, node));
         }
         self.outcome.onward = onward;
-        Ok(())
     }
 
     fn at_switch(&mut self, slot: u32, node: Node) {
         let flight = self.packets.at(slot);
-        let (pair, bulk, bytes) = ((flight.from, flight.to), flight.bulk, flight.bytes.len() as u64);
-        let hop = self.fabric.forward(self.now, node, pair, bulk, bytes);
+        let (pair, way, bytes) = ((flight.from, flight.to), flight.way, flight.bytes.len() as u64);
+        let hop = self.fabrics[usize::from(flight.rail)].forward(self.now, node, pair, way, bytes);
         if let Hop::Arrives { at, node, marked } = hop {
             self.outcome.fates.marked += u64::from(marked && !flight.marked);
             flight.marked |= marked;
@@ -301,7 +329,11 @@ impl<'a> World<'a> {
             }
         }
         self.report.fates = self.outcome.fates;
-        (self.report.queue_bytes_max, self.report.host_bytes_max) = self.fabric.deepest_bytes();
+        for fabric in &self.fabrics {
+            let (switch, host) = fabric.deepest_bytes();
+            self.report.queue_bytes_max = self.report.queue_bytes_max.max(switch);
+            self.report.host_bytes_max = self.report.host_bytes_max.max(host);
+        }
         self.report.packets_alive_max = self.packets.most();
         self.report.agenda_max = self.agenda.longest;
         Ok(self.report)

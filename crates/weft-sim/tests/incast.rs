@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::sync::Arc;
 
 use weft_core::flow::{Counters, Deliver, Flow, Regions, Settings};
 use weft_core::grants::Grants;
@@ -72,8 +73,8 @@ struct Incast {
 
 impl Incast {
     fn new(buffer: u64, grants: Option<Grants>) -> Self {
-        let settings = Settings::default();
-        let flow = |own, peer| Flow::new(&settings, [3; 16], own, peer);
+        let settings = Arc::new(Settings::default());
+        let flow = |own, peer| Flow::new(Arc::clone(&settings), [3; 16], own, peer);
         let zero = vec![0; SENDERS as usize];
         Self {
             now: Instant(1),

@@ -14,6 +14,7 @@ fn plan(workload: Vec<Traffic>) -> Plan {
     Plan {
         ranks: 2,
         topology: Topology::switch(Buffer::PerPort(16 << 20)),
+        rails: Vec::new(),
         host: Host { receive_bytes: 8 << 20, ..Host::default() },
         settings: Settings::default(),
         workload,

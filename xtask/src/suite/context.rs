@@ -17,6 +17,7 @@ pub(crate) struct Context {
     /// Compiled test programs and other things of this run.
     pub(crate) work: PathBuf,
     hosts: OnceCell<Hosts>,
+    hosts_on_rails: OnceCell<Hosts>,
 }
 
 impl Context {
@@ -30,7 +31,7 @@ impl Context {
         );
         let work = root.join("build/suite");
         std::fs::create_dir_all(&work)?;
-        Ok(Context { root, prefix, work, hosts: OnceCell::new() })
+        Ok(Context { root, prefix, work, hosts: OnceCell::new(), hosts_on_rails: OnceCell::new() })
     }
 
     pub(crate) fn bin(&self, name: &str) -> PathBuf {
@@ -75,16 +76,29 @@ impl Context {
 
     /// `mpiexec -n RANKS` over the two hosts, half of the ranks on each.
     pub(crate) fn mpiexec_on_hosts(&self, ranks: u32) -> anyhow::Result<Run> {
-        let hosts = self.hosts()?;
+        Ok(self.mpiexec_on(self.hosts()?, ranks))
+    }
+
+    /// `mpiexec -n RANKS` over these hosts, half of the ranks on each.
+    pub(crate) fn mpiexec_on(&self, hosts: &Hosts, ranks: u32) -> Run {
         let per_host = ranks.div_ceil(2).to_string();
-        Ok(self.mpiexec(ranks).args(["-ppn", &per_host, "--hosts", &hosts.names.join(","), "--agent", &hosts.agent]))
+        self.mpiexec(ranks).args(["-ppn", &per_host, "--hosts", &hosts.names.join(","), "--agent", &hosts.agent])
     }
 
     pub(crate) fn hosts(&self) -> anyhow::Result<&Hosts> {
         if self.hosts.get().is_none() {
-            let _ = self.hosts.set(Hosts::open(&self.bin("weft"))?);
+            let _ = self.hosts.set(Hosts::open(&self.bin("weft"), &[])?);
         }
         self.hosts.get().context("just made")
+    }
+
+    /// Two other hosts, with two interfaces each, so slow that the processors fill both.
+    pub(crate) fn hosts_on_rails(&self) -> anyhow::Result<&Hosts> {
+        if self.hosts_on_rails.get().is_none() {
+            let options = ["--interfaces", "2", "--rate", "200mbit"];
+            let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), &options)?);
+        }
+        self.hosts_on_rails.get().context("just made")
     }
 }
 
@@ -108,10 +122,12 @@ impl Hosts {
         Ok(format!("{}-switch", name.context("the first host's name ends in -0")?))
     }
 
-    fn open(weft: &Path) -> anyhow::Result<Hosts> {
+    fn open(weft: &Path, options: &[&str]) -> anyhow::Result<Hosts> {
         let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; exec cat";
         let mut holder = Command::new(weft)
-            .args(["hosts", "run", "--count", "2", "--", "sh", "-c", script])
+            .args(["hosts", "run", "--count", "2"])
+            .args(options)
+            .args(["--", "sh", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use weft_mpi::settings::{self, LINKS, Settings};
-use weft_net::ethernet::{self, Ethernet};
+use weft_net::ethernet::Ethernet;
 use weft_net::xdp::{self, Outlook};
 use weft_net::{node, shared, udp};
 
@@ -44,6 +44,10 @@ pub(crate) struct Address {
     pub(crate) address: String,
     pub(crate) mtu: u32,
     pub(crate) offered: bool,
+    /// Which of the interfaces that are used, from 0: the first carries messages, all carry bulk data.
+    pub(crate) rail: Option<u8>,
+    /// Mb/s; 0 when the interface does not say.
+    pub(crate) speed: u32,
     /// Why it is not offered.
     pub(crate) why: String,
 }
@@ -61,6 +65,8 @@ impl Addresses {
             address: format!("{}/{}", one.ip, one.prefix),
             mtu: one.mtu,
             offered: one.verdict.is_ok(),
+            rail: one.verdict.as_ref().ok().map(|candidate| candidate.rail),
+            speed: one.verdict.as_ref().map_or(0, |candidate| candidate.speed),
             why: one.verdict.as_ref().err().cloned().unwrap_or_default(),
         };
         Addresses {
@@ -135,9 +141,10 @@ fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, Strin
     }
 }
 
-fn open_ethernet(settings: &Settings) -> Result<Ethernet, String> {
+/// Opens the interfaces for a moment, as a rank would; there is one at least.
+fn open_ethernet(settings: &Settings) -> Result<Vec<Ethernet>, String> {
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
-    Ethernet::open(&wanted, None, settings.netd.as_deref()).map_err(|error| error.to_string())
+    Ethernet::open_all(&wanted, None, settings.netd.as_deref()).map_err(|error| error.to_string())
 }
 
 /// Tries what AF_XDP needs, up to the point where the interface's other traffic would notice.
@@ -145,9 +152,11 @@ fn judge_xdp(settings: &Settings) -> Result<String, String> {
     if !settings.links.xdp {
         return Err("it is used only where WEFT_LINK names it, as in auto,xdp".into());
     }
-    let link = open_ethernet(settings)?;
-    let Outlook { queues, queue, packet_size } = xdp::outlook(&link).map_err(|error| error.to_string())?;
+    let links = open_ethernet(settings)?;
+    let link = &links[0];
+    let Outlook { queues, queue, packet_size } = xdp::outlook(link).map_err(|error| error.to_string())?;
     let interface = link.interface();
+    let only = if links.len() > 1 { ", the first," } else { "" };
     let more = if queues > 1 {
         format!(
             "; of its {queues} receive queues only frames of queue {queue} gain by it (`ethtool -L {interface} combined 1`)"
@@ -155,21 +164,23 @@ fn judge_xdp(settings: &Settings) -> Result<String, String> {
     } else {
         String::new()
     };
-    Ok(format!("receives packets of up to {packet_size} bytes at {interface} in place of ethernet{more}"))
+    Ok(format!("receives packets of up to {packet_size} bytes at {interface}{only} in place of ethernet{more}"))
 }
 
-/// Opens the interface for a moment, as a rank would.
 fn judge_ethernet(settings: &Settings) -> Result<String, String> {
     if !settings.links.ethernet {
         return Err("WEFT_LINK does not name it".into());
     }
-    let link = open_ethernet(settings)?;
-    let ethernet::Card { address, packet_size, .. } = link.card();
-    let mac = address.to_string();
-    let mac = mac.split(' ').next().unwrap_or_default();
+    let links = open_ethernet(settings)?;
+    let name = |link: &Ethernet| {
+        let mac = link.card().address.to_string();
+        format!("{} ({})", link.interface(), mac.split(' ').next().unwrap_or_default())
+    };
+    let packet_size = links.iter().map(|link| link.card().packet_size).max().unwrap_or(0);
+    let names: Vec<String> = links.iter().map(name).collect();
     Ok(format!(
-        "small messages to ranks of hosts that answer, packets of up to {packet_size} bytes, on {} ({mac})",
-        link.interface()
+        "small messages to ranks of hosts that answer, packets of up to {packet_size} bytes, on {}",
+        names.join(", else ")
     ))
 }
 

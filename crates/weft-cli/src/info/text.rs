@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::io::IsTerminal;
 
 use super::Info;
+use super::links::Address;
 
 /// Whether there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,7 +139,7 @@ fn links(page: &mut Page, info: &Info) {
         page.fault(fault);
     }
     for address in &info.addresses.list {
-        let why = if address.why.is_empty() { format!("MTU {}", address.mtu) } else { address.why.clone() };
+        let why = if address.why.is_empty() { used(address) } else { address.why.clone() };
         page.choice(&address.interface, address.offered, &format!("{:22} {why}", address.address));
     }
     page.line("node", &format!("{}: ranks with the same number share memory", info.addresses.node));
@@ -190,6 +191,13 @@ pub(crate) fn bytes(count: u64) -> String {
     }
     let digits = usize::from(unit > 0 && value < 100.0 && value.fract() > 0.05);
     format!("{value:.digits$} {}", UNITS[unit])
+}
+
+/// What an interface that is used would carry.
+fn used(address: &Address) -> String {
+    let speed = if address.speed == 0 { String::new() } else { format!(", {} Mb/s", address.speed) };
+    let share = if address.rail == Some(0) { "messages and large data" } else { "large data; messages if others fail" };
+    format!("MTU {}{speed}: {share}", address.mtu)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::evidence::Evidence;
 use super::outgoing::{Outgoing, State};
 use super::queue::Content;
 use super::settings::Settings;
+use super::ways::Way;
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Number, SELECTIVE_PACKETS, map_words};
 
@@ -85,9 +86,10 @@ impl Outgoing {
             return progress;
         }
         let echoed = self.echoed(heard);
-        let mut newly = self.settle_front(now, advance as u32, echoed, settings, acknowledged);
+        let marked = self.marked_way(heard, echoed);
+        let mut newly = self.settle_front(now, advance as u32, echoed, acknowledged);
         if maps {
-            newly += self.settle_map(now, heard, echoed, settings, acknowledged);
+            newly += self.settle_map(now, heard, echoed, acknowledged);
         }
         let probed = self.probe_answered(now, heard.echo);
         if newly > 0 || probed.is_some() {
@@ -95,20 +97,42 @@ impl Outgoing {
         }
         // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
         if self.has.is_some() || probed.is_some() || self.resent > 0 {
-            self.detect_losses(now, probed, settings, &mut progress);
+            self.detect_losses(now, probed, &mut progress);
         }
-        let news = Acknowledged {
-            marked: heard.marked,
-            seen: self.seen,
-            next: self.next_number(),
-            round_trip: self.bulk_way().round_trip.minimum(),
-        };
-        progress.cut(self.congestion.acknowledged(&news, settings));
+        self.adapt_windows(now, marked, settings, &mut progress);
         if self.records.is_empty() {
-            self.congestion.idle(self.next_number());
+            for way in self.ways.iter_mut() {
+                way.congestion.idle(way.order);
+            }
             self.settled();
         }
         progress
+    }
+
+    /// Tells each way's window what has arrived there. `marked`: the way whose packet met congestion.
+    fn adapt_windows(&mut self, now: Instant, marked: Option<usize>, settings: &Settings, progress: &mut Progress) {
+        for index in 0..self.ways.iter().count() {
+            let way = &mut self.ways[index];
+            let news = Acknowledged {
+                marked: marked == Some(index),
+                seen: way.proved,
+                next: way.order,
+                round_trip: way.round_trip.minimum(),
+            };
+            let round_ends = way.congestion.round_ends(&news);
+            progress.cut(way.congestion.acknowledged(&news, settings));
+            if round_ends {
+                self.ways.round(now, index);
+            }
+        }
+    }
+
+    /// The way of the newest packet that has arrived, which is likely the one that was marked.
+    fn marked_way(&self, heard: &Heard<'_>, echoed: Option<EchoedPacket>) -> Option<usize> {
+        let record = echoed.and_then(|echoed| {
+            usize::try_from(echoed.number.since(self.base())).ok().and_then(|index| self.records.get(index))
+        });
+        heard.marked.then(|| record.map_or(0, |record| usize::from(record.way)))
     }
 
     fn echoed(&self, heard: &Heard<'_>) -> Option<EchoedPacket> {
@@ -128,12 +152,11 @@ impl Outgoing {
         now: Instant,
         advance: u32,
         echoed: Option<EchoedPacket>,
-        settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
         let mut newly = 0;
         for _ in 0..advance {
-            newly += self.settle_one(now, 0, echoed, settings, acknowledged);
+            newly += self.settle_one(now, 0, echoed, acknowledged);
             if let Some(record) = self.records.pop_front() {
                 self.queue.forget(&record.content);
             }
@@ -156,7 +179,6 @@ impl Outgoing {
         now: Instant,
         heard: &Heard<'_>,
         echoed: Option<EchoedPacket>,
-        settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
         let mut newly = 0;
@@ -172,7 +194,7 @@ impl Outgoing {
                 fresh &= fresh - 1;
                 // The first word of the map may begin before the window.
                 let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
-                newly += self.settle_one(now, index, echoed, settings, acknowledged);
+                newly += self.settle_one(now, index, echoed, acknowledged);
                 self.has.get_or_insert_default().set(number);
                 if number.plus(1).is_after(self.seen) {
                     self.seen = number.plus(1);
@@ -187,12 +209,12 @@ impl Outgoing {
         now: Instant,
         index: usize,
         echoed: Option<EchoedPacket>,
-        settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> u32 {
         let echo = echoed.filter(|echoed| echoed.number == Number(self.base as u32).plus(index as u32));
         let record = &mut self.records[index];
-        let way = &mut self.ways[record.content.way(settings)];
+        let index = usize::from(record.way);
+        let way = &mut self.ways[index];
         match record.state {
             State::Acknowledged => return 0,
             State::InFlight | State::Overtaken(_) => way.in_flight -= 1,
@@ -210,12 +232,14 @@ impl Outgoing {
         if let Some(EchoedPacket { hold: Some(hold), paused, .. }) = echo {
             let sample = Duration(took.0.saturating_sub(hold.0));
             way.round_trip.sample(now, sample);
-            self.congestion.delayed(sample, paused);
+            way.congestion.delayed(sample, paused);
         }
         // Of a packet sent more than once only the echo tells which transmission arrived.
         if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(way.proved) {
             way.proved = record.order.plus(1);
         }
+        let order = record.order;
+        self.ways.settled(now, index, order);
         if let Content::Data { region, length, .. } = record.content {
             acknowledged(region, u64::from(length));
         }
@@ -224,20 +248,19 @@ impl Outgoing {
 
     fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Probed> {
         let Echo { of: Echoed::Probe(probe), hold, .. } = echo? else { return None };
-        for (index, way) in self.ways.iter_mut().enumerate() {
-            if let Some((order, newest)) = way.probes.answered(probe) {
-                // The last that asked on this way was the probe itself.
-                if let (Some(hold), true) = (hold, newest && order == way.order) {
-                    way.round_trip.sample(now, Duration(now.since(way.asked_at).0.saturating_sub(hold.0)));
-                }
-                return Some((index, order));
-            }
+        let answered = |(index, way): (usize, &mut Way)| Some((index, way.probes.answered(probe)?));
+        let (index, (order, newest)) = self.ways.iter_mut().enumerate().find_map(answered)?;
+        self.ways.answered(index, probe);
+        let way = &mut self.ways[index];
+        // The last that asked on this way was the probe itself.
+        if let (Some(hold), true) = (hold, newest && order == way.order) {
+            way.round_trip.sample(now, Duration(now.since(way.asked_at).0.saturating_sub(hold.0)));
         }
-        None
+        Some((index, order))
     }
 
     /// Looks for packets that are missing although later ones of their way have arrived.
-    fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, settings: &Settings, progress: &mut Progress) {
+    fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, progress: &mut Progress) {
         let threshold = self.reordering.packets() as i32;
         self.loss_at = None;
         let base = self.base();
@@ -251,24 +274,16 @@ impl Outgoing {
             while missing != 0 {
                 let index = at + missing.trailing_zeros();
                 missing &= missing - 1;
-                self.judge(now, index as usize, threshold, probed, settings, progress);
+                self.judge(now, index as usize, threshold, probed, progress);
             }
             at += 64;
         }
     }
 
-    fn judge(
-        &mut self,
-        now: Instant,
-        index: usize,
-        threshold: i32,
-        probed: Option<Probed>,
-        settings: &Settings,
-        progress: &mut Progress,
-    ) {
+    fn judge(&mut self, now: Instant, index: usize, threshold: i32, probed: Option<Probed>, progress: &mut Progress) {
         let number = self.base().plus(index as u32);
         let record = &mut self.records[index];
-        let name = record.content.way(settings);
+        let name = usize::from(record.way);
         let way = &mut self.ways[name];
         let overtaken = way.proved.since(record.order.plus(1));
         let age = now.since(record.sent_at);
@@ -297,14 +312,14 @@ impl Outgoing {
         record.state = State::Lost;
         way.in_flight -= 1;
         self.lost.push(number, evidence);
-        progress.cut(self.congestion.lost());
+        progress.cut(way.congestion.lost());
     }
 
     /// The time threshold has passed for some packet.
-    pub(super) fn check_late(&mut self, now: Instant, settings: &Settings) -> Progress {
+    pub(super) fn check_late(&mut self, now: Instant) -> Progress {
         let mut progress = Progress::default();
         if self.loss_at.is_some_and(|at| at <= now) {
-            self.detect_losses(now, None, settings, &mut progress);
+            self.detect_losses(now, None, &mut progress);
         }
         progress
     }

@@ -1,4 +1,4 @@
-//! How many packets may be in flight to one destination.
+//! How many packets may be in flight on one way to a destination.
 //!
 //! The window starts full: all the receiver takes. Once a round trip in which it was full, it is compared with the delay: where
 //! packets take longer than an empty round trip and a short queue, the window shrinks in proportion, as in Swift and
@@ -24,19 +24,19 @@ pub(super) enum Cut {
 pub(super) struct Acknowledged {
     /// The receiver saw a mark of congestion.
     pub(super) marked: bool,
-    /// One past the newest packet that has arrived.
+    /// One past the place of the newest transmission that has arrived.
     pub(super) seen: Number,
-    /// The next packet to be sent for the first time.
+    /// The place of the next transmission.
     pub(super) next: Number,
     /// The shortest round trip, if there was one.
     pub(super) round_trip: Option<Duration>,
 }
 
-/// The window of one flow.
+/// The window of one way.
 #[derive(Debug)]
 pub(super) struct Congestion {
     window: u32,
-    /// The round trip ends when this packet has arrived.
+    /// The round trip ends when this transmission has arrived.
     round_end: Number,
     /// The shortest delay on the way in this round; `UNKNOWN` without a sample.
     delay_ns: u32,
@@ -110,13 +110,18 @@ impl Congestion {
         core::mem::replace(&mut self.window, cut) > cut
     }
 
+    /// Whether a round trip ends with this acknowledgement.
+    pub(super) const fn round_ends(&self, news: &Acknowledged) -> bool {
+        news.seen.is_after(self.round_end)
+    }
+
     /// Takes an acknowledgement; once in a round trip the window changes.
     pub(super) fn acknowledged(&mut self, news: &Acknowledged, settings: &Settings) -> Option<Cut> {
         let mut cut = None;
         if news.marked && !core::mem::replace(&mut self.mark_counted, true) && self.cut(4) {
             cut = Some(Cut::Mark);
         }
-        if !news.seen.is_after(self.round_end) {
+        if !self.round_ends(news) {
             return cut;
         }
         if self.full && self.was_full && self.adapt(news.round_trip, settings) {

@@ -51,6 +51,8 @@ counters! {
     resent_by_gap,
     /// Packets sent again because the echo of a probe proved them missing.
     resent_by_probe,
+    /// Packets sent again because their way leads there no more.
+    resent_by_way,
     /// Probes sent.
     probes,
     /// Probes that arrived.
@@ -88,7 +90,7 @@ counters! {
 impl Counters {
     /// Packets sent again, for whatever reason.
     pub fn resent(&self) -> u64 {
-        self.resent_by_gap + self.resent_by_probe
+        self.resent_by_gap + self.resent_by_probe + self.resent_by_way
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) enum Evidence {
     Gap,
     /// A later probe has arrived.
     Probe,
+    /// The driver has given its way up.
+    Way,
 }
 
 /// How much packets overtake each other on this way (after RFC 8985 §6.2: a proof widens, resends without one narrow).
@@ -107,9 +109,9 @@ impl Patience {
         Self { sent_at: Instant(0), unanswered: 0, silent: Duration(0), heard_at: Instant(0) }
     }
 
-    /// The wait before the next probe: `delay`, doubled for each that went unanswered.
-    pub(super) fn interval(&self, delay: Duration, settings: &Settings) -> Duration {
-        let doubled = delay.0.saturating_mul(1 << self.unanswered.min(20));
+    /// The wait before the next probe: `delay`, doubled for each that went unanswered on the same way.
+    pub(super) fn interval(delay: Duration, unanswered: u8, settings: &Settings) -> Duration {
+        let doubled = delay.0.saturating_mul(1 << unanswered.min(20));
         Duration(doubled.min(settings.probe_cap.0.max(settings.probe_floor.0)))
     }
 
@@ -133,11 +135,6 @@ impl Patience {
     /// Since when nothing was heard.
     pub(super) fn quiet_since(&self) -> Instant {
         self.heard_at
-    }
-
-    /// Probes in a row that are unanswered.
-    pub(super) const fn unanswered(&self) -> u32 {
-        self.unanswered
     }
 
     /// Before the first probe that asks for a sign of life: the peer has not been heard for so long.

@@ -3,7 +3,7 @@
 use super::ring::{Ring, WORDS};
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS};
+use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS, WAYS_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -16,7 +16,7 @@ pub(super) struct Arriving {
     pub(super) transmission: u8,
     /// Place among the transmissions of its way.
     pub(super) order: u8,
-    pub(super) bulk: bool,
+    pub(super) way: u8,
     /// It carries messages, which the program may answer.
     pub(super) messages: bool,
     /// It is bulk data of which more will come.
@@ -82,7 +82,7 @@ pub(super) struct Incoming {
     /// So many of the next packets are acknowledged at once.
     gap_acks: u8,
     /// The next transmission of each way: what jumps ahead of it left a gap.
-    orders: [u8; 2],
+    orders: [u8; WAYS_MAX],
     /// A packet came with a mark of congestion since the last acknowledgement.
     marked: bool,
     heard: Option<Heard>,
@@ -101,7 +101,7 @@ impl Incoming {
             owed: 0,
             due: Due::Nothing,
             gap_acks: 0,
-            orders: [Number::FIRST.0 as u8; 2],
+            orders: [Number::FIRST.0 as u8; WAYS_MAX],
             marked: false,
             heard: None,
             bare: Bare { next: Number::FIRST.0 as u64, seen: 0 },
@@ -157,9 +157,9 @@ impl Incoming {
 
     /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
-        let Arriving { number, transmission, order, bulk, messages, more_follows, away } = *packet;
+        let Arriving { number, transmission, order, way, messages, more_follows, away } = *packet;
         let newest = !self.horizon.is_after(number);
-        let next = &mut self.orders[usize::from(bulk)];
+        let next = &mut self.orders[usize::from(way)];
         let jump = order.wrapping_sub(*next) as i8;
         let late = jump < 0 && !newest;
         if jump != 0 && !late {
@@ -172,6 +172,8 @@ impl Incoming {
         self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now, away });
         self.owed += 1;
         let (patience, packets) = match (more_follows, messages) {
+            // What each of several ways delivers decides what it gets next, so the sender is to know it soon.
+            (true, _) if settings.bulk_ways > 1 => (BULK_DELAY, BULK_DELAY),
             (true, _) => (BULK_DELAY, BULK_PACKETS),
             (false, true) => (1, BULK_DELAY),
             (false, false) => (1, 1),

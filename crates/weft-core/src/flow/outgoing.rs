@@ -1,11 +1,10 @@
 //! The sending half: what is in flight, and what may leave.
 
-use super::congestion::Congestion;
-use super::evidence::{Evidence, Patience, Reordering, Run};
+use super::evidence::{Evidence, Patience, Reordering};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
-use super::round_trip::RoundTrip;
-use super::settings::{AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings};
+use super::settings::{AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings, WAY_DOUBTS, WAY_TRIES};
+use super::ways::{Way, Ways};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
 use alloc::boxed::Box;
@@ -34,6 +33,8 @@ pub(super) struct Record {
     pub(super) state: State,
     /// 1: sent once.
     pub(super) transmission: u8,
+    /// Way of its last transmission.
+    pub(super) way: u8,
 }
 
 /// A numbered packet that should leave now.
@@ -42,6 +43,7 @@ pub(super) struct Departure {
     /// Beyond 32 bits.
     pub(super) number: u64,
     pub(super) transmission: u8,
+    pub(super) way: usize,
     pub(super) order: u8,
     pub(super) content: Content,
     pub(super) request: bool,
@@ -72,34 +74,6 @@ impl Lost {
     }
 }
 
-/// One of the ways that packets take: what overtakes a packet proves something only on the same way.
-#[derive(Debug)]
-pub(super) struct Way {
-    /// The next transmission's place.
-    pub(super) order: Number,
-    /// The latest transmission that is known to have arrived, plus one.
-    pub(super) proved: Number,
-    /// Packets of it in state `InFlight` or `Overtaken`.
-    pub(super) in_flight: u32,
-    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
-    pub(super) asked_at: Instant,
-    pub(super) probes: Run,
-    pub(super) round_trip: RoundTrip,
-}
-
-impl Way {
-    const fn new() -> Self {
-        Self {
-            order: Number::FIRST,
-            proved: Number::FIRST,
-            in_flight: 0,
-            asked_at: Instant(0),
-            probes: Run::new(),
-            round_trip: RoundTrip::new(),
-        }
-    }
-}
-
 #[derive(Debug)]
 pub(super) struct Outgoing {
     pub(super) queue: Queue,
@@ -112,17 +86,13 @@ pub(super) struct Outgoing {
     pub(super) seen: Number,
     /// What is to be sent again. There only while there is something.
     pub(super) lost: Lost,
-    /// That of messages, and that of bulk data if the driver has another for it.
-    pub(super) ways: [Way; 2],
+    pub(super) ways: Ways,
     /// Packets sent more than once that are not acknowledged.
     pub(super) resent: u32,
-    /// First transmissions since one asked for an acknowledgement.
-    since_request: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     pub(super) loss_at: Option<Instant>,
     resends_left: u32,
     pass_at: Instant,
-    pub(super) congestion: Congestion,
     pub(super) patience: Patience,
     pub(super) reordering: Reordering,
     /// A packet was sent as often as can be.
@@ -141,13 +111,11 @@ impl Outgoing {
             has: None,
             seen: Number::FIRST,
             lost: Lost(None),
-            ways: [Way::new(), Way::new()],
+            ways: Ways::new(settings),
             resent: 0,
-            since_request: 0,
             loss_at: None,
             resends_left: RESENDS_PER_PASS,
             pass_at: Instant(0),
-            congestion: Congestion::new(settings.window_packets),
             patience: Patience::new(),
             reordering: Reordering::new(),
             hopeless: false,
@@ -158,27 +126,63 @@ impl Outgoing {
         Number(self.base as u32)
     }
 
-    /// The number that the next new packet gets.
-    pub(super) fn next_number(&self) -> Number {
-        self.base().plus(self.records.len() as u32)
-    }
-
     pub(super) fn is_idle(&self) -> bool {
         self.records.is_empty() && !self.queue.has_unsent()
     }
 
     pub(super) fn in_flight(&self) -> u32 {
-        self.ways[0].in_flight + self.ways[1].in_flight
+        self.ways.in_flight()
     }
 
-    fn window_is_open(&self, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && self.in_flight() < self.congestion.window()
+    /// Packets that may be in flight: bulk data where that has ways of its own.
+    pub(super) fn window(&self, settings: &Settings) -> u32 {
+        let sum: u32 = self.ways.bulk(settings).map(|way| self.ways[way].congestion.window()).sum();
+        sum.min(settings.window_packets)
     }
 
-    /// Packets that may still be sent for the first time.
-    pub(super) fn window_left(&self, settings: &Settings) -> u32 {
-        let receiver = settings.window_packets.saturating_sub(self.records.len() as u32);
-        receiver.min(self.congestion.window().saturating_sub(self.in_flight()))
+    /// Whether a packet may be sent for the first time on this way.
+    pub(super) fn window_is_open(&self, way: usize, settings: &Settings) -> bool {
+        (self.records.len() as u32) < settings.window_packets && !self.ways[way].is_full()
+    }
+
+    /// The way of the next packet that may be sent for the first time, and whether it is data: messages come before it.
+    pub(super) fn next_way(&mut self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
+        let (messages, data) = (self.queue.has_unsent_messages(), self.queue.has_unsent_data());
+        if data {
+            self.ways.prepare(settings);
+        }
+        let next = self.peek_way(now, settings);
+        if next.is_none() && (messages || data) {
+            let way = messages.then(|| self.messages_way(settings));
+            self.ways.held_back(way, data, settings);
+        }
+        next
+    }
+
+    fn peek_way(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
+        if self.records.len() as u32 >= settings.window_packets {
+            return None;
+        }
+        if self.queue.has_unsent_messages() {
+            let way = self.messages_way(settings);
+            if !self.ways[way].is_full() {
+                return Some((way, false));
+            }
+        }
+        let data = self.queue.has_unsent_data().then(|| self.ways.choose(now, settings, None));
+        data.filter(|way| !self.ways[*way].is_full()).map(|way| (way, true))
+    }
+
+    /// The way of the unsent messages. A run goes like bulk data, but all of it one way: messages that overtake others would wait
+    /// for these at the receiver.
+    fn messages_way(&self, settings: &Settings) -> usize {
+        let run = settings.bulk_ways > 0 && self.queue.is_run(settings.messages_max());
+        if run { self.ways.bulk(settings).next().unwrap_or(0) } else { 0 }
+    }
+
+    /// Whether the unsent messages may be sent at once.
+    pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
+        self.window_is_open(self.messages_way(settings), settings)
     }
 
     /// Packets are waiting to be sent again, and may be.
@@ -211,70 +215,87 @@ impl Outgoing {
                 self.hopeless = true;
                 return None;
             };
-            let way = &mut self.ways[record.content.way(settings)];
+            let way = if record.content.is_bulk() {
+                let stale = transmission > WAY_TRIES;
+                self.ways.choose(now, settings, stale.then_some(usize::from(record.way)))
+            } else {
+                0
+            };
             record.state = State::InFlight;
             self.resent += u32::from(record.transmission == 1);
             record.transmission = transmission;
-            record.order = way.order;
+            record.order = self.ways.depart(now, way);
             record.sent_at = now;
-            way.in_flight += 1;
-            way.order = way.order.plus(1);
-            way.asked_at = now;
+            record.way = way as u8;
             let (order, content) = (record.order.0 as u8, record.content);
             self.resends_left -= 1;
             self.reordering.resent();
             let request = self.lost.is_empty();
             return Some((
-                Departure { number: self.base + index as u64, transmission, order, content, request },
+                Departure { number: self.base + index as u64, transmission, way, order, content, request },
                 evidence,
             ));
         }
         None
     }
 
-    /// The next packet to send for the first time: messages before data.
+    /// The next packet to send for the first time, on the way and of the kind that `next_way` says, with at most `max` bytes.
     pub(super) fn next_new(
         &mut self,
         now: Instant,
         settings: &Settings,
-        messages_max: usize,
-        data_max: usize,
-    ) -> Option<Departure> {
-        if !self.window_is_open(settings) {
-            if self.queue.has_unsent() && self.in_flight() >= self.congestion.window() {
-                self.congestion.held_back();
-            }
-            return None;
-        }
-        let content = self.queue.next(messages_max, data_max)?;
+        way: usize,
+        data: bool,
+        max: usize,
+    ) -> Departure {
+        let content = if data { self.queue.next_data(max) } else { Some(self.queue.next_messages(max)) };
+        let content = content.expect("next_way says what there is");
         let number = self.base + self.records.len() as u64;
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
-        let way = &mut self.ways[content.way(settings)];
-        let order = way.order;
-        way.in_flight += 1;
-        way.order = order.plus(1);
-        way.asked_at = now;
-        self.records.push_back(Record { sent_at: now, content, order, transmission: 1, state: State::InFlight });
-        let request = self.wants_request(settings);
-        Some(Departure { number, transmission: 1, order: order.0 as u8, content, request })
+        let order = self.ways.depart(now, way);
+        let (transmission, state) = (1, State::InFlight);
+        self.records.push_back(Record { sent_at: now, content, order, transmission, way: way as u8, state });
+        let request = self.wants_request(way, settings);
+        Departure { number, transmission, way, order: order.0 as u8, content, request }
     }
 
     /// Asks for an acknowledgement every quarter window and at the end of a burst.
-    fn wants_request(&mut self, settings: &Settings) -> bool {
-        self.since_request += 1;
+    fn wants_request(&mut self, way: usize, settings: &Settings) -> bool {
+        let way = &mut self.ways[way];
+        way.since_request += 1;
         // A multiple of the receiver's own bound, so that both do not ask in turns.
-        let quarter = self.congestion.window() / 4;
+        let quarter = way.congestion.window() / 4;
         let quarter = (quarter - quarter % settings.ack_packets.max(1)).max(quarter.min(settings.ack_packets)).max(1);
-        let burst_ends = self.since_request >= BURST_PACKETS
+        let burst_ends = way.since_request >= BURST_PACKETS
             && settings.ack_scheme != AckScheme::Deferred
             && !self.queue.has_unsent();
-        let request = self.since_request >= quarter || burst_ends;
+        let request = way.since_request >= quarter || burst_ends;
         if request {
-            self.since_request = 0;
+            way.since_request = 0;
         }
         request
+    }
+
+    /// The driver gives a way of bulk data up: what is in flight there is lost.
+    pub(super) fn give_up(&mut self, way: usize) {
+        if way == 0 || self.ways.get(way).is_none_or(|way| way.in_flight == 0) {
+            return;
+        }
+        let base = self.base();
+        for (record, index) in self.records.iter_mut().zip(0..) {
+            if usize::from(record.way) == way && matches!(record.state, State::InFlight | State::Overtaken(_)) {
+                record.state = State::Lost;
+                self.lost.push(base.plus(index), Evidence::Way);
+            }
+        }
+        self.ways[way].in_flight = 0;
+    }
+
+    /// Packets are in flight on this way, and the last probes for them went unanswered.
+    pub(super) fn is_silent(&self, way: usize) -> bool {
+        self.ways.get(way).is_some_and(|way| way.in_flight > 0 && way.unanswered >= WAY_DOUBTS)
     }
 
     /// An authentic packet came from the peer.
@@ -284,7 +305,7 @@ impl Outgoing {
 
     /// The way on which a probe is due first, and when.
     fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
-        let due = |way: &Way| way.asked_at + self.probe_interval(way, settings);
+        let due = |way: &Way| way.asked_at + Self::probe_interval(way, settings);
         let waiting = self.ways.iter().enumerate().filter(|(_, way)| way.in_flight > 0);
         let keepalive = || {
             let quiet_since = self.patience.quiet_since().max(self.ways[0].asked_at);
@@ -293,8 +314,16 @@ impl Outgoing {
         waiting.map(|(index, way)| (due(way), index)).min().or_else(keepalive)
     }
 
-    fn probe_interval(&self, way: &Way, settings: &Settings) -> Duration {
-        self.patience.interval(way.round_trip.probe_delay(settings.ack_delay, settings.probe_floor), settings)
+    /// There may be an answer now: probes for what is in flight need not wait any longer.
+    pub(super) fn ask_again(&mut self) {
+        for way in self.ways.iter_mut().filter(|way| way.in_flight > 0) {
+            way.unanswered = 0;
+        }
+    }
+
+    fn probe_interval(way: &Way, settings: &Settings) -> Duration {
+        let delay = way.round_trip.probe_delay(settings.ack_delay, settings.probe_floor);
+        Patience::interval(delay, way.unanswered, settings)
     }
 
     /// The way on which a probe should leave now.
@@ -308,21 +337,19 @@ impl Outgoing {
         if asks_only {
             self.patience.was_quiet(settings.keepalive);
         }
-        let interval = if asks_only { settings.keepalive } else { self.probe_interval(&self.ways[way], settings) };
+        let interval = if asks_only { settings.keepalive } else { Self::probe_interval(&self.ways[way], settings) };
         self.patience.is_silent(now, interval, settings)
     }
 
     /// A probe with this number leaves.
     pub(super) fn probe_sent(&mut self, now: Instant, number: Number, way: usize) {
-        let way = &mut self.ways[way];
-        way.asked_at = now;
-        way.probes.sent(number, way.order);
+        self.ways.probe_sent(now, number, way);
         self.patience.probe_sent(now);
     }
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
-        if self.queue.has_unsent() && self.window_is_open(settings) {
+        if self.peek_way(Instant(0), settings).is_some() {
             return Some(Instant(0));
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
@@ -358,7 +385,7 @@ impl Outgoing {
     pub(super) fn abandon(&mut self) {
         self.records.clear();
         self.queue = Queue::new();
-        for way in &mut self.ways {
+        for way in self.ways.iter_mut() {
             way.in_flight = 0;
         }
         self.resent = 0;
@@ -369,6 +396,7 @@ impl Outgoing {
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
         self.queue.memory_bytes()
+            + self.ways.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
             + self.lost.memory_bytes()
             + self.has.as_ref().map_or(0, |has| size_of_val(&**has))

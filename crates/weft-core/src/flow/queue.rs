@@ -1,6 +1,6 @@
 //! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
 
-use super::settings::{RUN_PACKETS, Settings};
+use super::settings::RUN_PACKETS;
 use crate::wire::{FRAME_PREFIX, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -18,9 +18,14 @@ pub(super) enum Content {
 }
 
 impl Content {
-    /// Which way it takes.
-    pub(super) const fn way(&self, settings: &Settings) -> usize {
-        (settings.two_ways && !matches!(self, Self::Messages { run: false, .. })) as usize
+    /// Whether it is bulk data.
+    pub(super) const fn is_data(&self) -> bool {
+        matches!(self, Self::Data { .. })
+    }
+
+    /// Whether it takes a way of bulk data: runs of messages do, too.
+    pub(super) const fn is_bulk(&self) -> bool {
+        !matches!(self, Self::Messages { run: false, .. })
     }
 }
 
@@ -95,7 +100,7 @@ impl Queue {
 
     /// Something has never been sent.
     pub(super) fn has_unsent(&self) -> bool {
-        self.has_unsent_messages() || !self.jobs.is_empty()
+        self.has_unsent_messages() || self.has_unsent_data()
     }
 
     pub(super) fn has_unsent_messages(&self) -> bool {
@@ -112,30 +117,33 @@ impl Queue {
         self.run || self.unsent_bytes() > RUN_PACKETS * messages_max
     }
 
+    pub(super) fn has_unsent_data(&self) -> bool {
+        !self.jobs.is_empty()
+    }
+
     fn index(&self, position: u32) -> usize {
         position.wrapping_sub(self.front) as usize
     }
 
-    /// The content of the next new packet: messages before data.
-    pub(super) fn next(&mut self, messages_max: usize, data_max: usize) -> Option<Content> {
-        if self.has_unsent_messages() { Some(self.next_messages(messages_max)) } else { self.next_data(data_max) }
+    /// Bytes of the unsent messages that the next packet takes.
+    pub(super) fn peek_messages(&self, max: usize) -> usize {
+        self.fitting(max).0
     }
 
-    /// Bytes of the content of the next new packet, and whether it is messages.
-    pub(super) fn peek(&self, messages_max: usize, data_max: usize) -> Option<(usize, bool)> {
-        if self.has_unsent_messages() {
-            return Some((self.fitting(messages_max).0, true));
-        }
+    /// Bytes of data that the next packet takes.
+    pub(super) fn peek_data(&self, max: usize) -> Option<usize> {
         let left = &self.jobs.front()?.left;
-        Some(((left.end - left.start).min(data_max as u64) as usize, false))
+        Some((left.end - left.start).min(max as u64) as usize)
     }
 
-    /// About how many packets the messages, or the range of data, that are next will fill.
-    pub(super) fn packets_left(&self, messages_max: usize, data_max: usize) -> usize {
-        if self.has_unsent_messages() {
-            return self.unsent_bytes().div_ceil(messages_max);
-        }
-        self.jobs.front().map_or(0, |job| (job.left.end - job.left.start).div_ceil(data_max as u64) as usize)
+    /// About how many packets the unsent messages will fill.
+    pub(super) fn message_packets_left(&self, max: usize) -> usize {
+        self.unsent_bytes().div_ceil(max)
+    }
+
+    /// How many packets the oldest range of data will fill.
+    pub(super) fn data_packets_left(&self, max: usize) -> usize {
+        self.jobs.front().map_or(0, |job| (job.left.end - job.left.start).div_ceil(max as u64) as usize)
     }
 
     /// Bytes and number of the unsent messages that fit into a packet.
@@ -153,7 +161,7 @@ impl Queue {
     }
 
     /// Takes as many whole messages as fit into a packet; at least one does.
-    fn next_messages(&mut self, max: usize) -> Content {
+    pub(super) fn next_messages(&mut self, max: usize) -> Content {
         let (start, first, run) = (self.unsent, self.next_message, self.is_run(max));
         let (length, messages) = self.fitting(max);
         assert!(length > 0, "submit_message lets no message in that is larger than a packet");
@@ -163,7 +171,8 @@ impl Queue {
         Content::Messages { start, length: length as u16, first, run }
     }
 
-    fn next_data(&mut self, max: usize) -> Option<Content> {
+    /// The next piece of the oldest range.
+    pub(super) fn next_data(&mut self, max: usize) -> Option<Content> {
         let job = self.jobs.front_mut()?;
         let offset = job.left.start;
         let length = (job.left.end - offset).min(max as u64);

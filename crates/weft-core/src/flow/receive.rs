@@ -111,8 +111,8 @@ impl Flow {
         self.counters.data_packets_received += 1;
         let more_follows = matches!(lane, Lane::Data { end: false, .. });
         let messages = matches!(lane, Lane::Messages { .. });
-        let (bulk, away) = (packet.bulk, self.pauses.away());
-        let arriving = Arriving { number, transmission, order, bulk, messages, more_follows, away };
+        let (way, away) = (packet.way, self.pauses.away());
+        let arriving = Arriving { number, transmission, order, way, messages, more_follows, away };
         let late = self.incoming.arrive(now, &arriving, &self.settings);
         self.counters.reordered += u64::from(late);
         let mut ends = false;

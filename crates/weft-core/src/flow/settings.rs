@@ -24,7 +24,7 @@ pub const REORDER_MEMORY: u32 = 256;
 /// Bulk data of which more will follow is acknowledged this many times later than the rest: its sender asks for what it needs, and
 /// this bound, as the next one, is there only in case the question is lost.
 pub const BULK_DELAY: u32 = 4;
-/// The same in packets: a quarter of a full window, which is when its sender asks (decision 0069).
+/// The same in packets: a quarter of a full window, which is when its sender asks (decision 0069); not where it is striped.
 pub const BULK_PACKETS: u32 = 16;
 /// Packets after a new gap that are acknowledged at once, so that the sender has its evidence within one round trip.
 pub const GAP_ACKS: u8 = 4;
@@ -41,6 +41,10 @@ pub const WINDOW_GROWTH: u32 = 4;
 pub const WINDOW_GROWTH_SHARE: u32 = 8;
 /// A pause of a process excuses delays for at most this long.
 pub const PAUSE_MEMORY: Duration = Duration::from_millis(20);
+/// Probes of a way of bulk data that go unanswered before the driver is told to doubt it; of messages: one.
+pub const WAY_DOUBTS: u8 = 2;
+/// Transmissions of a packet after which it is sent on another way, if there is one: this one may not carry its size.
+pub const WAY_TRIES: u8 = 4;
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.
@@ -69,8 +73,9 @@ pub enum AckScheme {
 pub struct Settings {
     /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`.
     pub packet_size: usize,
-    /// Bulk data and the packets around it travel different ways (sockets, lanes), so one overtaking the other proves nothing.
-    pub two_ways: bool,
+    /// Ways (sockets, lanes, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
+    /// on another way proves nothing. 0: all packets go the same way; below `wire::WAYS_MAX`.
+    pub bulk_ways: u8,
     /// Most packets in flight, and how far ahead of a gap the receiver keeps packets; `1..=WINDOW_MAX`.
     pub window_packets: u32,
     /// When to acknowledge.
@@ -99,11 +104,19 @@ pub struct Settings {
     pub tag_bytes: usize,
 }
 
+impl Settings {
+    /// Most bytes of messages, with their prefixes, that a packet takes.
+    pub(super) const fn messages_max(&self) -> usize {
+        let seal = if self.sealed { wire::SEAL_SIZE } else { 0 };
+        self.packet_size - wire::MESSAGES_OVERHEAD - seal
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             packet_size: 1452,
-            two_ways: false,
+            bulk_ways: 0,
             window_packets: 1024,
             ack_scheme: AckScheme::default(),
             ack_packets: 16,

@@ -53,7 +53,7 @@ const fn us(count: u64) -> Duration {
 
 impl Side {
     fn new(settings: &Settings, own: u32, peer: u32) -> Self {
-        Self { flow: Flow::new(settings, SECRET, own, peer), memory: Memory::default() }
+        Self { flow: Flow::new(Arc::new(settings.clone()), SECRET, own, peer), memory: Memory::default() }
     }
 
     /// Everything that may leave now.
@@ -523,7 +523,7 @@ fn a_duplicate_is_delivered_once_and_answered_at_once() {
 
 /// A packet that only a member of the job can make, with content of the test's choice.
 fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo>, payload: &[u8]) -> Vec<u8> {
-    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, marked: false, bulk: false, kind };
+    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, marked: false, way: 0, kind };
     let mut bytes = vec![0; 600];
     let at = packet.emit(payload.len(), &mut bytes);
     bytes[at..at + payload.len()].copy_from_slice(payload);
@@ -619,6 +619,7 @@ fn can_accept_turns_false_and_true_again() {
 }
 
 mod sealed;
+mod stripes;
 mod ways;
 mod windows;
 

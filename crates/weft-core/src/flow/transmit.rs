@@ -15,14 +15,14 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// Bulk data, and probes for it: with `Settings::two_ways` all of these must take one way and everything else another.
-    pub bulk: bool,
+    /// The way that all of them take, at most `Settings::bulk_ways`; 0 is that of messages, and of everything else.
+    pub way: usize,
 }
 
 /// A packet that was written.
 struct Written {
     length: usize,
-    bulk: bool,
+    way: usize,
     /// What it carries, if it went for the first time.
     fresh: Option<Content>,
 }
@@ -43,15 +43,16 @@ impl Flow {
         out: &mut [u8],
         packets_max: usize,
     ) -> Option<Train> {
-        let Written { length, bulk, fresh } = self.poll_one(now, regions, out)?;
-        let mut train = Train { bytes: length, segment: length, bulk };
+        let Written { length, way, fresh } = self.poll_one(now, regions, out)?;
+        let mut train = Train { bytes: length, segment: length, way };
         let Some(content) = fresh else { return Some(train) };
-        let packets_max = packets_max.min(self.window() as usize / 2).min(out.len() / length);
-        for _ in 1..self.even(packets_max) {
-            if !self.next_extends(now, &content, length) {
+        let window = self.outgoing.ways[way].congestion.window() as usize;
+        let packets_max = packets_max.min(window / 2).min(out.len() / length);
+        for _ in 1..self.even(packets_max, content.is_data()) {
+            if !self.next_extends(now, way, &content, length) {
                 break;
             }
-            let Some(departure) = self.next_new(now) else { break };
+            let departure = self.next_new(now, way, content.is_data());
             let written = self.emit_numbered(now, &departure, regions, &mut out[train.bytes..]);
             train.bytes += written;
             if written < length {
@@ -63,9 +64,10 @@ impl Flow {
 
     /// How long a train becomes of which one packet is written, at most `most`: where two trains are needed for what is next, they are
     /// of one length. The receiver works on the first while the second is made, and no call is spent on a packet or two.
-    fn even(&self, most: usize) -> usize {
+    fn even(&self, most: usize, data: bool) -> usize {
         let (messages_max, data_max) = self.payload_max();
-        let whole = 1 + self.outgoing.queue.packets_left(messages_max, data_max);
+        let queue = &self.outgoing.queue;
+        let whole = 1 + if data { queue.data_packets_left(data_max) } else { queue.message_packets_left(messages_max) };
         if whole > most && whole < 2 * most { whole.div_ceil(2) } else { most }
     }
 
@@ -74,7 +76,7 @@ impl Flow {
             return None;
         }
         self.pauses.look(now);
-        let progress = self.outgoing.check_late(now, &self.settings);
+        let progress = self.outgoing.check_late(now);
         self.count_progress(&progress);
         if self.must_acknowledge_first() {
             return Some(self.emit_acknowledgement(now, out));
@@ -83,22 +85,24 @@ impl Flow {
             match evidence {
                 Evidence::Gap => self.counters.resent_by_gap += 1,
                 Evidence::Probe => self.counters.resent_by_probe += 1,
+                Evidence::Way => self.counters.resent_by_way += 1,
             }
             let length = self.emit_numbered(now, &departure, regions, out);
-            return Some(Written { length, bulk: self.is_bulk(&departure.content), fresh: None });
+            return Some(Written { length, way: departure.way, fresh: None });
         }
         if self.outgoing.hopeless {
             self.fail(Failure::Blocked);
             return None;
         }
-        // Bulk data that goes another way does not put off a probe for messages.
-        let data_waits = self.settings.two_ways && !self.outgoing.queue.has_unsent_messages();
-        let probe_first = data_waits && self.outgoing.due_probe(now, self.watched, &self.settings) == Some(0);
-        if !probe_first && let Some(departure) = self.next_new(now) {
+        let next = self.outgoing.next_way(now, &self.settings);
+        let probe = self.outgoing.due_probe(now, self.watched, &self.settings);
+        // What goes another way does not put off a probe.
+        if let Some((way, data)) = next.filter(|(way, _)| probe.is_none_or(|probe| probe == *way)) {
+            let departure = self.next_new(now, way, data);
             let length = self.emit_numbered(now, &departure, regions, out);
-            return Some(Written { length, bulk: self.is_bulk(&departure.content), fresh: Some(departure.content) });
+            return Some(Written { length, way, fresh: Some(departure.content) });
         }
-        if let Some(way) = self.outgoing.due_probe(now, self.watched, &self.settings) {
+        if let Some(way) = probe {
             if self.outgoing.peer_is_silent(now, way, &self.settings) {
                 self.fail(Failure::Silent);
                 return None;
@@ -107,8 +111,8 @@ impl Flow {
             self.incoming.acknowledged();
             let number = self.take_bare();
             self.outgoing.probe_sent(now, Number(number as u32), way);
-            let length = self.emit_bare(now, number, Kind::Probe(Number(number as u32)), way == 1, out);
-            return Some(Written { length, bulk: way == 1, fresh: None });
+            let length = self.emit_bare(now, number, Kind::Probe(Number(number as u32)), way, out);
+            return Some(Written { length, way, fresh: None });
         }
         if self.incoming.due().is_some_and(|due| due <= now) {
             return Some(self.emit_acknowledgement(now, out));
@@ -118,47 +122,46 @@ impl Flow {
 
     /// An acknowledgement goes ahead of bulk data that would carry it a slower way, or could not carry all of it.
     fn must_acknowledge_first(&self) -> bool {
-        let overtakes = self.settings.two_ways && !self.outgoing.queue.has_unsent_messages();
+        let overtakes = self.settings.bulk_ways > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
     }
 
-    fn is_bulk(&self, content: &Content) -> bool {
-        content.way(&self.settings) == 1
-    }
-
-    fn next_new(&mut self, now: Instant) -> Option<Departure> {
+    fn next_new(&mut self, now: Instant, way: usize, data: bool) -> Departure {
         let (messages_max, data_max) = self.payload_max();
-        let departure = self.outgoing.next_new(now, &self.settings, messages_max, data_max)?;
         self.counters.data_packets_sent += 1;
-        Some(departure)
+        self.outgoing.next_new(now, &self.settings, way, data, if data { data_max } else { messages_max })
     }
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
     pub(super) fn payload_max(&self) -> (usize, usize) {
         let size = self.settings.packet_size - self.seal_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
-        (size - MESSAGES_OVERHEAD, size - DATA_OVERHEAD - echo)
+        (self.settings.messages_max(), size - DATA_OVERHEAD - echo)
     }
 
     /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
-    fn next_extends(&mut self, now: Instant, content: &Content, segment: usize) -> bool {
-        if self.outgoing.window_left(&self.settings) == 0
+    fn next_extends(&mut self, now: Instant, way: usize, content: &Content, segment: usize) -> bool {
+        if !self.outgoing.window_is_open(way, &self.settings)
             || self.must_acknowledge_first()
             || self.outgoing.may_resend(now)
         {
             return false;
         }
         let (messages_max, data_max) = self.payload_max();
-        let next = self.outgoing.queue.peek(messages_max, data_max);
+        let queue = &self.outgoing.queue;
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         let seal = self.seal_size();
-        match (next, content) {
-            (Some((length, true)), Content::Messages { run, .. }) => {
-                let bare = MESSAGES_OVERHEAD - ECHO_SIZE + length + seal;
+        let messages_wait = queue.has_unsent_messages();
+        match content {
+            Content::Messages { run, .. } if messages_wait => {
+                let bare = MESSAGES_OVERHEAD - ECHO_SIZE + queue.peek_messages(messages_max) + seal;
                 let echo = if self.has_room_for_echo(bare, *run) { echo } else { 0 };
-                *run == self.outgoing.queue.is_run(messages_max) && bare + echo <= segment
+                *run == queue.is_run(messages_max) && bare + echo <= segment
             }
-            (Some((length, false)), Content::Data { .. }) => DATA_OVERHEAD + echo + length + seal <= segment,
+            // Messages overtake bulk data, unless their own way is full.
+            Content::Data { .. } if !messages_wait || !self.outgoing.messages_may_leave(&self.settings) => {
+                queue.peek_data(data_max).is_some_and(|length| DATA_OVERHEAD + echo + length + seal <= segment)
+            }
             _ => false,
         }
     }
@@ -178,7 +181,7 @@ impl Flow {
     ) -> usize {
         self.counters.acks_piggybacked += u64::from(self.incoming.owes());
         self.incoming.acknowledged();
-        let &Departure { number, transmission, order, content, request } = departure;
+        let &Departure { number, transmission, way, order, content, request } = departure;
         let (lane, length, overhead) = match content {
             Content::Messages { first, length, .. } => {
                 (Lane::Messages { first }, length, MESSAGES_OVERHEAD - ECHO_SIZE)
@@ -191,7 +194,7 @@ impl Flow {
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
         let run = matches!(content, Content::Messages { run: true, .. });
         let echoes = self.has_room_for_echo(overhead + length + self.seal_size(), run);
-        let head = self.head(now, kind, request, self.is_bulk(&content), echoes);
+        let head = self.head(now, kind, request, way, echoes);
         let at = head.emit(length, out);
         let payload = &mut out[at..at + length];
         match content {
@@ -215,16 +218,16 @@ impl Flow {
     fn emit_acknowledgement(&mut self, now: Instant, out: &mut [u8]) -> Written {
         self.counters.acks_standalone += 1;
         let number = self.take_bare();
-        let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, false, true);
+        let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, 0, true);
         let at = head.emit(0, out);
         let room = self.settings.packet_size.min(out.len());
         let map = self.incoming.write_map(&mut out[at..room]);
         self.incoming.acknowledged_alone(self.settings.ack_scheme);
-        Written { length: self.finish((number >> 32) as u32, at + map, out), bulk: false, fresh: None }
+        Written { length: self.finish((number >> 32) as u32, at + map, out), way: 0, fresh: None }
     }
 
-    fn emit_bare(&mut self, now: Instant, number: u64, kind: Kind, bulk: bool, out: &mut [u8]) -> usize {
-        let length = self.head(now, kind, false, bulk, true).emit(0, out);
+    fn emit_bare(&mut self, now: Instant, number: u64, kind: Kind, way: usize, out: &mut [u8]) -> usize {
+        let length = self.head(now, kind, false, way, true).emit(0, out);
         self.finish((number >> 32) as u32, length, out)
     }
 
@@ -234,11 +237,11 @@ impl Flow {
         number
     }
 
-    fn head(&mut self, now: Instant, kind: Kind, request: bool, bulk: bool, echoes: bool) -> Packet {
+    fn head(&mut self, now: Instant, kind: Kind, request: bool, way: usize, echoes: bool) -> Packet {
         let (acknowledged, selective) = self.incoming.state();
         let echo = if echoes { self.incoming.take_echo(now) } else { None };
         let marked = self.incoming.take_mark();
-        Packet { sender: self.own_index, acknowledged, selective, echo, request, marked, bulk, kind }
+        Packet { sender: self.own_index, acknowledged, selective, echo, request, marked, way: way as u8, kind }
     }
 
     fn finish(&mut self, epoch: u32, length: usize, out: &mut [u8]) -> usize {

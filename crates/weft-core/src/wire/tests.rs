@@ -16,7 +16,7 @@ fn numbers() -> impl Strategy<Value = Number> {
 
 fn echoes() -> impl Strategy<Value = Option<Echo>> {
     let of = prop_oneof![
-        (numbers(), any::<u8>()).prop_map(|(number, transmission)| Echoed::Packet { number, transmission }),
+        (numbers(), 1..=u8::MAX).prop_map(|(number, transmission)| Echoed::Packet { number, transmission }),
         numbers().prop_map(Echoed::Probe),
     ];
     // Hold times survive the trip as multiples of 64 ns.
@@ -55,16 +55,19 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
 }
 
 fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
-    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 3]>(), payloads()).prop_map(
-        |(sender, acknowledged, selective, echo, [request, marked, bulk], (kind, payload))| {
-            (Packet { sender, acknowledged, selective, echo, request, marked, bulk, kind }, payload)
+    let way = 0..WAYS_MAX as u8;
+    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 2]>(), way, payloads()).prop_map(
+        |(sender, acknowledged, selective, echo, [request, marked], way, (kind, payload))| {
+            // Only what has a number is acknowledged.
+            let request = request && matches!(kind, Kind::Numbered { .. });
+            (Packet { sender, acknowledged, selective, echo, request, marked, way, kind }, payload)
         },
     )
 }
 
 fn plain(kind: Kind) -> Packet {
     let (sender, acknowledged) = (3, Number(0));
-    Packet { sender, acknowledged, selective: 0, echo: None, request: false, marked: false, bulk: false, kind }
+    Packet { sender, acknowledged, selective: 0, echo: None, request: false, marked: false, way: 0, kind }
 }
 
 fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {

@@ -20,10 +20,20 @@ struct Counts {
     resends: u64,
 }
 
-/// Counts of every pair and link.
+/// What one of several rails between two ranks has carried.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+struct Rail {
+    packets: u64,
+    bytes: u64,
+    failures: u64,
+    state: String,
+}
+
+/// Counts of every pair and link, and of every rail by the interface of the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pairs: BTreeMap<(u32, u32, String), Counts>,
+    rails: BTreeMap<(u32, u32, String), Rail>,
     /// Packets that arrived and were dropped, by cause.
     dropped: BTreeMap<String, u64>,
     /// Lines that are neither.
@@ -32,9 +42,13 @@ pub(crate) struct Stats {
 
 impl Stats {
     /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets`; lines of the same pair and link, and of
-    /// the same cause, add up.
+    /// the same cause, add up. Besides `rail from to interface packets bytes failures state`.
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            if let Some((name, rail)) = line.strip_prefix("rail ").and_then(parse_rail) {
+                self.rails.insert(name, rail);
+                continue;
+            }
             match parse(line) {
                 Some((pair, more)) => {
                     let counts = self.pairs.entry(pair).or_default();
@@ -68,14 +82,15 @@ impl Stats {
             let [messages, bytes, resends] = numbers;
             [from.to_string(), to.to_string(), link.clone(), messages, bytes, resends]
         };
-        let rows: Vec<[String; 6]> = [head].into_iter().chain(self.pairs.iter().map(row)).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..6).map(width).collect();
-        let mut text = String::new();
-        for row in &rows {
-            let cell = |(column, cell): (usize, &String)| format!("{cell:>width$}", width = widths[column]);
-            let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
-            let _ = writeln!(text, "{}", cells.join("  "));
+        let mut text = table(&[head].into_iter().chain(self.pairs.iter().map(row)).collect::<Vec<_>>());
+        if !self.rails.is_empty() {
+            let head = ["from", "to", "interface", "packets", "bytes", "failures", "state"].map(String::from);
+            let row = |((from, to, name), rail): (&(u32, u32, String), &Rail)| {
+                let [packets, bytes, failures] = [rail.packets, rail.bytes, rail.failures].map(|n| n.to_string());
+                [from.to_string(), to.to_string(), name.clone(), packets, bytes, failures, rail.state.clone()]
+            };
+            text += "\n";
+            text += &table(&[head].into_iter().chain(self.rails.iter().map(row)).collect::<Vec<_>>());
         }
         if !self.dropped.is_empty() {
             let causes: Vec<String> = self.dropped.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
@@ -88,25 +103,38 @@ impl Stats {
     }
 
     fn print_json(&self) -> String {
-        let mut text = String::from("[");
-        for (number, ((from, to, link), counts)) in self.pairs.iter().enumerate() {
+        let pairs = self.pairs.iter().map(|((from, to, link), counts)| {
             let Counts { messages, bytes, resends } = counts;
-            let comma = if number == 0 { "" } else { "," };
-            let _ = write!(
-                text,
-                "{comma}\n  {{\"from\": {from}, \"to\": {to}, \"link\": \"{link}\", \"messages\": {messages}, \
+            format!(
+                "\n  {{\"from\": {from}, \"to\": {to}, \"link\": \"{link}\", \"messages\": {messages}, \
                  \"bytes\": {bytes}, \"resends\": {resends}}}"
-            );
-        }
-        if !self.dropped.is_empty() {
-            let comma = if self.pairs.is_empty() { "" } else { "," };
-            let causes: Vec<String> =
-                self.dropped.iter().map(|(cause, count)| format!("\"{cause}\": {count}")).collect();
-            let _ = write!(text, "{comma}\n  {{\"dropped\": {{{}}}}}", causes.join(", "));
-        }
-        text.push_str("\n]\n");
-        text
+            )
+        });
+        let rails = self.rails.iter().map(|((from, to, interface), rail)| {
+            let Rail { packets, bytes, failures, state } = rail;
+            format!(
+                "\n  {{\"from\": {from}, \"to\": {to}, \"interface\": \"{interface}\", \"packets\": {packets}, \
+                 \"bytes\": {bytes}, \"failures\": {failures}, \"state\": \"{state}\"}}"
+            )
+        });
+        let causes = self.dropped.iter().map(|(cause, count)| format!("\"{cause}\": {count}"));
+        let causes = causes.collect::<Vec<_>>().join(", ");
+        let dropped = (!causes.is_empty()).then(|| format!("\n  {{\"dropped\": {{{causes}}}}}"));
+        format!("[{}\n]\n", pairs.chain(rails).chain(dropped).collect::<Vec<_>>().join(","))
     }
+}
+
+/// Rows of cells, each as wide as its column.
+fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..COLUMNS).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let cell = |(column, cell): (usize, &String)| format!("{cell:>width$}", width = widths[column]);
+        let cells: Vec<String> = row.iter().enumerate().map(cell).collect();
+        let _ = writeln!(text, "{}", cells.join("  "));
+    }
+    text
 }
 
 /// The cause, and how many packets.
@@ -120,6 +148,17 @@ fn parse_dropped(line: &str) -> Option<(&str, u64)> {
 /// Names go into JSON unescaped.
 fn is_name(name: &str) -> bool {
     name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.+/".contains(&byte))
+}
+
+fn parse_rail(line: &str) -> Option<((u32, u32, String), Rail)> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let [from, to, name, packets, bytes, failures, state @ ("up" | "down")] = words[..] else { return None };
+    if !is_name(name) {
+        return None;
+    }
+    let [packets, bytes, failures] = [packets.parse().ok()?, bytes.parse().ok()?, failures.parse().ok()?];
+    let rail = Rail { packets, bytes, failures, state: state.to_owned() };
+    Some(((from.parse().ok()?, to.parse().ok()?, name.to_owned()), rail))
 }
 
 fn parse(line: &str) -> Option<((u32, u32, String), Counts)> {
@@ -162,5 +201,18 @@ mod tests {
         (0..2 * CAUSES_MAX).for_each(|i| stats.add(&format!("0 dropped cause-{i} 1")));
         assert_eq!(stats.dropped.len(), CAUSES_MAX);
         assert!(!Stats::default().print(Format::Text).contains("dropped"));
+    }
+
+    #[test]
+    fn rails_have_a_table_of_their_own() {
+        let mut stats = Stats::default();
+        stats.add("0 1 ethernet+udp 1 9 0\nrail 0 1 e1 7 900 1 down\nrail 0 1 e0 8 1000 0 up\nrail 0 1 e2 1 1 1 ill\n");
+        let text = stats.print(Format::Text);
+        let expected = "\nfrom  to  interface  packets  bytes  failures  state\n   0   1         e0        8   1000         0     up\n   0   1         e1        7    900         1   down\n(1 unreadable lines of statistics)\n";
+        assert!(text.ends_with(expected), "{text}");
+        let json = stats.print(Format::Json);
+        assert!(json.contains(
+            r#"{"from": 0, "to": 1, "interface": "e1", "packets": 7, "bytes": 900, "failures": 1, "state": "down"}"#
+        ));
     }
 }

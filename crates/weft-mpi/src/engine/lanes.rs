@@ -2,10 +2,11 @@
 //! the peer (`weft_core::rails`). Which packets take which, and what happens when one lane fails.
 
 use std::fmt::Write;
+use std::sync::Arc;
 
 use weft_core::flow::{Flow, Settings as FlowSettings};
 use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
-use weft_core::reach::Keys;
+use weft_core::reach::{Ends, Keys};
 use weft_core::time::Instant;
 use weft_net::datagrams::{Address, Datagrams};
 
@@ -94,23 +95,47 @@ pub struct Hop {
 pub struct Remote {
     hops: Box<[Hop]>,
     rails: Rails,
-    settings: FlowSettings,
+    settings: Arc<FlowSettings>,
     /// Made on first contact.
     pub(crate) flow: Option<Box<Flow>>,
     pub(super) active: bool,
     /// Its flow is idle and has its memory still.
     pub(super) warm: bool,
     pub(super) gathering: Gathering,
-    /// Probes of the flow that have been taken for doubts.
-    probes: u64,
+    /// What has left on each rail, where there are several.
+    sent: Box<[Sent]>,
+}
+
+/// What has left on one rail.
+#[derive(Clone, Copy, Default)]
+struct Sent {
+    packets: u64,
+    bytes: u64,
+}
+
+/// A rail to one peer, for `mpiexec --stats`.
+pub struct RailTraffic {
+    /// Index of the peer in the job.
+    pub peer: u32,
+    /// Number of the interface here.
+    pub interface: u8,
+    /// Packets that left on it.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// How often it was silent while others answered.
+    pub failures: u16,
+    /// Whether it is so now.
+    pub has_failed: bool,
 }
 
 impl Remote {
     /// The peer at the ends of these lanes, at least one, the better ones first.
     pub fn new(lanes: &[(Lane, Hop)], settings: FlowSettings) -> Self {
         let rails = Rails::new(&lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>());
-        let settings = FlowSettings { two_ways: rails.bulk_ways() > 0, ..settings };
+        let settings = Arc::new(FlowSettings { bulk_ways: rails.bulk_ways() as u8, ..settings });
         let hops = lanes.iter().map(|(_, hop)| *hop).collect();
+        let counted = if rails.rails() > 1 { rails.rails() } else { 0 };
         Self {
             hops,
             rails,
@@ -119,19 +144,24 @@ impl Remote {
             active: false,
             warm: false,
             gathering: Gathering::default(),
-            probes: 0,
+            sent: vec![Sent::default(); counted].into(),
         }
     }
 
     /// The flow, made on first contact.
     pub(super) fn flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> &mut Flow {
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(&self.settings, *secret, own, peer)))
+        self.flow.get_or_insert_with(|| Box::new(Flow::new(self.settings.clone(), *secret, own, peer)))
     }
 
     /// Where packets of a way of the flow go at present.
     pub(super) fn hop(&self, way: usize) -> (usize, Hop) {
         let lane = self.rails.lane(way);
         (lane, self.hops[lane])
+    }
+
+    /// Every lane: the interfaces that it joins, and where it leads.
+    pub fn hops(&self) -> impl Iterator<Item = (Ends, &Hop)> {
+        self.hops.iter().enumerate().map(|(lane, hop)| (self.rails.named(lane).ends, hop))
     }
 
     /// Bytes of messages to it that are queued or not acknowledged.
@@ -171,18 +201,33 @@ impl Remote {
     }
 
     /// The machine has refused a packet for a lane.
-    pub(super) fn doubt(&mut self, lane: usize) {
-        self.rails.doubt(lane);
+    pub(super) fn refused(&mut self, lane: usize) {
+        self.rails.refused(lane);
     }
 
-    /// A flow that probes in vain has heard nothing for what it sent: every lane must answer anew. Meanwhile UDP is used.
-    pub(super) fn doubt_after_probes(&mut self) {
-        let Some(flow) = &self.flow else { return };
-        let probes = flow.counters().probes;
-        let asks = flow.only_asks();
-        if std::mem::replace(&mut self.probes, probes) != probes && !asks {
-            (0..self.lanes()).for_each(|lane| self.rails.doubt(lane));
+    /// The flow has sent what it had: which ways it may use from now on.
+    pub(super) fn steer(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            self.rails.steer(flow);
         }
+    }
+
+    /// Packets leave on a lane.
+    #[inline]
+    pub(super) fn note_sent(&mut self, lane: usize, packets: usize, bytes: usize) {
+        if let Some(sent) = self.sent.get_mut(usize::from(self.rails.named(lane).rail)) {
+            sent.packets += packets as u64;
+            sent.bytes += bytes as u64;
+        }
+    }
+
+    /// What each rail has carried, where there are several.
+    pub(super) fn rail_traffic(&self, peer: u32) -> impl Iterator<Item = RailTraffic> {
+        self.sent.iter().enumerate().filter_map(move |(rail, sent)| {
+            let ((failures, has_failed), ends) = (self.rails.failures(rail), self.rails.ends(rail)?);
+            let Sent { packets, bytes } = *sent;
+            Some(RailTraffic { peer, interface: ends.own, packets, bytes, failures, has_failed })
+        })
     }
 
     /// When to look at this peer again though nothing arrives.

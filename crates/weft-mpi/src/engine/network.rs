@@ -302,7 +302,7 @@ impl Engine {
             packets += next.bytes.div_ceil(next.segment);
             send_train(devices, remote, &train[..next.bytes], &next, stalled);
         }
-        remote.doubt_after_probes();
+        remote.steer();
     }
 
     pub(super) fn collect_events(&mut self, peer: u32) {
@@ -349,14 +349,15 @@ fn send_train(
     train: &Train,
     stalled: &mut VecDeque<Stalled>,
 ) {
-    let (lane, hop) = remote.hop(usize::from(train.bulk));
+    let (lane, hop) = remote.hop(train.way);
     let Some(device) = devices.get_mut(hop.slot) else { return };
+    remote.note_sent(lane, bytes.len().div_ceil(train.segment), bytes.len());
     match take(device.as_mut(), &hop.to, bytes, train.segment) {
         Taken::Bytes(taken) if taken < bytes.len() => {
             stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment: train.segment });
         }
         Taken::Bytes(_) => {}
-        Taken::Refused => remote.doubt(lane),
+        Taken::Refused => remote.refused(lane),
     }
 }
 

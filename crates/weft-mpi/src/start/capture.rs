@@ -4,22 +4,24 @@ use std::path::PathBuf;
 
 use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::datagrams::Address;
-use weft_net::udp;
 
-use super::{Card, Opened, warn};
-use crate::engine::Device;
+use super::links::Opened;
+use super::warn;
+use crate::engine::{Device, Path, Slot};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
 
-/// The file, and both ends of each link for every peer.
+/// The file, and both ends of what leads to every peer.
 pub(super) struct Wanted {
     recorder: SharedRecorder,
-    udp: Vec<Option<Ends>>,
-    raw: Vec<Option<Ends>>,
+    /// By UDP.
+    udp: Vec<Vec<Ends>>,
+    /// From each interface.
+    raw: Vec<Vec<Vec<Ends>>>,
 }
 
 impl Wanted {
     /// The capture that the setting's path means for this rank; none without one, or, said, where the file cannot be made.
-    pub(super) fn new(path: Option<&str>, rank: u32, cards: &[Card], links: &Opened) -> Option<Self> {
+    pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Path], links: &Opened) -> Option<Self> {
         let path = PathBuf::from(path?.replace(CAPTURE_RANK, &rank.to_string()));
         let on_problem = move |sentence: &str| warn(rank, &format!("{}: {sentence}", CAPTURE.name));
         let recorder = match Recorder::create(&path, Box::new(on_problem)) {
@@ -30,14 +32,9 @@ impl Wanted {
                 return None;
             }
         };
-        let own_candidates = links.udp.as_ref().map_or(&[][..], |udp| udp.candidates());
-        let own_raw = links.raw.as_ref().map(|raw| raw.card().address);
-        let udp_ends = |card: &Card| {
-            let pair = udp::choose_peer_address(own_candidates, &card.udp.as_ref()?.candidates).ok()?;
-            Some(Ends { own: Address::Udp((pair.own.ip, pair.own.port).into()), peer: pair.to.into() })
-        };
-        let raw_ends = |card: &Card| Some(Ends { own: own_raw?.into(), peer: card.raw?.address.into() });
-        Some(Self { recorder, udp: cards.iter().map(udp_ends).collect(), raw: cards.iter().map(raw_ends).collect() })
+        let all = |slot: Slot| paths.iter().map(|path| ends(path, slot, links)).collect();
+        let raw = (0..links.raw.len()).map(|place| all(Slot::Raw(place))).collect();
+        Some(Self { recorder, udp: all(Slot::Udp), raw })
     }
 
     /// The UDP link with the capture around it.
@@ -45,8 +42,22 @@ impl Wanted {
         Box::new(Capture::new(link, &self.recorder, self.udp.clone()))
     }
 
-    /// The same for raw frames.
-    pub(super) fn around_raw(&self, link: Device) -> Device {
-        Box::new(Capture::new(link, &self.recorder, self.raw.clone()))
+    /// The same for raw frames on the interface at this place.
+    pub(super) fn around_raw(&self, place: usize, link: Device) -> Device {
+        Box::new(Capture::new(link, &self.recorder, self.raw[place].clone()))
     }
+}
+
+/// Both ends of what leads to a peer by this link.
+fn ends(path: &Path, slot: Slot, links: &Opened) -> Vec<Ends> {
+    let Path::Remote(remote) = path else { return Vec::new() };
+    let own = |rail: u8| match slot {
+        Slot::Raw(place) => Some(Address::from(links.raw.get(place)?.card().address)),
+        Slot::Udp => {
+            let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
+            Some(Address::Udp((own.ip, own.port).into()))
+        }
+    };
+    let hops = remote.hops().filter(|(_, hop)| hop.slot == slot);
+    hops.filter_map(|(ends, hop)| Some(Ends { own: own(ends.own)?, peer: hop.to })).collect()
 }

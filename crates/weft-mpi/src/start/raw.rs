@@ -1,4 +1,5 @@
-//! Raw frames, and how they are received: by a packet socket, or by AF_XDP together with the other ranks of the host.
+//! Raw frames, and how they are received: by packet sockets, or on the first interface by AF_XDP together with the other ranks
+//! of the host.
 
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::xdp::{Group, RING_FRAMES, Xdp};
@@ -7,11 +8,13 @@ use super::{Card, warn};
 use crate::engine::Device;
 use crate::settings::Settings;
 
-/// What peers are told of the link: no more may be on their way here than the smallest of its rings holds.
-pub(super) fn card(settings: &Settings, link: &Ethernet) -> ethernet::Card {
-    let card = link.card();
-    let most = if settings.links.xdp { RING_FRAMES } else { card.window_packets };
-    ethernet::Card { window_packets: card.window_packets.min(most), ..card }
+/// What peers are told of the links: no more may be on their way to one than the smallest of its rings holds.
+pub(super) fn cards(settings: &Settings, links: &[Ethernet]) -> Vec<ethernet::Card> {
+    let mut cards: Vec<ethernet::Card> = links.iter().map(Ethernet::card).collect();
+    if let Some(first) = cards.first_mut().filter(|_| settings.links.xdp) {
+        first.window_packets = first.window_packets.min(RING_FRAMES);
+    }
+    cards
 }
 
 /// The ranks of this host.
@@ -24,10 +27,10 @@ pub(super) struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Those that receive at the same interface as this one.
+    /// Those whose first interface is this one.
     fn group(&self, own: &ethernet::Card) -> Group {
         let at_same = |&rank: &u32| {
-            let card = self.cards[rank as usize].raw.filter(|card| card.address.mac == own.address.mac)?;
+            let card = self.cards[rank as usize].raw.first().filter(|card| card.address.mac == own.address.mac)?;
             Some((rank, card.address.port))
         };
         let members: Vec<(u32, u16)> = self.locals.iter().filter_map(at_same).collect();
@@ -39,35 +42,38 @@ impl Host<'_> {
     }
 }
 
-/// The link as the settings want it. Where there is none, `refusal` says why. What the user asked for and does not get is said once a host.
-pub(super) fn device(
+/// The links as the settings want them; AF_XDP receives at the first. Where there is none, `refusal` says why. What the user asked for
+/// and does not get is said once a host.
+pub(super) fn devices(
     settings: &Settings,
     host: &Host<'_>,
-    link: Option<Ethernet>,
+    links: Vec<Ethernet>,
     refusal: Option<&str>,
-) -> Option<Device> {
-    let Some(link) = link else {
-        if let (true, Some(why), Some(first)) = (settings.links.xdp, refusal, host.locals.first())
-            && *first == host.rank
-        {
-            warn(host.rank, &format!("there is no AF_XDP without raw frames, and UDP carries everything: {why}"));
-        }
-        return None;
-    };
-    if !settings.links.xdp {
-        return Some(Box::new(link));
+) -> Vec<Device> {
+    if let (true, Some(why), Some(first)) = (settings.links.xdp, refusal, host.locals.first())
+        && *first == host.rank
+    {
+        warn(host.rank, &format!("there is no AF_XDP without raw frames, and UDP carries everything: {why}"));
     }
+    let device = |(place, link): (usize, Ethernet)| match settings.links.xdp && place == 0 {
+        true => by_xdp(host, link),
+        false => Box::new(link),
+    };
+    links.into_iter().enumerate().map(device).collect()
+}
+
+fn by_xdp(host: &Host<'_>, link: Ethernet) -> Device {
     let group = host.group(&link.card());
     match Xdp::open(link, &group) {
         Ok(link) => {
             link.warning().iter().for_each(|sentence| warn(host.rank, sentence));
-            Some(Box::new(link))
+            Box::new(link)
         }
         Err(refused) => {
             if let Some(why) = refused.why {
                 warn(host.rank, &format!("{why}; small messages go as raw frames without it"));
             }
-            Some(refused.ethernet)
+            refused.ethernet
         }
     }
 }

@@ -1,10 +1,12 @@
 //! Addresses: which of this machine's are offered, how they are written on the business card, which pair two processes use.
 
+use std::cmp::Reverse;
 use std::fmt::Write;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 use crate::Error;
-use crate::sys::Interface;
+use crate::sys::{self, Interface};
+use weft_core::rails::RAILS_MAX;
 
 /// Largest packet in bytes: a jumbo frame fits, and so does a good part of loopback's 64 KiB, with bounded buffers.
 pub const PACKET_SIZE_MAX: usize = 16 << 10;
@@ -20,7 +22,7 @@ pub struct Candidate {
     pub ip: IpAddr,
     /// Length of its subnet prefix in bits.
     pub prefix: u8,
-    /// UDP port.
+    /// UDP port; 0: there is no UDP there.
     pub port: u16,
     /// Largest packet (UDP payload) the interface carries, bytes.
     pub packet_size: u16,
@@ -28,6 +30,17 @@ pub struct Candidate {
     pub host: u32,
     /// Index of the interface on this machine; not on the card (0 in a peer's candidate).
     pub interface: u32,
+    /// Which of the interfaces that are offered, from 0; the first is the best, as far as this machine can tell.
+    pub rail: u8,
+    /// What the interface carries, Mb/s; 0 if it does not say.
+    pub speed: u32,
+}
+
+impl Candidate {
+    /// The name of the interface, of this machine's own addresses.
+    pub fn interface_name(&self) -> String {
+        sys::interface_name(self.interface).unwrap_or_else(|| format!("interface {}", self.interface))
+    }
 }
 
 /// What other processes need to know about this end.
@@ -40,7 +53,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet size.
+    /// Compact text of `[0-9a-f.]`: host, window, then each address as family, address, prefix, port, packet size, rail, speed.
     pub fn encode(&self) -> String {
         let host = self.candidates.first().map_or(0, |candidate| candidate.host);
         let mut text = format!("{host:08x}.{:x}", self.window_packets);
@@ -50,8 +63,9 @@ impl Card {
                 IpAddr::V6(ip) => write!(text, ".6{:032x}", u128::from(ip)),
             };
             written.expect("strings accept all text");
-            let Candidate { prefix, port, packet_size, .. } = candidate;
-            write!(text, "{prefix:02x}{port:04x}{packet_size:04x}").expect("strings accept all text");
+            let Candidate { prefix, port, packet_size, rail, speed, .. } = candidate;
+            write!(text, "{prefix:02x}{port:04x}{packet_size:04x}{rail:x}{speed:06x}")
+                .expect("strings accept all text");
         }
         text
     }
@@ -85,11 +99,13 @@ fn parse_candidate(field: &str, host: u32) -> Option<Candidate> {
     let ip = if digits == 8 { IpAddr::V4(Ipv4Addr::from(ip as u32)) } else { IpAddr::V6(Ipv6Addr::from(ip)) };
     let rest = 1 + digits;
     let (prefix, port, packet_size) = (number(rest, 2)?, number(rest + 2, 4)?, number(rest + 6, 4)?);
+    let (rail, speed) = (number(rest + 10, 1)? as u8, number(rest + 11, 6)? as u32);
     let size_fits = (PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&(packet_size as usize));
-    if field.len() != rest + 10 || prefix > bits || port == 0 || !size_fits {
+    if field.len() != rest + 17 || prefix > bits || !size_fits || usize::from(rail) >= CANDIDATES_MAX {
         return None;
     }
-    Some(Candidate { ip, prefix: prefix as u8, port: port as u16, packet_size: packet_size as u16, host, interface: 0 })
+    let (prefix, port, packet_size) = (prefix as u8, port as u16, packet_size as u16);
+    Some(Candidate { ip, prefix, port, packet_size, host, interface: 0, rail, speed })
 }
 
 /// Exactly `len` lower-case hexadecimal digits (`from_str_radix` alone would also take a sign).
@@ -131,29 +147,60 @@ enum Fit {
 /// # Errors
 /// One sentence that names both sides' addresses and why no pair of them fits.
 pub fn choose_peer_address(own: &[Candidate], peer: &[Candidate]) -> Result<Pair, String> {
-    let mut best: Option<(Fit, Candidate, Candidate)> = None;
+    Ok(pair_rails(own, peer, true)?.remove(0))
+}
+
+/// Joins the interfaces of two processes to pairs, the best first, at least one and at most [`RAILS_MAX`]: the addresses that
+/// fit best, and with every other interface an address of a common subnet. Both ends come to the same pairs if one says that
+/// it is `first` and the other that it is not.
+///
+/// # Errors
+/// As for [`choose_peer_address`].
+pub fn pair_rails(own: &[Candidate], peer: &[Candidate], first: bool) -> Result<Vec<Pair>, String> {
+    let mut fitting: Vec<(Fit, Pair, (usize, usize))> = Vec::new();
     let mut refusal = "one side offers no address";
-    for &near in own {
-        for &far in peer {
-            match fit(&near, &far) {
-                Ok(fit) if best.is_none_or(|(other, ..)| fit > other) => best = Some((fit, near, far)),
-                Ok(_) => {}
+    for (i, near) in own.iter().enumerate() {
+        for (j, far) in peer.iter().enumerate() {
+            match fit(near, far) {
+                Ok(fit) => fitting.push((fit, Pair::of(near, far), if first { (i, j) } else { (j, i) })),
                 Err(why) => refusal = why,
             }
         }
     }
-    let Some((_, own, peer)) = best else {
+    fitting.sort_by_key(|(fit, pair, places)| (Reverse(*fit), Reverse(pair.speed()), *places));
+    let mut pairs: Vec<Pair> = Vec::new();
+    for (fit, pair, _) in fitting {
+        let is_free = pairs.iter().all(|taken| taken.own.rail != pair.own.rail && taken.peer.rail != pair.peer.rail);
+        let leads_elsewhere = matches!(fit, Fit::Subnet(_) | Fit::LinkLocal);
+        if pairs.is_empty() || is_free && leads_elsewhere && pairs.len() < RAILS_MAX {
+            pairs.push(pair);
+        }
+    }
+    if pairs.is_empty() {
         return Err(format!(
             "no way to the peer: {refusal} (own addresses: {}; the peer's: {}); WEFT_INTERFACE selects interfaces",
             list(own),
             list(peer)
         ));
-    };
-    let to = match peer.ip {
-        IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, peer.port, 0, own.interface).into(),
-        ip => SocketAddr::new(ip, peer.port),
-    };
-    Ok(Pair { own, peer, to, packet_size: usize::from(own.packet_size.min(peer.packet_size)) })
+    }
+    // This end's order counts here; only the set must be the same at both.
+    pairs.sort_by_key(|pair| pair.own.rail);
+    Ok(pairs)
+}
+
+impl Pair {
+    fn of(own: &Candidate, peer: &Candidate) -> Self {
+        let to = match peer.ip {
+            IpAddr::V6(ip) if ip.is_unicast_link_local() => SocketAddrV6::new(ip, peer.port, 0, own.interface).into(),
+            ip => SocketAddr::new(ip, peer.port),
+        };
+        Self { own: *own, peer: *peer, to, packet_size: usize::from(own.packet_size.min(peer.packet_size)) }
+    }
+
+    /// What both ends carry, Mb/s; 0 if one of them does not say.
+    pub fn speed(&self) -> u32 {
+        self.own.speed.min(self.peer.speed)
+    }
 }
 
 fn fit(own: &Candidate, peer: &Candidate) -> Result<Fit, &'static str> {
@@ -205,9 +252,12 @@ fn list(candidates: &[Candidate]) -> String {
 }
 
 /// What the user asks for with `WEFT_INTERFACE`.
-pub(super) enum Selection {
-    Any,
-    Only(Vec<Term>),
+#[derive(Default)]
+pub(super) struct Selection {
+    /// Only these, the better ones first; empty: any.
+    only: Vec<Term>,
+    /// Not these.
+    but: Vec<Term>,
 }
 
 pub(super) enum Term {
@@ -216,10 +266,14 @@ pub(super) enum Term {
 }
 
 impl Selection {
-    /// Names and subnets separated by commas; empty means any.
+    /// Names and subnets separated by commas, with `!` in front of those that are not wanted; empty means any.
     pub(super) fn parse(text: &str) -> Result<Self, Error> {
-        let mut terms = Vec::new();
+        let mut selection = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+            let (terms, word) = match word.strip_prefix('!') {
+                Some(word) => (&mut selection.but, word),
+                None => (&mut selection.only, word),
+            };
             terms.push(match word.split_once('/') {
                 None => Term::Name(word.to_owned()),
                 Some((ip, prefix)) => {
@@ -231,17 +285,23 @@ impl Selection {
                 }
             });
         }
-        Ok(if terms.is_empty() { Self::Any } else { Self::Only(terms) })
+        Ok(selection)
     }
 
-    fn names(&self, interface: &Interface) -> bool {
-        let Self::Only(terms) = self else { return false };
-        terms.iter().any(|term| match term {
+    /// How an interface stands among those that are asked for; none if it is not.
+    fn place(&self, interface: &Interface) -> Option<usize> {
+        self.only.iter().position(|term| term.fits(interface))
+    }
+}
+
+impl Term {
+    fn fits(&self, interface: &Interface) -> bool {
+        match self {
             Term::Name(name) => *name == interface.name,
             Term::Subnet(ip, prefix) => {
                 ip.is_ipv4() == interface.ip.is_ipv4() && network(*ip, *prefix) == network(interface.ip, *prefix)
             }
-        })
+        }
     }
 }
 
@@ -299,13 +359,34 @@ pub(super) fn consider(interfaces: &[Interface], selection: &Selection, host: u3
             offered += 1;
         }
     }
+    rank(&mut all, interfaces, selection);
     all
+}
+
+/// Numbers the interfaces that are offered: as they are asked for, else the faster ones first, in the kernel's order.
+fn rank(all: &mut [Considered], interfaces: &[Interface], selection: &Selection) {
+    let mut order: Vec<(usize, Reverse<u32>, u32)> = Vec::new();
+    for (one, interface) in all.iter().zip(interfaces).filter(|(one, _)| one.verdict.is_ok()) {
+        let Interface { index, speed, .. } = *interface;
+        let place = selection.place(interface).unwrap_or(0);
+        debug_assert!(one.interface == interface.name, "both lists have the same order");
+        if order.iter().all(|known| known.2 != index) {
+            order.push((place, Reverse(speed), index));
+        }
+    }
+    // Sorting keeps the order of those that are equal.
+    order.sort_by_key(|(place, speed, _)| (*place, *speed));
+    for candidate in all.iter_mut().filter_map(|one| one.verdict.as_mut().ok()) {
+        let rail = order.iter().position(|(_, _, index)| *index == candidate.interface);
+        candidate.rail = rail.unwrap_or(0) as u8;
+    }
 }
 
 /// Addresses worth offering, of one kind; the port is not known yet. Also why the others were left out.
 pub(super) fn select(interfaces: &[Interface], selection: &Selection, host: u32) -> Result<Vec<Candidate>, Error> {
     let all = consider(interfaces, selection, host);
-    let chosen: Vec<Candidate> = all.iter().filter_map(|one| one.verdict.clone().ok()).collect();
+    let mut chosen: Vec<Candidate> = all.iter().filter_map(|one| one.verdict.clone().ok()).collect();
+    chosen.sort_by_key(|candidate| candidate.rail);
     if !chosen.is_empty() {
         return Ok(chosen);
     }
@@ -316,9 +397,9 @@ pub(super) fn select(interfaces: &[Interface], selection: &Selection, host: u32)
 }
 
 fn candidate(interface: &Interface, host: u32) -> Candidate {
-    let Interface { ip, prefix, index, .. } = *interface;
+    let Interface { ip, prefix, index, speed, .. } = *interface;
     let packet_size = packet_size(interface).min(PACKET_SIZE_MAX) as u16;
-    Candidate { ip, prefix, port: 0, packet_size, host, interface: index }
+    Candidate { ip, prefix, port: 0, packet_size, host, interface: index, rail: 0, speed }
 }
 
 /// What the interface's MTU leaves after the IP and UDP headers.
@@ -328,7 +409,6 @@ fn packet_size(interface: &Interface) -> usize {
 }
 
 fn refusal(interface: &Interface, selection: &Selection) -> Option<String> {
-    let named = selection.names(interface);
     if !interface.is_up {
         return Some("it is down".into());
     }
@@ -338,8 +418,11 @@ fn refusal(interface: &Interface, selection: &Selection) -> Option<String> {
     if packet_size(interface) < PACKET_SIZE_MIN {
         return Some(format!("its MTU of {} bytes is too small", interface.mtu));
     }
-    if matches!(selection, Selection::Only(_)) {
-        return (!named).then(|| "WEFT_INTERFACE does not name it".into());
+    if selection.but.iter().any(|term| term.fits(interface)) {
+        return Some("WEFT_INTERFACE excludes it".into());
+    }
+    if !selection.only.is_empty() {
+        return selection.place(interface).is_none().then(|| "WEFT_INTERFACE does not name it".into());
     }
     let private = PRIVATE_BRIDGES.iter().find(|bridge| interface.name.starts_with(**bridge))?;
     Some(format!("it looks like a bridge for containers or virtual machines ({private}…)"))

@@ -5,10 +5,11 @@ use super::*;
 fn interface(name: &str, ip: &str, prefix: u8) -> Interface {
     Interface {
         name: name.into(),
-        index: 3,
+        index: name.bytes().map(u32::from).sum(),
         ip: ip.parse().unwrap(),
         prefix,
         mtu: 1500,
+        speed: 0,
         is_up: true,
         has_carrier: true,
         is_loopback: name == "lo",
@@ -16,7 +17,7 @@ fn interface(name: &str, ip: &str, prefix: u8) -> Interface {
 }
 
 fn at(host: u32, ip: &str, prefix: u8) -> Candidate {
-    Candidate { ip: ip.parse().unwrap(), prefix, port: 7000, packet_size: 1472, host, interface: 3 }
+    Candidate { ip: ip.parse().unwrap(), prefix, port: 7000, packet_size: 1472, host, interface: 3, rail: 0, speed: 0 }
 }
 
 fn offered(interfaces: &[Interface], selection: &str) -> Result<Vec<String>, String> {
@@ -58,7 +59,7 @@ fn every_address_that_is_not_offered_has_its_reason() {
     let mut interfaces = host();
     interfaces.push(interface("eth1", "10.0.2.5", 24));
     interfaces[9].is_up = false;
-    let all = consider(&interfaces, &Selection::Any, 1);
+    let all = consider(&interfaces, &Selection::default(), 1);
     let reason = |ip: &str| all.iter().find(|one| one.ip.to_string() == ip).unwrap().verdict.clone().err();
     assert_eq!(reason("10.0.0.5"), None);
     assert_eq!(reason("127.0.0.1").unwrap(), "there are IPv4 addresses, which come first");
@@ -66,7 +67,7 @@ fn every_address_that_is_not_offered_has_its_reason() {
     assert!(reason("172.17.0.1").unwrap().contains("bridge for containers"));
     assert_eq!(reason("10.0.2.5").unwrap(), "it is down");
     let many: Vec<Interface> = (1..=10).map(|i| interface("eth0", &format!("10.0.{i}.5"), 24)).collect();
-    let last = consider(&many, &Selection::Any, 1).pop().unwrap();
+    let last = consider(&many, &Selection::default(), 1).pop().unwrap();
     assert_eq!(last.verdict.unwrap_err(), "8 others are offered already");
 }
 
@@ -86,6 +87,73 @@ fn the_user_can_name_interfaces_and_subnets() {
     for bad in ["10.0.0.0/33", "eth0/x", "/", "fd00::/129"] {
         assert!(Selection::parse(bad).is_err(), "{bad}");
     }
+}
+
+#[test]
+fn the_user_can_exclude_interfaces_and_order_them() {
+    assert_eq!(offered(&host(), "!br0").unwrap(), ["10.0.0.5"]);
+    assert_eq!(offered(&host(), "!10.0.0.0/24").unwrap(), ["10.0.1.5"]);
+    assert_eq!(offered(&host(), "10.0.0.0/16,!eth0").unwrap(), ["10.0.1.5"]);
+    assert_eq!(offered(&host(), "br0,eth0").unwrap(), ["10.0.1.5", "10.0.0.5"]);
+    let error = offered(&host(), "eth0,!eth0").unwrap_err();
+    assert!(error.contains("eth0 10.0.0.5: WEFT_INTERFACE excludes it"), "{error}");
+}
+
+#[test]
+fn the_faster_interface_is_the_first_rail_and_one_interface_is_one_rail() {
+    let mut interfaces = vec![
+        interface("eth0", "10.0.0.5", 24),
+        interface("eth0", "10.0.9.5", 24),
+        interface("eth1", "10.0.1.5", 24),
+        interface("eth2", "10.0.2.5", 24),
+    ];
+    let rails = |interfaces: &[Interface]| -> Vec<(String, u8)> {
+        let chosen = select(interfaces, &Selection::default(), 1).unwrap();
+        chosen.iter().map(|candidate| (candidate.ip.to_string(), candidate.rail)).collect()
+    };
+    let named =
+        |list: &[(&str, u8)]| -> Vec<(String, u8)> { list.iter().map(|(ip, n)| (ip.to_string(), *n)).collect() };
+    let expected = named(&[("10.0.0.5", 0), ("10.0.9.5", 0), ("10.0.1.5", 1), ("10.0.2.5", 2)]);
+    assert_eq!(rails(&interfaces), expected);
+    (interfaces[0].speed, interfaces[1].speed, interfaces[3].speed) = (1_000, 1_000, 25_000);
+    let expected = named(&[("10.0.2.5", 0), ("10.0.0.5", 1), ("10.0.9.5", 1), ("10.0.1.5", 2)]);
+    assert_eq!(rails(&interfaces), expected);
+}
+
+/// Rails of an end, each with an address.
+fn end(host: u32, addresses: &[(u8, &str)]) -> Vec<Candidate> {
+    addresses.iter().map(|(rail, ip)| Candidate { rail: *rail, ..at(host, ip, 24) }).collect()
+}
+
+fn pairs(own: &[Candidate], peer: &[Candidate], first: bool) -> Vec<String> {
+    let pairs = pair_rails(own, peer, first).unwrap();
+    pairs.iter().map(|pair| format!("{}-{}", pair.own.ip, pair.peer.ip)).collect()
+}
+
+#[test]
+fn interfaces_of_two_ends_are_joined_by_subnet_each_once() {
+    let near = end(1, &[(0, "10.0.0.1"), (1, "10.0.1.1"), (2, "10.0.5.1")]);
+    // The other end numbers them otherwise, and has a second address on one.
+    let far = end(2, &[(0, "10.0.1.2"), (0, "10.0.7.2"), (1, "10.0.0.2")]);
+    assert_eq!(pairs(&near, &far, true), ["10.0.0.1-10.0.0.2", "10.0.1.1-10.0.1.2"]);
+    assert_eq!(pairs(&far, &near, false), ["10.0.1.2-10.0.1.1", "10.0.0.2-10.0.0.1"]);
+    // Two interfaces in one subnet.
+    let (near, far) = (end(1, &[(0, "10.0.0.1"), (1, "10.0.0.2")]), end(2, &[(0, "10.0.0.3"), (1, "10.0.0.4")]));
+    assert_eq!(pairs(&near, &far, true), ["10.0.0.1-10.0.0.3", "10.0.0.2-10.0.0.4"]);
+    assert_eq!(pairs(&far, &near, false), ["10.0.0.3-10.0.0.1", "10.0.0.4-10.0.0.2"]);
+}
+
+#[test]
+fn a_routed_pair_is_used_only_if_there_is_no_better_and_rails_are_bounded() {
+    let (near, far) = (end(1, &[(0, "10.0.0.1"), (1, "10.0.1.1")]), end(2, &[(0, "10.0.8.2"), (1, "10.0.9.2")]));
+    assert_eq!(pairs(&near, &far, true).len(), 1);
+    let near = end(1, &[(0, "10.0.0.1"), (1, "10.0.1.1")]);
+    let far = end(2, &[(0, "10.0.8.2"), (1, "10.0.1.2")]);
+    assert_eq!(pairs(&near, &far, true), ["10.0.1.1-10.0.1.2"]);
+    let many = |host: u8| -> Vec<Candidate> {
+        (0..8).flat_map(|rail| end(host.into(), &[(rail, &format!("10.0.{rail}.{host}"))])).collect()
+    };
+    assert_eq!(pairs(&many(1), &many(2), true).len(), RAILS_MAX);
 }
 
 #[test]
@@ -112,7 +180,7 @@ fn when_nothing_can_be_used_each_interface_is_named_with_its_reason() {
 fn the_packet_size_is_what_the_mtu_leaves() {
     let sizes = |ip: &str, mtu| {
         let interface = Interface { mtu, ..interface("eth0", ip, 24) };
-        select(&[interface], &Selection::Any, 1).unwrap()[0].packet_size
+        select(&[interface], &Selection::default(), 1).unwrap()[0].packet_size
     };
     assert_eq!(sizes("10.0.0.1", 1500), 1472);
     assert_eq!(sizes("fd00::1", 1500), 1452);
@@ -142,14 +210,15 @@ fn broken_cards_are_refused() {
         let is_legal = cut > whole && !text[whole..cut].contains('.');
         assert_eq!(Card::decode(&text[..cut]).is_ok(), is_legal, "{}", &text[..cut]);
     }
-    let cards = |count| format!("00000009.b8{}", ".40a000001181b5805c0".repeat(count));
+    let cards = |count| format!("00000009.b8{}", ".40a000001181b5805c01000000".repeat(count));
     assert!(Card::decode(&cards(CANDIDATES_MAX)).is_ok());
     let too_many = cards(CANDIDATES_MAX + 1);
     for bad in ["", ".", "x", "00000009", "00000009.", "+0000009.b8", "00000009.b8.", "00000009.b8.5", &too_many] {
         assert!(Card::decode(bad).is_err(), "{bad}");
     }
-    for (prefix, port, size) in [(33, 1, 1472), (24, 0, 1472), (24, 1, 100), (24, 1, PACKET_SIZE_MAX + 1)] {
-        assert!(Card::decode(&format!("00000009.b8.40a000001{prefix:02x}{port:04x}{size:04x}")).is_err());
+    let bad = [(33, 1472, 0), (24, 100, 0), (24, PACKET_SIZE_MAX + 1, 0), (24, 1472, CANDIDATES_MAX)];
+    for (prefix, size, rail) in bad {
+        assert!(Card::decode(&format!("00000009.b8.40a000001{prefix:02x}0001{size:04x}{rail:x}000000")).is_err());
     }
     assert!(Card::decode("00000009.b8.é0a000001181b5805c0").is_err());
 }

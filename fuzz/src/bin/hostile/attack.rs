@@ -111,7 +111,7 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
         echo: None,
         request: true,
         marked: false,
-        bulk: false,
+        way: 0,
         kind: Kind::Numbered { number, transmission: 1, order: number.0 as u8, lane },
     };
     let mut packet = vec![0; OVERHEAD_MAX];

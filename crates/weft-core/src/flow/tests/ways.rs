@@ -3,7 +3,7 @@
 use super::*;
 
 fn two_ways() -> Settings {
-    Settings { two_ways: true, ..Settings::default() }
+    Settings { bulk_ways: 1, ..Settings::default() }
 }
 
 /// Everything that may leave now, apart by way: messages and acknowledgements first, bulk data second.
@@ -12,7 +12,7 @@ fn by_way(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; 2] {
     let mut ways = [Vec::new(), Vec::new()];
     while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 44) {
         let packets = out[..train.bytes].chunks(train.segment).map(<[u8]>::to_vec);
-        ways[usize::from(train.bulk)].extend(packets);
+        ways[train.way].extend(packets);
     }
     ways
 }
@@ -58,7 +58,7 @@ fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order()
     pair.a.flow.submit_message(&[20], &[]);
     let mut out = vec![0; 1 << 16];
     let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
-    assert_eq!((train.bulk, train.bytes.div_ceil(train.segment)), (true, 21), "one train");
+    assert_eq!((train.way, train.bytes.div_ceil(train.segment)), (1, 21), "one train");
 
     // Send a small message.   Expect: it goes the other way, overtakes the others, and is delivered after them.
     pair.a.flow.submit_message(&[21], &[]);
@@ -80,7 +80,7 @@ fn with_one_way_many_messages_make_a_train_as_well() {
     (0..100).for_each(|_| pair.a.flow.submit_message(&[1; 100], &[2; 100]));
     let mut out = vec![0; 1 << 16];
     let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
-    assert_eq!((train.bulk, train.bytes.div_ceil(train.segment)), (false, 17), "6 messages fit a packet");
+    assert_eq!((train.way, train.bytes.div_ceil(train.segment)), (0, 17), "6 messages fit a packet");
     pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
     assert_eq!(pair.b.memory.messages.len(), 100);
 }
@@ -132,7 +132,7 @@ fn an_acknowledgement_overtakes_bulk_data_that_goes_back() {
     pair.b.receive(pair.now, &data);
     let mut out = vec![0; 1 << 16];
     let train = pair.b.flow.poll_train(pair.now, &mut pair.b.memory, &mut out, 44).expect("an acknowledgement");
-    assert!(!train.bulk);
+    assert_eq!(train.way, 0);
     assert_eq!(pair.b.flow.counters().acks_standalone, 1);
 }
 

@@ -1,0 +1,305 @@
+//! The ways that packets take: what overtakes a packet proves something only on the same way, and so does what is not answered.
+//!
+//! Way 0 is that of messages. Bulk data goes there too, or on ways of its own, each packet on the one that will have
+//! delivered it first.
+
+use super::congestion::Congestion;
+use super::evidence::Run;
+use super::round_trip::RoundTrip;
+use super::settings::{Settings, WAY_DOUBTS};
+use crate::time::{Duration, Instant};
+use crate::wire::{Number, WAYS_MAX};
+use alloc::boxed::Box;
+use core::ops::{Index, IndexMut};
+
+/// Ways of which there is room in every flow.
+const INLINE: usize = 2;
+/// Packets whose departure a choice of way anticipates: a train.
+const AHEAD: u32 = 44;
+/// A way that nothing was sent on for so long may be as good as any: a rate that was once found low does not stand for ever.
+const RATE_VALID: Duration = Duration::from_millis(10);
+
+#[derive(Debug)]
+pub(super) struct Way {
+    /// The next transmission's place.
+    pub(super) order: Number,
+    /// The latest transmission that is known to have arrived, plus one.
+    pub(super) proved: Number,
+    /// Packets of it in state `InFlight` or `Overtaken`.
+    pub(super) in_flight: u32,
+    /// First transmissions since one asked for an acknowledgement.
+    pub(super) since_request: u32,
+    /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
+    pub(super) asked_at: Instant,
+    pub(super) probes: Run,
+    /// Probes since a packet of this way was acknowledged, or a probe of it answered.
+    pub(super) unanswered: u8,
+    /// The next transmission when the way was doubted last, or has taken another lane.
+    doubted: Number,
+    /// The next probe when it has taken another lane.
+    changed: Number,
+    pub(super) round_trip: RoundTrip,
+    pub(super) congestion: Congestion,
+}
+
+impl Way {
+    const fn new(settings: &Settings) -> Self {
+        Self {
+            order: Number::FIRST,
+            proved: Number::FIRST,
+            in_flight: 0,
+            since_request: 0,
+            asked_at: Instant(0),
+            probes: Run::new(),
+            unanswered: 0,
+            doubted: Number::FIRST,
+            changed: Number::FIRST,
+            round_trip: RoundTrip::new(),
+            congestion: Congestion::new(settings.window_packets),
+        }
+    }
+
+    /// As many packets are in flight as may be.
+    pub(super) const fn is_full(&self) -> bool {
+        self.in_flight >= self.congestion.window()
+    }
+}
+
+/// How fast a way delivers: packets in 2³⁰ ns, halfway between what it was and each round trip in which it was busy; 0 before
+/// the first. Others say how much was sent, not how much could have been.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    packets: u32,
+    /// Acknowledged since `since`.
+    acknowledged: u32,
+    since: Instant,
+    /// Something was in flight all the time since then.
+    busy: bool,
+}
+
+impl Rate {
+    /// A round trip has ended.
+    fn round(&mut self, now: Instant, busy: bool) {
+        let span = now.since(self.since).0.max(1);
+        let rate = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
+        let packets = match self.packets {
+            known if !(self.busy && busy) => known,
+            0 => rate,
+            known => known.midpoint(rate),
+        };
+        *self = Self { packets, acknowledged: 0, since: now, busy };
+    }
+
+    /// The first packet for some time leaves.
+    fn begin(&mut self, now: Instant) {
+        (self.acknowledged, self.since, self.busy) = (0, now, false);
+    }
+}
+
+/// What only a flow has that stripes.
+#[derive(Debug)]
+struct Stripes {
+    /// Those behind the first two.
+    ways: Box<[Way]>,
+    /// Of each way.
+    rates: [Rate; WAYS_MAX],
+}
+
+#[derive(Debug)]
+pub(super) struct Ways {
+    first: [Way; INLINE],
+    /// There once bulk data has been striped.
+    stripes: Option<Box<Stripes>>,
+    /// Ways of bulk data that take new packets, one bit each.
+    pub(super) usable: u8,
+    /// Ways on which a probe has left of which the driver should know.
+    doubts: u8,
+    /// Ways that have been proved since to lead there.
+    alive: u8,
+}
+
+impl Index<usize> for Ways {
+    type Output = Way;
+
+    fn index(&self, way: usize) -> &Way {
+        match &self.stripes {
+            Some(stripes) if way >= INLINE => &stripes.ways[way - INLINE],
+            _ => &self.first[way],
+        }
+    }
+}
+
+impl IndexMut<usize> for Ways {
+    fn index_mut(&mut self, way: usize) -> &mut Way {
+        match &mut self.stripes {
+            Some(stripes) if way >= INLINE => &mut stripes.ways[way - INLINE],
+            _ => &mut self.first[way],
+        }
+    }
+}
+
+impl Ways {
+    pub(super) const fn new(settings: &Settings) -> Self {
+        let first = [Way::new(settings), Way::new(settings)];
+        // The first is believed in until the driver says more.
+        Self { first, stripes: None, usable: 1 << 1, doubts: 0, alive: 0 }
+    }
+
+    /// The way, if anything has ever been sent there.
+    pub(super) fn get(&self, way: usize) -> Option<&Way> {
+        self.iter().nth(way)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Way> {
+        self.first.iter().chain(self.stripes.iter().flat_map(|stripes| stripes.ways.iter()))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Way> {
+        self.first.iter_mut().chain(self.stripes.iter_mut().flat_map(|stripes| stripes.ways.iter_mut()))
+    }
+
+    pub(super) fn in_flight(&self) -> u32 {
+        self.iter().map(|way| way.in_flight).sum()
+    }
+
+    /// Bulk data is about to leave: where it may take several ways, there is room for them from now on.
+    pub(super) fn prepare(&mut self, settings: &Settings) {
+        let more = usize::from(settings.bulk_ways).saturating_sub(INLINE - 1);
+        if more > 0 && self.stripes.is_none() {
+            let ways = (0..more).map(|_| Way::new(settings)).collect();
+            self.stripes = Some(Box::new(Stripes { ways, rates: [Rate::default(); WAYS_MAX] }));
+        }
+    }
+
+    /// Those of bulk data that take new packets.
+    pub(super) fn bulk(&self, settings: &Settings) -> impl Iterator<Item = usize> {
+        let striped = if self.stripes.is_some() { settings.bulk_ways } else { settings.bulk_ways.min(1) };
+        let usable = self.usable;
+        let only = if settings.bulk_ways == 0 { Some(0) } else { None };
+        only.into_iter().chain((1..=usize::from(striped)).filter(move |way| striped == 1 || usable & 1 << way != 0))
+    }
+
+    /// The way on which bulk data that leaves now will have arrived first; not `but`, if there is another.
+    ///
+    /// A way whose window is full may be that one nevertheless: then it is better to wait for it than to take a slow one.
+    pub(super) fn choose(&self, now: Instant, settings: &Settings, but: Option<usize>) -> usize {
+        let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
+        let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
+        let cost = |way: &usize| {
+            let Rate { packets, since, .. } = stripes.rates[*way];
+            let is_old = self[*way].in_flight == 0 && now.since(since) > RATE_VALID;
+            let rate = if packets == 0 || is_old { best } else { packets };
+            let queue = (u64::from(self[*way].in_flight + AHEAD) << 30) / u64::from(rate);
+            queue + self[*way].round_trip.minimum().map_or(0, |shortest| shortest.0)
+        };
+        let other = self.bulk(settings).filter(|way| Some(*way) != but).min_by_key(cost);
+        other.or(but).unwrap_or(0)
+    }
+
+    /// Something waits, messages for this way or bulk data: the windows that are full are what holds it back.
+    pub(super) fn held_back(&mut self, messages: Option<usize>, data: bool, settings: &Settings) {
+        let full = |ways: &mut Self, way: usize| {
+            if ways[way].is_full() {
+                ways[way].congestion.held_back();
+            }
+        };
+        if let Some(way) = messages {
+            full(self, way);
+        }
+        if data {
+            let bulk = self.bulk(settings).fold(0_u32, |mask, way| mask | 1 << way);
+            (0..WAYS_MAX).filter(|way| bulk & 1 << way != 0).for_each(|way| full(self, way));
+        }
+    }
+
+    /// A numbered packet leaves; its place.
+    pub(super) fn depart(&mut self, now: Instant, index: usize) -> Number {
+        if self[index].in_flight == 0
+            && let Some(stripes) = &mut self.stripes
+        {
+            stripes.rates[index].begin(now);
+        }
+        let way = &mut self[index];
+        let order = way.order;
+        way.in_flight += 1;
+        way.order = order.plus(1);
+        way.asked_at = now;
+        order
+    }
+
+    /// The way takes another lane from now on; `bare` is the number of the next probe.
+    pub(super) fn changes_lane(&mut self, index: usize, bare: Number) {
+        self.alive &= !(1 << index);
+        if self.get(index).is_some() {
+            let way = &mut self[index];
+            (way.doubted, way.changed, way.unanswered) = (way.order, bare, 0);
+        }
+    }
+
+    /// An answer has come to this probe.
+    pub(super) fn answered(&mut self, index: usize, probe: Number) {
+        self[index].unanswered = 0;
+        if !self[index].changed.is_after(probe) {
+            self.alive |= 1 << index;
+        }
+    }
+
+    /// The packet of it that took this place is acknowledged. One that left before the last doubt may have arrived before it, too.
+    pub(super) fn settled(&mut self, now: Instant, index: usize, order: Number) {
+        self[index].unanswered = 0;
+        if !self[index].doubted.is_after(order) {
+            self.alive |= 1 << index;
+        }
+        let was_last = self[index].in_flight == 0;
+        if let Some(stripes) = &mut self.stripes {
+            stripes.rates[index].acknowledged += 1;
+            if was_last {
+                stripes.rates[index].round(now, false);
+            }
+        }
+    }
+
+    /// A round trip of this way has ended.
+    pub(super) fn round(&mut self, now: Instant, index: usize) {
+        let busy = self[index].in_flight > 0;
+        if let Some(stripes) = &mut self.stripes {
+            stripes.rates[index].round(now, busy);
+        }
+    }
+
+    /// A probe with this number leaves.
+    pub(super) fn probe_sent(&mut self, now: Instant, number: Number, index: usize) {
+        let way = &mut self[index];
+        way.asked_at = now;
+        way.probes.sent(number, way.order);
+        way.unanswered = way.unanswered.saturating_add(1);
+        if way.unanswered >= WAY_DOUBTS {
+            way.doubted = way.order;
+            self.doubts |= 1 << index;
+            self.alive &= !(1 << index);
+        }
+    }
+
+    /// Ways on which probes go unanswered, since the last call.
+    pub(super) fn take_doubts(&mut self) -> u8 {
+        core::mem::take(&mut self.doubts)
+    }
+
+    /// Ways on which something was acknowledged that was sent since they were doubted, or a probe answered; since the last call.
+    pub(super) fn take_alive(&mut self) -> u8 {
+        core::mem::take(&mut self.alive)
+    }
+
+    /// Bytes allocated.
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.stripes.as_ref().map_or(0, |stripes| size_of::<Stripes>() + size_of_val(&*stripes.ways))
+    }
+
+    /// Most bytes allocated by flows with so many ways of bulk data.
+    pub(super) const fn bytes_max(bulk_ways: usize) -> usize {
+        match bulk_ways.saturating_sub(INLINE - 1) {
+            0 => 0,
+            more => size_of::<Stripes>() + more * size_of::<Way>(),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The links to other nodes: which are opened, and as what the engine uses them.
+
+use weft_net::ethernet::Ethernet;
+use weft_net::faults::{self, Faults};
+use weft_net::udp::{self, Udp};
+
+use super::{capture, other, raw, warn};
+use crate::engine::{Device, Devices, Path};
+use crate::error::Result;
+use crate::settings::Settings;
+
+/// The links to other nodes, as they were opened.
+#[derive(Default)]
+pub(super) struct Opened {
+    pub(super) udp: Option<Udp>,
+    /// One for each interface, the better ones first.
+    pub(super) raw: Vec<Ethernet>,
+    /// Why there are no raw frames.
+    refusal: Option<String>,
+    /// The addresses by which interfaces of two ends are matched.
+    pub(super) candidates: Vec<udp::Candidate>,
+}
+
+impl Opened {
+    /// Names of the interfaces by their number.
+    pub(super) fn interfaces(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for candidate in &self.candidates {
+            if usize::from(candidate.rail) == names.len() {
+                names.push(candidate.interface_name());
+            }
+        }
+        names
+    }
+
+    /// What peers are told of where this process can be reached, by UDP or not.
+    pub(super) fn addresses(&self) -> Option<udp::Card> {
+        let without = || udp::Card { candidates: self.candidates.clone(), window_packets: 0 };
+        let card = self.udp.as_ref().map_or_else(without, Udp::card);
+        Some(card).filter(|card| !card.candidates.is_empty())
+    }
+}
+
+/// Opens what the settings allow. Raw frames are left out where they cannot be had and UDP can; rank 0 says why if the user has named
+/// them, else `weft info` does.
+pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
+    let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
+    let udp = match settings.links.udp {
+        true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
+        false => None,
+    };
+    let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
+    let netd = settings.netd.as_deref();
+    let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open_all(&wanted, port, netd)) {
+        None => (Vec::new(), None),
+        Some(Ok(raw)) => (raw, None),
+        Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
+        Some(Err(error)) => (Vec::new(), Some(error.to_string())),
+    };
+    // Who wants AF_XDP is told once a host.
+    if let Some(why) = refusal.as_ref().filter(|_| settings.links.named && !settings.links.xdp && rank == 0) {
+        warn(rank, why);
+    }
+    let candidates = match &udp {
+        Some(udp) => udp.candidates().to_vec(),
+        None if raw.is_empty() => Vec::new(),
+        None => udp::candidates(&wanted).map_err(|error| other(error.to_string()))?,
+    };
+    Ok(Opened { udp, raw, refusal, candidates })
+}
+
+/// The links as the engine uses them to go these ways, with the capture and the faults that are asked for. The capture is next to
+/// the link: what a fault loses is not in it.
+pub(super) fn devices(settings: &Settings, host: &raw::Host<'_>, paths: &[Path], links: Opened) -> Devices {
+    let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, paths, &links);
+    // Every rank, and every device, loses packets of its own choice.
+    let rank = u64::from(host.rank);
+    let mut seed = settings.faults.seed.wrapping_add(rank.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let mut device = |link: Device| -> Device {
+        if settings.faults.is_clean() {
+            return link;
+        }
+        seed = seed.wrapping_add(1 << 32);
+        Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
+    };
+    let mut udp = links.udp.map(|link| Box::new(link) as Device);
+    let mut raw = raw::devices(settings, host, links.raw, links.refusal.as_deref());
+    if let Some(capture) = capture {
+        udp = udp.map(|link| capture.around_udp(link));
+        raw = raw.into_iter().enumerate().map(|(place, link)| capture.around_raw(place, link)).collect();
+    }
+    Devices { udp: udp.map(&mut device), raw: raw.into_iter().map(&mut device).collect() }
+}

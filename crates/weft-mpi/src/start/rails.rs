@@ -1,0 +1,183 @@
+//! How a peer on another node is reached: over which pairs of interfaces, with which packets.
+
+use weft_core::flow::Settings as FlowSettings;
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
+use weft_core::time::Duration;
+use weft_net::datagrams::Address;
+use weft_net::udp::{self, Candidate, Pair};
+
+use super::Card;
+use crate::engine::{Hop, Path, Remote, Slot};
+use crate::settings::Settings;
+
+/// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
+const WINDOW_MIN: u32 = 4;
+/// How often a quiet peer that is waited for is asked, in each `WEFT_PEER_TIMEOUT`, whether it lives.
+const ASKED_PER_TIMEOUT: u64 = 8;
+/// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries what the others do not.
+const MUCH_SLOWER: u32 = 8;
+
+/// A lane that both ends have.
+struct Found {
+    lane: Lane,
+    hop: Hop,
+    packet_size: usize,
+    window_packets: u32,
+    /// Packets are to fit it.
+    decides: bool,
+}
+
+/// The way to a peer. `own` and `peer` are what the two ends say of themselves, `candidates` this end's addresses; `first`: one end
+/// says so, the other does not.
+pub(super) fn remote(
+    settings: &Settings,
+    size: u32,
+    (own, peer): (&Card, &Card),
+    candidates: &[Candidate],
+    first: bool,
+) -> Path {
+    let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
+        Some(addresses) => match udp::pair_rails(candidates, &addresses.candidates, first) {
+            Ok(pairs) => (on_rails(own, peer, &pairs), None),
+            Err(reason) => (raw_only(own, peer), Some(reason)),
+        },
+        None => (Vec::new(), None),
+    };
+    // Packets fit every lane; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
+    let packet_size = found.iter().filter(|lane| lane.decides).map(|lane| lane.packet_size).min();
+    // A raw frame cannot be cut on its way.
+    found.retain(|one| one.lane.carrier == Carrier::Udp || packet_size.is_none_or(|size| one.packet_size >= size));
+    let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|lane| lane.window_packets).min()) else {
+        return Path::None(
+            refusal.unwrap_or_else(|| "no link leads there: WEFT_LINK allows none that does".to_owned()),
+        );
+    };
+    let share = window / (size - 1).max(1);
+    let defaults = FlowSettings::default();
+    let flow = FlowSettings {
+        packet_size,
+        window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
+        ack_scheme: settings.ack,
+        ack_delay: settings.ack_delay,
+        peer_timeout: settings.peer_timeout,
+        keepalive: Duration(settings.peer_timeout.0 / ASKED_PER_TIMEOUT),
+        sealed: settings.sealed,
+        ..defaults
+    };
+    let lanes: Vec<(Lane, Hop)> = found.iter().map(|one| (one.lane, one.hop)).collect();
+    Path::Remote(Box::new(Remote::new(&lanes, flow)))
+}
+
+/// The lanes on these pairs of interfaces.
+fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
+    let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
+    let mut found = Vec::new();
+    for (pair, rail) in pairs.iter().zip(0..) {
+        let speed = pair.speed();
+        let decides = speed == 0 || speed.saturating_mul(MUCH_SLOWER) >= best;
+        let ends = Ends { own: pair.own.rail, peer: pair.peer.rail };
+        found.extend(raw(own, peer, rail, ends, decides));
+        let (Some(own), Some(peer)) = (&own.addresses, &peer.addresses) else { continue };
+        if pair.own.port != 0 && pair.peer.port != 0 {
+            found.push(Found {
+                lane: Lane { carrier: Carrier::Udp, rail, ends },
+                hop: Hop { slot: Slot::Udp, to: pair.to.into() },
+                packet_size: pair.packet_size,
+                window_packets: own.window_packets.min(peer.window_packets),
+                decides,
+            });
+        }
+    }
+    found
+}
+
+/// Raw frames between the best interfaces of both ends, though their addresses do not fit.
+fn raw_only(own: &Card, peer: &Card) -> Vec<Found> {
+    let best = |card: &Card| card.raw.first().map(|raw| raw.rail);
+    let ends = best(own).zip(best(peer)).map(|(own, peer)| Ends { own, peer });
+    ends.and_then(|ends| raw(own, peer, 0, ends, true)).into_iter().collect()
+}
+
+fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<Found> {
+    let place = own.raw.iter().position(|raw| raw.rail == ends.own)?;
+    let own = &own.raw[place];
+    // An interface does not hear its own frames, and nobody else has its address.
+    let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
+    Some(Found {
+        lane: Lane { carrier: Carrier::Raw, rail, ends },
+        hop: Hop { slot: Slot::Raw(place), to: Address::from(peer.address) },
+        packet_size: usize::from(own.packet_size.min(peer.packet_size)),
+        window_packets: own.window_packets.min(peer.window_packets),
+        decides,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_net::datagrams::EthernetAddress;
+    use weft_net::ethernet;
+
+    /// An end of host `host` with interfaces of these speeds and packet sizes, each in a subnet of its own.
+    fn card(host: u8, interfaces: &[(u32, u16)]) -> Card {
+        let candidate = |(rail, &(speed, packet_size)): (usize, &(u32, u16))| Candidate {
+            ip: [10, 0, rail as u8, host].into(),
+            prefix: 24,
+            port: 7,
+            packet_size,
+            host: host.into(),
+            interface: 2 + rail as u32,
+            rail: rail as u8,
+            speed,
+        };
+        let raw = |(rail, &(_, packet_size)): (usize, &(u32, u16))| {
+            let address = EthernetAddress { mac: [2, 0, 0, 0, rail as u8, host], port: 7 };
+            ethernet::Card { rail: rail as u8, address, packet_size: packet_size + 22, window_packets: 900 }
+        };
+        let candidates = interfaces.iter().enumerate().map(candidate).collect();
+        Card {
+            node: host.into(),
+            pid: 1,
+            host: format!("host {host}"),
+            secret: None,
+            addresses: Some(udp::Card { candidates, window_packets: 1000 }),
+            raw: interfaces.iter().enumerate().map(raw).collect(),
+        }
+    }
+
+    fn found(near: &Card, far: &Card, first: bool) -> Vec<Found> {
+        let candidates = |card: &Card| card.addresses.clone().unwrap().candidates;
+        on_rails(near, far, &udp::pair_rails(&candidates(near), &candidates(far), first).unwrap())
+    }
+
+    #[test]
+    fn every_common_subnet_is_a_rail_with_both_lanes_and_both_ends_see_the_same() {
+        let (near, far) = (card(1, &[(10_000, 1472); 3]), card(2, &[(10_000, 1472); 2]));
+        let (there, back) = (found(&near, &far, true), found(&far, &near, false));
+        assert_eq!((there.len(), back.len()), (4, 4));
+        for (one, other) in there.iter().zip(&back) {
+            assert_eq!((one.lane.carrier, one.lane.rail), (other.lane.carrier, other.lane.rail));
+            assert_eq!((one.lane.ends.own, one.lane.ends.peer), (other.lane.ends.peer, other.lane.ends.own));
+        }
+    }
+
+    #[test]
+    fn a_rail_that_is_much_slower_does_not_make_packets_small() {
+        let (near, far) = (card(1, &[(100_000, 8972), (1_000, 1472)]), card(2, &[(100_000, 8972), (1_000, 1472)]));
+        let sizes = |card: &Card, other| -> Vec<usize> {
+            found(card, other, true).iter().filter(|one| one.decides).map(|one| one.packet_size).collect()
+        };
+        assert_eq!(sizes(&near, &far), [8994, 8972]);
+        let (near, far) = (card(1, &[(0, 8972), (0, 1472)]), card(2, &[(0, 8972), (0, 1472)]));
+        assert_eq!(sizes(&near, &far).into_iter().min(), Some(1472));
+    }
+
+    #[test]
+    fn raw_frames_do_where_no_addresses_fit_and_nothing_does_between_an_interface_and_itself() {
+        let (mut near, far) = (card(1, &[(0, 1472)]), card(2, &[(0, 1472)]));
+        assert_eq!(raw_only(&near, &far).len(), 1);
+        near.raw[0].address = far.raw[0].address;
+        assert!(raw_only(&near, &far).is_empty());
+    }
+}

@@ -1,0 +1,163 @@
+//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on.
+
+use std::process::Command;
+use std::time::Duration;
+
+use super::context::{Context, Expected};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// The longest any of these may take.
+const LIMIT: Duration = Duration::from_secs(40);
+/// How long traffic goes on before something is broken.
+const BEFORE: Duration = Duration::from_millis(300);
+/// How long an interface is down that comes back.
+const DOWN: Duration = Duration::from_millis(200);
+/// The least share of each of two equal interfaces, in percent.
+const SHARE_MIN: u64 = 30;
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        case("large messages go over both", |context| {
+            let (finished, rails) = run(context, "bulk", "0.5", |_| Ok(()))?;
+            let [e0, e1] = [bytes(&rails, "e0"), bytes(&rails, "e1")];
+            let least = (e0 + e1) * SHARE_MIN / 100;
+            Ok((finished, (e0.min(e1) < least).then(|| format!("e0 carried {e0} bytes, e1 {e1}"))))
+        }),
+        case("an interface is excluded", |context| {
+            let run = traffic(context, "bulk", "0.5")?.env("WEFT_INTERFACE", "!e1");
+            let finished = run.limit(LIMIT.as_secs()).finish()?;
+            let found = rails(&finished.output);
+            Ok((finished, (!found.is_empty()).then(|| format!("rails though there is one interface: {found:?}"))))
+        }),
+        case("one goes down under large messages", |context| {
+            let (finished, rails) = run(context, "bulk", "1.5", |hosts| set(hosts, 0, "e1", "down"))?;
+            Ok((finished, failed(&rails, "e1", "down")))
+        }),
+        case("that of small messages goes down", |context| {
+            let (finished, rails) = run(context, "small", "1.5", |hosts| set(hosts, 0, "e0", "down"))?;
+            Ok((finished, failed(&rails, "e0", "down")))
+        }),
+        case("that of acknowledgements goes down at the receiver", |context| {
+            let (finished, rails) = run(context, "bulk", "1.5", |hosts| set(hosts, 1, "e0", "down"))?;
+            Ok((finished, failed(&rails, "e0", "down")))
+        }),
+        case("one goes down and comes back", |context| {
+            let flap = |hosts: &[String]| {
+                set(hosts, 0, "e1", "down")?;
+                std::thread::sleep(DOWN);
+                set(hosts, 0, "e1", "up")
+            };
+            let (finished, rails) = run(context, "bulk", "2.5", flap)?;
+            Ok((finished, failed(&rails, "e1", "up")))
+        }),
+    ]
+}
+
+type Judged = anyhow::Result<(Finished, Option<String>)>;
+
+fn case(name: &str, attempt: impl Fn(&Context) -> Judged + 'static) -> Case {
+    Case::new(name, move |context| {
+        match context.hosts_on_rails() {
+            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
+            Ok(_) => {}
+            Err(error) => return Outcome::Failed(error.to_string()),
+        }
+        let outcome = attempt(context);
+        // The next case finds all as it was.
+        let healed = context.hosts_on_rails().and_then(|hosts| heal(&hosts.names));
+        match (outcome, healed) {
+            (Err(error), _) | (_, Err(error)) => Outcome::Failed(format!("{error:#}")),
+            (Ok((finished, wrong)), Ok(())) => {
+                let report = finished.report();
+                match (Expected::code(0).judge(Ok(finished)), wrong) {
+                    (Outcome::Passed, Some(wrong)) => Outcome::Failed(format!("{report}\n{wrong}")),
+                    (outcome, _) => outcome,
+                }
+            }
+        }
+    })
+}
+
+fn traffic(context: &Context, kind: &str, seconds: &str) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on(context.hosts_on_rails()?, 2).arg("--stats");
+    Ok(run.arg(context.compile("tests/c/rails.c")?).args([kind, seconds]))
+}
+
+/// Traffic for so many seconds, and what breaks it when it is under way.
+fn run(
+    context: &Context,
+    kind: &str,
+    seconds: &str,
+    breaks: impl FnOnce(&[String]) -> anyhow::Result<()>,
+) -> anyhow::Result<(Finished, Vec<Rail>)> {
+    let running = traffic(context, kind, seconds)?.start()?;
+    if running.says("under way", LIMIT) {
+        std::thread::sleep(BEFORE);
+        breaks(&context.hosts_on_rails()?.names)?;
+    }
+    let finished = running.finish(LIMIT)?;
+    let found = rails(&finished.output);
+    Ok((finished, found))
+}
+
+fn set(hosts: &[String], host: usize, interface: &str, state: &str) -> anyhow::Result<()> {
+    let status = Command::new("ip").args(["-n", &hosts[host], "link", "set", interface, state]).status()?;
+    anyhow::ensure!(status.success(), "{interface} of {} cannot be set {state}", hosts[host]);
+    Ok(())
+}
+
+/// Every interface is up and has its carrier.
+fn heal(hosts: &[String]) -> anyhow::Result<()> {
+    for (host, interface) in (0..hosts.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
+        set(hosts, host, interface, "up")?;
+    }
+    let deadline = std::time::Instant::now() + LIMIT;
+    for name in hosts {
+        loop {
+            let shown = Command::new("ip").args(["-n", name, "-o", "link", "show", "type", "veth"]).output()?;
+            if String::from_utf8_lossy(&shown.stdout).matches("state UP").count() == 2 {
+                break;
+            }
+            anyhow::ensure!(std::time::Instant::now() < deadline, "the interfaces of {name} do not come up");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+    Ok(())
+}
+
+/// A line of the second table of `--stats`.
+#[derive(Debug)]
+struct Rail {
+    from: String,
+    interface: String,
+    bytes: u64,
+    failures: u64,
+    state: String,
+}
+
+fn rails(output: &str) -> Vec<Rail> {
+    let rail = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [from, _, interface, _, bytes, failures, state @ ("up" | "down")] = words[..] else { return None };
+        let (bytes, failures) = (bytes.parse().ok()?, failures.parse().ok()?);
+        Some(Rail { from: from.into(), interface: interface.into(), bytes, failures, state: state.into() })
+    };
+    output.lines().filter_map(rail).collect()
+}
+
+/// What the sender of bulk data sent on an interface.
+fn bytes(rails: &[Rail], interface: &str) -> u64 {
+    rails.iter().filter(|rail| rail.from == "0" && rail.interface == interface).map(|rail| rail.bytes).sum()
+}
+
+/// What is wrong if this interface, and no other, should have failed and be in this state at the sender.
+fn failed(rails: &[Rail], interface: &str, state: &str) -> Option<String> {
+    let of_sender: Vec<&Rail> = rails.iter().filter(|rail| rail.from == "0").collect();
+    let is_right = |rail: &&Rail| match rail.interface == interface {
+        true => rail.failures > 0 && rail.state == state,
+        false => rail.state == "up",
+    };
+    let right = of_sender.len() == 2 && of_sender.iter().all(is_right);
+    (!right).then(|| format!("{interface} should have failed and be {state}: {of_sender:?}"))
+}
