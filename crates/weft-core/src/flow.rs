@@ -21,6 +21,7 @@ mod acknowledged;
 mod congestion;
 mod counters;
 mod evidence;
+mod folded;
 mod incoming;
 mod outgoing;
 mod pauses;
@@ -33,6 +34,7 @@ mod transmit;
 mod ways;
 
 pub use counters::{Counters, Gauges};
+pub use folded::{FOLDED_BYTES_MAX, Folded};
 pub use settings::*;
 pub use transmit::Train;
 
@@ -47,8 +49,8 @@ use outgoing::Outgoing;
 use pauses::Pauses;
 
 /// Most bytes that an idle flow occupies after `Flow::rest`, allocations included; one that has striped bulk data keeps
-/// [`striped_bytes`] besides.
-pub const IDLE_BYTES_MAX: usize = 1024;
+/// [`striped_bytes`] besides. One that is not used for long is folded, and is smaller then ([`FOLDED_BYTES_MAX`]).
+pub const IDLE_BYTES_MAX: usize = 1280;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
 /// Bytes that a flow with so many ways of bulk data keeps once it has used them.

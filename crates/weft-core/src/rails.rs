@@ -96,6 +96,11 @@ impl Rails {
         }
     }
 
+    /// Gives back what can be had again.
+    pub fn rest(&mut self) {
+        self.keys = None;
+    }
+
     /// Questions and answers that came and that the peer did not make.
     pub fn forged(&self) -> u32 {
         self.forged

@@ -13,6 +13,7 @@ mod outgoing;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use weft_core::flow::Counters;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
 use weft_net::clock;
@@ -144,6 +145,8 @@ pub struct Engine {
     udp_looks: network::Looks,
     /// Idle flows that still have their memory.
     warm: VecDeque<u32>,
+    /// What happened in flows that have been folded, until then.
+    past: Counters,
     /// Somebody looks after messages that wait for others although no call of MPI comes.
     attended: bool,
     gathering: bool,
@@ -165,15 +168,19 @@ pub struct Engine {
 
 impl Engine {
     /// Puts the parts together.
-    pub fn new(parts: Parts) -> Self {
+    pub fn new(mut parts: Parts) -> Self {
         let size = parts.paths.len();
         let mut messages = Messages::new(size);
         for (peer, pid) in parts.pids.iter().enumerate() {
             messages.peers[peer].single_copy = *pid != 0;
         }
         messages.peers[parts.rank as usize].single_copy = true;
-        for (peer, path) in parts.paths.iter().enumerate() {
-            messages.peers[peer].paced = matches!(path, Path::Remote(_));
+        let mut settings = Vec::new();
+        for (peer, path) in parts.paths.iter_mut().enumerate() {
+            if let Path::Remote(remote) = path {
+                messages.peers[peer].paced = true;
+                remote.share_settings(&mut settings);
+            }
         }
         for (peer, host) in messages.peers.iter_mut().zip(parts.hosts) {
             peer.host = Some(host);
@@ -205,6 +212,7 @@ impl Engine {
             devices: parts.devices,
             udp_looks: network::Looks::default(),
             warm: VecDeque::new(),
+            past: Counters::default(),
             attended: false,
             gathering: false,
             secret: parts.secret,
@@ -536,7 +544,14 @@ impl Engine {
         self.udp_looks = network::Looks::now();
     }
 
-    /// The flow to each peer of another node that has been talked to.
+    /// What happened in all flows.
+    pub fn counters(&self) -> Counters {
+        let mut sum = self.past.clone();
+        self.flows().for_each(|flow| sum.add(flow.counters()));
+        sum
+    }
+
+    /// The flow to each peer of another node that has been talked to of late.
     pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
         self.links.iter().filter_map(|link| match &link.path {
             Path::Remote(remote) => remote.flow.as_deref(),
@@ -556,8 +571,7 @@ impl Engine {
 
     /// What arrived from other hosts and was dropped, by cause.
     pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let mut flows = weft_core::flow::Counters::default();
-        self.flows().for_each(|flow| flows.add(flow.counters()));
+        let flows = self.counters();
         [
             ("foreign", self.foreign()),
             ("forged", flows.forged),
@@ -588,10 +602,7 @@ impl Engine {
             let (name, resends) = match &link.path {
                 Path::Myself => ("self", 0),
                 Path::Shared(_) => ("shared", 0),
-                Path::Remote(remote) => {
-                    let resends = remote.flow.as_ref().map_or(0, |flow| flow.counters().resent());
-                    (remote.links(&self.devices), resends)
-                }
+                Path::Remote(remote) => (remote.links(&self.devices), remote.resent()),
                 Path::None(_) => ("none", 0),
             };
             if link.messages > 0 {

@@ -2,10 +2,11 @@
 //! receives, and what MPI promises about them (MPI-5.0 §3.5: every message arrives once, and messages that could match
 //! the same receive arrive in the order in which they were sent).
 
+mod queue;
+
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -14,59 +15,16 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
-use weft_mpi::engine::{Devices, Engine, Hop, Parts, Path, Remote, Slot};
+use weft_mpi::engine::{Devices, Engine, Parts, Path, Remote};
 use weft_mpi::memory::UserData;
 use weft_mpi::request::{Mode, Receive, Request, Send, State};
-use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
 
+use queue::{PACKET_SIZE, Queue, Wire, engine, udp_lane};
+
 const CONTEXT: u32 = 8;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
-const PACKET_SIZE: usize = 600;
-
-type Wire = Arc<Mutex<Vec<VecDeque<Vec<u8>>>>>;
-
-/// A network of queues, one per process; an address is a port.
-struct Queue {
-    own: usize,
-    wire: Wire,
-}
-
-impl Datagrams for Queue {
-    fn name(&self) -> &'static str {
-        "queue"
-    }
-
-    fn send(&mut self, to: &Address, packet: &[u8]) -> std::io::Result<Outcome> {
-        let Address::Udp(to) = to else { unreachable!("engines here have no other address") };
-        self.wire.lock().unwrap()[usize::from(to.port())].push_back(packet.to_vec());
-        Ok(Outcome::Sent)
-    }
-
-    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        for count in 0..limit {
-            let Some(packet) = self.wire.lock().unwrap()[self.own].pop_front() else { return count };
-            on_packet(&packet);
-        }
-        limit
-    }
-
-    fn fd(&self) -> RawFd {
-        -1
-    }
-
-    fn packet_size(&self) -> usize {
-        PACKET_SIZE
-    }
-}
-
-fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
-    let lane = Lane { carrier: Carrier::Udp, rail: 0, ends: Ends::default() };
-    (lane, Hop { slot: Slot::Udp, to: address.into() })
-}
 
 fn engines(count: usize, faults: &str, eager_limit: u64) -> Vec<Engine> {
     impatient_engines(count, faults, eager_limit, Settings::default().peer_timeout)
@@ -95,21 +53,8 @@ fn impatient_engines(
             let mut plan = Plan::parse(faults).unwrap();
             plan.seed += own as u64;
             let queue = Faults::new(Queue { own, wire: wire.clone() }, plan);
-            let mut engine = Engine::new(Parts {
-                rank: own as u32,
-                paths: (0..count).map(path).collect(),
-                node: None,
-                locals: vec![own as u32],
-                pids: vec![0; count],
-                devices: Devices { raw: Vec::new(), udp: Some(Box::new(queue)) },
-                secret: [7; 16],
-                eager_limit,
-                hosts: vec!["test".into(); count],
-                peer_timeout,
-                live: None,
-            });
-            engine.attend(true);
-            engine
+            let devices = Devices { raw: Vec::new(), udp: Some(Box::new(queue)) };
+            engine(own, (0..count).map(path).collect(), devices, eager_limit, peer_timeout)
         })
         .collect()
 }

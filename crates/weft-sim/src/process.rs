@@ -8,7 +8,8 @@ use crate::plan::Plan;
 use crate::world::{SECRET, Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
-use weft_core::flow::{Event, Flow, striped_bytes};
+use std::sync::Arc;
+use weft_core::flow::{Counters, Event, Flow, Settings, striped_bytes};
 use weft_core::rails::{Carrier, Lane, Rails};
 use weft_core::reach::{self, Ends, Keys};
 use weft_core::time::{Duration, Instant};
@@ -20,6 +21,8 @@ const BATCH: usize = 64;
 const TURN: usize = 16;
 /// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand still.
 const MOMENT: Duration = Duration(100);
+/// An idle flow is folded once in so many times.
+const FOLD_EVERY: u32 = 16;
 
 /// How a peer's turn to send ended.
 enum Turn {
@@ -34,6 +37,9 @@ enum Turn {
 /// Everything one process knows of another.
 pub(crate) struct Peer {
     pub(crate) flow: Flow,
+    /// What happened in it before it was folded last.
+    pub(crate) past: Counters,
+    rests: u32,
     /// The ways there, where there are several networks.
     rails: Option<Rails>,
     /// Index of the other.
@@ -47,6 +53,18 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
+    /// The flow is given time to rest. Now and then it is folded, as drivers do with many peers: nothing may come of it.
+    fn rest(&mut self, own: u32, settings: &Arc<Settings>) {
+        self.flow.rest();
+        self.rests += 1;
+        if self.rests.is_multiple_of(FOLD_EVERY) && self.flow.is_foldable() {
+            let new = || Flow::new(settings.clone(), SECRET, own, self.other);
+            let (folded, counters) = std::mem::replace(&mut self.flow, new()).fold();
+            self.past.add(&counters);
+            self.flow = Flow::unfold(folded, settings.clone(), SECRET, own, self.other);
+        }
+    }
+
     /// Bytes that the flow keeps because it stripes.
     pub(crate) fn striped_bytes(&self) -> usize {
         self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_ways() as u8))
@@ -188,7 +206,8 @@ impl World<'_> {
         let rails = (self.fabrics.len() > 1).then(|| rails(self.fabrics.len() as u8));
         let process = &mut self.processes[own as usize];
         process.by_index.insert(other, process.peers.len());
-        process.peers.push(Peer { flow, rails, other, there, back, active: false, timer: None });
+        let (past, rests) = (Counters::default(), 0);
+        process.peers.push(Peer { flow, past, rests, rails, other, there, back, active: false, timer: None });
         Some(process.peers.len() - 1)
     }
 
@@ -333,7 +352,7 @@ impl World<'_> {
                 }
             }
         }
-        peer.flow.rest();
+        peer.rest(own, &self.settings);
         Ok(())
     }
 

@@ -325,6 +325,7 @@ impl<'a> World<'a> {
             for peer in &process.peers {
                 check::rest(own as u32, peer)?;
                 self.report.add(peer.flow.counters());
+                self.report.add(&peer.past);
                 self.report.flows += 1;
             }
         }

@@ -89,7 +89,32 @@ pub(super) struct Incoming {
     bare: Bare,
 }
 
+/// What must not be forgotten while nothing arrives.
+#[derive(Debug)]
+pub(super) struct Folded {
+    expected: u64,
+    next_message: Number,
+    orders: [u8; WAYS_MAX],
+    marked: bool,
+    bare: Bare,
+}
+
 impl Incoming {
+    /// Whether nothing is missing, held or owed.
+    pub(super) fn is_foldable(&self) -> bool {
+        self.arrived.is_none() && self.held.is_empty() && !self.owes()
+    }
+
+    pub(super) fn fold(self) -> Folded {
+        let Self { expected, next_message, orders, marked, bare, .. } = self;
+        Folded { expected, next_message, orders, marked, bare }
+    }
+
+    pub(super) fn unfold(folded: Folded) -> Self {
+        let Folded { expected, next_message, orders, marked, bare } = folded;
+        Self { expected, horizon: Number(expected as u32), next_message, orders, marked, bare, ..Self::new() }
+    }
+
     pub(super) const fn new() -> Self {
         Self {
             expected: Number::FIRST.0 as u64,

@@ -122,6 +122,13 @@ impl Outgoing {
         }
     }
 
+    /// Goes on where another ended that was idle.
+    pub(super) fn resume(&mut self, ways: Ways, reordering: Reordering, base: u64, next_message: Number) {
+        self.queue = Queue::resumed(next_message);
+        (self.ways, self.reordering, self.base) = (ways, reordering, base);
+        self.seen = self.base();
+    }
+
     pub(super) const fn base(&self) -> Number {
         Number(self.base as u32)
     }

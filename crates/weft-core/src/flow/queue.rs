@@ -68,6 +68,16 @@ impl Queue {
         }
     }
 
+    /// One in which nothing waits, with this as the next message.
+    pub(super) fn resumed(next_message: Number) -> Self {
+        Self { next_message, ..Self::new() }
+    }
+
+    /// The number of the next message that is sent.
+    pub(super) const fn next_message(&self) -> Number {
+        self.next_message
+    }
+
     /// Takes a message; `max`: bytes of messages that a packet takes.
     pub(super) fn submit_message(&mut self, head: &[u8], payload: &[u8], max: usize) {
         let length = head.len() + payload.len();

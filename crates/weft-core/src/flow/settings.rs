@@ -69,7 +69,7 @@ pub enum AckScheme {
 }
 
 /// How a flow behaves; the same on both sides.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`.
     pub packet_size: usize,

@@ -618,6 +618,7 @@ fn can_accept_turns_false_and_true_again() {
     assert_eq!(pair.b.memory.messages.len(), submitted);
 }
 
+mod folded;
 mod sealed;
 mod stripes;
 mod ways;

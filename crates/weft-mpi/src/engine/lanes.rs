@@ -4,7 +4,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use weft_core::flow::{Flow, Settings as FlowSettings};
+use weft_core::flow::{Counters, Flow, Folded, Settings as FlowSettings};
 use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
 use weft_core::reach::{Ends, Keys};
 use weft_core::time::Instant;
@@ -30,7 +30,7 @@ pub struct Devices {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slot {
     /// The interface at this place.
-    Raw(usize),
+    Raw(u8),
     /// UDP.
     Udp,
 }
@@ -60,14 +60,14 @@ impl Devices {
 
     pub(super) fn get(&self, slot: Slot) -> Option<&Device> {
         match slot {
-            Slot::Raw(place) => self.raw.get(place),
+            Slot::Raw(place) => self.raw.get(usize::from(place)),
             Slot::Udp => self.udp.as_ref(),
         }
     }
 
     pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Device> {
         match slot {
-            Slot::Raw(place) => self.raw.get_mut(place),
+            Slot::Raw(place) => self.raw.get_mut(usize::from(place)),
             Slot::Udp => self.udp.as_mut(),
         }
     }
@@ -96,8 +96,11 @@ pub struct Remote {
     hops: Box<[Hop]>,
     rails: Rails,
     settings: Arc<FlowSettings>,
-    /// Made on first contact.
+    /// Made on first contact, and again when something happens after it has been folded.
     pub(crate) flow: Option<Box<Flow>>,
+    folded: Option<Box<Folded>>,
+    /// Packets that were sent again before it was folded.
+    resent: u64,
     pub(super) active: bool,
     /// Its flow is idle and has its memory still.
     pub(super) warm: bool,
@@ -141,6 +144,8 @@ impl Remote {
             rails,
             settings,
             flow: None,
+            folded: None,
+            resent: 0,
             active: false,
             warm: false,
             gathering: Gathering::default(),
@@ -148,9 +153,48 @@ impl Remote {
         }
     }
 
+    /// Settings that other peers have as well are kept once.
+    pub(super) fn share_settings(&mut self, known: &mut Vec<Arc<FlowSettings>>) {
+        match known.iter().find(|other| **other == self.settings) {
+            Some(other) => self.settings = other.clone(),
+            None => known.push(self.settings.clone()),
+        }
+    }
+
     /// The flow, made on first contact.
     pub(super) fn flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> &mut Flow {
-        self.flow.get_or_insert_with(|| Box::new(Flow::new(self.settings.clone(), *secret, own, peer)))
+        let Self { flow, folded, settings, .. } = self;
+        flow.get_or_insert_with(|| {
+            let settings = settings.clone();
+            Box::new(match folded.take() {
+                Some(folded) => Flow::unfold(*folded, settings, *secret, own, peer),
+                None => Flow::new(settings, *secret, own, peer),
+            })
+        })
+    }
+
+    /// Folds the flow if nothing happens in it, or gives back what it can spare. What happened in one that is folded is returned.
+    pub(super) fn fold(&mut self) -> Counters {
+        match self.flow.take() {
+            Some(flow) if flow.is_foldable() => {
+                let (folded, counters) = flow.fold();
+                self.folded = Some(Box::new(folded));
+                self.rails.rest();
+                self.resent += counters.resent();
+                return counters;
+            }
+            Some(mut flow) => {
+                flow.rest();
+                self.flow = Some(flow);
+            }
+            None => {}
+        }
+        Counters::default()
+    }
+
+    /// Packets that were sent again.
+    pub(super) fn resent(&self) -> u64 {
+        self.resent + self.flow.as_ref().map_or(0, |flow| flow.counters().resent())
     }
 
     /// Where packets of a way of the flow go at present.

@@ -146,7 +146,7 @@ impl Engine {
     pub(super) fn poll_network(&mut self, now: Instant) {
         if !self.devices.raw.is_empty() {
             for place in 0..self.devices.raw.len() {
-                self.receive(Slot::Raw(place), now);
+                self.receive(Slot::Raw(place as u8), now);
             }
             if !self.udp_looks.is_due() {
                 return;
@@ -226,7 +226,7 @@ impl Engine {
         }
     }
 
-    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it.
+    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is folded then.
     fn keep_warm(&mut self, peer: u32) {
         let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
         if let Some(flow) = &mut remote.flow
@@ -245,9 +245,7 @@ impl Engine {
         if let Path::Remote(remote) = &mut self.links[coldest as usize].path {
             remote.warm = false;
             // One that is not idle comes back here.
-            if let Some(flow) = &mut remote.flow {
-                flow.rest();
-            }
+            self.past.add(&remote.fold());
         }
     }
 

@@ -33,7 +33,7 @@ impl Wanted {
             }
         };
         let all = |slot: Slot| paths.iter().map(|path| ends(path, slot, links)).collect();
-        let raw = (0..links.raw.len()).map(|place| all(Slot::Raw(place))).collect();
+        let raw = (0..links.raw.len()).map(|place| all(Slot::Raw(place as u8))).collect();
         Some(Self { recorder, udp: all(Slot::Udp), raw })
     }
 
@@ -52,7 +52,7 @@ impl Wanted {
 fn ends(path: &Path, slot: Slot, links: &Opened) -> Vec<Ends> {
     let Path::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| match slot {
-        Slot::Raw(place) => Some(Address::from(links.raw.get(place)?.card().address)),
+        Slot::Raw(place) => Some(Address::from(links.raw.get(usize::from(place))?.card().address)),
         Slot::Udp => {
             let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
             Some(Address::Udp((own.ip, own.port).into()))

@@ -106,7 +106,7 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
         lane: Lane { carrier: Carrier::Raw, rail, ends },
-        hop: Hop { slot: Slot::Raw(place), to: Address::from(peer.address) },
+        hop: Hop { slot: Slot::Raw(place as u8), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
         decides,

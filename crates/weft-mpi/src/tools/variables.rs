@@ -43,7 +43,7 @@ impl Variable {
     pub(super) fn measure(&self) -> u64 {
         process::with(|process| match (process.engine(), &self.source) {
             (Ok(engine), Source::Engine(read)) => read(engine),
-            (Ok(engine), Source::Counter(place)) => engine.flows().map(|flow| flow.counters().values()[*place]).sum(),
+            (Ok(engine), Source::Counter(place)) => engine.counters().values()[*place],
             (Ok(engine), Source::Gauge(place)) => together(*place, engine.flows().map(|flow| flow.gauges())),
             (Err(_), _) => 0,
         })

@@ -1,0 +1,81 @@
+//! Engines, several in one process, over a network of queues.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex};
+
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
+use weft_core::time::Duration;
+use weft_mpi::engine::{Devices, Engine, Hop, Parts, Path, Slot};
+use weft_net::datagrams::{Address, Datagrams, Outcome};
+
+pub(crate) const PACKET_SIZE: usize = 600;
+
+pub(crate) type Wire = Arc<Mutex<Vec<VecDeque<Vec<u8>>>>>;
+
+/// A network of queues, one per process; an address is a port.
+pub(crate) struct Queue {
+    pub(crate) own: usize,
+    pub(crate) wire: Wire,
+}
+
+impl Datagrams for Queue {
+    fn name(&self) -> &'static str {
+        "queue"
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> std::io::Result<Outcome> {
+        let Address::Udp(to) = to else { unreachable!("engines here have no other address") };
+        self.wire.lock().unwrap()[usize::from(to.port())].push_back(packet.to_vec());
+        Ok(Outcome::Sent)
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        for count in 0..limit {
+            let Some(packet) = self.wire.lock().unwrap()[self.own].pop_front() else { return count };
+            on_packet(&packet);
+        }
+        limit
+    }
+
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn packet_size(&self) -> usize {
+        PACKET_SIZE
+    }
+}
+
+pub(crate) fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
+    let lane = Lane { carrier: Carrier::Udp, rail: 0, ends: Ends::default() };
+    (lane, Hop { slot: Slot::Udp, to: address.into() })
+}
+
+/// An engine of a job in which every process has a node of its own.
+pub(crate) fn engine(
+    own: usize,
+    paths: Vec<Path>,
+    devices: Devices,
+    eager_limit: u64,
+    peer_timeout: Duration,
+) -> Engine {
+    let count = paths.len();
+    let mut engine = Engine::new(Parts {
+        rank: own as u32,
+        paths,
+        node: None,
+        locals: vec![own as u32],
+        pids: vec![0; count],
+        devices,
+        secret: [7; 16],
+        eager_limit,
+        hosts: vec!["test".into(); count],
+        peer_timeout,
+        live: None,
+    });
+    engine.attend(true);
+    engine
+}
