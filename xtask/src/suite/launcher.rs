@@ -240,6 +240,9 @@ fn options() -> Vec<Case> {
     ]
 }
 
+/// Jobs that one story starts at the same time.
+const JOBS_MAX: usize = 5;
+
 /// What `mpiexec --report-bindings` says of each rank's processors; `None`: it is not bound.
 fn bound_to(output: &str) -> Vec<Option<String>> {
     let lines = output.lines().filter(|line| line.starts_with("mpiexec: rank ") && line.contains("bound"));
@@ -275,6 +278,35 @@ fn processors() -> Vec<Case> {
         Case::new("hosts in network namespaces share the processors of the machine", move |context| {
             judge(context.mpiexec_on_hosts(2).and_then(|run| apart(context, run.args(options))))
         }),
+        Case::new(
+            "jobs that share a machine have processors of their own, and one too many is not bound",
+            move |context| {
+                let job = || {
+                    let run = context.mpiexec(1).env("WEFT_REGISTRY", registry(context));
+                    run.args(["--bind-to", "hwthread", "--report-bindings", "sleep", "3"]).start()
+                };
+                let attempt = || -> anyhow::Result<()> {
+                    let processors = std::thread::available_parallelism()?.get();
+                    let mut jobs = Vec::new();
+                    for _ in 0..(processors + 1).min(JOBS_MAX) {
+                        let running = job()?;
+                        anyhow::ensure!(running.says("mpiexec: rank 0", READY), "no binding:\n{}", running.output());
+                        jobs.push(running);
+                    }
+                    let bound: Vec<_> =
+                        jobs.iter().map(|job| bound_to(&job.output()).first().cloned().flatten()).collect();
+                    jobs.into_iter().try_for_each(|job| job.finish(END).map(|_| ()))?;
+                    let mut own: Vec<_> = bound.iter().take(processors).collect();
+                    own.sort();
+                    own.dedup();
+                    let apart = own.len() == bound.len().min(processors) && !own.contains(&&None);
+                    let too_many = bound.iter().skip(processors).all(Option::is_none);
+                    anyhow::ensure!(apart && too_many, "the jobs are bound to {bound:?}");
+                    Ok(())
+                };
+                judge(attempt())
+            },
+        ),
         Case::new("more ranks than processors are not bound, and it is said", move |context| {
             let ranks = std::thread::available_parallelism().map_or(1, |count| count.get() as u32) + 1;
             let run =
