@@ -158,6 +158,8 @@ pub struct Engine {
     copies_alone: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
+    /// More of a message could leave: it was time to look at what has arrived.
+    turn_over: bool,
     /// Packets have arrived since that was last asked.
     packets_arrived: bool,
     /// Packets that cannot have come from a peer.
@@ -196,7 +198,8 @@ impl Engine {
         };
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
-        let memory = direct::PeerMemory::new(parts.rank, parts.pids, parts.locals.clone());
+        let memory =
+            direct::PeerMemory::new(parts.rank, parts.pids, parts.locals.clone(), outgoing::is_wide(frame_max));
         let copies_alone = parts.node.is_some() && !memory.copies();
         Self {
             rank: parts.rank,
@@ -227,6 +230,7 @@ impl Engine {
             passes: 0,
             must_look: false,
             doorbell_used: false,
+            turn_over: false,
             packets_arrived: false,
             foreign: 0,
             live: parts.live,
@@ -341,7 +345,12 @@ impl Engine {
 
     /// Whether this process has copied something large, or taken packets in, since this was last asked.
     pub fn take_advance(&mut self) -> bool {
-        std::mem::take(&mut self.packets_arrived) | self.take_copied()
+        std::mem::take(&mut self.packets_arrived) | self.take_copied() | self.owes_a_turn()
+    }
+
+    /// Whether more of a message can leave as soon as it has been looked at what has arrived.
+    fn owes_a_turn(&self) -> bool {
+        self.turn_over && !self.backlog.is_empty()
     }
 
     /// Peers of the node that have died or broken their ring.
@@ -354,7 +363,11 @@ impl Engine {
     fn poll_node(&mut self) -> usize {
         let Self { node, messages, memory, locals, .. } = self;
         let Some(node) = node else { return 0 };
-        node.poll(FRAMES_PER_PASS, |from, frame| messages.handle_frame(locals[from], frame, memory))
+        memory.begin_look();
+        node.poll(FRAMES_PER_PASS, |from, frame| {
+            memory.note_frame(frame.len());
+            messages.handle_frame(locals[from], frame, memory);
+        })
     }
 
     fn poll_myself(&mut self) -> usize {
@@ -484,7 +497,11 @@ impl Engine {
     }
 
     fn plan_sleep(&mut self) -> Option<Sleep> {
-        if !self.myself.is_empty() || !self.messages.outbox.is_empty() || self.messages.may_grant() {
+        if self.owes_a_turn()
+            || !self.myself.is_empty()
+            || !self.messages.outbox.is_empty()
+            || self.messages.may_grant()
+        {
             return None;
         }
         let timeout = self.due().into_iter().chain(self.asking_due()).min();

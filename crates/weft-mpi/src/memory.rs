@@ -4,10 +4,13 @@
 //! [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else reads and writes
 //! through it safely.
 
+mod copies;
+
 use std::ops::Range;
 
+use copies::{copy_arrived, copy_run, gather, scatter};
 use weft_core::collective::SCRATCH_ALIGNMENT;
-use weft_core::layout::{Batch, Element, Layout};
+use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 use weft_net::{shared, single_copy};
 
@@ -151,119 +154,17 @@ impl UserData {
             }
         }
     }
-}
 
-/// Copies `length` bytes; without a call when they are few.
-///
-/// # Safety
-/// `from` can be read and `to` written. They may overlap.
-#[inline(always)]
-unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
-    /// The first and the last `N` bytes of `N` to `2 * N`, all of them read before any is written.
-    #[inline(always)]
-    unsafe fn ends<const N: usize>(from: *const u8, to: *mut u8, length: usize) {
-        // SAFETY: both pieces lie inside `length`; the caller's promise.
-        unsafe {
-            let first = from.cast::<[u8; N]>().read_unaligned();
-            let last = from.add(length - N).cast::<[u8; N]>().read_unaligned();
-            to.cast::<[u8; N]>().write_unaligned(first);
-            to.add(length - N).cast::<[u8; N]>().write_unaligned(last);
-        }
+    /// As [`UserData::write`], for a part of a message that is larger than a processor's own caches.
+    ///
+    /// # Panics
+    /// As for [`UserData::write`].
+    pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut shared::Writer) {
+        let Some(base) = self.address() else { return self.write(offset, bytes) };
+        assert!(offset + bytes.len() as u64 <= self.bytes);
+        // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
+        unsafe { writer.copy(bytes.as_ptr(), (base + offset) as *mut u8, bytes.len()) };
     }
-    // SAFETY: the caller's promise.
-    unsafe {
-        match length {
-            0 => {}
-            1..4 => {
-                // One, two or three bytes are these three.
-                let bytes = [from.read(), from.add(length / 2).read(), from.add(length - 1).read()];
-                to.write(bytes[0]);
-                to.add(length / 2).write(bytes[1]);
-                to.add(length - 1).write(bytes[2]);
-            }
-            4..8 => ends::<4>(from, to, length),
-            8..=16 => ends::<8>(from, to, length),
-            17..=32 => ends::<16>(from, to, length),
-            33..=64 => ends::<32>(from, to, length),
-            _ => std::ptr::copy(from, to, length),
-        }
-    }
-}
-
-/// Copies `length` bytes that another process may have written just now, the last block first: decision 0081.
-///
-/// # Safety
-/// As for [`copy_run`].
-#[inline(always)]
-unsafe fn copy_arrived(from: *const u8, to: *mut u8, length: usize) {
-    const BLOCK: usize = 512;
-    let distance = (from as usize).abs_diff(to as usize);
-    if length < 2 * BLOCK || distance < length {
-        // SAFETY: the caller's promise.
-        return unsafe { copy_run(from, to, length) };
-    }
-    let mut left = length - length % BLOCK;
-    // SAFETY: all blocks lie inside `length`, and the two sides do not overlap.
-    unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), length - left) };
-    while left > 0 {
-        // Else the compiler sees that all this is one copy, and makes it one.
-        left = std::hint::black_box(left - BLOCK);
-        // SAFETY: as above.
-        unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), BLOCK) };
-    }
-}
-
-/// Calls `$body` with a constant length for the lengths that matter, so that the copy becomes one move.
-macro_rules! by_length {
-    ($length:expr, $name:ident => $body:expr) => {
-        match $length {
-            4 => {
-                const $name: usize = 4;
-                $body
-            }
-            8 => {
-                const $name: usize = 8;
-                $body
-            }
-            16 => {
-                const $name: usize = 16;
-                $body
-            }
-            _ => {
-                #[allow(non_snake_case)]
-                let $name = $length;
-                $body
-            }
-        }
-    };
-}
-
-/// Copies the runs of a batch, the first of which is at `from`, one after the other to `to`.
-///
-/// # Safety
-/// Every run can be read; `to` has room for all of them; they do not overlap.
-unsafe fn gather(from: *const u8, batch: &Batch, to: *mut u8) {
-    let (mut from, mut to) = (from, to);
-    by_length!(batch.length, LENGTH => for _ in 0..batch.count {
-        // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy_nonoverlapping(from, to, LENGTH) };
-        from = from.wrapping_offset(batch.step as isize);
-        to = to.wrapping_add(LENGTH);
-    });
-}
-
-/// Copies from `from`, one after the other, to the runs of a batch, the first of which is at `to`.
-///
-/// # Safety
-/// As for [`gather`], the other way round. Runs may overlap the source: a program may send to itself.
-unsafe fn scatter(from: *const u8, to: *mut u8, batch: &Batch) {
-    let (mut from, mut to) = (from, to);
-    by_length!(batch.length, LENGTH => for _ in 0..batch.count {
-        // SAFETY: the caller's promise.
-        unsafe { std::ptr::copy(from, to, LENGTH) };
-        from = from.wrapping_add(LENGTH);
-        to = to.wrapping_offset(batch.step as isize);
-    });
 }
 
 /// Bytes that one step of a copy between two user buffers holds in between.

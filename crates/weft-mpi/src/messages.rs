@@ -9,7 +9,7 @@ mod rendezvous;
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
-use weft_net::shared::Ticket;
+use weft_net::shared::{Ticket, Writer};
 
 use std::sync::Arc;
 
@@ -108,6 +108,8 @@ pub struct Peer {
     pub host: Option<Arc<str>>,
     /// A probe has looked for a message of it in vain, since somebody asked.
     probed: bool,
+    /// How its largest messages are written to the program's memory.
+    writer: Writer,
 }
 
 /// Who has a receive that stood on its sender's board.
@@ -145,6 +147,8 @@ pub enum Fetched {
     Whole,
     /// Its sender is still copying a part of it: [`Messages::conclude_fetch`] is called when that is there.
     Begun,
+    /// Its sender waits as well: it shall send it.
+    Asked,
     /// It cannot be copied like this.
     Refused,
 }
@@ -217,6 +221,7 @@ impl Messages {
             paced: false,
             failed: None,
             host: None,
+            writer: Writer::beyond_caches(),
             probed: false,
         };
         let mut requests = Slab::new(Kind::Request);

@@ -230,6 +230,11 @@ impl Node {
         self.inbox.poll(limit, on_frame)
     }
 
+    /// Whether anything has arrived that has not been polled.
+    pub fn is_pending(&mut self) -> bool {
+        self.inbox.is_pending()
+    }
+
     /// The next peer that broke the protocol, left no room to be sent to, or died asleep. Each peer is reported once; its frames
     /// are no longer looked at and sends to it return false.
     pub fn poll_fault(&mut self) -> Option<PeerFault> {

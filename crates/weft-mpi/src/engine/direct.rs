@@ -35,6 +35,8 @@ pub const BYTES_MIN: u64 = 16 << 10;
 const _: () = assert!(super::outgoing::RING_PIECE_BYTES < BYTES_MIN);
 /// From this size on a message is copied by both of its sides, if both are inside MPI.
 pub(super) const SHARED_BYTES_MIN: u64 = 64 << 10;
+/// A frame of so many bytes is a piece of something large.
+const LARGE_FRAME_BYTES: usize = 4 << 10;
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
 const SHARED_LOOKS_MAX: usize = 1000;
 /// Receives before a new one that are looked at to see whether it may stand on a board.
@@ -59,10 +61,14 @@ pub(super) struct PeerMemory {
     bounce: Vec<u8>,
     /// Whether something large has been copied since that was last asked.
     copied: bool,
+    /// Rings are large enough for what is copied by both sides at once.
+    streams: bool,
+    /// The peer of which a message has been fetched in this look at the rings.
+    fetched_from: Option<u32>,
 }
 
 impl PeerMemory {
-    pub(super) fn new(rank: u32, pids: Vec<i32>, locals: Vec<u32>) -> Self {
+    pub(super) fn new(rank: u32, pids: Vec<i32>, locals: Vec<u32>, streams: bool) -> Self {
         let boards = pids.iter().map(|_| None).collect();
         Self {
             rank,
@@ -74,6 +80,8 @@ impl PeerMemory {
             shared: Vec::new(),
             bounce: Vec::new(),
             copied: false,
+            streams,
+            fetched_from: None,
         }
     }
 
@@ -111,6 +119,25 @@ impl PeerMemory {
             Ending::Open => Some(Fetched::Begun),
             Ending::Failed => None,
         }
+    }
+
+    /// A look at the rings begins.
+    #[inline]
+    pub(super) fn begin_look(&mut self) {
+        self.fetched_from = None;
+    }
+
+    /// A frame of `bytes` bytes is here.
+    #[inline]
+    pub(super) fn note_frame(&mut self, bytes: usize) {
+        self.copied |= bytes >= LARGE_FRAME_BYTES;
+    }
+
+    /// Whether the message of `peer` that is to be fetched now had to wait for one before it, and its sender waits inside MPI all the same: it
+    /// will not compute while it sends this one.
+    fn follows(&mut self, peer: u32) -> bool {
+        let behind = self.fetched_from.replace(peer) == Some(peer);
+        behind && self.streams && self.board(peer).is_some_and(|board| board.sender_waits())
     }
 
     /// Whether there is anybody whose memory we may read.
@@ -167,6 +194,9 @@ impl Fetch for PeerMemory {
             return Fetched::Whole;
         }
         self.copied = true;
+        if self.follows(announced.peer) {
+            return Fetched::Asked;
+        }
         match self.fetch_together(&announced) {
             Some(Fetched::Begun) => {
                 self.shared.push(announced);
@@ -257,7 +287,9 @@ impl Engine {
         let Receive { context: Some(context), source, peer, tag, data, blocking } = receive else { return false };
         let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
         let (Some(address), length) = (data.address(), data.len()) else { return false };
-        if length < BYTES_MIN {
+        // What a call waits for comes through the ring unasked if it is short.
+        let unasked = if awaited { self.eager_limit } else { 0 };
+        if length < BYTES_MIN || length <= unasked {
             return false;
         }
         let requests = &self.messages.requests;
@@ -420,6 +452,11 @@ impl Engine {
         if self.memory.pids[peer as usize] != 0 {
             self.direct.offers.push(Offer { peer, handle, number, posted: None });
         }
+    }
+
+    /// Whether something announced to `peer` waits for its receive, or to be fetched, as far as is known.
+    pub(super) fn has_offer(&self, peer: u32) -> bool {
+        self.direct.offers.iter().any(|offer| offer.peer == peer)
     }
 
     /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's part.

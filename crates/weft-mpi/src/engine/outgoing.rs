@@ -18,11 +18,18 @@ const BUSY_EAGER_MAX: u64 = 16 << 10;
 const FIRST_PIECE_MIN: u64 = 128;
 /// So many bytes of messages that the peer has not acknowledged.
 const BUSY_BYTES: usize = 32 << 10;
-/// Larger messages go through a ring in pieces of this size: while the receiver copies one out, the sender copies the next one in.
+/// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the sender copies the next
+/// one in.
 pub(super) const RING_PIECE_BYTES: u64 = 8 << 10;
-/// So long may a message be that goes through a ring although it is above the eager limit: if its receiver waits for it and it is for a
-/// receive that is posted, both sides copy at the same time, each its half of the way. Where processors share a cache that
-/// is quicker than copies by the kernel.
+/// The largest of these pieces: each costs about as much as a copy of 4 KiB, so that long messages have longer ones.
+const RING_PIECE_BYTES_MAX: u64 = 64 << 10;
+/// With nobody to wait for it, a piece is as long as a frame may well be.
+const OTHER_PIECE_BYTES: u64 = 1 << 20;
+/// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns, while the data is in its caches.
+const TURN_BYTES: u64 = 128 << 10;
+/// So long may a message be that goes through a ring unasked although it is above the eager limit: if its receiver waits for it and it is
+/// for a receive that is posted, both sides copy at the same time, each its half of the way. Where processors share a cache
+/// that is quicker than copies by the kernel.
 const PIPE_BYTES_MAX: u64 = 512 << 10;
 /// The same where they do not.
 const STREAMED_PIPE_BYTES_MAX: u64 = 128 << 10;
@@ -99,6 +106,7 @@ impl Engine {
     }
 
     pub(super) fn push_backlog(&mut self) {
+        self.turn_over = false;
         let mut at = 0;
         while at < self.backlog.len() {
             let peer = self.backlog[at];
@@ -147,7 +155,7 @@ impl Engine {
             return true;
         }
         // Where both sides wait for the message all the same, each copies its half of the way at the same time.
-        let expected = wish != Wish::None && is_fetched;
+        let expected = wish != Wish::None && is_fetched && !self.has_offer(peer);
         let piped = blocking && is_fetched && wish == Wish::Awaited;
         let most = self.eager_bytes(peer, synchronous, blocking);
         let fits = bytes <= most || (piped && !synchronous && bytes <= self.pipe_bytes(peer));
@@ -159,10 +167,17 @@ impl Engine {
             left = bytes - sent;
             self.messages.peers[peer as usize].credit -= cost;
         } else {
+            // The program waits here, and as far as is known it does where the message goes.
+            let streams = blocking && wish != Wish::Posted && bytes >= direct::SHARED_BYTES_MIN;
             let address = match self.links[peer as usize].path {
+                // Its receiver asks for it then, and it comes through the ring.
+                Path::Shared(_) if streams && self.is_quick_ring(peer) => None,
                 Path::Myself | Path::Shared(_) => send.data.address(),
                 _ => None,
             };
+            if address.is_some() && streams {
+                self.links[peer as usize].writer.pass_by(bytes);
+            }
             let head = Head::rendezvous(send.envelope, wire, bytes, address);
             if !self.carry(peer, &head, &UserData::empty(), 0, 0) {
                 return false;
@@ -209,11 +224,16 @@ impl Engine {
     fn pipe_bytes(&self, peer: u32) -> u64 {
         let link = &self.links[peer as usize];
         match link.path {
-            Path::Shared(_) if self.frame_max < PIPE_FRAME_MIN => 0,
+            Path::Shared(_) if !is_wide(self.frame_max) => 0,
             Path::Shared(_) if link.writer.is_plain() => PIPE_BYTES_MAX,
             Path::Shared(_) => STREAMED_PIPE_BYTES_MAX,
             _ => 0,
         }
+    }
+
+    /// Whether two copies through the ring of `peer`, at the same time, take less than any by the kernel.
+    fn is_quick_ring(&self, peer: u32) -> bool {
+        is_wide(self.frame_max) && self.links[peer as usize].writer.is_plain()
     }
 
     /// How much of a message has been put on the path of `peer`: all of it, or its first piece; `None` when the path is full.
@@ -258,9 +278,16 @@ impl Engine {
             return true;
         };
         let data = send.data.clone();
-        let piece_max = self.piece_max(peer);
+        let mut turn_end = *offset + TURN_BYTES;
         while *offset < data.len() {
-            let length = piece_max.min(data.len() - *offset);
+            if *offset >= turn_end {
+                if self.node.as_mut().is_some_and(|node| node.is_pending()) {
+                    self.turn_over = true;
+                    return false;
+                }
+                turn_end += TURN_BYTES;
+            }
+            let length = self.next_piece(peer, *offset, data.len());
             if !self.carry(peer, &Head::eager_more(), &data, *offset, length) {
                 return false;
             }
@@ -280,6 +307,17 @@ impl Engine {
         }
     }
 
+    /// Bytes of the piece from `offset` on of a message that goes to `peer` up to `end`. The first pieces in a ring are short, so that the
+    /// receiver begins soon, and so are the last ones, so that it ends soon after the sender.
+    fn next_piece(&self, peer: u32, offset: u64, end: u64) -> u64 {
+        let left = end - offset;
+        if !matches!(self.links[peer as usize].path, Path::Shared(_)) {
+            return left.min(OTHER_PIECE_BYTES);
+        }
+        let long = (offset / 2).min(left / 4).min(RING_PIECE_BYTES_MAX) / RING_PIECE_BYTES * RING_PIECE_BYTES;
+        left.min(long.max(RING_PIECE_BYTES)).min(self.frame_max)
+    }
+
     pub(super) fn push_stream(&mut self, peer: u32, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
         let wire = self.messages.requests.wire(handle);
         let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
@@ -290,9 +328,16 @@ impl Engine {
             return true;
         }
         let data = send.data.clone();
-        let piece_max = self.piece_max(peer).min(1 << 20);
+        let mut turn_end = *offset + TURN_BYTES;
         while *offset < limit {
-            let length = piece_max.min(limit - *offset);
+            if *offset >= turn_end {
+                if self.node.as_mut().is_some_and(|node| node.is_pending()) {
+                    self.turn_over = true;
+                    return false;
+                }
+                turn_end += TURN_BYTES;
+            }
+            let length = self.next_piece(peer, *offset, limit);
             if !self.carry(peer, &Head::data(sink, *offset), &data, *offset, length) {
                 return false;
             }
@@ -343,6 +388,11 @@ impl Engine {
         self.flow(peer).submit_message(head.as_bytes(), &scratch);
         self.scratch = scratch;
     }
+}
+
+/// Whether rings with frames of at most so many bytes are large enough that both sides copy at once.
+pub(super) fn is_wide(frame_max: u64) -> bool {
+    frame_max >= PIPE_FRAME_MIN
 }
 
 fn data_into(data: &UserData, offset: u64, out: &mut [u8]) {

@@ -11,6 +11,9 @@ use weft_core::time::Instant;
 use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Unexpected, Withdrawal};
 use crate::request::{Pulled, State};
 
+/// A message of this size does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
+const BEYOND_CACHES_BYTES: u64 = 1 << 20;
+
 impl Messages {
     /// Fetches, or asks for, an announced message.
     pub(super) fn pull(
@@ -53,6 +56,7 @@ impl Messages {
                 self.complete(handle);
             }
             Fetched::Begun => {}
+            Fetched::Asked => self.ask(handle, peer, request, limit),
             Fetched::Refused => {
                 // Not permitted, or the peer is going away: from now on it sends its data itself.
                 self.peers[peer as usize].single_copy = false;
@@ -214,7 +218,11 @@ impl Messages {
             self.nonsense += 1;
             return;
         }
-        data.write(offset, bytes);
+        if *total >= BEYOND_CACHES_BYTES {
+            data.write_large(offset, bytes, &mut self.peers[peer as usize].writer);
+        } else {
+            data.write(offset, bytes);
+        }
         let first_news = pulled.is_some_and(|pulled| pulled.counted == *received);
         *received += bytes.len() as u64;
         if *received == *total {

@@ -240,6 +240,11 @@ impl Board {
         &self.layout().share
     }
 
+    /// Whether the sender waits inside MPI (receiver).
+    pub fn sender_waits(&self) -> bool {
+        self.segment.place(self.sender).attentive.load(Ordering::Relaxed) != 0
+    }
+
     /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
     #[inline]
     pub fn posted(&self) -> u32 {

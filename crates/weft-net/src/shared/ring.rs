@@ -22,9 +22,10 @@ use super::area::{Area, CONTROL_BYTES, LINE};
 const READY_BYTES: usize = 4;
 /// Bytes cleared ahead of the next frame after each frame.
 const CLEAR_AHEAD: usize = 2 * LINE;
-/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like it.
+/// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like it. Behind one that is larger
+/// than the most there comes the next piece of a message, if anything: it is waited for already, and its copy asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
-const FETCH_AHEAD_MAX: usize = 128 * LINE;
+const FETCH_AHEAD_MAX: usize = 66 * LINE;
 /// Payloads of so many bytes begin on a line.
 const ALIGNED_MIN: usize = 512;
 /// The smallest ring, control included.
@@ -185,7 +186,8 @@ impl Producer {
             self.clear(self.cleared);
         }
         let from = self.fetched.max(self.sent);
-        let to = (self.sent + need.clamp(FETCH_AHEAD_MIN, FETCH_AHEAD_MAX) as u64).min(free);
+        let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
+        let to = (self.sent + ahead as u64).min(free);
         let mut offset = self.offset + (from - self.sent) as usize;
         for _ in 0..to.saturating_sub(from) / LINE as u64 {
             if offset >= self.area.capacity() {

@@ -15,10 +15,16 @@ const BYTES_MIN: usize = 4 << 10;
 /// Copies between two tries of plain stores, at first and at most. A try in vain costs about as much as ten copies.
 const PAUSE_MIN: u32 = 128;
 const PAUSE_MAX: u32 = 4096;
+/// So many slow copies in a row are needed: a single one may have been interrupted, or met memory that had never been touched.
+const SLOW_IN_A_ROW: u32 = 3;
+/// Bytes that count as one copy when they go another way.
+const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
 /// A plain copy is slow when it takes as many ticks of the processor's clock as this share of its bytes, which is 5 GB/s
 /// at 2.5 GHz. With a shared cache it takes a third of that at most, without one three times as much at least.
-#[cfg(target_arch = "x86_64")]
 const SLOW_TICKS_SHARE: u64 = 2;
+/// The same for memory that the reader may have in no cache: lines that are written must come from memory first then, and a copy does 6 to 10
+/// GB/s instead of 20 to 30.
+const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 5;
 /// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
@@ -30,19 +36,35 @@ pub struct Writer {
     streamed_left: u32,
     /// Where that begins the next time.
     pause: u32,
+    /// Plain copies that were slow, one after the other.
+    slow: u32,
+    /// A plain copy of more ticks than this share of its bytes is slow.
+    slow_share: u64,
 }
 
 impl Default for Writer {
     fn default() -> Self {
-        Self { streamed_left: 0, pause: PAUSE_MIN }
+        Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE }
     }
 }
 
 impl Writer {
+    /// For what arrives and is too large to stay in the caches that it is copied through.
+    pub fn beyond_caches() -> Self {
+        Self { slow_share: SLOW_TICKS_SHARE_BEYOND_CACHES, ..Self::default() }
+    }
+
     /// Whether the reader was near when that was last tried: plain stores are quick.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.streamed_left == 0
+    }
+
+    /// `len` bytes have gone another way than they would if plain stores were quick: that, too, is a reason to try again some time.
+    #[inline]
+    pub fn pass_by(&mut self, len: u64) {
+        self.streamed_left =
+            self.streamed_left.saturating_sub((len / PASSED_BYTES_PER_COPY).min(u64::from(PAUSE_MAX)) as u32);
     }
 
     /// Copies `len` bytes from `from` to `to`. They are visible to whoever sees a later release store.
@@ -69,15 +91,20 @@ impl Writer {
         let began = ticks();
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-        self.judge(is_slow(ticks().wrapping_sub(began), len));
+        self.judge(ticks().wrapping_sub(began) > len as u64 / self.slow_share);
     }
 
     fn judge(&mut self, slow: bool) {
-        if slow {
+        if !slow {
+            self.slow = 0;
+            self.pause = PAUSE_MIN.max(self.pause - self.pause / 8);
+            return;
+        }
+        self.slow += 1;
+        if self.slow >= SLOW_IN_A_ROW {
+            self.slow = 0;
             self.streamed_left = self.pause;
             self.pause = (self.pause * 2).min(PAUSE_MAX);
-        } else {
-            self.pause = PAUSE_MIN.max(self.pause - self.pause / 8);
         }
     }
 }
@@ -86,11 +113,6 @@ impl Writer {
 fn ticks() -> u64 {
     // SAFETY: reads a counter; every x86-64 processor has it.
     unsafe { std::arch::x86_64::_rdtsc() }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn is_slow(ticks: u64, len: usize) -> bool {
-    ticks > len as u64 / SLOW_TICKS_SHARE
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -123,11 +145,6 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
 #[cfg(not(target_arch = "x86_64"))]
 fn ticks() -> u64 {
     0
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn is_slow(_ticks: u64, _len: usize) -> bool {
-    false
 }
 
 #[cfg(not(target_arch = "x86_64"))]
@@ -165,12 +182,21 @@ mod tests {
         let mut writer = Writer::default();
         let mut pauses = Vec::new();
         for _ in 0..8 {
-            writer.judge(true);
+            (0..SLOW_IN_A_ROW).for_each(|_| writer.judge(true));
             pauses.push(std::mem::take(&mut writer.streamed_left));
         }
         assert_eq!(pauses, [128, 256, 512, 1024, 2048, 4096, 4096, 4096]);
         (0..64).for_each(|_| writer.judge(false));
-        writer.judge(true);
+        (0..SLOW_IN_A_ROW).for_each(|_| writer.judge(true));
         assert_eq!(writer.streamed_left, PAUSE_MIN);
+        writer.pass_by(3 * PASSED_BYTES_PER_COPY);
+        assert_eq!((writer.streamed_left, writer.is_plain()), (PAUSE_MIN - 3, false));
+        writer.pass_by(u64::MAX);
+        assert!(writer.is_plain());
+        writer.judge(true);
+        writer.judge(true);
+        writer.judge(false);
+        writer.judge(true);
+        assert!(writer.is_plain(), "copies that are slow now and then were interrupted");
     }
 }
