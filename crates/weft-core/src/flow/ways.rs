@@ -65,7 +65,7 @@ impl Way {
     }
 }
 
-/// How fast a way delivers: packets in 2³⁰ ns, halfway between what it was and each round trip in which it was busy; 0 before
+/// How fast a way delivers: packets in 2³⁰ ns, the most of late, an eighth less with each busy round trip that shows less; 0 before
 /// the first. Others say how much was sent, not how much could have been.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -85,7 +85,7 @@ impl Rate {
         let packets = match self.packets {
             known if !(self.busy && busy) => known,
             0 => rate,
-            known => known.midpoint(rate),
+            known => rate.max(known - known / 8),
         };
         *self = Self { packets, acknowledged: 0, since: now, busy };
     }
