@@ -218,7 +218,13 @@ impl Outgoing {
         match record.state {
             State::Acknowledged => return 0,
             State::InFlight | State::Overtaken(_) => way.in_flight -= 1,
-            State::Lost => {}
+            // It was only late, by so many packets. One that nothing has overtaken counted as lost for another reason.
+            State::Lost => {
+                let overtaken = way.proved.since(record.order.plus(1));
+                if overtaken > 0 {
+                    self.reordering.proved(overtaken as u32);
+                }
+            }
         }
         record.state = State::Acknowledged;
         let took = now.since(record.sent_at);
@@ -226,7 +232,7 @@ impl Outgoing {
             self.resent -= 1;
             if way.round_trip.is_too_early(took) {
                 // This answers an earlier transmission: it was not lost.
-                self.reordering.proved();
+                self.reordering.proved(0);
             }
         }
         if let Some(EchoedPacket { hold: Some(hold), paused, .. }) = echo {

@@ -33,9 +33,9 @@ impl Reordering {
         self.packets
     }
 
-    /// A packet that counted as lost was only late.
-    pub(super) fn proved(&mut self) {
-        self.packets = (self.packets * 2).min(REORDER_PACKETS_MAX);
+    /// A packet that counted as lost was only late: so many later ones had arrived, 0 if that is not known.
+    pub(super) fn proved(&mut self, overtaken: u32) {
+        self.packets = (self.packets * 2).max(overtaken.saturating_add(1)).min(REORDER_PACKETS_MAX);
         self.unproved = 0;
     }
 
@@ -165,8 +165,14 @@ mod tests {
         let mut reordering = Reordering::new();
         assert_eq!((reordering.packets(), reordering.patience(delay)), (REORDER_PACKETS, delay));
         for _ in 0..10 {
-            reordering.proved();
+            reordering.proved(0);
         }
+        assert_eq!(reordering.packets(), REORDER_PACKETS_MAX);
+        // One proof is enough where it says how far.
+        reordering = Reordering::new();
+        reordering.proved(60);
+        assert_eq!(reordering.packets(), 61);
+        reordering.proved(10_000);
         assert_eq!(reordering.packets(), REORDER_PACKETS_MAX);
         assert!((250..=300).contains(&reordering.patience(delay).as_micros()));
         for _ in 0..10 * REORDER_MEMORY {

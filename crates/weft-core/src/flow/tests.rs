@@ -348,6 +348,26 @@ fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
 }
 
 #[test]
+fn what_counts_as_lost_and_comes_before_it_is_sent_again_teaches_patience() {
+    let mut pair = Pair::new(&small());
+    for round in 0..2 {
+        pair.a.flow.submit_data(0, 0, 0..10_000);
+        let mut packets = pair.a.packets(pair.now);
+        let late: Vec<_> = packets.drain(2..22).collect();
+        let now = pair.later(us(10));
+        pair.b.receive(now, &packets);
+        let gap = pair.b.packets(now);
+        pair.b.receive(now, &late);
+        let all = pair.b.packets(now);
+        pair.a.receive(now, &gap);
+        assert_eq!(pair.a.flow.counters().lost_by_gap, 20, "round {round}: only the first time");
+        pair.a.receive(now, &all);
+        pair.settle();
+    }
+    assert_eq!((pair.a.flow.counters().resent(), pair.a.acknowledged()), (0, 20_000));
+}
+
+#[test]
 fn two_packets_that_change_places_cause_no_resend() {
     let mut pair = Pair::new(&small());
     pair.a.flow.submit_data(0, 0, 0..5_000);
