@@ -103,7 +103,8 @@ local function kind_of(flags)
 end
 
 -- Where the payload of messages or data begins, its length as announced, and whether 16 bytes of a seal follow it. `whole`: bytes
--- of the packet as it travelled; of a capture there may be fewer. nil: it is no such packet.
+-- of the packet as it travelled; of a capture there may be fewer. nil: it is no such packet. Data that is not sealed may be filled up
+-- with zeros to the length of the packets around it.
 local function payload(tvb, whole)
     local flags = tvb(11, 1):uint()
     local kind = kind_of(flags)
@@ -112,8 +113,10 @@ local function payload(tvb, whole)
     if tvb:len() < at + prefix then return nil end
     local length = tvb(at, 2):le_uint()
     local over = whole - at - prefix - length
-    if over ~= 0 and over ~= 16 or length == 0 then return nil end
-    return at, length, over == 16
+    if over < 0 or length == 0 then return nil end
+    local filled = kind ~= 2 and over > 0 and (over ~= 16 or tvb:len() >= whole and tvb(whole - 8, 8):le_uint64() == UInt64(0))
+    if over ~= 0 and over ~= 16 and not filled then return nil end
+    return at, length, over == 16 and not filled
 end
 
 -- Whether these bytes can be a packet of a flow. There is no magic number, so lengths must fit.

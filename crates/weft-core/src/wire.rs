@@ -11,11 +11,11 @@
 //! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
 //! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe), hold 3 (64 ns
 //!                         units), away 2 (1024 ns units)
-//!     length          2   messages and data: bytes that follow this prefix
+//!     length          2   messages and data: bytes of them that follow this prefix
 //!     order           1   place of this transmission among all of its way
 //!     transmission    1   1: sent for the first time
 //!     messages: first 4   number of the first message; then each message as length 2 and bytes
-//!     data: sink      4, offset 8; then the bytes
+//!     data: sink      4, offset 8; then the bytes, and perhaps zeros that make the packet as long as others of its train
 //!     bare: map       8 each: what has arrived beyond the selective bits; bit i of a word is packet `64 k + i`, and the first
 //!                         word is that of packet `acknowledged + 65`
 //! ```
@@ -361,7 +361,7 @@ fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> (u8, usize) {
     }
 }
 
-/// Moves `rest` behind the prefix and makes sure that exactly the announced payload stands there.
+/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what fills up data.
 fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
     let bytes = *rest;
     if bytes.len() < MESSAGES_PREFIX {
@@ -375,12 +375,11 @@ fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
         }
         _ => return None,
     };
-    *rest = &bytes[prefix..];
-    if rest.len() != usize::from(u16_at(bytes, 0)) {
-        return None;
-    }
+    let (payload, filling) = bytes[prefix..].split_at_checked(usize::from(u16_at(bytes, 0)))?;
+    *rest = payload;
     match lane {
-        Lane::Messages { .. } if !Frames::are_whole(rest) => None,
+        Lane::Messages { .. } if !filling.is_empty() || !Frames::are_whole(rest) => None,
+        Lane::Data { .. } if rest.is_empty() => None,
         Lane::Data { offset, .. } if offset.checked_add(rest.len() as u64).is_none() => None,
         _ => Some(lane),
     }

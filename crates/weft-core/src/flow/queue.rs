@@ -1,6 +1,6 @@
 //! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
 
-use super::settings::RUN_PACKETS;
+use super::settings::{FILLING_SHARE, RUN_PACKETS};
 use crate::wire::{FRAME_PREFIX, Number};
 use alloc::collections::VecDeque;
 use core::ops::Range;
@@ -13,8 +13,9 @@ pub(super) const KEPT_BYTES: usize = 64;
 pub(super) enum Content {
     /// `length` bytes of frames that stand at position `start` of the ring; `run`: part of a run of messages.
     Messages { start: u32, length: u16, first: Number, run: bool },
-    /// A piece of a region; `end`: nothing was waiting behind it.
-    Data { sink: u32, region: u32, offset: u64, length: u16, end: bool },
+    /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length of other packets, since
+    /// that is little beside its range.
+    Data { sink: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
 }
 
 impl Content {
@@ -35,6 +36,8 @@ struct Job {
     sink: u32,
     region: u32,
     left: Range<u64>,
+    /// Bytes of all of it.
+    total: u64,
 }
 
 #[derive(Debug)]
@@ -94,7 +97,8 @@ impl Queue {
 
     pub(super) fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
         if !range.is_empty() {
-            self.jobs.push_back(Job { sink, region, left: range });
+            let total = range.end - range.start;
+            self.jobs.push_back(Job { sink, region, left: range, total });
         }
     }
 
@@ -151,9 +155,9 @@ impl Queue {
         self.unsent_bytes().div_ceil(max)
     }
 
-    /// How many packets the oldest range of data will fill.
+    /// How many packets the two oldest ranges of data will fill.
     pub(super) fn data_packets_left(&self, max: usize) -> usize {
-        self.jobs.front().map_or(0, |job| (job.left.end - job.left.start).div_ceil(max as u64) as usize)
+        self.jobs.iter().take(2).map(|job| (job.left.end - job.left.start).div_ceil(max as u64) as usize).sum()
     }
 
     /// Bytes and number of the unsent messages that fit into a packet.
@@ -188,11 +192,12 @@ impl Queue {
         let length = (job.left.end - offset).min(max as u64);
         job.left.start += length;
         let (sink, region, is_over) = (job.sink, job.region, job.left.is_empty());
+        let fills = is_over && (max as u64 - length) * FILLING_SHARE <= job.total;
         if is_over {
             self.jobs.pop_front();
         }
         let end = is_over && self.jobs.is_empty();
-        Some(Content::Data { sink, region, offset, length: length as u16, end })
+        Some(Content::Data { sink, region, offset, length: length as u16, end, fills })
     }
 
     /// The frames of a packet, in two pieces.

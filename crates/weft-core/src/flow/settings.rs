@@ -32,6 +32,9 @@ pub const GAP_ACKS: u8 = 4;
 pub const BURST_PACKETS: u32 = 16;
 /// Messages that wait together and fill more packets than this are a run: they travel like bulk data, in trains.
 pub const RUN_PACKETS: usize = 2;
+/// The last packet of a range of bulk data is filled up, where another range goes on in the same train, with no more than one part of
+/// so many of its range.
+pub const FILLING_SHARE: u64 = 32;
 /// An acknowledgement of messages that is asked for, or of many, is granted so much time: the program may answer them, and the
 /// answer carries it.
 pub const ANSWER_TIME: Duration = Duration::from_micros(5);

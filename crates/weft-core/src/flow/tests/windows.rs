@@ -144,6 +144,31 @@ fn long_messages_whose_first_pieces_fill_up_packets_leave_as_one_train() {
 }
 
 #[test]
+fn ranges_of_data_that_follow_each_other_share_trains() {
+    let mut pair = Pair::new(&Settings::default());
+    // 64 KiB fill 45 packets and nearly one more.
+    for region in 0..4 {
+        pair.a.flow.submit_data(region, region, 0..65_536);
+    }
+    let mut out = vec![0xff; 1 << 16];
+    let mut trains = Vec::new();
+    while let Some(train) = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44) {
+        trains.push(train.bytes.div_ceil(train.segment));
+        for packet in out[..train.bytes].chunks(train.segment) {
+            let (_, data) = Packet::parse(packet).expect("a packet");
+            let filling = &packet[crate::wire::DATA_OVERHEAD + data.len()..];
+            assert!(filling.iter().all(|&byte| byte == 0), "nothing leaves that nobody sent");
+        }
+        pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
+        out.fill(0xff);
+    }
+    assert!(trains.len() <= 5, "{trains:?}");
+    assert_eq!(pair.b.memory.placed.iter().map(|(_, _, bytes)| bytes.len()).sum::<usize>(), 4 * 65_536);
+    let per_range = 65_536usize.div_ceil(1452 - crate::wire::DATA_OVERHEAD);
+    assert_eq!(pair.a.flow.counters().data_packets_sent, 4 * per_range as u64, "no more packets than without");
+}
+
+#[test]
 fn numbers_go_on_beyond_32_bits_and_what_was_recorded_before_does_not_fit() {
     let mut pair = Pair::new(&Settings::default());
     pair.a.flow.submit_message(b"old", &[]);
