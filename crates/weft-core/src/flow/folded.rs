@@ -4,19 +4,19 @@ use super::evidence::Reordering;
 use super::incoming::{self, Incoming};
 use super::outgoing::Outgoing;
 use super::settings::Settings;
-use super::ways::Ways;
+use super::ways::{FoldedWays, Ways};
 use super::{Counters, Flow};
 use crate::wire::Number;
 use alloc::sync::Arc;
 
 /// Most bytes that a folded flow occupies whose bulk data does not take several ways.
-pub const FOLDED_BYTES_MAX: usize = 384;
+pub const FOLDED_BYTES_MAX: usize = 256;
 const _: () = assert!(size_of::<Folded>() <= FOLDED_BYTES_MAX);
 
 /// A flow of which nothing is under way: see [`Flow::fold`].
 #[derive(Debug)]
 pub struct Folded {
-    ways: Ways,
+    ways: FoldedWays,
     reordering: Reordering,
     base: u64,
     next_bare: u64,
@@ -37,7 +37,7 @@ impl Flow {
         assert!(self.is_foldable(), "a flow that is in use");
         let Outgoing { ways, reordering, base, queue, .. } = self.outgoing;
         let (next_bare, next_message) = (self.next_bare, queue.next_message());
-        let incoming = self.incoming.fold();
+        let (ways, incoming) = (ways.fold(), self.incoming.fold());
         (Folded { ways, reordering, base, next_bare, next_message, incoming }, self.counters)
     }
 
@@ -45,6 +45,7 @@ impl Flow {
     /// peer has been silent, and when somebody looked last.
     pub fn unfold(folded: Folded, settings: Arc<Settings>, secret: [u8; 16], own_index: u32, peer_index: u32) -> Self {
         let Folded { ways, reordering, base, next_bare, next_message, incoming } = folded;
+        let ways = Ways::unfold(ways, &settings);
         let mut flow = Self::new(settings, secret, own_index, peer_index);
         flow.next_bare = next_bare;
         flow.outgoing.resume(ways, reordering, base, next_message);

@@ -59,6 +59,16 @@ impl Way {
         }
     }
 
+    fn fold(self) -> FoldedWay {
+        let Self { order, proved, doubted, changed, round_trip, congestion, .. } = self;
+        FoldedWay { order, proved, doubted, changed, round_trip, congestion }
+    }
+
+    fn unfold(folded: FoldedWay, settings: &Settings) -> Self {
+        let FoldedWay { order, proved, doubted, changed, round_trip, congestion } = folded;
+        Self { order, proved, doubted, changed, round_trip, congestion, ..Self::new(settings) }
+    }
+
     /// As many packets are in flight as may be.
     pub(super) const fn is_full(&self) -> bool {
         self.in_flight >= self.congestion.window()
@@ -94,6 +104,25 @@ impl Rate {
     fn begin(&mut self, now: Instant) {
         (self.acknowledged, self.since, self.busy) = (0, now, false);
     }
+}
+
+/// What must be known of a way on which nothing is in flight.
+#[derive(Debug)]
+struct FoldedWay {
+    order: Number,
+    proved: Number,
+    doubted: Number,
+    changed: Number,
+    round_trip: RoundTrip,
+    congestion: Congestion,
+}
+
+/// The ways of a flow that is folded.
+#[derive(Debug)]
+pub(super) struct FoldedWays {
+    first: [FoldedWay; INLINE],
+    stripes: Option<Box<Stripes>>,
+    usable: u8,
 }
 
 /// What only a flow has that stripes.
@@ -143,6 +172,17 @@ impl Ways {
         let first = [Way::new(settings), Way::new(settings)];
         // The first is believed in until the driver says more.
         Self { first, stripes: None, usable: 1 << 1, doubts: 0, alive: 0 }
+    }
+
+    /// Nothing is in flight: what must not be forgotten.
+    pub(super) fn fold(self) -> FoldedWays {
+        let Self { first, stripes, usable, .. } = self;
+        FoldedWays { first: first.map(Way::fold), stripes, usable }
+    }
+
+    pub(super) fn unfold(folded: FoldedWays, settings: &Settings) -> Self {
+        let FoldedWays { first, stripes, usable } = folded;
+        Self { first: first.map(|way| Way::unfold(way, settings)), stripes, usable, ..Self::new(settings) }
     }
 
     /// The way, if anything has ever been sent there.

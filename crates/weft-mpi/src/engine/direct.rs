@@ -48,7 +48,7 @@ const ABANDON_LOOKS_MAX: usize = 10_000_000;
 pub(super) struct PeerMemory {
     rank: u32,
     pub(super) pids: Vec<i32>,
-    boards: Vec<Option<Board>>,
+    boards: Vec<Option<Box<Board>>>,
     /// Where our receives from anybody stand, once there has been one.
     common: Option<Board>,
     /// Index in the job of each process of the node.
@@ -146,7 +146,7 @@ impl PeerMemory {
     }
 
     fn board(&mut self, peer: u32) -> Option<&mut Board> {
-        self.boards[peer as usize].as_mut()
+        self.boards[peer as usize].as_deref_mut()
     }
 
     /// The board of a receive that `peer` may take, or any process.
@@ -233,7 +233,7 @@ fn await_ending(share: &Share) -> Ending {
 /// What this process has under way directly.
 pub(super) struct Direct {
     /// The boards on which others post receives for us, once they have.
-    boards: Vec<Option<Board>>,
+    boards: Vec<Option<Box<Board>>>,
     offers: Vec<Offer>,
     /// Our receives that stand on boards.
     receives: Vec<usize>,
@@ -319,13 +319,13 @@ impl Engine {
         }
         let board = &mut self.memory.boards[peer as usize];
         if board.is_none() {
-            *board = self.node.as_mut()?.own_board(local);
+            *board = self.node.as_mut()?.own_board(local).map(Box::new);
             if let Some(board) = board {
                 board.advance(self.messages.handled(peer));
                 board.settle();
             }
         }
-        board.as_mut()
+        board.as_deref_mut()
     }
 
     /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
@@ -401,9 +401,9 @@ impl Engine {
         }
         let board = &mut self.direct.boards[peer as usize];
         if board.is_none() {
-            *board = self.node.as_mut().and_then(|node| node.board_of(local));
+            *board = self.node.as_mut().and_then(|node| node.board_of(local)).map(Box::new);
         }
-        board.as_mut()
+        board.as_deref_mut()
     }
 
     /// Whether `peer` waits inside MPI.
@@ -513,7 +513,7 @@ impl Engine {
         let moving = |board: &Board, wire| board.share().moving_name() == Some(wire);
         !self.memory.shared.is_empty()
             || self.direct.offers.iter().any(|offer| {
-                let board = self.direct.boards[offer.peer as usize].as_ref();
+                let board = self.direct.boards[offer.peer as usize].as_deref();
                 board.is_some_and(|board| moving(board, self.messages.requests.wire(offer.handle)))
             })
             || self.direct.receives.iter().any(|handle| {
