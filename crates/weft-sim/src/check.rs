@@ -77,6 +77,8 @@ pub(crate) fn demands(plan: &Plan, report: &Report) -> Result<(), Violation> {
         format!("{spurious} of {} packets sent again for nothing, {allowed} allowed", sum.data_packets_sent),
     );
     let answered = sum.data_packets_received + sum.duplicates + sum.probes_received + sum.malformed;
+    let by_cause = sum.acks_by_cause();
+    demand(by_cause == sum.acks_standalone, format!("{by_cause} acks have a cause of {}", sum.acks_standalone));
     demand(sum.acks_standalone <= answered, format!("{} acks for {answered} packets", sum.acks_standalone));
     if plan.demands.no_resend {
         demand(sum.probes == 0, format!("{} probes", sum.probes));

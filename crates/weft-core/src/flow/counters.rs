@@ -71,6 +71,20 @@ counters! {
     acknowledged_unsent,
     /// Packets that carried nothing but an acknowledgement.
     acks_standalone,
+    /// Of these, such as had been deferred long enough.
+    acks_by_delay,
+    /// Such as were due because enough packets had arrived.
+    acks_by_count,
+    /// Such as told of a packet that was late, sent again, or behind a gap.
+    acks_by_disorder,
+    /// Such as answered a packet that had arrived before.
+    acks_by_duplicate,
+    /// Such as the sender had asked for, or that told of a whole range of bulk data.
+    acks_by_request,
+    /// Such as answered a probe.
+    acks_by_probe,
+    /// Such as passed a mark of congestion on.
+    acks_by_mark,
     /// Owed acknowledgements that travelled with a message or data.
     acks_piggybacked,
     /// Times the congestion window was cut because of losses.
@@ -88,6 +102,12 @@ counters! {
 }
 
 impl Counters {
+    /// Acknowledgements on their own, for whatever reason.
+    pub fn acks_by_cause(&self) -> u64 {
+        let at_once = self.acks_by_count + self.acks_by_disorder + self.acks_by_duplicate + self.acks_by_mark;
+        self.acks_by_delay + self.acks_by_request + self.acks_by_probe + at_once
+    }
+
     /// Packets sent again, for whatever reason.
     pub fn resent(&self) -> u64 {
         self.resent_by_gap + self.resent_by_probe + self.resent_by_way

@@ -57,6 +57,25 @@ enum Due {
     Now,
 }
 
+/// Why an acknowledgement is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// It has been deferred long enough.
+    Delay,
+    /// Enough packets have arrived.
+    Count,
+    /// A packet was late, sent again, or left a gap.
+    Disorder,
+    /// The packet had arrived before: the sender does not know.
+    Duplicate,
+    /// The sender has asked for it, or a range of bulk data is complete.
+    Request,
+    /// A probe is answered.
+    Probe,
+    /// A mark of congestion is passed on.
+    Mark,
+}
+
 /// Numbers of bare packets that have been seen: the highest, and which of the 64 before it.
 #[derive(Debug)]
 struct Bare {
@@ -79,6 +98,8 @@ pub(super) struct Incoming {
     /// New packets since the last acknowledgement left.
     owed: u32,
     due: Due,
+    /// Why, as far as something is due.
+    cause: Cause,
     /// So many of the next packets are acknowledged at once.
     gap_acks: u8,
     /// The next transmission of each way: what jumps ahead of it left a gap.
@@ -125,6 +146,7 @@ impl Incoming {
             held_bytes: 0,
             owed: 0,
             due: Due::Nothing,
+            cause: Cause::Delay,
             gap_acks: 0,
             orders: [Number::FIRST.0 as u8; WAYS_MAX],
             marked: false,
@@ -203,17 +225,14 @@ impl Incoming {
             (false, true) => (1, BULK_DELAY),
             (false, false) => (1, 1),
         };
-        let at_once = late
-            || transmission > 1
-            || self.gap_acks > 0
-            || self.owed >= settings.ack_packets * packets
-            || settings.ack_scheme == AckScheme::EveryPacket;
+        let disorder = late || transmission > 1 || self.gap_acks > 0;
+        let enough = self.owed >= settings.ack_packets * packets || settings.ack_scheme == AckScheme::EveryPacket;
         self.gap_acks = self.gap_acks.saturating_sub(1);
-        if at_once {
-            self.due = Due::Now;
+        if disorder || enough {
+            self.hurry(if disorder { Cause::Disorder } else { Cause::Count });
         } else if self.due != Due::Now {
             let at = now + Duration(settings.ack_delay.0 * u64::from(patience));
-            self.due = Due::At(self.due().map_or(at, |due| due.min(at)));
+            self.defer(at, Cause::Delay);
             if messages && self.owed >= settings.ack_packets {
                 self.asked(now);
             }
@@ -223,11 +242,15 @@ impl Incoming {
 
     /// The sender of messages asks for an acknowledgement, or should get one.
     pub(super) fn asked(&mut self, now: Instant) {
-        let at = now + ANSWER_TIME;
-        match self.due {
-            Due::Now => {}
-            Due::At(due) => self.due = Due::At(due.min(at)),
-            Due::Nothing => self.due = Due::At(at),
+        if self.due != Due::Now {
+            self.defer(now + ANSWER_TIME, Cause::Request);
+        }
+    }
+
+    /// An acknowledgement leaves then at the latest.
+    fn defer(&mut self, at: Instant, cause: Cause) {
+        if self.due().is_none_or(|due| at < due) {
+            (self.due, self.cause) = (Due::At(at), cause);
         }
     }
 
@@ -252,7 +275,7 @@ impl Incoming {
     /// A packet came with a mark of congestion: the sender should know at once.
     pub(super) fn marked(&mut self) {
         self.marked = true;
-        self.due = Due::Now;
+        self.hurry(Cause::Mark);
     }
 
     /// Whether there is a mark to report; reported once.
@@ -268,12 +291,19 @@ impl Incoming {
     /// A probe is answered at once, and its echo takes precedence.
     pub(super) fn probed(&mut self, now: Instant, probe: Number, away: Duration) {
         self.heard = Some(Heard { of: Echoed::Probe(probe), at: now, away });
-        self.due = Due::Now;
+        self.hurry(Cause::Probe);
     }
 
-    /// An acknowledgement leaves as soon as possible.
-    pub(super) fn hurry(&mut self) {
-        self.due = Due::Now;
+    /// An acknowledgement leaves as soon as possible; the first cause stands.
+    pub(super) fn hurry(&mut self, cause: Cause) {
+        if self.due != Due::Now {
+            (self.due, self.cause) = (Due::Now, cause);
+        }
+    }
+
+    /// Why an acknowledgement is owed.
+    pub(super) const fn cause(&self) -> Cause {
+        self.cause
     }
 
     /// The first packet that is missing, and the map of those after it.

@@ -1,7 +1,7 @@
 //! What arrives at a flow.
 
 use super::acknowledged::Heard;
-use super::incoming::{Arrival, Arriving};
+use super::incoming::{Arrival, Arriving, Cause};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
 use crate::wire::{Kind, Lane, Packet, peek_number};
@@ -97,7 +97,7 @@ impl Flow {
             }
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
-                self.incoming.hurry();
+                self.incoming.hurry(Cause::Duplicate);
                 return false;
             }
             Arrival::New => {}
@@ -131,7 +131,7 @@ impl Flow {
         if packet.request && messages {
             self.incoming.asked(now);
         } else if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
-            self.incoming.hurry();
+            self.incoming.hurry(Cause::Request);
         }
         true
     }

@@ -2,6 +2,7 @@
 
 use super::acknowledged::Progress;
 use super::evidence::Evidence;
+use super::incoming::Cause;
 use super::outgoing::Departure;
 use super::queue::Content;
 use super::{Failure, Flow, Regions};
@@ -230,8 +231,23 @@ impl Flow {
         self.finish((number >> 32) as u32, whole, out)
     }
 
+    fn count_acknowledgement(&mut self) {
+        let counters = &mut self.counters;
+        counters.acks_standalone += 1;
+        let by_cause = match self.incoming.cause() {
+            Cause::Delay => &mut counters.acks_by_delay,
+            Cause::Count => &mut counters.acks_by_count,
+            Cause::Disorder => &mut counters.acks_by_disorder,
+            Cause::Duplicate => &mut counters.acks_by_duplicate,
+            Cause::Request => &mut counters.acks_by_request,
+            Cause::Probe => &mut counters.acks_by_probe,
+            Cause::Mark => &mut counters.acks_by_mark,
+        };
+        *by_cause += 1;
+    }
+
     fn emit_acknowledgement(&mut self, now: Instant, out: &mut [u8]) -> Written {
-        self.counters.acks_standalone += 1;
+        self.count_acknowledgement();
         let number = self.take_bare();
         let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, 0, true);
         let at = head.emit(0, out);

@@ -208,3 +208,31 @@ fn a_replayed_packet_of_any_kind_is_counted_and_harmless() {
     assert_eq!((pair.a.flow.counters().replayed, pair.b.memory.messages.len()), (3, 1));
     assert_eq!(pair.b.flow.counters().probes_received, 1);
 }
+
+#[test]
+fn acknowledgements_of_their_own_are_counted_by_cause() {
+    let settings = Settings { ack_scheme: AckScheme::Deferred, ..small() };
+    let mut pair = Pair::new(&settings);
+    // One message, which nothing takes the acknowledgement of along.
+    pair.a.flow.submit_message(&[1], &[]);
+    let packets = pair.a.packets(pair.now);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    let now = pair.later(settings.ack_delay);
+    let answer = pair.b.packets(now);
+    assert_eq!((answer.len(), pair.b.flow.counters().acks_by_delay), (1, 1));
+    // It comes once more.
+    pair.b.receive(now, &packets);
+    assert_eq!((pair.b.packets(now).len(), pair.b.flow.counters().acks_by_duplicate), (1, 1));
+    pair.a.receive(now, &answer);
+    // The first of some packets is lost.
+    pair.a.flow.submit_data(0, 0, 0..2_000);
+    let mut packets = pair.a.packets(now);
+    packets.remove(0);
+    let now = pair.later(us(10));
+    pair.b.receive(now, &packets);
+    assert_eq!((pair.b.packets(now).len(), pair.b.flow.counters().acks_by_disorder), (1, 1));
+    pair.settle();
+    let counters = pair.b.flow.counters();
+    assert_eq!(counters.acks_by_cause(), counters.acks_standalone);
+}
