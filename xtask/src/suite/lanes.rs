@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::context::{Context, Expected};
 use super::process::{Finished, Run};
+use super::rails::await_carriers;
 use super::{Case, Outcome};
 
 /// How far a run has come when something is broken: it takes several times as long.
@@ -139,7 +140,11 @@ impl<'a> Down<'a> {
 
 impl Drop for Down<'_> {
     fn drop(&mut self) {
-        if let Err(error) = on_host(self.0, &["ip", "link", "set", "e0", "up"]) {
+        let up = || {
+            on_host(self.0, &["ip", "link", "set", "e0", "up"])?;
+            await_carriers(&self.0.hosts()?.names[0], 1)
+        };
+        if let Err(error) = up() {
             eprintln!("suite: the interface stays down: {error}");
         }
     }

@@ -112,18 +112,20 @@ fn heal(hosts: &[String]) -> anyhow::Result<()> {
     for (host, interface) in (0..hosts.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
         set(hosts, host, interface, "up")?;
     }
+    hosts.iter().try_for_each(|host| await_carriers(host, 2))
+}
+
+/// Waits until so many interfaces of a virtual host have their carrier: that takes a moment behind `ip link set up`.
+pub(super) fn await_carriers(host: &str, count: usize) -> anyhow::Result<()> {
     let deadline = std::time::Instant::now() + LIMIT;
-    for name in hosts {
-        loop {
-            let shown = Command::new("ip").args(["-n", name, "-o", "link", "show", "type", "veth"]).output()?;
-            if String::from_utf8_lossy(&shown.stdout).matches("state UP").count() == 2 {
-                break;
-            }
-            anyhow::ensure!(std::time::Instant::now() < deadline, "the interfaces of {name} do not come up");
-            std::thread::sleep(Duration::from_millis(20));
+    loop {
+        let shown = Command::new("ip").args(["-n", host, "-o", "link", "show", "type", "veth"]).output()?;
+        if String::from_utf8_lossy(&shown.stdout).matches("state UP").count() == count {
+            return Ok(());
         }
+        anyhow::ensure!(std::time::Instant::now() < deadline, "the interfaces of {host} do not come up");
+        std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
 }
 
 /// A line of the second table of `--stats`.
