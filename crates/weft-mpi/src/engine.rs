@@ -160,6 +160,8 @@ pub struct Engine {
     doorbell_used: bool,
     /// More of a message could leave: it was time to look at what has arrived.
     turn_over: bool,
+    /// Packets have arrived since that was last asked.
+    packets_arrived: bool,
     /// Packets that cannot have come from a peer.
     foreign: u64,
     /// Where others see how this process stands; told before each sleep, and now and then.
@@ -229,6 +231,7 @@ impl Engine {
             must_look: false,
             doorbell_used: false,
             turn_over: false,
+            packets_arrived: false,
             foreign: 0,
             live: parts.live,
         }
@@ -340,9 +343,9 @@ impl Engine {
         }
     }
 
-    /// Whether this process has copied something large since this was last asked, or is about to.
+    /// Whether this process has copied something large, or taken packets in, since this was last asked.
     pub fn take_advance(&mut self) -> bool {
-        self.take_copied() | self.owes_a_turn()
+        std::mem::take(&mut self.packets_arrived) | self.take_copied() | self.owes_a_turn()
     }
 
     /// Whether more of a message can leave as soon as it has been looked at what has arrived.

@@ -188,6 +188,7 @@ impl Engine {
         for (hop, answer) in &answers {
             say(devices, hop, answer);
         }
+        self.packets_arrived |= count > 0;
         count
     }
 

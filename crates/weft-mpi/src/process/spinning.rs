@@ -75,8 +75,8 @@ impl Wait {
         let now = clock::now();
         let advanced = process.has_advanced();
         if advanced {
-            // A pass that copies a large message is progress, however long it takes: the spin starts anew. Packets that arrive do not
-            // count: the processor may be wanted by the thread that moves their like for a rank that computes.
+            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive: the
+            // spin has brought them, and starts anew.
             process.spin.hit();
         }
         let (began, last) = self.looked.filter(|_| !advanced).unwrap_or((now, now));
