@@ -39,7 +39,7 @@ pub use settings::*;
 pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{Ciphers, FRAME_PREFIX, Key, MESSAGES_OVERHEAD, Number, SEAL_SIZE, WAYS_MAX};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, WAYS_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -50,7 +50,7 @@ use pauses::Pauses;
 
 /// Most bytes that an idle flow occupies after `Flow::rest`, allocations included; one that has striped bulk data keeps
 /// [`striped_bytes`] besides. One that is not used for long is folded, and is smaller then ([`FOLDED_BYTES_MAX`]).
-pub const IDLE_BYTES_MAX: usize = 1280;
+pub const IDLE_BYTES_MAX: usize = 1088;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
 /// Bytes that a flow with so many ways of bulk data keeps once it has used them.
@@ -149,19 +149,13 @@ impl Flow {
 
     /// The largest `head` plus `payload` that `submit_message` takes, in bytes.
     pub fn frame_max(&self) -> usize {
-        self.settings.packet_size - MESSAGES_OVERHEAD - FRAME_PREFIX - self.seal_size()
+        self.settings.messages_max() - FRAME_PREFIX
     }
 
     /// The largest `head` plus `payload` that shares the packet with the messages submitted before it; 0 if none does. A long
     /// message whose first piece is of this size leaves no gap: packets of a run are all of one size then, and travel as one train.
     pub fn frame_room(&self) -> usize {
-        let (max, _) = self.payload_max();
-        self.outgoing.queue.room(max).saturating_sub(FRAME_PREFIX)
-    }
-
-    /// Bytes that a seal takes of each packet.
-    fn seal_size(&self) -> usize {
-        if self.settings.sealed { SEAL_SIZE } else { 0 }
+        self.outgoing.queue.room(self.settings.messages_max()).saturating_sub(FRAME_PREFIX)
     }
 
     fn ciphers(&mut self) -> &mut Ciphers {
@@ -175,8 +169,7 @@ impl Flow {
         assert!(head.len() + payload.len() <= self.frame_max(), "a message larger than frame_max");
         if !self.failed {
             self.counters.messages_sent += 1;
-            let (max, _) = self.payload_max();
-            self.outgoing.queue.submit_message(head, payload, max);
+            self.outgoing.queue.submit_message(head, payload, self.settings.messages_max());
         }
     }
 

@@ -44,7 +44,7 @@ pub const WINDOW_GROWTH: u32 = 4;
 pub const WINDOW_GROWTH_SHARE: u32 = 8;
 /// A pause of a process excuses delays for at most this long.
 pub const PAUSE_MEMORY: Duration = Duration::from_millis(20);
-/// Probes of a way of bulk data that go unanswered before the driver is told to doubt it; of messages: one.
+/// Probes of a way that go unanswered before the driver is told to doubt it: one may only be late.
 pub const WAY_DOUBTS: u8 = 2;
 /// Transmissions of a packet after which it is sent on another way, if there is one: this one may not carry its size.
 pub const WAY_TRIES: u8 = 4;
@@ -110,8 +110,12 @@ pub struct Settings {
 impl Settings {
     /// Most bytes of messages, with their prefixes, that a packet takes.
     pub(super) const fn messages_max(&self) -> usize {
-        let seal = if self.sealed { wire::SEAL_SIZE } else { 0 };
-        self.packet_size - wire::MESSAGES_OVERHEAD - seal
+        self.packet_size - wire::MESSAGES_OVERHEAD - self.seal_size()
+    }
+
+    /// Bytes that a seal takes of each packet.
+    pub(super) const fn seal_size(&self) -> usize {
+        if self.sealed { wire::SEAL_SIZE } else { 0 }
     }
 }
 

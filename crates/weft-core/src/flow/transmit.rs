@@ -143,7 +143,7 @@ impl Flow {
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
     pub(super) fn payload_max(&self) -> (usize, usize) {
-        let size = self.settings.packet_size - self.seal_size();
+        let size = self.settings.packet_size - self.settings.seal_size();
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
         (self.settings.messages_max(), size - DATA_OVERHEAD - echo)
     }
@@ -159,7 +159,7 @@ impl Flow {
         let (messages_max, data_max) = self.payload_max();
         let queue = &self.outgoing.queue;
         let echo = if self.incoming.has_echo() { ECHO_SIZE } else { 0 };
-        let seal = self.seal_size();
+        let seal = self.settings.seal_size();
         let messages_wait = queue.has_unsent_messages();
         match content {
             Content::Messages { run, .. } if messages_wait => {
@@ -204,7 +204,7 @@ impl Flow {
         let length = usize::from(length);
         let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
         let run = matches!(content, Content::Messages { run: true, .. });
-        let echoes = self.has_room_for_echo(overhead + length + self.seal_size(), run);
+        let echoes = self.has_room_for_echo(overhead + length + self.settings.seal_size(), run);
         let head = self.head(now, kind, request, way, echoes);
         let at = head.emit(length, out);
         let payload = &mut out[at..at + length];

@@ -311,12 +311,17 @@ impl Engine {
         ticket.is_some()
     }
 
+    /// The place on the node of a peer whose memory may be read, and ours by it.
+    fn copier(&self, peer: u32) -> Option<usize> {
+        match self.links[peer as usize].path {
+            Path::Shared(local) if self.memory.pids[peer as usize] != 0 => Some(local),
+            _ => None,
+        }
+    }
+
     /// The board on which receives from `peer` stand, if that can copy.
     fn open_board(&mut self, peer: u32) -> Option<&mut Board> {
-        let Path::Shared(local) = self.links[peer as usize].path else { return None };
-        if self.memory.pids[peer as usize] == 0 {
-            return None;
-        }
+        let local = self.copier(peer)?;
         let board = &mut self.memory.boards[peer as usize];
         if board.is_none() {
             *board = self.node.as_mut()?.own_board(local).map(Box::new);
@@ -395,10 +400,7 @@ impl Engine {
     }
 
     fn board_of(&mut self, peer: u32) -> Option<&mut Board> {
-        let Path::Shared(local) = self.links[peer as usize].path else { return None };
-        if self.memory.pids[peer as usize] == 0 {
-            return None;
-        }
+        let local = self.copier(peer)?;
         let board = &mut self.direct.boards[peer as usize];
         if board.is_none() {
             *board = self.node.as_mut().and_then(|node| node.board_of(local)).map(Box::new);
