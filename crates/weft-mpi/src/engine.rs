@@ -179,9 +179,14 @@ impl Engine {
         messages.peers[parts.rank as usize].single_copy = true;
         let mut settings = Vec::new();
         for (peer, path) in parts.paths.iter_mut().enumerate() {
-            if let Path::Remote(remote) = path {
-                messages.peers[peer].paced = true;
-                remote.share_settings(&mut settings);
+            match path {
+                Path::Remote(remote) => {
+                    messages.peers[peer].paced = true;
+                    remote.share_settings(&mut settings);
+                }
+                // Receives from it must not wait for ever either.
+                Path::None(reason) => messages.peers[peer].failed = Some(reason.clone()),
+                Path::Myself | Path::Shared(_) => {}
             }
         }
         for (peer, host) in messages.peers.iter_mut().zip(parts.hosts) {
@@ -246,10 +251,6 @@ impl Engine {
             self.messages.complete(handle);
             return;
         };
-        if let Path::None(reason) = &self.links[peer as usize].path {
-            let reason = reason.clone();
-            self.messages.peers[peer as usize].failed.get_or_insert(reason);
-        }
         if self.messages.peers[peer as usize].failed.is_some() {
             let error = self.messages.failure(peer);
             self.messages.fail(handle, error);

@@ -125,13 +125,13 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let identity = node::identity(settings.node.as_deref(), settings.shm_dir.as_deref()).0;
     let all_local = client.local_ranks().is_some_and(|ranks| ranks.len() == size as usize);
     let remote = size > 1 && !(all_local && settings.links.shared);
-    let links = if remote { links::open(&settings, rank)? } else { Opened::default() };
+    let mut links = if remote { links::open(&settings, rank)? } else { Opened::default() };
     let own_secret = match client.secret() {
         Some(secret) => Some(secret),
         None if rank == 0 => Some(random_secret()),
         None => None,
     };
-    let card = Card {
+    let mut card = Card {
         node: identity,
         pid: std::process::id() as i32,
         host: processor_name(settings.node.as_deref()).replace(|c: char| c == ',' || !c.is_ascii_graphic(), "_"),
@@ -144,11 +144,20 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         // Before the others know this process, and try.
         single_copy::permit();
     }
-    let cards = exchange(&mut client, &card)?;
+    let mut cards = exchange(&mut client, &card)?;
+    if need_links_after_all(&cards) {
+        links = links::open(&settings, rank)?;
+        (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
+        cards = exchange(&mut client, &card)?;
+    }
+    if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
+        let where_from = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
+        warn(rank, &format!("{where_from}: those that cannot talk over the network, which is slower"));
+    }
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
     let live = Live::new(rank, size, names);
-    let interfaces = links.interfaces();
+    let (interfaces, links_open) = (links.interfaces(), links.any());
     let mut engine = connect(&settings, rank, size, &cards, links, secret, live)?;
     engine.publish(false);
     process
@@ -157,7 +166,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     if settings.progress_thread {
         process.allow_helper();
     }
-    if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| remote) {
+    if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| links_open) {
         process.give_signs_of_life(period);
     }
     process.objects.start(rank, size);
@@ -182,6 +191,23 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
 fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
     let texts = client.exchange(&card.encode()).map_err(|error| other(error.to_string()))?;
     texts.iter().map(|text| Card::decode(text).map_err(other)).collect()
+}
+
+/// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory: containers. All
+/// come to the same answer.
+fn need_links_after_all(cards: &[Card]) -> bool {
+    let unreachable = cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty());
+    unreachable && cards.iter().any(|card| card.node != cards[0].node)
+}
+
+/// Whether there are ranks beside this one, with the same network and host name, that it shares no memory with, and it is the first of all.
+fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
+    let network = |card: &Card| card.addresses.as_ref().and_then(|addresses| Some(addresses.candidates.first()?.host));
+    let own = &cards[rank as usize];
+    let mut neighbours =
+        cards.iter().zip(0..).filter(|(card, _)| network(own).is_some() && network(card) == network(own));
+    neighbours.clone().any(|(card, _)| card.node != own.node)
+        && neighbours.next().is_some_and(|(_, first)| first == rank)
 }
 
 /// Finds a path to every process of the job.
@@ -221,8 +247,10 @@ fn connect(
         })
         .collect();
     let refused = |peer: &u32| matches!(paths[*peer as usize], Path::Shared(_)) && pids[*peer as usize] == 0;
-    if settings.single_copy && locals.first() == Some(&rank) && locals.iter().any(refused) {
-        let why = "the kernel refuses copies between ranks of this host (seccomp, ptrace_scope or another user)";
+    let speaks = || node.as_ref().is_some_and(shared::Node::speaks_first);
+    if settings.single_copy && locals.iter().any(refused) && speaks() {
+        let why =
+            "the kernel refuses copies between ranks of this host (seccomp, ptrace_scope or another user namespace)";
         warn(rank, &format!("{why}: large messages go through shared memory"));
     }
     if let Some(udp) = &links.udp {

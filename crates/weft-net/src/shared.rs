@@ -191,6 +191,11 @@ impl Node {
         &self.warnings
     }
 
+    /// Whether this rank is the first of the node to ask, and so says what all of them would.
+    pub fn speaks_first(&self) -> bool {
+        self.inbox.segment.speaks_first()
+    }
+
     /// Bytes of head and payload together that fit into one frame; the same on all ranks of the node, at least 4096.
     pub fn frame_max(&self) -> usize {
         ring::frame_max(self.inbox.segment.geometry().ring_bytes)

@@ -1,4 +1,4 @@
-//! Messages of one host where memory is short, or where the kernel lets no process copy from another.
+//! Messages of one host where memory is short, where the kernel lets no process copy from another, and between containers.
 
 use super::context::{Context, Expected};
 use super::process::Run;
@@ -7,6 +7,8 @@ use super::{Case, Outcome};
 const END: u64 = 60;
 /// What `unshare` says when this user may not make mount namespaces.
 const REFUSED: &str = "Operation not permitted";
+const NO_COPIES: &str = "refuses copies between ranks of this host";
+const DIVIDED: &str = "ranks of this host cannot all share memory";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     vec![
@@ -20,6 +22,20 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             with_shm(context, "1m", "rings between local ranks have", "WEFT_SINGLE_COPY=0")
         }),
         Case::new("copies between processes are refused: said in a line", refused),
+        Case::new("each rank in a user namespace of its own: no copies, said in a line", |context| {
+            contained(context, "-n 3 unshare -r \"$SIZES\"", NO_COPIES)
+        }),
+        Case::new("two of three in user namespaces: some copies are refused, said in a line", |context| {
+            contained(context, "-n 1 \"$SIZES\" : -n 2 unshare -r \"$SIZES\"", NO_COPIES)
+        }),
+        Case::new("a rank in a pid namespace of its own: over the network, said in a line", |context| {
+            contained(context, "-n 2 \"$SIZES\" : -n 1 unshare --pid --fork \"$SIZES\"", DIVIDED)
+        }),
+        Case::new("a rank with a /dev/shm of its own: over the network, said in a line", |context| {
+            let own = "sh -c 'mount -t tmpfs tmpfs /dev/shm && exec \"$SIZES\"'";
+            contained(context, &format!("-n 1 unshare --mount {own} : -n 2 \"$SIZES\""), DIVIDED)
+        }),
+        Case::new("shared memory only, and none between two ranks: an error, no hang", divided),
     ]
 }
 
@@ -45,5 +61,30 @@ fn refused(context: &Context) -> Outcome {
         let (forbid, sizes) = (context.compile("tests/launcher/forbid.c")?, context.compile("tests/c/sizes.c")?);
         context.mpiexec(3).arg(forbid).arg(sizes).limit(END).finish()
     };
-    Expected::code(0).says("refuses copies between ranks of this host").judge(attempt())
+    Expected::code(0).says(NO_COPIES).judge(attempt())
+}
+
+/// `$SIZES`, all sizes of messages, on one host by `mpiexec` with these arguments, which put some of the ranks into containers.
+fn contained(context: &Context, arguments: &str, says: &'static str) -> Outcome {
+    let attempt = || {
+        let script = format!("exec '{}' {arguments}", context.bin("mpiexec").display());
+        let sizes = context.compile("tests/c/sizes.c")?.display().to_string();
+        Run::new("sh").args(["-c", &script]).env("SIZES", sizes).limit(END).finish()
+    };
+    let finished = attempt();
+    if finished.as_ref().is_ok_and(|finished| finished.output.contains("unshare: unshare failed")) {
+        return Outcome::Skipped("no privilege to make namespaces".into());
+    }
+    Expected::code(0).says(says).judge(finished)
+}
+
+fn divided(context: &Context) -> Outcome {
+    let attempt = || {
+        let program = context.compile("examples/hello.c")?;
+        let node = |name: &str| format!("WEFT_NODE={name}");
+        let first = context.mpiexec(1).arg("env").arg(node("a")).arg(&program);
+        let both = first.args([":", "-n", "1", "env"]).arg(node("b")).arg(&program);
+        both.env("WEFT_LINK", "shared").limit(END).finish()
+    };
+    Expected::failure().says("no link leads there: WEFT_LINK allows none that does").judge(attempt())
 }

@@ -22,6 +22,11 @@ pub(super) struct Opened {
 }
 
 impl Opened {
+    /// Whether any was opened.
+    pub(super) fn any(&self) -> bool {
+        self.udp.is_some() || !self.raw.is_empty()
+    }
+
     /// Names of the interfaces by their number.
     pub(super) fn interfaces(&self) -> Vec<String> {
         let mut names = Vec::new();

@@ -48,7 +48,9 @@ struct Header {
     attached: AtomicU32,
     /// Processors that the leader may use.
     processors: AtomicU32,
-    _pad: [u8; 96],
+    /// Not 0 once a rank has said what all of them would say (`Node::speaks_first`).
+    said: AtomicU32,
+    _pad: [u8; 92],
     /// Ranks that sleep in MPI, or are about to: the others want processors.
     asleep: AtomicU32,
 }
@@ -300,6 +302,11 @@ impl Segment {
         assert!(index < self.geometry.local_size);
         // SAFETY: places follow the header's page, `index` is one of them, and all fields are atomics.
         unsafe { self.base.add(PAGE).cast::<Place>().add(index).as_ref() }
+    }
+
+    /// Whether this is the first call by any rank.
+    pub(crate) fn speaks_first(&self) -> bool {
+        self.header().said.swap(1, Ordering::Relaxed) == 0
     }
 
     /// Rank `index` is about to sleep by `rest`.
