@@ -21,8 +21,9 @@ const BUSY_BYTES: usize = 32 << 10;
 /// Larger messages go through a ring in pieces, of this size at least: while the receiver copies one out, the sender copies the next
 /// one in.
 pub(super) const RING_PIECE_BYTES: u64 = 8 << 10;
-/// The largest of these pieces: each costs about as much as a copy of 4 KiB, so that long messages have longer ones.
-const RING_PIECE_BYTES_MAX: u64 = 64 << 10;
+/// All but the first of these pieces have so much at least, and so much at most: each costs about as much as a copy of 4 KiB, so that long
+/// messages have longer ones. Decision 0089.
+const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// With nobody to wait for it, a piece is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
 /// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns, while the data is in its caches.
@@ -314,8 +315,9 @@ impl Engine {
         if !matches!(self.links[peer as usize].path, Path::Shared(_)) {
             return left.min(OTHER_PIECE_BYTES);
         }
-        let long = (offset / 2).min(left / 4).min(RING_PIECE_BYTES_MAX) / RING_PIECE_BYTES * RING_PIECE_BYTES;
-        left.min(long.max(RING_PIECE_BYTES)).min(self.frame_max)
+        let (least, most) = NEXT_PIECE_BYTES;
+        let long = (offset / 2).min(left / 4).min(most) / least * least;
+        left.min(long.max(least)).min(self.frame_max)
     }
 
     pub(super) fn push_stream(&mut self, peer: u32, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
