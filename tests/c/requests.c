@@ -241,6 +241,60 @@ static void complete_at_once(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+static void of_every_kind(void)
+{
+    int value[3] = {rank, rank + 1, rank + 2}, plain, small, never, again, flag, class;
+    MPI_Request all[6], stale;
+    MPI_Status statuses[6];
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+
+    STORY("requests of every kind in one Waitall, and once more, so that requests are used again");
+    for (int round = 0; round < 2; round++) {
+        plain = small = never = again = -1;
+        MPI_Irecv(&plain, 1, MPI_INT, previous, 80, MPI_COMM_WORLD, &all[0]);
+        all[1] = MPI_REQUEST_NULL;
+        MPI_Irecv(&small, 1, MPI_INT, previous, 81, MPI_COMM_WORLD, &all[2]);
+        MPI_Irecv(&never, 1, MPI_INT, previous, 82, MPI_COMM_WORLD, &all[3]);
+        MPI_Recv_init(&again, 1, MPI_INT, previous, 83, MPI_COMM_WORLD, &all[4]);
+        MPI_Start(&all[4]);
+        MPI_Cancel(&all[3]);
+        MPI_Isend(value, 1, MPI_INT, next, 80, MPI_COMM_WORLD, &all[5]);
+        MPI_Send(value, 3, MPI_INT, next, 81, MPI_COMM_WORLD);
+        MPI_Send(&value[1], 1, MPI_INT, next, 83, MPI_COMM_WORLD);
+        CHECK_CLASS(MPI_Waitall(6, all, statuses), MPI_ERR_IN_STATUS);
+        CHECK_EQUAL(plain, previous);
+        CHECK(statuses[0].MPI_SOURCE == previous && statuses[0].MPI_TAG == 80, "tag %d", statuses[0].MPI_TAG);
+        CHECK_EQUAL(statuses[0].MPI_ERROR, MPI_SUCCESS);
+        CHECK_EQUAL(statuses[1].MPI_SOURCE, MPI_ANY_SOURCE);
+        MPI_Error_class(statuses[2].MPI_ERROR, &class);
+        CHECK_EQUAL(class, MPI_ERR_TRUNCATE);
+        MPI_Test_cancelled(&statuses[3], &flag);
+        CHECK(flag && never == -1, "not cancelled, or %d has arrived", never);
+        CHECK_EQUAL(again, previous + 1);
+        CHECK_EQUAL(statuses[4].MPI_TAG, 83);
+        for (int i = 0; i < 6; i++)
+            CHECK((all[i] == MPI_REQUEST_NULL) == (i != 4), "request %d", i);
+        MPI_Request_free(&all[4]);
+    }
+
+    STORY("a handle that is none ends a Waitall; what stands before it is complete");
+    MPI_Irecv(NULL, 0, MPI_INT, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &all[1]);
+    stale = all[1];
+    MPI_Wait(&all[1], MPI_STATUS_IGNORE);
+    MPI_Irecv(&plain, 1, MPI_INT, previous, 84, MPI_COMM_WORLD, &all[0]);
+    all[1] = stale;
+    MPI_Irecv(&again, 1, MPI_INT, previous, 85, MPI_COMM_WORLD, &all[2]);
+    MPI_Send(&value[1], 1, MPI_INT, next, 84, MPI_COMM_WORLD);
+    MPI_Send(&value[2], 1, MPI_INT, next, 85, MPI_COMM_WORLD);
+    CHECK_CLASS(MPI_Waitall(3, all, MPI_STATUSES_IGNORE), MPI_ERR_REQUEST);
+    CHECK(plain == previous + 1 && all[0] == MPI_REQUEST_NULL, "%d", plain);
+    CHECK_EQUAL(MPI_Wait(&all[2], MPI_STATUS_IGNORE), MPI_SUCCESS);
+    CHECK_EQUAL(again, previous + 2);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -253,5 +307,6 @@ int main(int argc, char **argv)
     cancelled_to_oneself();
     freed();
     complete_at_once();
+    of_every_kind();
     return end();
 }

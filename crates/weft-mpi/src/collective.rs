@@ -143,7 +143,7 @@ impl Running {
                     if engine.submit_now(&send) {
                         continue;
                     }
-                    let handle = engine.messages.add(Request::new(State::Queued(send), self.place.communicator))?;
+                    let handle = engine.messages.add(State::Queued(send), self.place.communicator)?;
                     engine.start_send(handle);
                     handle
                 }
@@ -156,7 +156,7 @@ impl Running {
                         data: self.data(&slice),
                         blocking: true,
                     };
-                    let handle = engine.messages.add(Request::new(State::Posted(receive), self.place.communicator))?;
+                    let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
                     engine.start_receive(handle);
                     handle
                 }
@@ -170,8 +170,7 @@ impl Running {
     fn collect(&mut self, engine: &mut Engine, error: &mut Option<Error>) -> bool {
         self.transfers.retain(|handle| {
             let settled = engine.messages.requests.get(*handle).is_none_or(Request::is_settled);
-            if settled && let Some(failed) = engine.messages.requests.remove(*handle).and_then(|request| request.error)
-            {
+            if settled && let Some(failed) = engine.messages.take_error(*handle) {
                 error.get_or_insert(failed);
             }
             !settled
@@ -266,7 +265,7 @@ impl Process {
     /// A communicator that is none, or no memory for the scratch buffer.
     pub fn start_collective(&mut self, communicator: usize, schedule: Schedule, arguments: Arguments) -> Result<usize> {
         let place = self.collective_place(communicator)?;
-        let request = self.messages()?.add(Request::new(State::Collective, communicator))?;
+        let request = self.messages()?.add(State::Collective, communicator)?;
         self.start_schedule(request, place, schedule, arguments)?;
         Ok(request)
     }

@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 use crate::memory::Address;
 use crate::object::{Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
-use crate::request::{Request, State};
+use crate::request::State;
 
 /// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
 /// spreads their offers over twice as many numbers.
@@ -22,7 +22,7 @@ const ATTEMPTS_MAX: u32 = 200;
 /// Runs `schedule` among the processes of `place` and waits for it.
 fn run(place: Place, schedule: collective::Schedule, arguments: Arguments) -> Result<()> {
     let mut process = lock();
-    let request = process.messages()?.add(Request::new(State::Collective, place.communicator))?;
+    let request = process.messages()?.add(State::Collective, place.communicator)?;
     process.start_schedule(request, place, schedule, arguments)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
@@ -140,7 +140,7 @@ impl Process {
     /// # Errors
     /// Too many requests or communicators: nothing has been started then.
     pub fn start_agreement(&mut self, place: Place, communicator: Option<usize>) -> Result<usize> {
-        let request = self.messages()?.add(Request::new(State::Collective, place.communicator))?;
+        let request = self.messages()?.add(State::Collective, place.communicator)?;
         let agreement =
             Agreement { place, communicator, value: vec![0], step: Step::Offer, attempt: 0, offer: 0, context: 0 };
         self.offer_context(request, agreement);

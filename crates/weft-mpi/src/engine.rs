@@ -271,13 +271,10 @@ impl Engine {
     }
 
     /// Posts the receive of the request `handle` (state `Posted`).
+    #[inline(always)]
     pub fn start_receive(&mut self, handle: usize) {
-        self.messages.post(handle, &mut self.memory);
-        let large = matches!(
-            self.messages.requests.get(handle).map(|request| &request.state),
-            Some(State::Posted(receive)) if receive.data.len() >= direct::BYTES_MIN
-        );
-        if large && self.announce_receive(handle) {
+        let room = self.messages.post(handle, &mut self.memory);
+        if room.is_some_and(|room| room >= direct::BYTES_MIN) && self.announce_receive(handle) {
             // What the sender sent before it could see that is here now.
             self.poll_node();
         }

@@ -34,6 +34,8 @@ pub const ENTRIES_MAX: usize = 1 << 24;
 
 struct Entry<T> {
     generation: u32,
+    is_alive: bool,
+    /// Of an entry that is not alive: an object that may be used again, if it was put back.
     value: Option<T>,
 }
 
@@ -64,20 +66,42 @@ impl<T> Slab<T> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.entries.len() < ENTRIES_MAX => {
-                self.entries.push(Entry { generation: 1, value: None });
+                self.entries.push(Entry { generation: 1, is_alive: false, value: None });
                 (self.entries.len() - 1) as u32
             }
             None => return None,
         };
         let entry = &mut self.entries[index as usize];
-        entry.value = Some(value);
+        (entry.value, entry.is_alive) = (Some(value), true);
         let generation = entry.generation;
         self.len += 1;
         Some(self.handle(index, generation))
     }
 
+    /// The object that was [put back](Self::put_back) last, under a new handle and as it was then; `None` when there is none
+    /// to be had at once.
+    #[inline(always)]
+    pub fn take_up(&mut self) -> Option<(usize, &mut T)> {
+        let index = *self.free.last()?;
+        let kind = self.kind;
+        let entry = self.entries.get_mut(index as usize)?;
+        let value = entry.value.as_mut()?;
+        self.free.pop();
+        self.len += 1;
+        entry.is_alive = true;
+        Some((handle_of(kind, index, entry.generation), value))
+    }
+
+    /// The handle of an object is stale from now on; the object stays for [`Self::take_up`].
+    #[inline(always)]
+    pub fn put_back(&mut self, handle: usize) {
+        if let Some(index) = self.position(handle) {
+            self.vacate(index);
+        }
+    }
+
     const fn handle(&self, index: u32, generation: u32) -> usize {
-        ((generation as usize) << 32) | ((index as usize) << KIND_BITS) | self.kind as usize
+        handle_of(self.kind, index, generation)
     }
 
     #[inline]
@@ -85,7 +109,7 @@ impl<T> Slab<T> {
         let index = (handle & 0xffff_ffff) >> KIND_BITS;
         let entry = self.entries.get(index)?;
         let right_kind = handle & ((1 << KIND_BITS) - 1) == self.kind as usize;
-        (right_kind && handle >> 32 == entry.generation as usize).then_some(index)
+        (right_kind && handle >> 32 == entry.generation as usize && entry.is_alive).then_some(index)
     }
 
     /// The object of `handle`, if it is one of this table and still alive.
@@ -110,20 +134,11 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// Drops the object where it is; the handle is stale from now on.
-    #[inline]
-    pub fn discard(&mut self, handle: usize) {
-        let Some(index) = self.position(handle) else { return };
-        if self.entries[index].value.is_some() {
-            self.entries[index].value = None;
-            self.vacate(index);
-        }
-    }
-
     #[inline]
     fn vacate(&mut self, index: usize) {
         let entry = &mut self.entries[index];
         entry.generation = entry.generation.wrapping_add(1).max(1);
+        entry.is_alive = false;
         self.free.push(index as u32);
         self.len -= 1;
     }
@@ -138,7 +153,7 @@ impl<T> Slab<T> {
     pub fn from_wire(&self, wire: u32) -> Option<usize> {
         let index = wire & ((1 << INDEX_BITS) - 1);
         let entry = self.entries.get(index as usize)?;
-        let right = entry.value.is_some() && entry.generation & 0xff == wire >> INDEX_BITS;
+        let right = entry.is_alive && entry.generation & 0xff == wire >> INDEX_BITS;
         right.then(|| self.handle(index, entry.generation))
     }
 
@@ -170,16 +185,20 @@ impl<T> Slab<T> {
 
     /// Visits every object.
     pub fn for_each_mut(&mut self, visit: &mut dyn FnMut(&mut T)) {
-        self.entries.iter_mut().filter_map(|entry| entry.value.as_mut()).for_each(visit);
+        self.entries.iter_mut().filter(|entry| entry.is_alive).filter_map(|entry| entry.value.as_mut()).for_each(visit);
     }
 
     /// Handles and objects, in order of index.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
-        self.entries.iter().enumerate().filter_map(|(index, entry)| {
+        self.entries.iter().enumerate().filter(|(_, entry)| entry.is_alive).filter_map(|(index, entry)| {
             let value = entry.value.as_ref()?;
             Some((self.handle(index as u32, entry.generation), value))
         })
     }
+}
+
+const fn handle_of(kind: Kind, index: u32, generation: u32) -> usize {
+    ((generation as usize) << 32) | ((index as usize) << KIND_BITS) | kind as usize
 }
 
 #[cfg(test)]
@@ -199,12 +218,38 @@ mod tests {
         let two = numbers.insert(2).unwrap();
         assert_eq!(numbers.get(one), None);
         assert_eq!(numbers.get(two), Some(&2));
-        numbers.discard(one);
+        assert_eq!(numbers.remove(one), None);
         assert_eq!((numbers.get(two), numbers.len()), (Some(&2), 1));
-        numbers.discard(two);
+        assert_eq!(numbers.remove(two), Some(2));
         assert_eq!((numbers.get(two), numbers.len()), (None, 0));
         assert_eq!(numbers.get(usize::MAX), None);
         assert_eq!(numbers.get(0), None);
+    }
+
+    /// Expect: what is put back is found by nobody, not even by a handle that guesses its next generation, until it is taken up
+    /// again, under a new handle and with its contents.
+    #[test]
+    fn what_is_put_back_is_taken_up_under_a_new_handle() {
+        let mut table = Slab::new(Kind::Request);
+        assert!(table.take_up().is_none());
+        let first = table.insert(String::from("kept")).unwrap();
+        let wire = table.wire(first);
+        table.put_back(first);
+        let guessed = first + (1 << 32);
+        assert_eq!((table.get(first), table.get(guessed), table.len()), (None, None, 0));
+        assert_eq!(
+            (table.from_wire(wire), table.from_wire(table.wire(guessed)), table.iter().count()),
+            (None, None, 0)
+        );
+        table.put_back(first);
+        table.for_each_mut(&mut |value| panic!("{value} is not alive"));
+        let (second, value) = table.take_up().unwrap();
+        assert_eq!(value, "kept");
+        assert_eq!((second, table.get(first), table.len()), (guessed, None, 1));
+        assert!(table.take_up().is_none());
+        table.remove(second);
+        assert!(table.take_up().is_none());
+        assert_eq!(table.insert(String::from("new")), Some(second + (1 << 32)));
     }
 
     #[test]

@@ -76,6 +76,14 @@ impl UserData {
         self.bytes == 0
     }
 
+    /// Lets go of all but the address: the value is used no more, and need not be dropped.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        if !matches!(self.shape, Shape::Run) {
+            self.shape = Shape::Run;
+        }
+    }
+
     /// Where the bytes are, when they are one run.
     pub fn address(&self) -> Option<u64> {
         matches!(self.shape, Shape::Run).then_some(self.base as u64)

@@ -24,22 +24,14 @@ pub struct Outcome {
     pub communicator: usize,
     /// The handle that the program holds from now on: null, but for persistent requests.
     pub handle: usize,
-    /// Whether the operation is a receive or otherwise fills in a status.
-    pub receives: bool,
     /// Callbacks of a generalized request, to be called now that it is complete.
     pub generalized: Option<Box<Generalized>>,
 }
 
 impl Outcome {
     /// Of a null or inactive request.
-    pub const EMPTY: Self = Self {
-        status: Status::EMPTY,
-        error: None,
-        communicator: 0,
-        handle: MPI_REQUEST_NULL,
-        receives: false,
-        generalized: None,
-    };
+    pub const EMPTY: Self =
+        Self { status: Status::EMPTY, error: None, communicator: 0, handle: MPI_REQUEST_NULL, generalized: None };
 
     /// What a blocking receive reports of it.
     #[inline]
@@ -141,7 +133,7 @@ impl Process {
         if engine.submit_now(&send) {
             return Ok(engine.messages.sent);
         }
-        let handle = engine.messages.add(Request::new(State::Queued(send), communicator))?;
+        let handle = engine.messages.add(State::Queued(send), communicator)?;
         engine.start_send(handle);
         Ok(handle)
     }
@@ -153,7 +145,7 @@ impl Process {
     #[inline(always)]
     pub fn start_receive(&mut self, receive: Receive, communicator: usize) -> Result<usize> {
         let engine = self.engine()?;
-        let handle = engine.messages.add(Request::new(State::Posted(receive), communicator))?;
+        let handle = engine.messages.add(State::Posted(receive), communicator)?;
         engine.start_receive(handle);
         Ok(handle)
     }
@@ -163,10 +155,9 @@ impl Process {
     /// # Errors
     /// Too many requests.
     pub fn make_persistent(&mut self, operation: Persistent, communicator: usize) -> Result<usize> {
-        let mut request = Request::new(State::Inactive, communicator);
-        request.receives = matches!(operation, Persistent::Receive(_));
-        request.persistent = Some(Box::new(operation));
-        self.messages()?.add(request)
+        let handle = self.messages()?.add(State::Inactive, communicator)?;
+        self.request(handle)?.persistent = Some(Box::new(operation));
+        Ok(handle)
     }
 
     /// Makes a generalized request (MPI-5.0 §13.2).
@@ -174,10 +165,9 @@ impl Process {
     /// # Errors
     /// Too many requests.
     pub fn make_generalized(&mut self, callbacks: Generalized) -> Result<usize> {
-        let mut request = Request::new(State::Generalized, crate::constants::MPI_COMM_SELF);
-        request.generalized = Some(Box::new(callbacks));
-        request.receives = true;
-        self.messages()?.add(request)
+        let handle = self.messages()?.add(State::Generalized, crate::constants::MPI_COMM_SELF)?;
+        self.request(handle)?.generalized = Some(Box::new(callbacks));
+        Ok(handle)
     }
 
     /// Starts a persistent request again.
@@ -277,7 +267,7 @@ impl Process {
     /// # Errors
     /// Too many requests.
     pub fn pair(&mut self, send: usize, receive: usize, communicator: usize) -> Result<usize> {
-        self.messages()?.add(Request::new(State::Pair { send, receive }, communicator))
+        self.messages()?.add(State::Pair { send, receive }, communicator)
     }
 
     /// Completes a pair whose parts are complete.
@@ -288,13 +278,11 @@ impl Process {
             return Ok(false);
         }
         let sent = messages.take_error(send);
-        let received = messages.requests.remove(receive);
+        let status = messages.requests.get(receive).map(|received| received.status);
+        let error = messages.take_error(receive).or(sent);
         if let Some(request) = messages.requests.get_mut(handle) {
-            if let Some(received) = received {
-                request.status = received.status;
-                request.error = received.error;
-            }
-            request.error = request.error.take().or(sent);
+            request.status = status.unwrap_or(request.status);
+            request.error = error;
         }
         messages.complete(handle);
         Ok(true)
@@ -312,7 +300,7 @@ impl Process {
         };
         let waiting = buffer.requests().collect();
         let communicator = communicator.unwrap_or(crate::constants::MPI_COMM_SELF);
-        self.messages()?.add(Request::new(State::Flush(waiting), communicator))
+        self.messages()?.add(State::Flush(waiting), communicator)
     }
 
     /// Completes a flush whose messages have left.
@@ -394,35 +382,28 @@ impl Process {
             error: request.error.take(),
             communicator: request.communicator,
             handle: if request.persistent.is_some() { handle } else { MPI_REQUEST_NULL },
-            receives: request.receives || request.status.cancelled,
             generalized: request.generalized.take(),
         };
         if request.persistent.is_some() {
             request.state = State::Inactive;
         } else {
-            messages.requests.discard(handle);
+            messages.forget(handle);
         }
         Ok(outcome)
     }
 
-    /// Takes a settled request out of which nothing is to be told: no status, no error, no callbacks. `false` leaves
-    /// everything as it was.
-    #[inline]
-    pub fn finish_quietly(&mut self, handle: usize) -> bool {
-        let Some(engine) = &mut self.engine else { return false };
-        let messages = &mut engine.messages;
+    /// Takes the result of a request of which [nothing but its status](Request::is_over) is to be told; `None`, and everything is as it
+    /// was, if it is none, not complete, or another.
+    #[inline(always)]
+    pub fn finish_plain(&mut self, handle: usize) -> Option<Status> {
+        let messages = &mut self.engine.as_deref_mut()?.messages;
         if handle == MPI_REQUEST_NULL || handle == messages.sent {
-            return true;
+            return Some(Status::EMPTY);
         }
-        let Some(request) = messages.requests.get(handle) else { return false };
-        let quiet = matches!(request.state, State::Complete)
-            && request.error.is_none()
-            && request.persistent.is_none()
-            && request.generalized.is_none();
-        if quiet {
-            messages.requests.discard(handle);
-        }
-        quiet
+        let request = messages.requests.get(handle).filter(|request| request.is_over())?;
+        let status = request.status;
+        messages.requests.put_back(handle);
+        Some(status)
     }
 
     /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized request
@@ -518,7 +499,7 @@ impl Process {
             blocking: false,
         };
         let engine = self.engine()?;
-        let handle = engine.messages.add(Request::new(State::Posted(receive), extracted.communicator))?;
+        let handle = engine.messages.add(State::Posted(receive), extracted.communicator)?;
         engine.claim(handle, extracted.envelope, extracted.unexpected);
         Ok(handle)
     }

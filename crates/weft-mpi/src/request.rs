@@ -182,19 +182,16 @@ pub struct Request {
     pub persistent: Option<Box<Persistent>>,
     /// Set for generalized requests.
     pub generalized: Option<Box<Generalized>>,
-    /// Whether the status of this operation tells about a received message.
-    pub receives: bool,
     /// Set while a receive stands on the board of its sender, which may write the message itself.
     pub ticket: Option<Ticket>,
 }
 
 impl Request {
     /// An operation in `state` on `communicator`.
-    #[inline(always)]
+    #[inline]
     pub fn new(state: State, communicator: usize) -> Self {
-        Self {
-            receives: matches!(state, State::Posted(_) | State::Receiving { .. } | State::Pair { .. }),
-            state,
+        let mut request = Self {
+            state: State::Complete,
             status: Status::EMPTY,
             error: None,
             communicator,
@@ -203,12 +200,48 @@ impl Request {
             persistent: None,
             generalized: None,
             ticket: None,
+        };
+        request.begin(state, communicator);
+        request
+    }
+
+    /// Makes an operation in `state` on `communicator` of one that [is over](Self::is_over), where it lies: a request is large, and
+    /// moved in pieces that the processor cannot forward from its store buffer.
+    #[inline(always)]
+    pub fn begin(&mut self, state: State, communicator: usize) {
+        debug_assert!(self.is_over());
+        self.status = Status::EMPTY;
+        self.communicator = communicator;
+        (self.freed, self.cancelling) = (false, false);
+        self.ticket = None;
+        // It was complete, which holds nothing that would have to be dropped.
+        std::mem::forget(std::mem::replace(&mut self.state, state));
+    }
+
+    /// Completes a posted receive.
+    #[inline(always)]
+    pub(crate) fn end_posted(&mut self) {
+        debug_assert!(matches!(self.state, State::Posted(_)));
+        if let State::Posted(receive) = &mut self.state {
+            receive.data.release();
         }
+        self.ticket = None;
+        // All that it held was the datatype of its data.
+        std::mem::forget(std::mem::replace(&mut self.state, State::Complete));
     }
 
     /// Whether a wait would return at once.
     #[inline]
     pub fn is_settled(&self) -> bool {
         matches!(self.state, State::Complete | State::Inactive)
+    }
+
+    /// Whether it is complete, and there is nothing to be told of it but its status.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        matches!(self.state, State::Complete)
+            && self.error.is_none()
+            && self.persistent.is_none()
+            && self.generalized.is_none()
     }
 }

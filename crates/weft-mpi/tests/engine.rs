@@ -116,7 +116,7 @@ fn post(engines: &mut [Engine], message: &Message) -> Posted {
         blocking: false,
     };
     let engine = &mut engines[message.to];
-    let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
     engine.start_receive(handle);
     Posted { process: message.to, handle, memory: RefCell::new(memory) }
 }
@@ -137,7 +137,7 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
         let envelope = Envelope { context: CONTEXT, source: message.from as u32, tag: message.tag };
         let send = Send { peer: Some(message.to as u32), envelope, data, mode: message.mode, blocking: false };
         let engine = &mut engines[message.from];
-        let handle = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+        let handle = engine.messages.add(State::Queued(send), 0).unwrap();
         engine.start_send(handle);
         sends.push((message.from, handle));
     }
@@ -219,7 +219,7 @@ proptest! {
             let data = unsafe { UserData::from_bytes(contents[number].as_ptr().cast_mut(), *bytes as u64) };
             let envelope = Envelope { context: CONTEXT, source: 0, tag: 5 };
             let send = Send { peer: Some(1), envelope, data, mode: Mode::Standard, blocking: false };
-            let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+            let handle = all[0].messages.add(State::Queued(send), 0).unwrap();
             all[0].start_send(handle);
         }
         if !early {
@@ -252,7 +252,7 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
         };
         let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
         let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard, blocking: false };
-        let sent = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+        let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
         all[0].start_send(sent);
         let receive = Receive {
             context: Some(CONTEXT),
@@ -262,7 +262,7 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
             data: into,
             blocking: false,
         };
-        let received = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+        let received = all[1].messages.add(State::Posted(receive), 0).unwrap();
         all[1].start_receive(received);
         let limit = Instant::now() + TIME_LIMIT;
         while !(settled(&all[0], sent) && settled(&all[1], received)) {
@@ -305,11 +305,11 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         data: UserData::empty(),
         blocking: false,
     };
-    let waiting = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    let waiting = engine.messages.add(State::Posted(receive), 0).unwrap();
     engine.start_receive(waiting);
     let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
     let send = Send { peer: Some(1), envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
-    let sent = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+    let sent = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(sent);
     let limit = Instant::now() + TIME_LIMIT;
     while !(settled(&engine, waiting) && settled(&engine, sent)) {
@@ -400,7 +400,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 let data = unsafe { UserData::from_bytes(start, bytes as u64) };
                 let envelope = Envelope { context: CONTEXT, source: 0, tag };
                 let send = Send { peer: Some(1), envelope, data, mode, blocking: bytes % 2 == 0 };
-                let handle = all[0].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+                let handle = all[0].messages.add(State::Queued(send), 0).unwrap();
                 all[0].start_send(handle);
                 sends.push(handle);
             }
@@ -411,7 +411,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 let source = (!any_source).then_some(0);
                 let blocking = room % 2 == 0;
                 let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data, blocking };
-                let handle = all[1].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+                let handle = all[1].messages.add(State::Posted(receive), 0).unwrap();
                 all[1].start_receive(handle);
                 posted.push((handle, memory));
             }
@@ -481,7 +481,7 @@ fn run_a_crowd(steps: &[Crowd]) {
                 let envelope = Envelope { context: CONTEXT, source: from, tag };
                 let send = Send { peer: Some(0), envelope, data, mode: Mode::Standard, blocking: false };
                 let engine = &mut all[from as usize];
-                let handle = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+                let handle = engine.messages.add(State::Queued(send), 0).unwrap();
                 engine.start_send(handle);
                 sends.push((from, tag, handle));
             }
@@ -490,7 +490,7 @@ fn run_a_crowd(steps: &[Crowd]) {
                 // SAFETY: the vector's memory stays where it is until the end.
                 let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), 120_000) };
                 let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data, blocking: false };
-                let handle = all[0].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+                let handle = all[0].messages.add(State::Posted(receive), 0).unwrap();
                 all[0].start_receive(handle);
                 receives.push((source, tag, handle, memory));
             }
@@ -577,44 +577,38 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
         (from, UserData::from_bytes(memory.as_mut_ptr(), 300_000))
     };
     let send = || {
-        Request::new(
-            State::Queued(Send {
-                peer: Some(1),
-                envelope: Envelope { context: CONTEXT, source: 0, tag: 3 },
-                data: from.clone(),
-                blocking: false,
-                mode: Mode::Standard,
-            }),
-            0,
-        )
+        State::Queued(Send {
+            peer: Some(1),
+            envelope: Envelope { context: CONTEXT, source: 0, tag: 3 },
+            data: from.clone(),
+            blocking: false,
+            mode: Mode::Standard,
+        })
     };
     let receive = || {
-        Request::new(
-            State::Posted(Receive {
-                context: Some(CONTEXT),
-                source: Some(0),
-                peer: Some(0),
-                tag: None,
-                data: to.clone(),
-                blocking: false,
-            }),
-            0,
-        )
+        State::Posted(Receive {
+            context: Some(CONTEXT),
+            source: Some(0),
+            peer: Some(0),
+            tag: None,
+            data: to.clone(),
+            blocking: false,
+        })
     };
     // The receive is posted and its process computes: the send completes without it.
-    let receiving = all[1].messages.add(receive()).unwrap();
+    let receiving = all[1].messages.add(receive(), 0).unwrap();
     all[1].start_receive(receiving);
-    let sending = all[0].messages.add(send()).unwrap();
+    let sending = all[0].messages.add(send(), 0).unwrap();
     all[0].start_send(sending);
     assert!(settled(&all[0], sending) && !settled(&all[1], receiving));
     assert!(std::hint::black_box(&memory) == &bytes);
     all[1].progress();
     assert!(settled(&all[1], receiving));
     // The receiver waits inside MPI: the sender goes on at once, and the receiver completes without it.
-    let receiving = all[1].messages.add(receive()).unwrap();
+    let receiving = all[1].messages.add(receive(), 0).unwrap();
     all[1].start_receive(receiving);
     all[1].set_attentive(true);
-    let sending = all[0].messages.add(send()).unwrap();
+    let sending = all[0].messages.add(send(), 0).unwrap();
     all[0].start_send(sending);
     all[1].progress();
     assert!(settled(&all[1], receiving) && !settled(&all[0], sending));
@@ -644,11 +638,11 @@ fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
     };
     let peer = Some(from as u32);
     let receive = Receive { context: Some(CONTEXT), source: peer, peer, tag: Some(1), data: into, blocking: false };
-    let received = engines[0].messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    let received = engines[0].messages.add(State::Posted(receive), 0).unwrap();
     engines[0].start_receive(received);
     let envelope = Envelope { context: CONTEXT, source: from as u32, tag: 1 };
     let send = Send { peer: Some(0), envelope, data: out, mode: Mode::Standard, blocking: false };
-    let sent = engines[from].messages.add(Request::new(State::Queued(send), 0)).unwrap();
+    let sent = engines[from].messages.add(State::Queued(send), 0).unwrap();
     engines[from].start_send(sent);
     Pair { from, sent, received, content, memory }
 }
@@ -739,7 +733,7 @@ impl Waits {
             blocking: false,
         };
         let handle = matches!(self, Self::Receive | Self::ReceiveFromAnybody).then(|| {
-            let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+            let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
             engine.start_receive(handle);
             handle
         });

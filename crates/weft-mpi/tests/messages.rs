@@ -20,7 +20,7 @@ fn arrives(messages: &mut Messages, head: Head, payload: &[u8]) {
 fn receive(messages: &mut Messages, buffer: &mut [u8]) -> bool {
     let data = promised_bytes(Address::of_bytes(buffer), buffer.len() as u64);
     let receive = Receive { context: Some(2), source: Some(1), peer: Some(PEER), tag: Some(5), data, blocking: false };
-    let handle = messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    let handle = messages.add(State::Posted(receive), 0).unwrap();
     messages.post(handle, &mut Nowhere);
     messages.requests.get(handle).is_some_and(Request::is_settled)
 }

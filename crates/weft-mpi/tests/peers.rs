@@ -14,7 +14,7 @@ use weft_core::matching::Envelope;
 use weft_core::rails::{Carrier, Lane};
 use weft_mpi::engine::{Devices, Engine, Hop, Path, Remote, Slot};
 use weft_mpi::memory::UserData;
-use weft_mpi::request::{Mode, Receive, Request, Send, State};
+use weft_mpi::request::{Mode, Receive, Send, State};
 
 use queue::{PACKET_SIZE, Queue, Wire, engine, udp_lane};
 
@@ -81,11 +81,11 @@ fn start(engine: &mut Engine, own: usize, to: usize, from: usize) {
     let (context, tag, source) = (8, 0, Some(from as u32));
     let receive =
         Receive { context: Some(context), source, peer: source, tag: Some(tag), data: data.clone(), blocking: false };
-    let handle = engine.messages.add(Request::new(State::Posted(receive), 0)).unwrap();
+    let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
     engine.start_receive(handle);
     let envelope = Envelope { context, source: own as u32, tag };
     let send = Send { peer: Some(to as u32), envelope, data, mode: Mode::Standard, blocking: false };
-    let handle = engine.messages.add(Request::new(State::Queued(send), 0)).unwrap();
+    let handle = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(handle);
 }
 
@@ -99,7 +99,7 @@ fn settle(engines: &mut [Engine]) {
     }
     for engine in engines {
         let handles: Vec<usize> = engine.messages.requests.iter().map(|(handle, _)| handle).collect();
-        handles.into_iter().for_each(|handle| drop(engine.messages.requests.remove(handle)));
+        handles.into_iter().for_each(|handle| engine.messages.forget(handle));
     }
 }
 

@@ -246,6 +246,21 @@ fn all_settled(process: &mut Process, handles: &[MPI_Request], from: &mut usize)
     Ok(true)
 }
 
+/// Completes a request if nothing but its status is to be told of it; `false`, and everything is as it was, if it is none such.
+///
+/// # Safety
+/// `request` can be written; `status`, too, or is null.
+#[inline(always)]
+unsafe fn take_plain(process: &mut Process, request: *mut MPI_Request, status: *mut MPI_Status) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let Some(found) = process.finish_plain((*request).0) else { return false };
+        *request = MPI_Request::NULL;
+        status::store(status, &found, Some(MPI_SUCCESS));
+    }
+    true
+}
+
 /// What became of several requests of which each is complete.
 #[derive(Default)]
 struct Completion {
@@ -272,20 +287,65 @@ impl Completion {
             // SAFETY: the caller's promise.
             unsafe {
                 let request = requests.add(index);
-                if status.is_null() && process.finish_quietly((*request).0) {
-                    *request = MPI_Request::NULL;
-                    continue;
-                }
-                let outcome = process.finish((*request).0)?;
-                *request = MPI_Request(outcome.handle);
-                if outcome.generalized.is_some() {
-                    self.generalized.push((outcome, status));
-                } else if let Some(error) = report(outcome, status, true) {
-                    self.failed.get_or_insert(error);
+                if !take_plain(process, request, status) {
+                    self.take_one(process, request, status)?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Completes one of the requests, which is settled.
+    ///
+    /// # Safety
+    /// As for `take`.
+    unsafe fn take_one(
+        &mut self,
+        process: &mut Process,
+        request: *mut MPI_Request,
+        status: *mut MPI_Status,
+    ) -> Result<()> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            let outcome = process.finish((*request).0)?;
+            *request = MPI_Request(outcome.handle);
+            if outcome.generalized.is_some() {
+                self.generalized.push((outcome, status));
+            } else if let Some(error) = report(outcome, status, true) {
+                self.failed.get_or_insert(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes requests one after the other, from number `from` of `count` on, which is moved on, as long as they are settled.
+    /// Whether that is all of them.
+    ///
+    /// # Safety
+    /// As for `take`.
+    unsafe fn take_settled(
+        &mut self,
+        process: &mut Process,
+        requests: *mut MPI_Request,
+        from: &mut usize,
+        count: usize,
+        statuses: *mut MPI_Status,
+    ) -> Result<bool> {
+        while *from < count {
+            let status = status_at(statuses, *from);
+            // SAFETY: the caller's promise.
+            unsafe {
+                let request = requests.add(*from);
+                if !take_plain(process, request, status) {
+                    if !process.is_settled((*request).0)? {
+                        return Ok(false);
+                    }
+                    self.take_one(process, request, status)?;
+                }
+            }
+            *from += 1;
+        }
+        Ok(true)
     }
 
     /// Runs the callbacks. The error, if any request failed: MPI_ERR_IN_STATUS (MPI-5.0 §3.7.5). The lock must be free.
@@ -312,18 +372,20 @@ pub(crate) unsafe fn waitall(
     array_of_requests: *mut MPI_Request,
     array_of_statuses: *mut MPI_Status,
 ) -> Result<()> {
-    // SAFETY: the caller's array.
-    let handles = unsafe { handles(count, array_of_requests) };
-    let mut from = 0;
+    let (mut from, count) = (0, count.max(0) as usize);
     let mut completion = Completion::default();
-    // SAFETY: the caller's arrays; `handles` is not used any more when they are written.
+    // SAFETY: the caller's arrays.
     unsafe {
-        block_until(|process| match all_settled(process, handles, &mut from) {
-            Ok(false) => None,
-            Ok(true) => Some(completion.take(process, array_of_requests, 0..count as usize, array_of_statuses, false)),
-            Err(error) => Some(Err(error)),
-        })?;
-        completion.conclude()
+        let waited = block_until(|process| {
+            match completion.take_settled(process, array_of_requests, &mut from, count, array_of_statuses) {
+                Ok(false) => None,
+                Ok(true) => Some(Ok(())),
+                Err(error) => Some(Err(error)),
+            }
+        });
+        // What is complete has its callbacks, also before a handle that is none.
+        let concluded = completion.conclude();
+        waited.and(concluded)
     }
 }
 
