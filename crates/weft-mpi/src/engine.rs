@@ -361,7 +361,6 @@ impl Engine {
     fn poll_node(&mut self) -> usize {
         let Self { node, messages, memory, locals, .. } = self;
         let Some(node) = node else { return 0 };
-        memory.begin_look();
         node.poll(FRAMES_PER_PASS, |from, frame| {
             memory.note_frame(frame.len());
             messages.handle_frame(locals[from], frame, memory);

@@ -111,6 +111,8 @@ pub struct Peer {
     probed: bool,
     /// How its largest messages are written to the program's memory.
     writer: Writer,
+    /// Bytes that it has been asked for, as a neighbour, and has not sent.
+    asked: u64,
 }
 
 /// Who has a receive that stood on its sender's board.
@@ -148,8 +150,8 @@ pub enum Fetched {
     Whole,
     /// Its sender is still copying a part of it: [`Messages::conclude_fetch`] is called when that is there.
     Begun,
-    /// Its sender waits as well: it shall send it.
-    Asked,
+    /// Its sender waits as well: it shall send so many bytes from the beginning on; what lies behind them is there.
+    Asked(u64),
     /// It cannot be copied like this.
     Refused,
 }
@@ -223,6 +225,7 @@ impl Messages {
             failed: None,
             host: None,
             writer: Writer::beyond_caches(),
+            asked: 0,
             probed: false,
         };
         let mut requests = Slab::new(Kind::Request);

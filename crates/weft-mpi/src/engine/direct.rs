@@ -37,6 +37,9 @@ const _: () = assert!(super::outgoing::RING_PIECE_BYTES < BYTES_MIN);
 pub(super) const SHARED_BYTES_MIN: u64 = 64 << 10;
 /// A frame of so many bytes is a piece of something large.
 const LARGE_FRAME_BYTES: usize = 4 << 10;
+/// Bytes of a message that are fetched before it is asked whether its sender could send the rest, at first and at most.
+const FETCH_BYTES_FIRST: u64 = 128 << 10;
+const FETCH_BYTES_MAX: u64 = 1 << 20;
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
 const SHARED_LOOKS_MAX: usize = 1000;
 /// Receives before a new one that are looked at to see whether it may stand on a board.
@@ -63,8 +66,6 @@ pub(super) struct PeerMemory {
     copied: bool,
     /// Rings are large enough for what is copied by both sides at once.
     streams: bool,
-    /// The peer of which a message has been fetched in this look at the rings.
-    fetched_from: Option<u32>,
 }
 
 impl PeerMemory {
@@ -81,17 +82,26 @@ impl PeerMemory {
             bounce: Vec::new(),
             copied: false,
             streams,
-            fetched_from: None,
         }
     }
 
+    /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than to send the rest.
     fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
-        let pid = self.pids[announced.peer as usize];
-        let Announced { address, data, limit, .. } = announced;
-        match crate::memory::fetch(pid, *address, data, 0..*limit, &mut self.bounce) {
-            Ok(()) => Fetched::Whole,
-            Err(_) => Fetched::Refused,
+        let Announced { peer, address, data, limit, .. } = announced;
+        let pid = self.pids[*peer as usize];
+        let (mut left, mut most) = (*limit, FETCH_BYTES_FIRST);
+        while left > 0 {
+            let begin = left.saturating_sub(most);
+            if crate::memory::fetch(pid, *address, data, begin..left, &mut self.bounce).is_err() {
+                return Fetched::Refused;
+            }
+            left = begin;
+            if left > 0 && self.is_streamed(*peer) {
+                return Fetched::Asked(left);
+            }
+            most = (most * 2).min(FETCH_BYTES_MAX);
         }
+        Fetched::Whole
     }
 
     /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
@@ -121,23 +131,16 @@ impl PeerMemory {
         }
     }
 
-    /// A look at the rings begins.
-    #[inline]
-    pub(super) fn begin_look(&mut self) {
-        self.fetched_from = None;
-    }
-
     /// A frame of `bytes` bytes is here.
     #[inline]
     pub(super) fn note_frame(&mut self, bytes: usize) {
         self.copied |= bytes >= LARGE_FRAME_BYTES;
     }
 
-    /// Whether the message of `peer` that is to be fetched now had to wait for one before it, and its sender waits inside MPI all the same: it
-    /// will not compute while it sends this one.
-    fn follows(&mut self, peer: u32) -> bool {
-        let behind = self.fetched_from.replace(peer) == Some(peer);
-        behind && self.streams && self.board(peer).is_some_and(|board| board.sender_waits())
+    /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then. The program does not compute while
+    /// it waits for the first of them, and it does not while the others are fetched.
+    fn is_streamed(&mut self, peer: u32) -> bool {
+        self.streams && self.board(peer).is_some_and(|board| board.sender_awaits_several())
     }
 
     /// Whether there is anybody whose memory we may read.
@@ -194,8 +197,8 @@ impl Fetch for PeerMemory {
             return Fetched::Whole;
         }
         self.copied = true;
-        if self.follows(announced.peer) {
-            return Fetched::Asked;
+        if self.is_streamed(announced.peer) {
+            return Fetched::Asked(announced.limit);
         }
         match self.fetch_together(&announced) {
             Some(Fetched::Begun) => {
@@ -452,13 +455,19 @@ impl Engine {
     /// A send has been announced in the ring by frame `number`.
     pub(super) fn offer(&mut self, peer: u32, handle: usize, number: u32) {
         if self.memory.pids[peer as usize] != 0 {
+            let several = self.has_offer(peer);
+            if let Some(board) = self.board_of(peer) {
+                board.note_several(several);
+            }
             self.direct.offers.push(Offer { peer, handle, number, posted: None });
         }
     }
 
     /// Whether something announced to `peer` waits for its receive, or to be fetched, as far as is known.
     pub(super) fn has_offer(&self, peer: u32) -> bool {
-        self.direct.offers.iter().any(|offer| offer.peer == peer)
+        let open =
+            |handle| matches!(self.messages.requests.get(handle), Some(Request { state: State::Announced(_), .. }));
+        self.direct.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
     }
 
     /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's part.

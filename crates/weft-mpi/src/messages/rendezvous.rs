@@ -8,10 +8,10 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Unexpected, Withdrawal};
+use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Peer, Unexpected, Withdrawal};
 use crate::request::{Pulled, State};
 
-/// A message of this size does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
+/// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 1 << 20;
 
 impl Messages {
@@ -56,7 +56,7 @@ impl Messages {
                 self.complete(handle);
             }
             Fetched::Begun => {}
-            Fetched::Asked => self.ask(handle, peer, request, limit),
+            Fetched::Asked(limit) => self.ask(handle, peer, request, limit),
             Fetched::Refused => {
                 // Not permitted, or the peer is going away: from now on it sends its data itself.
                 self.peers[peer as usize].single_copy = false;
@@ -69,6 +69,10 @@ impl Messages {
     fn ask(&mut self, handle: usize, peer: u32, request: u32, limit: u64) {
         let sink = self.requests.wire(handle);
         if !self.peers[peer as usize].paced {
+            self.peers[peer as usize].asked += limit;
+            if let Some(State::Receiving { total, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
+                *total = limit;
+            }
             self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, limit, limit))));
             return;
         }
@@ -203,6 +207,9 @@ impl Messages {
 
     /// Granted data arrived from `peer`, in any order, each byte once.
     pub fn handle_data(&mut self, peer: u32, sink: u32, offset: u64, bytes: &[u8]) {
+        let Peer { asked, writer, .. } = &mut self.peers[peer as usize];
+        let to_come = *asked;
+        *asked = to_come.saturating_sub(bytes.len() as u64);
         let Some(handle) = self.requests.from_wire(sink) else {
             self.nonsense += 1;
             return;
@@ -218,8 +225,8 @@ impl Messages {
             self.nonsense += 1;
             return;
         }
-        if *total >= BEYOND_CACHES_BYTES {
-            data.write_large(offset, bytes, &mut self.peers[peer as usize].writer);
+        if to_come.max(*total) >= BEYOND_CACHES_BYTES {
+            data.write_large(offset, bytes, writer);
         } else {
             data.write(offset, bytes);
         }

@@ -86,6 +86,8 @@ pub(super) struct Layout {
     /// or that they have none yet. On the board of a pair only.
     handled: AtomicU32,
     settled: AtomicU32,
+    /// Whether several messages of the sender are announced and not complete. On the board of a pair only; the sender writes it.
+    several: AtomicU32,
     share: Share,
     slots: [Slot; SLOTS],
 }
@@ -240,9 +242,15 @@ impl Board {
         &self.layout().share
     }
 
-    /// Whether the sender waits inside MPI (receiver).
-    pub fn sender_waits(&self) -> bool {
-        self.segment.place(self.sender).attentive.load(Ordering::Relaxed) != 0
+    /// Says whether several messages are announced to the receiver at this time (sender).
+    pub fn note_several(&self, several: bool) {
+        self.layout().several.store(u32::from(several), Ordering::Relaxed);
+    }
+
+    /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
+    pub fn sender_awaits_several(&self) -> bool {
+        self.layout().several.load(Ordering::Relaxed) != 0
+            && self.segment.place(self.sender).attentive.load(Ordering::Relaxed) != 0
     }
 
     /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
