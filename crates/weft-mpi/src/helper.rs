@@ -19,14 +19,14 @@
 //!
 //! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The thread would only
 //! take its processor and its lock, and send from another processor what the network then carries out of order. So it does
-//! nothing if the program has called since the network was armed, or is calling, and looks again after [`CALLS_PAUSE`]
-//! (decision 0066).
+//! nothing if the program calls again within [`CALLS_APART`], or is calling, and looks again after [`CALLS_PAUSE`]
+//! (decision 0066). It leaves the program its processor, and the lock after a train (decision 0090).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::time::Duration;
-use weft_net::watch::{self, Watch};
+use weft_net::watch::{self, Apart, Watch};
 
 use crate::engine::Engine;
 use crate::process;
@@ -35,6 +35,8 @@ use crate::process;
 pub(crate) const REPAIR_AFTER: Duration = Duration::from_millis(2);
 /// A program that has not called MPI for so long computes.
 pub(crate) const CALLS_PAUSE: Duration = Duration::from_micros(50);
+/// One that starts operations one after the other calls again sooner than that.
+pub(crate) const CALLS_APART: Duration = Duration::from_micros(8);
 /// One that calls all the time, but never waits, may make no progress: the thread leaves it alone so many times in a row.
 const DEFERS_MAX: u32 = 8;
 /// Passes of the progress loop for one wake-up: the first takes in what has arrived, the second sends what that brought.
@@ -58,6 +60,10 @@ pub(crate) struct Helper {
     calls_seen: u64,
     /// Times in a row that the thread left everything to the program.
     defers: u32,
+    /// Where the program was when it left MPI.
+    processor: Option<u32>,
+    /// The processor that the thread leaves to it.
+    apart: Option<Apart>,
 }
 
 /// What is outstanding as a call leaves MPI.
@@ -104,7 +110,15 @@ impl Helper {
             calls: 0,
             calls_seen: 0,
             defers: 0,
+            processor: None,
+            apart: None,
         })
+    }
+
+    /// A thread of the program is about to leave MPI.
+    #[inline]
+    pub(crate) fn note_processor(&mut self) {
+        self.processor = watch::processor();
     }
 
     /// The program leaves MPI.
@@ -169,6 +183,12 @@ impl Helper {
         self.network_armed || self.doorbell_armed || self.timer_is_soon
     }
 
+    /// The thread is awake, and the program has called MPI since the network was armed: it may be about to call again. From now on only
+    /// further calls count.
+    pub(crate) fn calls_go_on(&mut self) -> bool {
+        self.network_armed && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls
+    }
+
     /// The thread is awake. Whether it leaves everything to the program, which keeps calling, and looks again later: what is armed
     /// counts as armed until then.
     pub(crate) fn defers(&mut self, engine: &Engine) -> bool {
@@ -185,9 +205,13 @@ impl Helper {
         true
     }
 
-    /// The thread makes progress: each of what it watches may be what woke it.
-    pub(crate) fn awoke(&mut self, engine: &mut Engine) {
+    /// The thread makes progress: each of what it watches may be what woke it. If the program `computes` the thread leaves it its
+    /// processor.
+    pub(crate) fn awoke(&mut self, engine: &mut Engine, computes: bool) {
         (self.timer_set, self.timer_is_soon) = (false, false);
+        if computes {
+            self.apart = Apart::from(self.processor, self.apart);
+        }
         // The network is disarmed only if it was what woke the thread; arming it again does no harm.
         self.network_armed = false;
         if self.doorbell_armed {

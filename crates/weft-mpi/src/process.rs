@@ -14,6 +14,7 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 
 use weft_core::time::Duration;
 use weft_launch::Load;
+use weft_net::clock;
 use weft_net::wait::{self, Interest, Spin};
 
 use crate::collective::Running;
@@ -29,6 +30,11 @@ use spinning::{Parting, SPIN_NETWORK, SPIN_NODE, Wait};
 
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
+
+/// A thread that wants the lock while the helper holds it looks so long whether it is free before it sleeps …
+const HELPER_LEAVES: Duration = Duration::from_micros(100);
+/// … and yields its processor after so many looks.
+const LOOKS_PER_YIELD: u32 = 64;
 
 /// Where the process stands between `MPI_Init` and `MPI_Finalize` (MPI-5.0 §11.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +92,8 @@ pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 static CHANGED: Condvar = Condvar::new();
 static CONTENDERS: AtomicU32 = AtomicU32::new(0);
+/// Whether it is the helper who has the lock.
+static HELPS: AtomicBool = AtomicBool::new(false);
 /// Whether a call waits, for a look without the lock.
 static WAITS: AtomicBool = AtomicBool::new(false);
 
@@ -106,6 +114,19 @@ pub fn lock() -> Guard {
 #[cold]
 fn lock_slowly() -> Guard {
     CONTENDERS.fetch_add(1, Ordering::Relaxed);
+    // The helper leaves after the train that it is sending: that is sooner than a sleep would end.
+    let began = clock::now();
+    while HELPS.load(Ordering::Relaxed) && clock::now().since(began) < HELPER_LEAVES {
+        for _ in 0..LOOKS_PER_YIELD {
+            if let Ok(guard) = PROCESS.try_lock() {
+                CONTENDERS.fetch_sub(1, Ordering::Relaxed);
+                return guard;
+            }
+            std::hint::spin_loop();
+        }
+        // It may need this very processor.
+        std::thread::yield_now();
+    }
     let guard = PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     CONTENDERS.fetch_sub(1, Ordering::Relaxed);
     guard
@@ -250,31 +271,55 @@ fn sleep(mut process: Guard) -> Guard {
     process
 }
 
+fn lock_for_helper() -> std::result::Result<Guard, Duration> {
+    match PROCESS.try_lock() {
+        Ok(guard) => Ok(guard),
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        // Who waits inside sees to everything.
+        Err(std::sync::TryLockError::WouldBlock) if WAITS.load(Ordering::Relaxed) => Err(helper::REPAIR_AFTER),
+        Err(std::sync::TryLockError::WouldBlock) => Err(helper::CALLS_PAUSE),
+    }
+}
+
 /// What the helper does when the kernel has woken it. The program is calling MPI just now: when to try again.
 pub(crate) fn help() -> std::result::Result<(), Duration> {
-    let mut process = match PROCESS.try_lock() {
-        Ok(guard) => guard,
-        Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-        // Who waits inside sees to everything.
-        Err(std::sync::TryLockError::WouldBlock) if WAITS.load(Ordering::Relaxed) => return Err(helper::REPAIR_AFTER),
-        Err(std::sync::TryLockError::WouldBlock) => return Err(helper::CALLS_PAUSE),
-    };
+    let mut process = lock_for_helper()?;
+    if process.waiting == 0 && process.helper.as_mut().is_some_and(|helper| helper.calls_go_on()) {
+        drop(process);
+        // A program that starts one operation after the other calls again by then.
+        let began = clock::now();
+        while clock::now().since(began) < helper::CALLS_APART {
+            std::hint::spin_loop();
+        }
+        process = lock_for_helper()?;
+    }
     let Process { helper: Some(helper), engine: Some(engine), waiting, .. } = &mut *process else { return Ok(()) };
     if *waiting == 0 && helper.defers(engine) {
         return Ok(());
     }
-    helper.awoke(engine);
+    HELPS.store(true, Ordering::Relaxed);
+    helper.awoke(engine, *waiting == 0);
     if *waiting == 0 {
         engine.finish_sleep();
         for _ in 0..helper::PASSES {
             process.progress();
+            if is_contended() {
+                break;
+            }
         }
         if let Some(engine) = &mut process.engine {
             engine.publish(false);
         }
     }
-    process.signal();
-    Ok(())
+    // Who comes now hands over again as it leaves: it need not wait until everything is armed.
+    let left = if is_contended() { Err(helper::REPAIR_AFTER) } else { Ok(()) };
+    if left.is_ok() {
+        process.signal();
+    } else {
+        process.notify();
+    }
+    HELPS.store(false, Ordering::Relaxed);
+    left
 }
 
 fn run_due_reductions(mut process: Guard) -> Guard {
@@ -485,6 +530,9 @@ impl Process {
             }
         }
         if let Some(helper) = &mut self.helper {
+            if !HELPS.load(Ordering::Relaxed) {
+                helper.note_processor();
+            }
             helper.hand_over(engine, Outstanding { requests, neighbours });
         }
     }

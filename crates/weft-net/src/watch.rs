@@ -8,9 +8,10 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr;
 
-use weft_core::time::Duration;
+use weft_core::time::{Duration, Instant};
 
-use crate::sys::check;
+use crate::clock;
+use crate::sys::{self, check};
 
 /// What one wait tells of at most; the rest is told by the next.
 const EVENTS_MAX: usize = 4;
@@ -125,6 +126,65 @@ fn set(timer: &OwnedFd, time: libc::itimerspec) {
     unsafe { libc::timerfd_settime(timer.as_raw_fd(), 0, &time, ptr::null_mut()) };
 }
 
+/// Least time between two moves of a thread: a program that the kernel moves from one processor to the next is not followed at once.
+const APART_PAUSE: Duration = Duration::from_millis(1);
+
+/// A processor that a thread leaves to another thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart {
+    processor: u32,
+    /// The thread could use it before.
+    taken: bool,
+    since: Instant,
+}
+
+impl Apart {
+    /// Keeps this thread off `processor` from now on if that is where it runs, unless it may use no other; `before` is what this
+    /// returned last, and ends.
+    pub fn from(processor: Option<u32>, before: Option<Self>) -> Option<Self> {
+        let here = sys::processor()?;
+        if processor != Some(here) {
+            return before;
+        }
+        let now = clock::now();
+        if before.is_some_and(|before| now.since(before.since) < APART_PAUSE) {
+            return before;
+        }
+        let back = before.filter(|before| before.taken).map(|before| before.processor);
+        Some(Self { processor: here, taken: keep_off(here, back), since: now })
+    }
+}
+
+/// The processor that this thread is on, if the system says so.
+#[inline]
+pub fn processor() -> Option<u32> {
+    sys::processor()
+}
+
+/// Takes `processor` from those that this thread may use, unless it is the only one, and gives it `back`. Whether it was taken: not if the
+/// machine has more processors than a `cpu_set_t`, for instance.
+fn keep_off(processor: u32, back: Option<u32>) -> bool {
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: a set of processors is plain bits: zeros are the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `set` is ours to write, of the size given.
+    if unsafe { libc::sched_getaffinity(0, bytes, &mut set) } != 0 || processor as usize >= bytes * 8 {
+        return false;
+    }
+    if let Some(back) = back {
+        // SAFETY: it was in the set before.
+        unsafe { libc::CPU_SET(back as usize, &mut set) };
+    }
+    // SAFETY: the set has a bit for it.
+    let taken = unsafe { libc::CPU_ISSET(processor as usize, &set) && libc::CPU_COUNT(&set) > 1 };
+    if taken {
+        // SAFETY: as above.
+        unsafe { libc::CPU_CLR(processor as usize, &mut set) };
+    }
+    // SAFETY: the set is ours and not empty.
+    unsafe { libc::sched_setaffinity(0, bytes, &set) == 0 && taken }
+}
+
 /// Starts a thread that no signal of the program is delivered to.
 ///
 /// # Errors
@@ -172,6 +232,40 @@ mod tests {
         })
         .unwrap();
         reported
+    }
+
+    #[test]
+    fn a_thread_leaves_a_processor_that_is_wanted_and_gets_it_back_when_it_leaves_another() {
+        // A thread of its own: the processors of the one that runs tests stay as they are.
+        std::thread::spawn(|| {
+            let before = allowed();
+            let first = processor().unwrap();
+            let elsewhere = before.iter().copied().find(|other| *other != first);
+            assert!(Apart::from(elsewhere.or(Some(first + 1)), None).is_none(), "it is not there");
+            let apart = Apart::from(processor(), None).unwrap();
+            let left = apart.processor;
+            if before.len() == 1 {
+                assert!(!apart.taken && allowed() == before, "there is no other");
+                return;
+            }
+            assert!(apart.taken && !allowed().contains(&left) && allowed().len() == before.len() - 1);
+            std::thread::sleep(Span::from_millis(2));
+            let again = Apart::from(processor(), Some(apart)).unwrap();
+            assert!(again.processor != left && allowed().contains(&left) && !allowed().contains(&again.processor));
+        })
+        .join()
+        .unwrap();
+    }
+
+    /// The processors this thread may use.
+    fn allowed() -> Vec<u32> {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap().trim();
+        let bounds = |range: &str| {
+            let (first, last) = range.split_once('-').unwrap_or((range, range));
+            first.parse::<u32>().unwrap()..=last.parse().unwrap()
+        };
+        list.split(',').flat_map(bounds).collect()
     }
 
     #[test]

@@ -14,6 +14,7 @@ use super::direct::PeerMemory;
 use super::lanes::{Devices, Hop, Remote, Slot};
 use super::{Engine, FRAMES_PER_PASS, Path};
 use crate::messages::Messages;
+use crate::process::is_contended;
 use crate::request::State;
 
 /// Packets that one pass sends to one peer before others get their turn.
@@ -292,7 +293,8 @@ impl Engine {
             }
         }
         let mut packets = 0;
-        while packets < PACKETS_PER_PASS && stalled.is_empty() {
+        // Who waits for the lock is let in after a train, and sends the next one itself.
+        while packets < PACKETS_PER_PASS && stalled.is_empty() && (packets == 0 || !is_contended()) {
             let Some(flow) = &mut remote.flow else { return };
             let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS) else {
                 break;
