@@ -50,6 +50,20 @@ struct Queues<P, M> {
     unexpected: Queue<M, 3>,
 }
 
+impl<P, M> Queues<P, M> {
+    #[inline(never)]
+    fn take_unexpected(&mut self, context: u32, wanted: &Pattern) -> Option<(Envelope, M)> {
+        let id = self.unexpected.find(wanted)?;
+        let (found, message) = self.unexpected.remove(id)?;
+        Some((envelope(context, &found), message))
+    }
+
+    #[inline(never)]
+    fn keep(&mut self, arrived: Pattern, message: M) {
+        self.unexpected.push(arrived, message);
+    }
+}
+
 const NOWHERE: u32 = u32::MAX;
 
 impl<P, M> Default for Matcher<P, M> {
@@ -66,28 +80,29 @@ impl<P, M> Matcher<P, M> {
 
     /// A receive is posted: the earliest matching unexpected message, else the receive is queued.
     /// `source` None is `MPI_ANY_SOURCE`, `tag` None is `MPI_ANY_TAG`.
-    #[inline]
+    #[inline(always)]
     pub fn post(&mut self, context: u32, source: Option<u32>, tag: Option<i32>, posted: P) -> Option<(Envelope, M)> {
         let wanted = Pattern::new(source, tag);
         let queues = self.queues(context);
-        if let Some(id) = queues.unexpected.find(&wanted) {
-            let (found, message) = queues.unexpected.remove(id)?;
-            return Some((envelope(context, &found), message));
+        if queues.unexpected.len() > 0
+            && let Some(found) = queues.take_unexpected(context, &wanted)
+        {
+            return Some(found);
         }
         queues.posted.push(wanted, posted);
         None
     }
 
     /// A message arrived: the earliest matching posted receive, else the message that `make` makes is queued, if it makes any.
-    #[inline]
+    #[inline(always)]
     pub fn arrive(&mut self, envelope: Envelope, make: impl FnOnce() -> Option<M>) -> Option<P> {
         let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
         let queues = self.queues(envelope.context);
         if let Some(id) = queues.posted.find(&arrived) {
-            return queues.posted.remove(id).map(|(_, posted)| posted);
+            return queues.posted.take(id);
         }
         if let Some(message) = make() {
-            queues.unexpected.push(arrived, message);
+            queues.keep(arrived, message);
         }
         None
     }
@@ -107,16 +122,17 @@ impl<P, M> Matcher<P, M> {
     }
 
     /// Whether there is a message that a receive posted now would take.
-    #[inline]
+    #[inline(always)]
     pub fn has_unexpected(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> bool {
-        self.queues(context).unexpected.find(&Pattern::new(source, tag)).is_some()
+        let queues = self.queues(context);
+        queues.unexpected.len() > 0 && queues.unexpected.has(&Pattern::new(source, tag))
     }
 
     /// Whether there is a receive that a message arriving now would go to.
-    #[inline]
+    #[inline(always)]
     pub fn has_posted(&mut self, envelope: &Envelope) -> bool {
-        let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
-        self.queues(envelope.context).posted.find(&arrived).is_some()
+        let queues = self.queues(envelope.context);
+        queues.posted.len() > 0 && queues.posted.has(&Pattern::new(Some(envelope.source), Some(envelope.tag)))
     }
 
     /// Whether every receive that some message could match as well as the newest one, `posted`, which has `source` and `tag`, is one of
@@ -213,7 +229,7 @@ impl<P, M> Matcher<P, M> {
         self.contexts.get_mut(place as usize)
     }
 
-    #[inline]
+    #[inline(always)]
     fn queues(&mut self, context: u32) -> &mut Queues<P, M> {
         if self.last.0 != context || self.last.1 == NOWHERE {
             self.last = (context, self.place_of(context));

@@ -3,10 +3,10 @@
 use weft_core::matching::Envelope;
 
 use crate::collective::Place;
+use crate::completion::Outcome;
 use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
-use crate::point_to_point::Outcome;
 use crate::process::{self, Guard, Process};
 use crate::request::{Mode, Receive, Send};
 

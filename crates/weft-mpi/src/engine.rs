@@ -9,6 +9,7 @@ mod immediate;
 mod lanes;
 mod network;
 mod outgoing;
+mod report;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ const FULL_RING_RETRY_NS: u64 = 50_000;
 pub use direct::BYTES_MIN as LARGE_BYTES_MIN;
 pub use immediate::Received;
 pub use lanes::{Descriptors, Device, Devices, Hop, RailTraffic, Remote, Slot};
+pub use report::Traffic;
 
 /// How a peer is reached.
 pub enum Path {
@@ -77,20 +79,6 @@ impl Link {
         self.messages += 1;
         self.bytes += bytes;
     }
-}
-
-/// What went to one peer, for `mpiexec --stats`.
-pub struct Traffic {
-    /// Index of the peer in the job.
-    pub peer: u32,
-    /// Name of the link.
-    pub link: &'static str,
-    /// Messages sent.
-    pub messages: u64,
-    /// Bytes of payload sent.
-    pub bytes: u64,
-    /// Packets sent again.
-    pub resends: u64,
 }
 
 /// What the engine is made of.
@@ -137,6 +125,8 @@ pub struct Engine {
     secret: [u8; 16],
     eager_limit: u64,
     frame_max: u64,
+    /// Largest message that goes into a ring without a request, in bytes.
+    immediate_max: u64,
     myself: VecDeque<Vec<u8>>,
     backlog: Vec<u32>,
     active: Vec<u32>,
@@ -226,6 +216,7 @@ impl Engine {
             secret: parts.secret,
             eager_limit: parts.eager_limit,
             frame_max,
+            immediate_max: parts.eager_limit.min(frame_max).min(outgoing::RING_PIECE_BYTES),
             myself: VecDeque::new(),
             backlog: Vec::new(),
             active: Vec::new(),
@@ -274,7 +265,16 @@ impl Engine {
     #[inline(always)]
     pub fn start_receive(&mut self, handle: usize) {
         let room = self.messages.post(handle, &mut self.memory);
-        if room.is_some_and(|room| room >= direct::BYTES_MIN) && self.announce_receive(handle) {
+        // Posting alone brings nothing to send.
+        if room.is_none_or(|room| room >= direct::BYTES_MIN) {
+            self.follow_up(handle, room.is_some());
+        }
+    }
+
+    /// A receive has taken its message, or a large one has been posted.
+    #[inline(never)]
+    fn follow_up(&mut self, handle: usize, is_posted: bool) {
+        if is_posted && self.announce_receive(handle) {
             // What the sender sent before it could see that is here now.
             self.poll_node();
         }
@@ -470,21 +470,6 @@ impl Engine {
         }
     }
 
-    /// Tells those who look from outside how this process stands.
-    pub fn publish(&mut self, asleep: bool) {
-        if let Some(mut live) = self.live.take() {
-            live.publish(self, asleep);
-            self.live = Some(live);
-        }
-    }
-
-    /// Path, messages, bytes and credit of each peer, by its index in the job; at most the first `limit`.
-    pub(crate) fn each_link(&self, limit: usize, mut look: impl FnMut(usize, &Path, [u64; 3])) {
-        for (peer, link) in self.links.iter().take(limit).enumerate() {
-            look(peer, &link.path, [link.messages, link.bytes, self.messages.peers[peer].credit]);
-        }
-    }
-
     /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep> {
@@ -556,80 +541,6 @@ impl Engine {
         // The network is looked at in the very next pass.
         self.must_look = true;
         self.udp_looks = network::Looks::now();
-    }
-
-    /// What happened in all flows.
-    pub fn counters(&self) -> Counters {
-        let mut sum = self.past.clone();
-        self.flows().for_each(|flow| sum.add(flow.counters()));
-        sum
-    }
-
-    /// The flow to each peer of another node that has been talked to of late.
-    pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
-        self.links.iter().filter_map(|link| match &link.path {
-            Path::Remote(remote) => remote.flow.as_deref(),
-            _ => None,
-        })
-    }
-
-    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, questions about lanes
-    /// with a wrong tag, and what the links found damaged.
-    pub fn foreign(&self) -> u64 {
-        let sentences = self.links.iter().map(|link| match &link.path {
-            Path::Remote(remote) => remote.forged(),
-            _ => 0,
-        });
-        self.foreign + self.devices.iter().map(|device| device.rejected()).sum::<u64>() + sentences.sum::<u64>()
-    }
-
-    /// What arrived from other hosts and was dropped, by cause.
-    pub fn dropped(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        let flows = self.counters();
-        [
-            ("foreign", self.foreign()),
-            ("forged", flows.forged),
-            ("duplicate", flows.duplicates),
-            ("replayed", flows.replayed),
-            ("out-of-window", flows.out_of_window),
-            ("malformed", flows.malformed),
-            ("unsealed", flows.unsealed),
-            ("nonsense", self.messages.nonsense),
-        ]
-        .into_iter()
-        .filter(|(_, count)| *count > 0)
-    }
-
-    /// What went over each rail to each peer that has several.
-    pub fn rail_traffic(&self) -> Vec<RailTraffic> {
-        let remotes = self.links.iter().enumerate().filter_map(|(peer, link)| match &link.path {
-            Path::Remote(remote) if link.messages > 0 => Some(remote.rail_traffic(peer as u32)),
-            _ => None,
-        });
-        remotes.flatten().collect()
-    }
-
-    /// What went to each peer.
-    pub fn traffic(&self) -> Vec<Traffic> {
-        let mut rows = Vec::new();
-        for (peer, link) in self.links.iter().enumerate() {
-            let (name, resends) = match &link.path {
-                Path::Myself => ("self", 0),
-                Path::Shared(_) => ("shared", 0),
-                Path::Remote(remote) => (remote.links(&self.devices), remote.resent()),
-                Path::None(_) => ("none", 0),
-            };
-            if link.messages > 0 {
-                rows.push(Traffic {
-                    peer: peer as u32,
-                    link: name,
-                    messages: link.messages,
-                    bytes: link.bytes,
-                    resends,
-                });
-            }
-        }
-        rows
     }
 }
 

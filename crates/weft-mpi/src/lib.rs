@@ -18,6 +18,7 @@ pub mod blocking;
 pub mod buffered;
 pub mod collective;
 pub mod communicator;
+pub mod completion;
 pub mod constants;
 pub mod context;
 pub mod datatypes;

@@ -8,7 +8,7 @@ mod copies;
 
 use std::ops::Range;
 
-use copies::{copy_arrived, copy_run, gather, scatter};
+use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
@@ -108,31 +108,34 @@ impl UserData {
     ///
     /// # Panics
     /// When that reaches past the end.
-    #[inline]
+    #[inline(always)]
     pub fn read(&self, offset: u64, out: &mut [u8]) {
         assert!(offset + out.len() as u64 <= self.bytes);
         match &self.shape {
             // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above.
             Shape::Run => unsafe { copy_run(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) },
-            Shape::Strided { count, layout } => {
-                let mut packed = out.as_mut_ptr();
-                layout.batches(*count, offset..offset + out.len() as u64, &mut |batch| {
-                    let start = self.base.wrapping_offset(batch.offset as isize);
-                    // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
-                    unsafe { gather(start, &batch, packed) };
-                    packed = packed.wrapping_add(batch.length * batch.count as usize);
-                });
-            }
+            Shape::Strided { count, layout } => self.read_runs(*count, layout, offset, out),
         }
+    }
+
+    #[inline(never)]
+    fn read_runs(&self, count: u64, layout: &Layout, offset: u64, out: &mut [u8]) {
+        let mut packed = out.as_mut_ptr();
+        layout.batches(count, offset..offset + out.len() as u64, &mut |batch| {
+            let start = self.base.wrapping_offset(batch.offset as isize);
+            // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
+            unsafe { gather(start, &batch, packed) };
+            packed = packed.wrapping_add(batch.length * batch.count as usize);
+        });
     }
 
     /// The same, into memory that another process is about to read.
     ///
     /// # Panics
     /// As for [`UserData::read`].
-    #[inline]
+    #[inline(always)]
     pub fn read_for_others(&self, offset: u64, out: &mut [u8], writer: &mut shared::Writer) {
-        if out.is_empty() || !matches!(self.shape, Shape::Run) {
+        if out.len() <= SHORT_BYTES || !matches!(self.shape, Shape::Run) {
             return self.read(offset, out);
         }
         assert!(offset + out.len() as u64 <= self.bytes);
@@ -144,23 +147,26 @@ impl UserData {
     ///
     /// # Panics
     /// When that reaches past the end.
-    #[inline]
+    #[inline(always)]
     pub fn write(&self, offset: u64, bytes: &[u8]) {
         assert!(offset + bytes.len() as u64 <= self.bytes);
         match &self.shape {
             // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
             // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
             Shape::Run => unsafe { copy_arrived(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
-            Shape::Strided { count, layout } => {
-                let mut packed = bytes.as_ptr();
-                layout.batches(*count, offset..offset + bytes.len() as u64, &mut |batch| {
-                    let start = self.base.wrapping_offset(batch.offset as isize);
-                    // SAFETY: as in `read`, for writing.
-                    unsafe { scatter(packed, start, &batch) };
-                    packed = packed.wrapping_add(batch.length * batch.count as usize);
-                });
-            }
+            Shape::Strided { count, layout } => self.write_runs(*count, layout, offset, bytes),
         }
+    }
+
+    #[inline(never)]
+    fn write_runs(&self, count: u64, layout: &Layout, offset: u64, bytes: &[u8]) {
+        let mut packed = bytes.as_ptr();
+        layout.batches(count, offset..offset + bytes.len() as u64, &mut |batch| {
+            let start = self.base.wrapping_offset(batch.offset as isize);
+            // SAFETY: as in `read_runs`, for writing.
+            unsafe { scatter(packed, start, &batch) };
+            packed = packed.wrapping_add(batch.length * batch.count as usize);
+        });
     }
 
     /// As [`UserData::write`], for a part of a message that is larger than a processor's own caches.

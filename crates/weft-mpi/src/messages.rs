@@ -253,14 +253,23 @@ impl Messages {
     ///
     /// # Errors
     /// `MPI_ERR_NO_MEM` when too many exist.
-    #[inline(always)]
+    #[inline]
     pub fn add(&mut self, state: State, communicator: usize) -> Result<usize> {
+        self.add_with(communicator, || state)
+    }
+
+    /// The same; the state is made where it will be.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    #[inline(always)]
+    pub fn add_with(&mut self, communicator: usize, state: impl FnOnce() -> State) -> Result<usize> {
         if let Some((handle, request)) = self.requests.take_up() {
-            request.begin(state, communicator);
+            request.begin(state(), communicator);
             self.unsettled += usize::from(!request.is_settled());
             return Ok(handle);
         }
-        self.add_to_table(Request::new(state, communicator))
+        self.add_to_table(Request::new(state(), communicator))
     }
 
     #[cold]
@@ -398,6 +407,7 @@ impl Messages {
         fetch.settled(peer);
     }
 
+    #[inline(never)]
     fn handle_other_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
         let Ok(frame) = Frame::parse(bytes) else {
             self.nonsense += 1;
@@ -441,7 +451,7 @@ impl Messages {
     }
 
     /// Who has the receive `handle`, which the message that was counted last matches.
-    #[inline]
+    #[inline(never)]
     fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Withdrawal {
         let Some(request) = self.requests.get_mut(handle) else { return Withdrawal::Ours };
         let Some(ticket) = request.ticket else { return Withdrawal::Ours };

@@ -1,51 +1,44 @@
 //! Point-to-point communication: arguments to operations, operations to requests, requests to statuses (MPI-5.0 §3).
 
+use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
 
 use crate::buffered::Buffer;
-use crate::constants::{
-    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL,
-    MPI_REQUEST_NULL,
-};
-use crate::engine::Received;
+use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL};
 use crate::error::{Error, Result};
 use crate::memory::{Address, UserData};
 use crate::object::{Communicator, Extracted, full};
 use crate::process::Process;
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
 
-/// How an operation ended.
-pub struct Outcome {
-    /// What it reports.
-    pub status: Status,
-    /// What went wrong.
-    pub error: Option<Error>,
-    /// Communicator whose error handler is called.
-    pub communicator: usize,
-    /// The handle that the program holds from now on: null, but for persistent requests.
-    pub handle: usize,
-    /// Callbacks of a generalized request, to be called now that it is complete.
-    pub generalized: Option<Box<Generalized>>,
-}
-
-impl Outcome {
-    /// Of a null or inactive request.
-    pub const EMPTY: Self =
-        Self { status: Status::EMPTY, error: None, communicator: 0, handle: MPI_REQUEST_NULL, generalized: None };
-
-    /// What a blocking receive reports of it.
-    #[inline]
-    pub fn into_received(self) -> Received {
-        Received { status: self.status, error: self.error }
-    }
-
-    /// Whether it is that of a null or inactive request.
-    pub fn is_empty(&self) -> bool {
-        self.communicator == 0
-    }
+/// Which messages a receive takes.
+struct Wanted {
+    context: Option<u32>,
+    source: Option<u32>,
+    peer: Option<u32>,
+    tag: Option<i32>,
 }
 
 impl Communicator {
+    /// What a receive from rank `source` takes.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RANK`, `MPI_ERR_TAG`.
+    #[inline(always)]
+    fn wanted(&self, source: i32, tag: i32) -> Result<Wanted> {
+        if tag < 0 && tag != MPI_ANY_TAG {
+            return Err(wrong_tag(tag));
+        }
+        let any = source == MPI_ANY_SOURCE;
+        let peer = if any { None } else { self.peer(source, "source")? };
+        Ok(Wanted {
+            context: (any || peer.is_some()).then_some(self.context),
+            source: (!any).then_some(source as u32),
+            peer,
+            tag: (tag != MPI_ANY_TAG).then_some(tag),
+        })
+    }
+
     /// Rank `rank` of this communicator as a process of the job; `None` for `MPI_PROC_NULL`.
     ///
     /// # Errors
@@ -99,18 +92,32 @@ impl Process {
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`.
     #[inline(always)]
     pub fn make_receive(&self, communicator: usize, source: i32, tag: i32, data: UserData) -> Result<Receive> {
-        let object = self.objects.communicator(communicator)?;
-        if tag < 0 && tag != MPI_ANY_TAG {
-            return Err(wrong_tag(tag));
-        }
-        let tag = (tag != MPI_ANY_TAG).then_some(tag);
-        if source == MPI_ANY_SOURCE {
-            let context = Some(object.context);
-            return Ok(Receive { context, source: None, peer: None, tag, data, blocking: false });
-        }
-        let peer = object.peer(source, "source")?;
-        let context = peer.is_some().then_some(object.context);
-        Ok(Receive { context, source: Some(source as u32), peer, tag, data, blocking: false })
+        let Wanted { context, source, peer, tag } = self.objects.communicator(communicator)?.wanted(source, tag)?;
+        Ok(Receive { context, source, peer, tag, data, blocking: false })
+    }
+
+    /// Starts a receive from rank `source` of what `describe` makes of the layout of `datatype`, which must be committed; its request.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; too many requests.
+    #[inline(always)]
+    pub fn receive_into(
+        &mut self,
+        communicator: usize,
+        source: i32,
+        tag: i32,
+        datatype: usize,
+        describe: impl FnOnce(&Layout) -> UserData,
+    ) -> Result<usize> {
+        let (objects, engine) = self.parts()?;
+        let layout = &objects.committed(datatype)?.description.layout;
+        let Wanted { context, source, peer, tag } = objects.communicator(communicator)?.wanted(source, tag)?;
+        // Made where it will be: a copy would wait until the processor has stored what it copies.
+        let handle = engine.messages.add_with(communicator, || {
+            State::Posted(Receive { context, source, peer, tag, data: describe(layout), blocking: false })
+        })?;
+        engine.start_receive(handle);
+        Ok(handle)
     }
 
     /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was. Wrong
@@ -270,24 +277,6 @@ impl Process {
         self.messages()?.add(State::Pair { send, receive }, communicator)
     }
 
-    /// Completes a pair whose parts are complete.
-    fn settle_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
-        let messages = self.messages()?;
-        let settled = |part| messages.requests.get(part).is_none_or(Request::is_settled);
-        if !settled(send) || !settled(receive) {
-            return Ok(false);
-        }
-        let sent = messages.take_error(send);
-        let status = messages.requests.get(receive).map(|received| received.status);
-        let error = messages.take_error(receive).or(sent);
-        if let Some(request) = messages.requests.get_mut(handle) {
-            request.status = status.unwrap_or(request.status);
-            request.error = error;
-        }
-        messages.complete(handle);
-        Ok(true)
-    }
-
     /// A request that completes when the messages that wait in the buffer of `communicator`, or of the process, at this
     /// time have left (MPI-5.0 §3.6).
     ///
@@ -301,151 +290,6 @@ impl Process {
         let waiting = buffer.requests().collect();
         let communicator = communicator.unwrap_or(crate::constants::MPI_COMM_SELF);
         self.messages()?.add(State::Flush(waiting), communicator)
-    }
-
-    /// Completes a flush whose messages have left.
-    fn settle_flush(&mut self, handle: usize) -> Result<bool> {
-        let messages = self.messages()?;
-        let Some(State::Flush(waiting)) = messages.requests.get(handle).map(|request| &request.state) else {
-            return Ok(false);
-        };
-        let left = waiting.iter().all(|part| messages.requests.get(*part).is_none_or(Request::is_settled));
-        if left {
-            messages.complete(handle);
-        }
-        Ok(left)
-    }
-
-    /// The request of `handle`.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    #[inline]
-    pub fn request(&mut self, handle: usize) -> Result<&mut Request> {
-        let found = self.messages()?.requests.get_mut(handle);
-        found.ok_or_else(|| wrong_request(handle))
-    }
-
-    /// Whether a wait for `handle` would return at once; null and inactive requests count as complete.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    #[inline]
-    pub fn is_settled(&mut self, handle: usize) -> Result<bool> {
-        if handle == MPI_REQUEST_NULL {
-            return Ok(true);
-        }
-        let messages = self.messages()?;
-        if handle == messages.sent {
-            return Ok(true);
-        }
-        let request = messages.requests.get(handle).ok_or_else(|| wrong_request(handle))?;
-        if let State::Pair { send, receive } = request.state {
-            return self.settle_pair(handle, send, receive);
-        }
-        if let State::Flush(_) = request.state {
-            return self.settle_flush(handle);
-        }
-        Ok(request.is_settled())
-    }
-
-    /// Whether `handle` is neither null nor inactive.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    pub fn is_active(&mut self, handle: usize) -> Result<bool> {
-        if handle == MPI_REQUEST_NULL {
-            return Ok(false);
-        }
-        Ok(!matches!(self.request(handle)?.state, State::Inactive))
-    }
-
-    /// Takes the result of a settled request; the request is gone, or inactive if it is persistent.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    #[inline]
-    pub fn finish(&mut self, handle: usize) -> Result<Outcome> {
-        if handle == MPI_REQUEST_NULL {
-            return Ok(Outcome::EMPTY);
-        }
-        let messages = self.messages()?;
-        if handle == messages.sent {
-            return Ok(Outcome { communicator: MPI_COMM_SELF, ..Outcome::EMPTY });
-        }
-        let request = messages.requests.get_mut(handle).ok_or_else(|| wrong_request(handle))?;
-        if matches!(request.state, State::Inactive) {
-            return Ok(Outcome { handle, ..Outcome::EMPTY });
-        }
-        let outcome = Outcome {
-            status: request.status,
-            error: request.error.take(),
-            communicator: request.communicator,
-            handle: if request.persistent.is_some() { handle } else { MPI_REQUEST_NULL },
-            generalized: request.generalized.take(),
-        };
-        if request.persistent.is_some() {
-            request.state = State::Inactive;
-        } else {
-            messages.forget(handle);
-        }
-        Ok(outcome)
-    }
-
-    /// Takes the result of a request of which [nothing but its status](Request::is_over) is to be told; `None`, and everything is as it
-    /// was, if it is none, not complete, or another.
-    #[inline(always)]
-    pub fn finish_plain(&mut self, handle: usize) -> Option<Status> {
-        let messages = &mut self.engine.as_deref_mut()?.messages;
-        if handle == MPI_REQUEST_NULL || handle == messages.sent {
-            return Some(Status::EMPTY);
-        }
-        let request = messages.requests.get(handle).filter(|request| request.is_over())?;
-        let status = request.status;
-        messages.requests.put_back(handle);
-        Some(status)
-    }
-
-    /// The program gives up its handle; the operation goes on (MPI-5.0 §3.7.3). Callbacks of a generalized request
-    /// that is complete are returned, to be called now.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
-        let request = self.request(handle)?;
-        if request.is_settled() {
-            let callbacks = request.generalized.as_deref().copied();
-            self.messages()?.forget(handle);
-            return Ok(callbacks);
-        }
-        if let State::Pair { send, receive } = request.state {
-            self.messages()?.abandon(handle);
-            self.free_request(send)?;
-            return self.free_request(receive);
-        }
-        if let State::Flush(_) = request.state {
-            self.messages()?.abandon(handle);
-            return Ok(None);
-        }
-        request.freed = true;
-        Ok(None)
-    }
-
-    /// Asks for `handle` to be cancelled (MPI-5.0 §3.8.4). Callbacks of a generalized request are returned, to be
-    /// called with whether it is complete.
-    ///
-    /// # Errors
-    /// `MPI_ERR_REQUEST`.
-    pub fn cancel(&mut self, handle: usize) -> Result<Option<(Generalized, bool)>> {
-        let request = self.request(handle)?;
-        if let Some(callbacks) = request.generalized.as_deref() {
-            return Ok(Some((*callbacks, request.is_settled())));
-        }
-        if matches!(request.state, State::Inactive | State::Collective | State::Flush(_)) {
-            return Err(Error::new(MPI_ERR_REQUEST, "only active point-to-point operations can be cancelled"));
-        }
-        self.engine()?.cancel(handle);
-        Ok(None)
     }
 
     /// Looks for a message without receiving it (MPI-5.0 §3.8.1).
@@ -507,9 +351,4 @@ impl Process {
 
 fn status_of(envelope: Envelope, bytes: u64) -> Status {
     Status { source: envelope.source as i32, tag: envelope.tag, error: 0, bytes, cancelled: false }
-}
-
-#[cold]
-fn wrong_request(handle: usize) -> Error {
-    Error::new(MPI_ERR_REQUEST, format!("{handle:#x} is no request, or one that is complete already"))
 }

@@ -78,6 +78,8 @@ pub struct Process {
     parting: Parting,
     processors: usize,
     helps: bool,
+    /// Whether it helps with whatever is outstanding; otherwise it does with collectives.
+    helps_always: bool,
     helper: Option<Helper>,
     /// Calls that wait, spinning or asleep.
     waiting: u32,
@@ -353,6 +355,7 @@ impl Process {
             parting: Parting::new(),
             processors: 1,
             helps: false,
+            helps_always: false,
             helper: None,
             waiting: 0,
             asleep: false,
@@ -499,18 +502,10 @@ impl Process {
     }
 
     /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the helper.
-    #[inline]
+    #[inline(always)]
     pub fn signal(&mut self) {
         self.notify();
-        if self.helps {
-            self.hand_over();
-        }
-    }
-
-    #[inline]
-    fn hand_over(&mut self) {
-        let needed = |engine: &Engine| engine.has_network() || engine.node_needs_help();
-        if !self.collectives.is_empty() || self.engine.as_deref().is_some_and(needed) {
+        if self.helps_always || (self.helps && !self.collectives.is_empty()) {
             self.hand_over_outstanding();
         }
     }
@@ -538,7 +533,7 @@ impl Process {
     }
 
     fn do_without_helper(&mut self, error: &std::io::Error) {
-        self.helps = false;
+        (self.helps, self.helps_always) = (false, false);
         let rank = self.engine.as_ref().map_or(0, |engine| engine.rank);
         if let Some(engine) = &mut self.engine {
             engine.attend(false);
@@ -559,13 +554,14 @@ impl Process {
     pub fn allow_helper(&mut self) {
         self.helps = true;
         if let Some(engine) = &mut self.engine {
+            self.helps_always = engine.has_network() || engine.node_needs_help();
             engine.attend(true);
         }
     }
 
     /// No more: the thread, if there is one, ends. It must be joined while the lock is free.
     pub fn dismiss_helper(&mut self) -> Option<std::thread::JoinHandle<()>> {
-        self.helps = false;
+        (self.helps, self.helps_always) = (false, false);
         if let Some(engine) = &mut self.engine {
             engine.attend(false);
         }
@@ -573,7 +569,7 @@ impl Process {
     }
 
     /// Wakes sleeping threads of this process when something has happened that they may wait for.
-    #[inline]
+    #[inline(always)]
     fn notify(&mut self) {
         if self.asleep || self.parked > 0 {
             self.signal_sleepers();

@@ -12,7 +12,7 @@ use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
-use weft_mpi::process::{Process, attempt, block_until, lock, with};
+use weft_mpi::process::{Guard, Process, attempt, block_until, lock, with};
 use weft_mpi::request::{Mode, Persistent, Send, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are.
@@ -48,7 +48,7 @@ struct Message {
     comm: MPI_Comm,
 }
 
-#[inline]
+#[inline(always)]
 unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller's buffer, which is read before this call returns.
@@ -57,6 +57,11 @@ unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
         process.signal();
         return Ok(());
     }
+    send_and_wait(process, m, data, mode)
+}
+
+#[inline(never)]
+fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) -> Result<()> {
     let send = Send { blocking: true, ..process.make_send(m.comm.0, m.peer, m.tag, data, mode)? };
     if mode == Mode::Buffered {
         process.buffered_send(send, m.comm.0)?;
@@ -67,27 +72,31 @@ unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
+#[inline(always)]
 unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
-    with(|process| {
-        // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-        let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
-        if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
-            // SAFETY: the caller's pointer.
-            unsafe { *request = MPI_Request(process.messages()?.sent) };
-            return Ok(());
-        }
-        let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
-        let handle = if mode == Mode::Buffered {
-            process.buffered_send(send, m.comm.0)?;
-            let nothing = process.make_send(m.comm.0, MPI_PROC_NULL, 0, UserData::empty(), Mode::Standard)?;
-            process.start_send(nothing, m.comm.0)?
-        } else {
-            process.start_send(send, m.comm.0)?
-        };
-        // SAFETY: the caller's pointer.
-        unsafe { *request = MPI_Request(handle) };
-        Ok(())
-    })
+    let mut process = lock();
+    // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+    let data = unsafe { data(&process, m.buffer, m.count, m.datatype)? };
+    let handle = if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
+        process.messages()?.sent
+    } else {
+        start_send(&mut process, m, data, mode)?
+    };
+    process.signal();
+    // SAFETY: the caller's pointer.
+    unsafe { *request = MPI_Request(handle) };
+    Ok(())
+}
+
+#[inline(never)]
+fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) -> Result<usize> {
+    let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
+    if mode == Mode::Buffered {
+        process.buffered_send(send, m.comm.0)?;
+        let nothing = process.make_send(m.comm.0, MPI_PROC_NULL, 0, UserData::empty(), Mode::Standard)?;
+        return process.start_send(nothing, m.comm.0);
+    }
+    process.start_send(send, m.comm.0)
 }
 
 unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
@@ -103,7 +112,7 @@ unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) ->
 }
 
 /// Sends in one of the modes (MPI-5.0 §3.4), in one of the forms.
-#[inline]
+#[inline(always)]
 unsafe fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
     // SAFETY: the caller's arguments.
     unsafe {
@@ -116,7 +125,7 @@ unsafe fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
 }
 
 /// MPI_Send, MPI_Isend, MPI_Send_init (MPI-5.0 §3.4, §3.7.2, §3.9).
-#[inline]
+#[inline(always)]
 pub(crate) unsafe fn send(
     form: Form,
     buf: *const c_void,
@@ -182,10 +191,10 @@ pub(crate) unsafe fn bsend(
 
 #[inline(always)]
 unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
-    // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-    let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
-    let receive = process.make_receive(m.comm.0, m.peer, m.tag, data)?;
-    process.start_receive(receive, m.comm.0)
+    process.receive_into(m.comm.0, m.peer, m.tag, m.datatype.0, |layout| {
+        // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+        unsafe { UserData::new(m.buffer.cast_mut().cast(), m.count as u64, layout) }
+    })
 }
 
 /// MPI_Recv (MPI-5.0 §3.2.4).
@@ -209,6 +218,7 @@ pub(crate) unsafe fn recv(
 }
 
 /// MPI_Irecv (MPI-5.0 §3.7.2).
+#[inline(always)]
 pub(crate) unsafe fn irecv(
     buf: *mut c_void,
     count: i64,
@@ -219,11 +229,13 @@ pub(crate) unsafe fn irecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
+    let mut process = lock();
     // SAFETY: the caller's arguments.
-    with(|process| unsafe {
-        *request = MPI_Request(start_receive(process, &message)?);
-        Ok(())
-    })
+    let handle = unsafe { start_receive(&mut process, &message)? };
+    process.signal();
+    // SAFETY: the caller's pointer.
+    unsafe { *request = MPI_Request(handle) };
+    Ok(())
 }
 
 /// MPI_Recv_init (MPI-5.0 §3.9).

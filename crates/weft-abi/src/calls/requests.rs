@@ -8,8 +8,8 @@ use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::point_to_point::Outcome;
 use weft_mpi::process::{self, Process, attempt, block_until, with};
 use weft_mpi::request::{Generalized, State};
 

@@ -162,7 +162,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
     }
 
     /// Adds an entry behind all others.
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, pattern: Pattern, value: T) {
         let last = self.order.last;
         let near = Ends { first: last, last: NONE };
@@ -175,12 +175,20 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         }
         self.order.last = id;
         self.length += 1;
-        if let Some(index) = &mut self.index {
-            index.insert(id, &pattern);
+        if self.index.is_some() {
+            self.note(id, &pattern);
         }
     }
 
-    #[inline]
+    /// An entry has come to an indexed queue.
+    #[inline(never)]
+    fn note(&mut self, id: u32, pattern: &Pattern) {
+        if let Some(index) = &mut self.index {
+            index.insert(id, pattern);
+        }
+    }
+
+    #[inline(always)]
     fn store(&mut self, entry: Entry<T>) -> u32 {
         let id = self.free;
         if let Some(slot) = self.entries.get_mut(id as usize) {
@@ -188,6 +196,11 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
             *slot = entry;
             return id;
         }
+        self.grow(entry)
+    }
+
+    #[cold]
+    fn grow(&mut self, entry: Entry<T>) -> u32 {
         let id = self.entries.len() as u32;
         assert!(id < NONE, "a match queue holds at most {NONE} entries");
         self.entries.push(entry);
@@ -195,7 +208,7 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
     }
 
     /// The oldest entry that matches.
-    #[inline]
+    #[inline(always)]
     pub(super) fn find(&mut self, wanted: &Pattern) -> Option<u32> {
         let limit = if self.index.is_some() { GLANCE_MAX } else { SCAN_MAX };
         let mut id = self.order.first;
@@ -207,6 +220,12 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
             id = entry.near.last;
         }
         if id == NONE { None } else { self.find_by_index(wanted) }
+    }
+
+    /// Whether there is one.
+    #[inline(never)]
+    pub(super) fn has(&mut self, wanted: &Pattern) -> bool {
+        self.find(wanted).is_some()
     }
 
     #[inline(never)]
@@ -242,9 +261,16 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
     /// Takes an entry out.
     #[inline]
     pub(super) fn remove(&mut self, id: u32) -> Option<(Pattern, T)> {
+        let pattern = self.entries.get(id as usize)?.pattern;
+        Some((pattern, self.take(id)?))
+    }
+
+    /// The same, when nobody asks what it stood for.
+    #[inline(always)]
+    pub(super) fn take(&mut self, id: u32) -> Option<T> {
         let entry = self.entries.get_mut(id as usize)?;
         let value = entry.value.take()?;
-        let (pattern, near) = (entry.pattern, entry.near);
+        let near = entry.near;
         entry.near.last = self.free;
         self.free = id;
         match self.entries.get_mut(near.first as usize) {
@@ -256,13 +282,22 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
             None => self.order.last = near.first,
         }
         self.length -= 1;
+        if self.index.is_some() {
+            self.forget(id);
+        }
+        Some(value)
+    }
+
+    /// An entry is gone from an indexed queue.
+    #[inline(never)]
+    fn forget(&mut self, id: u32) {
+        let pattern = self.entries[id as usize].pattern;
         if let Some(index) = &mut self.index {
             index.remove(id, &pattern);
-            if self.length == 0 {
-                self.settle();
-            }
         }
-        Some((pattern, value))
+        if self.length == 0 {
+            self.settle();
+        }
     }
 
     /// An indexed queue has become empty: it starts anew as a list, and gives back what a burst has taken.

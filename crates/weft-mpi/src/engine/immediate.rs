@@ -50,8 +50,7 @@ impl Engine {
         let cost = bytes + CREDIT_PER_MESSAGE;
         let credit = &mut self.messages.peers[peer as usize].credit;
         let link = &mut self.links[peer as usize];
-        let most = self.eager_limit.min(self.frame_max).min(RING_PIECE_BYTES);
-        if bytes > most || *credit < cost || !link.pending.is_empty() {
+        if bytes > self.immediate_max || *credit < cost || !link.pending.is_empty() {
             return false;
         }
         let Some(node) = &mut self.node else { return false };

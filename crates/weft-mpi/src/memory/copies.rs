@@ -2,6 +2,9 @@
 
 use weft_core::layout::Batch;
 
+/// So many bytes are copied without a call.
+pub(super) const SHORT_BYTES: usize = 64;
+
 /// Copies `length` bytes; without a call when they are few.
 ///
 /// # Safety
@@ -33,7 +36,7 @@ pub(super) unsafe fn copy_run(from: *const u8, to: *mut u8, length: usize) {
             4..8 => ends::<4>(from, to, length),
             8..=16 => ends::<8>(from, to, length),
             17..=32 => ends::<16>(from, to, length),
-            33..=64 => ends::<32>(from, to, length),
+            33..=SHORT_BYTES => ends::<32>(from, to, length),
             _ => std::ptr::copy(from, to, length),
         }
     }
@@ -51,11 +54,18 @@ const BLOCK_BYTES: usize = 512;
 /// As for [`copy_run`].
 #[inline(always)]
 pub(super) unsafe fn copy_arrived(from: *const u8, to: *mut u8, length: usize) {
-    let distance = (from as usize).abs_diff(to as usize);
-    if !(1024..=BACKWARD_BYTES_MAX).contains(&length) || distance < length {
+    if !(1024..=BACKWARD_BYTES_MAX).contains(&length) || (from as usize).abs_diff(to as usize) < length {
         // SAFETY: the caller's promise.
         return unsafe { copy_run(from, to, length) };
     }
+    // SAFETY: the caller's promise, and they are apart.
+    unsafe { copy_backward(from, to, length) }
+}
+
+/// # Safety
+/// As for [`copy_run`]; they do not overlap.
+#[inline(never)]
+unsafe fn copy_backward(from: *const u8, to: *mut u8, length: usize) {
     let mut left = length - length % BLOCK_BYTES;
     // SAFETY: all blocks lie inside `length`, and the two sides do not overlap.
     unsafe { std::ptr::copy_nonoverlapping(from.add(left), to.add(left), length - left) };

@@ -54,20 +54,30 @@ impl Messages {
         *kept = kept.saturating_sub(payload + CREDIT_PER_MESSAGE);
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn consumed(&mut self, peer: u32, payload: u64) {
         let state = &mut self.peers[peer as usize];
         state.owed += payload + CREDIT_PER_MESSAGE;
         if state.owed >= CREDIT_BYTES / 2 {
-            let bytes = std::mem::take(&mut state.owed);
-            self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
+            self.give_credit(peer);
         }
     }
 
+    #[inline(never)]
+    fn give_credit(&mut self, peer: u32) {
+        let bytes = std::mem::take(&mut self.peers[peer as usize].owed);
+        self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
+    }
+
+    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on a board, where its
+    /// sender may have been quicker.
     #[inline(always)]
-    fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) {
-        let Some(request) = self.requests.get_mut(handle) else { return };
-        let State::Posted(receive) = &request.state else { return };
+    fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) -> bool {
+        let Some(request) = self.requests.get_mut(handle) else { return true };
+        if request.ticket.is_some() {
+            return false;
+        }
+        let State::Posted(receive) = &request.state else { return true };
         let (status, error) = write_whole(&receive.data, envelope, bytes);
         request.status = status;
         if error.is_some() {
@@ -79,6 +89,7 @@ impl Messages {
         if request.freed {
             self.forget(handle);
         }
+        true
     }
 
     /// Gives a whole message that has just arrived to a receive that is not posted; no posted one may match it.
@@ -119,7 +130,7 @@ impl Messages {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn handle_eager(
         &mut self,
         peer: u32,
@@ -132,22 +143,23 @@ impl Messages {
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
             let Self { unexpected, peers, nonsense, .. } = self;
-            let total = payload.len() as u64;
             let found = self.matcher.arrive(envelope, || {
-                let make = || Body::Whole { bytes: payload.to_vec(), acknowledge };
-                keep(unexpected, &mut peers[peer as usize], nonsense, peer, total, make)
+                keep_whole(unexpected, &mut peers[peer as usize], nonsense, peer, payload, acknowledge)
             });
             let Some(handle) = found else {
                 // A probe may be waiting for it.
                 self.completions += 1;
                 return;
             };
-            if self.withdraw(peer, handle, fetch) == Withdrawal::Ours {
+            if !self.deliver_whole(handle, envelope, payload) {
+                if self.withdraw(peer, handle, fetch) != Withdrawal::Ours {
+                    continue;
+                }
                 self.deliver_whole(handle, envelope, payload);
-                self.consumed(peer, payload.len() as u64);
-                self.acknowledge(peer, acknowledge);
-                return;
             }
+            self.consumed(peer, payload.len() as u64);
+            self.acknowledge(peer, acknowledge);
+            return;
         }
     }
 
@@ -254,8 +266,21 @@ fn keep(
     kept
 }
 
+#[inline(never)]
+fn keep_whole(
+    unexpected: &mut Slab<Unexpected>,
+    state: &mut Peer,
+    nonsense: &mut u64,
+    peer: u32,
+    payload: &[u8],
+    acknowledge: Option<u32>,
+) -> Option<usize> {
+    let make = || Body::Whole { bytes: payload.to_vec(), acknowledge };
+    keep(unexpected, state, nonsense, peer, payload.len() as u64, make)
+}
+
 /// Writes what fits of a whole message; what its receive reports.
-#[inline]
+#[inline(always)]
 fn write_whole(data: &UserData, envelope: Envelope, bytes: &[u8]) -> (Status, Option<Error>) {
     let (total, capacity) = (bytes.len() as u64, data.len());
     if total > capacity {

@@ -20,12 +20,16 @@ use super::area::{Area, CONTROL_BYTES, LINE};
 
 /// Bytes of the ready word.
 const READY_BYTES: usize = 4;
-/// Bytes cleared ahead of the next frame after each frame.
+/// Bytes cleared ahead of the next frame, at least, after each frame.
 const CLEAR_AHEAD: usize = 2 * LINE;
+/// So many bytes are cleared, and asked for, in one go, beyond what must be: most small frames then find nothing to do.
+const STRIDE: usize = 4 * LINE;
 /// Bytes behind a frame that are asked for when it has left: what the next frames will use, if they are like it. Behind one that is larger
 /// than the most there comes the next piece of a message, if anything: it is waited for already, and its copy asks for lines itself.
 const FETCH_AHEAD_MIN: usize = 8 * LINE;
 const FETCH_AHEAD_MAX: usize = 66 * LINE;
+/// A frame of so many bytes occupies one line.
+const ONE_LINE_BYTES: usize = LINE - READY_BYTES;
 /// Payloads of so many bytes begin on a line.
 const ALIGNED_MIN: usize = 512;
 /// The smallest ring, control included.
@@ -56,6 +60,8 @@ const _: () = {
     assert!(capacity / PUBLISH_SHARE + 2 * (frame_max(RING_BYTES_MIN) + LINE) + 2 * LINE <= capacity);
     assert!(frame_max(RING_BYTES_MIN) >= 4096);
     assert!(frame_max(RING_BYTES_MAX) < LENGTH_MASK as usize);
+    // What is asked for is there before it is cleared, which must not be waited for.
+    assert!(CLEAR_AHEAD + STRIDE < FETCH_AHEAD_MIN);
 };
 
 /// The other side wrote what the protocol never writes. The ring must not be used again.
@@ -115,14 +121,10 @@ impl Producer {
     ///
     /// # Panics
     /// When head and payload together exceed [`frame_max`].
-    #[inline]
+    #[inline(always)]
     pub(crate) fn push(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
-        assert!(total <= frame_max(self.area.bytes()), "frame of {total} bytes is larger than the shared ring takes");
-        let pad = pad(head.len(), len);
-        let need = footprint(pad, total);
-        let tail = self.area.capacity() - self.offset;
-        let skip = if need > tail { tail } else { 0 };
+        let (pad, need, skip) = if total <= ONE_LINE_BYTES { (0, LINE, 0) } else { self.place(head.len(), len) };
         if !self.has_room(skip + need)? {
             return Ok(false);
         }
@@ -151,13 +153,32 @@ impl Producer {
         Ok(true)
     }
 
-    /// Whether `bytes` and the cleared line behind them are free.
+    /// Where a frame of several lines goes: the bytes before it in its first line, those of all its lines, and those that are skipped.
+    ///
+    /// # Panics
+    /// As for [`Self::push`].
     #[inline]
+    fn place(&self, head: usize, payload: usize) -> (usize, usize, usize) {
+        let total = head + payload;
+        assert!(total <= frame_max(self.area.bytes()), "frame of {total} bytes is larger than the shared ring takes");
+        let pad = pad(head, payload);
+        let need = footprint(pad, total);
+        let tail = self.area.capacity() - self.offset;
+        (pad, need, if need > tail { tail } else { 0 })
+    }
+
+    /// Whether `bytes` and the cleared line behind them are free.
+    #[inline(always)]
     fn has_room(&mut self, bytes: usize) -> Result<bool, Broken> {
         let limit = (self.area.capacity() - LINE) as u64;
         if self.sent + bytes as u64 - self.freed <= limit {
             return Ok(true);
         }
+        self.look_for_room(bytes, limit)
+    }
+
+    #[inline(never)]
+    fn look_for_room(&mut self, bytes: usize, limit: u64) -> Result<bool, Broken> {
         let freed = self.area.freed().load(Ordering::Acquire);
         if freed < self.freed || freed > self.sent || !freed.is_multiple_of(LINE as u64) {
             return Err(Broken::Freed(freed));
@@ -178,16 +199,23 @@ impl Producer {
 
     /// Clears the lines on which the next small frames will begin, and asks for those that frames like the last one, of `need`
     /// bytes, will use, while nobody waits for it.
-    #[inline]
+    #[inline(always)]
     fn prepare_next(&mut self, need: usize) {
+        let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
+        if self.cleared < self.sent + CLEAR_AHEAD as u64 || self.fetched < self.sent + ahead as u64 {
+            self.prepare(ahead);
+        }
+    }
+
+    #[inline(never)]
+    fn prepare(&mut self, ahead: usize) {
         let free = self.freed + self.area.capacity() as u64;
-        let target = (self.sent + CLEAR_AHEAD as u64).min(free);
+        let target = (self.sent + (CLEAR_AHEAD + STRIDE) as u64).min(free);
         while self.cleared < target {
             self.clear(self.cleared);
         }
         let from = self.fetched.max(self.sent);
-        let ahead = if need > FETCH_AHEAD_MAX { FETCH_AHEAD_MIN } else { need.max(FETCH_AHEAD_MIN) };
-        let to = (self.sent + ahead as u64).min(free);
+        let to = (self.sent + (ahead + STRIDE) as u64).min(free);
         let mut offset = self.offset + (from - self.sent) as usize;
         for _ in 0..to.saturating_sub(from) / LINE as u64 {
             if offset >= self.area.capacity() {
@@ -239,6 +267,22 @@ impl Consumer {
             self.offset = 0;
             word = self.area.word(0).load(Ordering::Acquire);
         }
+        let short = word.wrapping_sub(FRAME_MARK) as usize;
+        let (pad, len) = if short <= ONE_LINE_BYTES {
+            self.shown = LINE;
+            (0, short)
+        } else {
+            self.measure(word)?
+        };
+        // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
+        // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
+        // it can change the bytes of its own frame, nothing else.
+        Ok(Some(unsafe { self.area.frame(self.offset + READY_BYTES + pad, len) }))
+    }
+
+    /// How far behind its ready word a frame of several lines begins, and how long it is.
+    #[inline]
+    fn measure(&mut self, word: u32) -> Result<(usize, usize), Broken> {
         let len = (word & LENGTH_MASK) as usize;
         let pad = ((word & PAD_MASK) >> PAD_SHIFT) as usize * 4;
         let bytes = footprint(pad, len);
@@ -247,10 +291,7 @@ impl Consumer {
             return Err(Broken::ReadyWord(word));
         }
         self.shown = bytes;
-        // SAFETY: the frame lies inside the data area (checked). The producer does not write these lines again before `release`
-        // has published them. A producer that does so all the same is another process of the same user that breaks the protocol:
-        // it can change the bytes of its own frame, nothing else.
-        Ok(Some(unsafe { self.area.frame(self.offset + READY_BYTES + pad, len) }))
+        Ok((pad, len))
     }
 
     /// Frees the frame that `peek` returned last.
