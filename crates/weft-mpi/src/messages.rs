@@ -10,7 +10,7 @@ mod rendezvous;
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
-use weft_net::shared::{Ticket, Writer};
+use weft_net::shared::{Remainder, Ticket, Writer};
 
 use std::sync::Arc;
 
@@ -141,6 +141,20 @@ pub struct Announced {
     pub limit: u64,
     /// Whether the program waits for it in the call that has posted it.
     pub blocking: bool,
+}
+
+/// What a sender has written to a receive of ours.
+pub struct Written {
+    /// Its rank in the communicator.
+    pub source: u32,
+    /// The message's tag.
+    pub tag: i32,
+    /// The message's length in bytes.
+    pub total: u64,
+    /// The number of its announcement, if there is one.
+    pub number: Option<u32>,
+    /// What of it is to be asked for.
+    pub rest: Option<Remainder>,
 }
 
 /// What has become of such a message.
@@ -467,17 +481,25 @@ impl Messages {
         self.peers[peer as usize].handled
     }
 
-    /// `peer`, which is rank `from` of the communicator, has written a message of `total` bytes to the receive `handle`. `number` is that
-    /// of its announcement, if there is one.
-    pub fn handle_written(&mut self, peer: u32, handle: usize, from: u32, tag: i32, total: u64, number: Option<u32>) {
+    /// `peer` has written a message to the receive `handle`.
+    pub fn handle_written(&mut self, peer: u32, handle: usize, written: Written) {
+        let Written { source: from, tag, total, number, rest } = written;
         let state = &mut self.peers[peer as usize];
         state.written = number.filter(|number| number.wrapping_sub(state.handled) as i32 > 0).or(state.written);
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.ticket = None;
         let State::Posted(Receive { context: Some(context), source, .. }) = request.state else { return };
         self.matcher.cancel(context, |posted| *posted == handle);
-        self.begin_receive(handle, Envelope { context, source: source.unwrap_or(from), tag }, total);
-        self.complete(handle);
+        let begun = self.begin_receive(handle, Envelope { context, source: source.unwrap_or(from), tag }, total);
+        match (begun, rest) {
+            (Some((data, fits)), Some(Remainder { bytes, request })) if bytes <= fits => {
+                if let Some(entry) = self.requests.get_mut(handle) {
+                    entry.state = State::Receiving { peer, data, total: bytes, received: 0, pulled: None };
+                }
+                self.ask(handle, peer, request, bytes);
+            }
+            _ => self.complete(handle),
+        }
     }
 
     /// Cancels a receive that has not matched; `true` when it is cancelled.

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::{Error, sys};
-pub use board::{Board, Claim, Fate, Offered, Taker, Ticket, Wanted, Wish, number_near};
+pub use board::{Board, Claim, Fate, Offered, Remainder, Taker, Ticket, Wanted, Wish, number_near};
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;

@@ -21,12 +21,15 @@
 //! Nonblocking operations leave the copy to one side, so that the other can compute.
 
 use weft_core::matching::Envelope;
-use weft_net::shared::{self, Board, Ending, Fate, Offered, Share, Taker, Ticket, Wanted, Wish, number_near};
+use weft_net::shared::{
+    self, Board, Claim, Ending, Fate, Offered, Remainder, Share, Taker, Ticket, Wanted, Wish, number_near,
+};
 
 use super::{Engine, Path};
 use crate::constants::MPI_ERR_OTHER;
 use crate::error::Error;
-use crate::messages::{Announced, Fetch, Fetched, Withdrawal};
+use crate::memory::UserData;
+use crate::messages::{Announced, Fetch, Fetched, Withdrawal, Written};
 use crate::request::{Receive, Request, Send, State};
 
 /// Smaller messages are not worth two system calls.
@@ -37,9 +40,9 @@ const _: () = assert!(super::outgoing::RING_PIECE_BYTES < BYTES_MIN);
 pub(super) const SHARED_BYTES_MIN: u64 = 64 << 10;
 /// A frame of so many bytes is a piece of something large.
 const LARGE_FRAME_BYTES: usize = 4 << 10;
-/// Bytes of a message that are fetched before it is asked whether its sender could send the rest, at first and at most.
-const FETCH_BYTES_FIRST: u64 = 128 << 10;
-const FETCH_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
+const COPY_BYTES_FIRST: u64 = 128 << 10;
+const COPY_BYTES_MAX: u64 = 1 << 20;
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
 const SHARED_LOOKS_MAX: usize = 1000;
 /// Receives before a new one that are looked at to see whether it may stand on a board.
@@ -89,7 +92,7 @@ impl PeerMemory {
     fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
         let Announced { peer, address, data, limit, .. } = announced;
         let pid = self.pids[*peer as usize];
-        let (mut left, mut most) = (*limit, FETCH_BYTES_FIRST);
+        let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
         while left > 0 {
             let begin = left.saturating_sub(most);
             if crate::memory::fetch(pid, *address, data, begin..left, &mut self.bounce).is_err() {
@@ -99,7 +102,7 @@ impl PeerMemory {
             if left > 0 && self.is_streamed(*peer) {
                 return Fetched::Asked(left);
             }
-            most = (most * 2).min(FETCH_BYTES_MAX);
+            most = (most * 2).min(COPY_BYTES_MAX);
         }
         Fetched::Whole
     }
@@ -426,23 +429,50 @@ impl Engine {
         let Envelope { context, source, tag } = send.envelope;
         let Some(board) = self.board_of(peer) else { return false };
         let Some(claim) = board.take(&Offered { context, source, tag, before, number }) else { return false };
-        let total = send.data.len();
-        let pid = self.memory.pids[peer as usize];
-        let bytes = 0..total.min(claim.length);
-        let result = crate::memory::deliver(pid, claim.address, &send.data, bytes, &mut self.memory.bounce);
-        self.memory.copied = true;
+        let written = self.write_from_end(peer, &claim, &send.data);
+        let rest = match written {
+            Ok(bytes) if bytes > 0 => Some(Remainder { bytes, request: self.messages.requests.wire(handle) }),
+            _ => None,
+        };
+        if let Some(entry) = self.messages.requests.get_mut(handle)
+            && rest.is_some()
+        {
+            entry.state = State::Announced(send.clone());
+        }
         if let Some(board) = self.board_of(peer) {
-            board.finish(&claim, total, result.is_ok());
+            board.finish(&claim, send.data.len(), rest, written.is_ok());
         }
         self.tell(peer);
-        match result {
-            Ok(()) => self.messages.complete(handle),
+        match written {
+            Ok(0) => self.messages.complete(handle),
+            Ok(_) => {}
             Err(cause) => {
                 let who = format!("process {peer} of the job");
                 self.messages.fail(handle, broken(&who, &cause.to_string()));
             }
         }
         true
+    }
+
+    /// Writes a message to the receive that it has, from its end on, until all of it is there or the receiver waits inside MPI for several:
+    /// then both copy what is left. How much that is.
+    fn write_from_end(&mut self, peer: u32, claim: &Claim, data: &UserData) -> std::io::Result<u64> {
+        let pid = self.memory.pids[peer as usize];
+        let (mut left, mut most) = (data.len().min(claim.length), COPY_BYTES_FIRST);
+        self.memory.copied = true;
+        while left > 0 {
+            let begin = left.saturating_sub(most);
+            crate::memory::deliver(pid, claim.address, data, begin..left, &mut self.memory.bounce)?;
+            left = begin;
+            if self.memory.streams
+                && self.is_attentive(peer)
+                && self.board_of(peer).is_some_and(|board| board.is_wanted())
+            {
+                break;
+            }
+            most = (most * 2).min(COPY_BYTES_MAX);
+        }
+        Ok(left)
     }
 
     /// Lets `peer` see to what it has under way with us, and wakes it if it sleeps.
@@ -567,12 +597,12 @@ impl Engine {
             let fate = board.fate(ticket);
             match fate {
                 Fate::Open | Fate::Taken(_) => return true,
-                Fate::Done { taker, source, tag, total } => {
+                Fate::Done { taker, source, tag, total, rest } => {
                     board.free(ticket);
                     // A sender that is none of the node's has broken the board: what it wrote counts as ours.
                     let peer = peer.or_else(|| self.memory.peer_of(taker)).unwrap_or(self.rank);
                     let number = taker.announced.map(|low| number_near(low, self.messages.handled(peer)));
-                    self.messages.handle_written(peer, *handle, source, tag, total, number);
+                    self.messages.handle_written(peer, *handle, Written { source, tag, total, number, rest });
                 }
                 Fate::Failed => {
                     board.free(ticket);

@@ -66,7 +66,7 @@ impl Messages {
     }
 
     /// Asks the sender for its `request`.
-    fn ask(&mut self, handle: usize, peer: u32, request: u32, limit: u64) {
+    pub(super) fn ask(&mut self, handle: usize, peer: u32, request: u32, limit: u64) {
         let sink = self.requests.wire(handle);
         if !self.peers[peer as usize].paced {
             self.peers[peer as usize].asked += limit;

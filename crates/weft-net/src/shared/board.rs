@@ -66,6 +66,7 @@ const AWAITED: u32 = 2;
 struct Slot {
     state: AtomicU64,
     address: AtomicU64,
+    /// Room there; once it is done, bytes that the receiver has still to ask for.
     length: AtomicU64,
     flags: AtomicU32,
     context: AtomicU32,
@@ -75,6 +76,7 @@ struct Slot {
     total: AtomicU64,
     sent_tag: AtomicI32,
     sent_source: AtomicU32,
+    request: AtomicU32,
 }
 
 #[repr(C, align(64))]
@@ -168,6 +170,15 @@ pub struct Taker {
     pub announced: Option<u32>,
 }
 
+/// The beginning of a message that the sender has not written: both sides wait, so it shall go a quicker way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remainder {
+    /// Its length.
+    pub bytes: u64,
+    /// The sender's name for the message.
+    pub request: u32,
+}
+
 /// What has become of a post.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
@@ -185,6 +196,8 @@ pub enum Fate {
         tag: i32,
         /// Its length in bytes, which may be more than there is room for.
         total: u64,
+        /// What of it has not been written.
+        rest: Option<Remainder>,
     },
     /// The sender could not write.
     Failed,
@@ -324,6 +337,10 @@ impl Board {
             OPEN => Fate::Open,
             TAKEN => Fate::Taken(taker),
             DONE => Fate::Done {
+                rest: match slot.length.load(Ordering::Relaxed) {
+                    0 => None,
+                    bytes => Some(Remainder { bytes, request: slot.request.load(Ordering::Relaxed) }),
+                },
                 taker,
                 source: slot.sent_source.load(Ordering::Relaxed),
                 tag: slot.sent_tag.load(Ordering::Relaxed),
@@ -395,11 +412,21 @@ impl Board {
         wish
     }
 
-    /// The message of `total` bytes has been written, or could not be (sender).
-    pub fn finish(&mut self, claim: &Claim, total: u64, written: bool) {
+    /// Whether a receive stands here that nobody has taken (sender): a hint.
+    pub fn is_wanted(&self) -> bool {
+        [Some(self.layout()), self.common()].into_iter().flatten().any(|board| {
+            let limit = board.limit.load(Ordering::Relaxed) as usize;
+            board.slots.iter().take(limit).any(|slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
+        })
+    }
+
+    /// The message of `total` bytes has been written, but for `rest`; or it could not be (sender).
+    pub fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
         let Some(board) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
         let slot = &board.slots[usize::from(claim.slot)];
         slot.total.store(total, Ordering::Relaxed);
+        slot.length.store(rest.map_or(0, |rest| rest.bytes), Ordering::Relaxed);
+        slot.request.store(rest.map_or(0, |rest| rest.request), Ordering::Relaxed);
         slot.sent_tag.store(claim.tag, Ordering::Relaxed);
         slot.sent_source.store(claim.source, Ordering::Relaxed);
         let state = if written { DONE } else { FAILED };

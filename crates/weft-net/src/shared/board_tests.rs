@@ -51,8 +51,8 @@ fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way(
     let taker = Taker { by: 1, announced: None };
     assert_eq!(receiver.fate(any), Fate::Taken(taker));
     assert_eq!((receiver.withdraw(any), receiver.withdraw(five)), (false, true));
-    sender.finish(&claim, 1000, true);
-    assert_eq!(receiver.fate(any), Fate::Done { taker, source: 3, tag: 7, total: 1000 });
+    sender.finish(&claim, 1000, None, true);
+    assert_eq!(receiver.fate(any), Fate::Done { taker, source: 3, tag: 7, total: 1000, rest: None });
     receiver.free(any);
     assert!(sender.take(&offered(5, 4)).is_none(), "nothing is left");
     // The same slots again: what the sender knew of them before is worth nothing.
@@ -68,7 +68,7 @@ fn a_full_board_says_so() {
     for ticket in tickets {
         let claim = sender.take(&announced_as(1, 1)).unwrap();
         assert_eq!(receiver.fate(ticket), Fate::Taken(Taker { by: 1, announced: Some(1) }));
-        sender.finish(&claim, 0, false);
+        sender.finish(&claim, 0, None, false);
         assert_eq!(receiver.fate(ticket), Fate::Failed);
         receiver.free(ticket);
     }
@@ -93,14 +93,14 @@ fn a_receive_from_anybody_stands_among_those_that_name_their_source() {
         let board = if is_common { &mut common } else { &mut of_one };
         let taker = Taker { by: 1, announced: Some(1) };
         assert_eq!((ticket.common, board.fate(ticket)), (is_common, Fate::Taken(taker)));
-        one.finish(&claim, 5, true);
-        assert_eq!(board.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5 });
+        one.finish(&claim, 5, None, true);
+        assert_eq!(board.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5, rest: None });
         board.free(ticket);
     }
     let any = common.post(&wanted(None)).unwrap();
     let claim = two.take(&offered(1, 0)).unwrap();
     assert!(one.take(&offered(1, 0)).is_none() && !common.withdraw(any));
-    two.finish(&claim, 5, true);
+    two.finish(&claim, 5, None, true);
     assert!(matches!(common.fate(any), Fate::Done { taker: Taker { by: 2, .. }, .. }));
 }
 
@@ -127,7 +127,7 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
                 if let Some(claim) = sender.take(&offered(1, 0)) {
                     assert_eq!(claim.address, claim.length * 8, "a mixture of two posts");
                     taken += 1;
-                    sender.finish(&claim, claim.length, true);
+                    sender.finish(&claim, claim.length, None, true);
                 }
                 std::thread::yield_now();
             }

@@ -181,7 +181,7 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
             let claim = sender.take(&offered(0, None));
             if let Some(claim) = &claim {
                 assert_eq!((claim.address, claim.length), (1, 100));
-                sender.finish(claim, 70, true);
+                sender.finish(claim, 70, None, true);
             }
             claim.is_some()
         });
@@ -189,7 +189,7 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
         assert_ne!(taking.join().unwrap(), withdrawn);
         if !withdrawn {
             let taker = Taker { by: 1, announced: None };
-            assert_eq!(receiver.fate(ticket), Fate::Done { taker, source: 1, tag: 5, total: 70 });
+            assert_eq!(receiver.fate(ticket), Fate::Done { taker, source: 1, tag: 5, total: 70, rest: None });
         }
     });
 }
@@ -205,7 +205,7 @@ fn of_two_senders_and_the_receiver_one_has_a_receive_from_anybody() {
             thread::spawn(move || {
                 let claim = sender.take(&offered(0, Some(1)));
                 if let Some(claim) = &claim {
-                    sender.finish(claim, rank as u64, true);
+                    sender.finish(claim, rank as u64, None, true);
                 }
                 claim.is_some()
             })

@@ -22,9 +22,9 @@ const PASSED_BYTES_PER_COPY: u64 = 8 << 10;
 /// A plain copy is slow when it takes as many ticks of the processor's clock as this share of its bytes, which is 5 GB/s
 /// at 2.5 GHz. With a shared cache it takes a third of that at most, without one three times as much at least.
 const SLOW_TICKS_SHARE: u64 = 2;
-/// The same for memory that the reader may have in no cache: lines that are written must come from memory first then, and a copy does 6 to 10
-/// GB/s instead of 20 to 30.
-const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 5;
+/// The same for memory that the reader may have in no cache: lines that are written must come from memory first then, and a copy does 6 to 18
+/// GB/s instead of 25 to 30; a streamed one does 25.
+const SLOW_TICKS_SHARE_BEYOND_CACHES: u64 = 8;
 /// Bytes of a cache line.
 #[cfg(target_arch = "x86_64")]
 const LINE: usize = 64;
