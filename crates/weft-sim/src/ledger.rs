@@ -1,7 +1,7 @@
 //! What one process owes another and what the other got of it, checked byte by byte as it arrives.
 
 use crate::grants::Control;
-use crate::plan::{BULK_OPEN_MAX, Traffic};
+use crate::plan::Traffic;
 use crate::random::{fill, mix};
 use crate::witness::Witness;
 use std::collections::{BTreeMap, VecDeque};
@@ -217,7 +217,7 @@ impl Conversation {
             || u64::from(self.messages_sent) * total as u64 >= begun as u64 * u64::from(self.traffic.messages)
         {
             let open = (0..begun).filter(|&i| self.acknowledged[i] < self.traffic.bulk[i]).count();
-            return begun < total && open < BULK_OPEN_MAX;
+            return begun < total && open < self.traffic.bulk_open;
         }
         false
     }

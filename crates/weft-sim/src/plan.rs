@@ -63,8 +63,10 @@ pub struct Traffic {
     pub messages: u32,
     /// Their sizes, least and most; capped by `frame_max`.
     pub sizes: (u64, u64),
-    /// Ranges of bulk data; at most `BULK_OPEN_MAX` are open at a time.
+    /// Ranges of bulk data.
     pub bulk: Vec<u64>,
+    /// So many of them are under way at a time.
+    pub bulk_open: usize,
     /// Bulk data is announced, and leaves when the receiver grants it (`weft_core::grants`).
     pub fetched: bool,
     /// Messages submitted in one turn.
@@ -75,7 +77,7 @@ pub struct Traffic {
     pub lead: Option<u32>,
 }
 
-/// Ranges of bulk data that a process has under way to one peer.
+/// Ranges of bulk data that a process has under way to one peer, if nothing else is said.
 pub const BULK_OPEN_MAX: usize = 4;
 
 impl Traffic {
@@ -88,6 +90,7 @@ impl Traffic {
             messages: 0,
             sizes: (8, 8),
             bulk: Vec::new(),
+            bulk_open: BULK_OPEN_MAX,
             fetched: false,
             per_turn: 16,
             gap: Duration(0),

@@ -41,6 +41,11 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("trains", "bulk data in trains, two ways, one of them congested and marked", trains),
     ("rails", "bulk data over two networks of any rates: both are used to the full", rails),
     (
+        "rails_in_turn",
+        "large messages one after the other over two networks: no slower than over the faster alone",
+        rails_in_turn,
+    ),
+    (
         "rail_fails",
         "two networks, one of which fails in mid-transfer and comes back: speed is lost, nothing else",
         rail_fails,
@@ -391,19 +396,37 @@ fn two_networks(random: &mut Random) -> Plan {
     plan
 }
 
-fn rails(random: &mut Random) -> Plan {
-    let mut plan = two_networks(random);
-    let rate = random.pick(&[2_500, 5_000, 10_000]);
-    let link = plan.rails[0].link_mut();
+/// The link carries so much, by its own speed or behind a token bucket.
+fn slow_down(random: &mut Random, link: &mut Link, rate: u64) {
     if random.chance(500_000) {
         let burst_bytes = random.between(100_000, 300_000);
         link.bucket = Some(Bucket { rate, burst_bytes, limit_bytes: 4 << 20 });
     } else {
         link.rate = rate;
     }
+}
+
+fn rails(random: &mut Random) -> Plan {
+    let mut plan = two_networks(random);
+    let rate = random.pick(&[2_500, 5_000, 10_000]);
+    slow_down(random, plan.rails[0].link_mut(), rate);
     // Of what both carry together, as a share of the first. A probe may ask what a long queue delays.
     let least = (10_000 + rate) * 80 / 10_000;
     plan.demands = Demands { no_resend: false, share_percent_min: Some(least), ..CLEAN };
+    plan
+}
+
+fn rails_in_turn(random: &mut Random) -> Plan {
+    let mut plan = two_networks(random);
+    let speed = random.pick(&[1_000, 10_000]);
+    let rate = speed / random.pick(&[1, 2, 4]);
+    plan.topology.link_mut().rate = speed;
+    plan.rails[0].link_mut().rate = speed;
+    slow_down(random, plan.rails[0].link_mut(), rate);
+    plan.workload = workload::stream(vec![1 << 20; 24]);
+    plan.workload[0].bulk_open = 1;
+    // Each waits for the acknowledgement of the one before: over one network alone that leaves some nine tenths of it.
+    plan.demands = Demands { share_percent_min: Some(80), spurious_permille_max: Some(0), ..Demands::default() };
     plan
 }
 

@@ -203,6 +203,7 @@ fn a_lost_tail_costs_less_than_three_round_trips_and_the_probes_floor() {
 #[test]
 fn bulk_data_uses_all_rails_and_outlives_one_that_fails() {
     check("rails", 0..8);
+    check("rails_in_turn", 0..8);
     check("rail_fails", 0..8);
 }
 

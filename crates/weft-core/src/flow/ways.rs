@@ -17,7 +17,11 @@ const INLINE: usize = 2;
 /// Packets whose departure a choice of way anticipates: a train.
 const AHEAD: u32 = 44;
 /// A way that nothing was sent on for so long may be as good as any: a rate that was once found low does not stand for ever.
-const RATE_VALID: Duration = Duration::from_millis(10);
+const RATE_VALID: Duration = Duration::from_secs(1);
+/// Fewer packets in a round trip tell nothing.
+const TELLING: u32 = 8;
+/// A rate that is not used up grows by this part in a round trip.
+const GROWTH: u32 = 8;
 
 #[derive(Debug)]
 pub(super) struct Way {
@@ -75,29 +79,34 @@ impl Way {
     }
 }
 
-/// How fast a way delivers: packets in 2³⁰ ns, the most of late, an eighth less with each busy round trip that shows less; 0 before
-/// the first. Others say how much was sent, not how much could have been.
+/// How fast a way delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
+///
+/// A round trip in which the way always had a queue shows what it can carry. One in which it had little to do shows only how little
+/// that was: then the rate grows until there is a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
     packets: u32,
     /// Acknowledged since `since`.
     acknowledged: u32,
     since: Instant,
-    /// Something was in flight all the time since then.
+    /// Something was in flight before that.
     busy: bool,
 }
 
 impl Rate {
-    /// A round trip has ended.
-    fn round(&mut self, now: Instant, busy: bool) {
-        let span = now.since(self.since).0.max(1);
-        let rate = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
-        let packets = match self.packets {
-            known if !(self.busy && busy) => known,
-            0 => rate,
-            known => rate.max(known - known / 8),
+    /// A round trip has ended, and so many packets are in flight. `shortest`: round trip without a queue.
+    fn round(&mut self, now: Instant, in_flight: u32, shortest: Duration) {
+        let (known, span) = (self.packets, now.since(self.since).0.max(1));
+        let shown = u32::try_from((u64::from(self.acknowledged) << 30) / span).unwrap_or(u32::MAX).max(1);
+        let had_queue = self.busy && span > shortest.0 + shortest.0 / 4;
+        let more = known.saturating_add(known / GROWTH);
+        let packets = match known {
+            _ if self.acknowledged < TELLING => known,
+            0 => shown,
+            _ if had_queue => known / 2 + shown / 2,
+            _ => known.max(more.min(shown.saturating_mul(2))),
         };
-        *self = Self { packets, acknowledged: 0, since: now, busy };
+        *self = Self { packets, acknowledged: 0, since: now, busy: in_flight > 0 };
     }
 
     /// The first packet for some time leaves.
@@ -290,20 +299,19 @@ impl Ways {
         if !self[index].doubted.is_after(order) {
             self.alive |= 1 << index;
         }
-        let was_last = self[index].in_flight == 0;
         if let Some(stripes) = &mut self.stripes {
             stripes.rates[index].acknowledged += 1;
-            if was_last {
-                stripes.rates[index].round(now, false);
-            }
+        }
+        if self[index].in_flight == 0 {
+            self.round(now, index);
         }
     }
 
     /// A round trip of this way has ended.
     pub(super) fn round(&mut self, now: Instant, index: usize) {
-        let busy = self[index].in_flight > 0;
+        let (in_flight, shortest) = (self[index].in_flight, self[index].round_trip.minimum().unwrap_or_default());
         if let Some(stripes) = &mut self.stripes {
-            stripes.rates[index].round(now, busy);
+            stripes.rates[index].round(now, in_flight, shortest);
         }
     }
 
