@@ -76,6 +76,10 @@ impl Segment {
         &self.places[index]
     }
 
+    pub(crate) fn speaks_first(&self) -> bool {
+        true
+    }
+
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
         sleeping::fall_asleep(&self.place(index).sleeping, &self.asleep, rest);
     }
