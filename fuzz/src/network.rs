@@ -9,7 +9,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
 use weft_mpi::memory::{Address, promised_bytes};
 use weft_mpi::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
-use weft_mpi::request::{Receive, Request, State};
+use weft_mpi::request::{Receive, State};
 
 use crate::{join, pieces};
 
@@ -159,7 +159,7 @@ pub(crate) fn messages(bytes: &[u8]) {
     for tag in [Some(1), None] {
         let data = promised_bytes(Address::of_bytes(&mut buffer), 4096);
         let receive = Receive { context: Some(2), source: None, peer: None, tag, data, blocking: false };
-        if let Ok(handle) = messages.add(Request::new(State::Posted(receive), 0)) {
+        if let Ok(handle) = messages.add(State::Posted(receive), 0) {
             messages.post(handle, &mut Nowhere);
         }
     }
