@@ -41,8 +41,8 @@ pub struct Matcher<P, M> {
     places: Table<u32, u32>,
     /// Places in `contexts` that no context uses.
     free: Vec<u32>,
-    /// The context looked up last and its place: mostly the next one too.
-    last: (u32, u32),
+    /// The context looked up last and its place: mostly the next one too. No context at first.
+    last: (u64, u32),
 }
 
 struct Queues<P, M> {
@@ -64,7 +64,7 @@ impl<P, M> Queues<P, M> {
     }
 }
 
-const NOWHERE: u32 = u32::MAX;
+const NO_CONTEXT: (u64, u32) = (u64::MAX, 0);
 
 impl<P, M> Default for Matcher<P, M> {
     fn default() -> Self {
@@ -75,7 +75,7 @@ impl<P, M> Default for Matcher<P, M> {
 impl<P, M> Matcher<P, M> {
     /// A matcher with nothing queued.
     pub fn new() -> Matcher<P, M> {
-        Matcher { contexts: Vec::new(), places: Table::default(), free: Vec::new(), last: (0, NOWHERE) }
+        Matcher { contexts: Vec::new(), places: Table::default(), free: Vec::new(), last: NO_CONTEXT }
     }
 
     /// A receive is posted: the earliest matching unexpected message, else the receive is queued.
@@ -197,7 +197,7 @@ impl<P, M> Matcher<P, M> {
         let Some(place) = self.places.remove(&context) else {
             return Leftovers { posted: Vec::new(), unexpected: Vec::new() };
         };
-        self.last = (0, NOWHERE);
+        self.last = NO_CONTEXT;
         self.free.push(place);
         let fresh = Queues { posted: Queue::new(), unexpected: Queue::new() };
         let mut queues = core::mem::replace(&mut self.contexts[place as usize], fresh);
@@ -231,8 +231,8 @@ impl<P, M> Matcher<P, M> {
 
     #[inline(always)]
     fn queues(&mut self, context: u32) -> &mut Queues<P, M> {
-        if self.last.0 != context || self.last.1 == NOWHERE {
-            self.last = (context, self.place_of(context));
+        if self.last.0 != u64::from(context) {
+            self.last = (u64::from(context), self.place_of(context));
         }
         &mut self.contexts[self.last.1 as usize]
     }

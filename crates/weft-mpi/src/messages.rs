@@ -202,6 +202,8 @@ pub struct Messages {
     pub matcher: Matcher<usize, usize>,
     /// Messages without a receive, named by the matcher.
     pub unexpected: Slab<Unexpected>,
+    /// Memory for the next ones.
+    spare: Vec<Vec<u8>>,
     /// By index in the job.
     pub peers: Vec<Peer>,
     /// Which announced messages may send how much.
@@ -250,6 +252,7 @@ impl Messages {
             unsettled: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
+            spare: Vec::new(),
             peers: (0..size).map(|_| peer()).collect(),
             grants: Grants::new(),
             arrived: Vec::new(),

@@ -123,11 +123,35 @@ fn try_twice(mut settled: impl FnMut(&mut Process) -> Result<bool>) -> Result<bo
     found.unwrap_or(Ok(false))
 }
 
+/// What [`take_plain`] does, for the calls that complete one request: they leave the error in its status alone (MPI-5.0 §3.2.5).
+///
+/// # Safety
+/// As for [`take_plain`].
+#[inline(always)]
+unsafe fn take_at_once(process: &mut Process, request: *mut MPI_Request, status: *mut MPI_Status) -> bool {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // The empty status is set as a whole: that is for `report`.
+        if (*request).0 == MPI_REQUEST_NULL.0 {
+            return false;
+        }
+        let Some(found) = process.finish_plain((*request).0) else { return false };
+        *request = MPI_Request::NULL;
+        status::store(status, &found, None);
+    }
+    true
+}
+
 /// MPI_Wait (MPI-5.0 §3.7.3).
 pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Result<()> {
+    let mut process = process::lock();
     // SAFETY: the caller's pointers.
     unsafe {
-        let outcome = weft_mpi::blocking::wait(process::lock(), (*request).0)?;
+        if take_at_once(&mut process, request, status) {
+            process.signal();
+            return Ok(());
+        }
+        let outcome = weft_mpi::blocking::wait(process, (*request).0)?;
         *request = MPI_Request(outcome.handle);
         report(outcome, status, false).map_or(Ok(()), Err)
     }

@@ -164,11 +164,18 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
     /// Adds an entry behind all others.
     #[inline(always)]
     pub(super) fn push(&mut self, pattern: Pattern, value: T) {
-        let last = self.order.last;
-        let near = Ends { first: last, last: NONE };
-        let entry = Entry { pattern, near, sequence: self.sequence, value: Some(value) };
+        if self.free == NONE {
+            self.grow();
+        }
+        let (id, last) = (self.free, self.order.last);
+        let entry = &mut self.entries[id as usize];
+        self.free = entry.near.last;
+        // Piece by piece: an entry that is made elsewhere and copied waits for its pieces to be stored.
+        entry.pattern = pattern;
+        entry.near = Ends { first: last, last: NONE };
+        entry.sequence = self.sequence;
+        entry.value = Some(value);
         self.sequence += 1;
-        let id = self.store(entry);
         match self.entries.get_mut(last as usize) {
             Some(before) => before.near.last = id,
             None => self.order.first = id,
@@ -188,23 +195,13 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         }
     }
 
-    #[inline(always)]
-    fn store(&mut self, entry: Entry<T>) -> u32 {
-        let id = self.free;
-        if let Some(slot) = self.entries.get_mut(id as usize) {
-            self.free = slot.near.last;
-            *slot = entry;
-            return id;
-        }
-        self.grow(entry)
-    }
-
+    /// Makes a free entry.
     #[cold]
-    fn grow(&mut self, entry: Entry<T>) -> u32 {
+    fn grow(&mut self) {
         let id = self.entries.len() as u32;
         assert!(id < NONE, "a match queue holds at most {NONE} entries");
-        self.entries.push(entry);
-        id
+        self.entries.push(Entry { pattern: Pattern { place: 0, mask: 0 }, near: NOWHERE, sequence: 0, value: None });
+        self.free = id;
     }
 
     /// The oldest entry that matches.

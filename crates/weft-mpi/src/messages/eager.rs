@@ -12,6 +12,12 @@ use crate::handle::Slab;
 use crate::memory::UserData;
 use crate::request::{State, Status};
 
+/// Memory of messages that nobody had asked for is kept for the next ones: of so many, if it is not larger …
+const SPARE_MAX: usize = 64;
+const SPARE_BYTES_MAX: usize = 1024;
+/// … and is not made smaller.
+const SPARE_BYTES_MIN: usize = 64;
+
 impl Messages {
     /// Gives the unexpected message `unexpected` to the receive `handle`.
     pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, fetch: &mut impl Fetch) {
@@ -23,6 +29,7 @@ impl Messages {
                 self.deliver_whole(handle, envelope, &bytes);
                 self.consumed(peer, bytes.len() as u64);
                 self.acknowledge(peer, acknowledge);
+                self.put_aside(bytes);
             }
             Body::Arriving { bytes, acknowledge } => {
                 self.let_go(peer, message.total);
@@ -38,6 +45,15 @@ impl Messages {
             Body::Announced { request, address } => {
                 self.pull(handle, peer, envelope, request, message.total, address, fetch);
             }
+        }
+    }
+
+    /// Keeps the memory of a short message for the next.
+    #[inline]
+    fn put_aside(&mut self, mut bytes: Vec<u8>) {
+        if bytes.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
+            bytes.clear();
+            self.spare.push(bytes);
         }
     }
 
@@ -142,9 +158,9 @@ impl Messages {
         self.count(peer, fetch);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let Self { unexpected, peers, nonsense, .. } = self;
+            let Self { unexpected, peers, nonsense, spare, .. } = self;
             let found = self.matcher.arrive(envelope, || {
-                keep_whole(unexpected, &mut peers[peer as usize], nonsense, peer, payload, acknowledge)
+                keep_whole(unexpected, spare, &mut peers[peer as usize], nonsense, peer, payload, acknowledge)
             });
             let Some(handle) = found else {
                 // A probe may be waiting for it.
@@ -269,13 +285,18 @@ fn keep(
 #[inline(never)]
 fn keep_whole(
     unexpected: &mut Slab<Unexpected>,
+    spare: &mut Vec<Vec<u8>>,
     state: &mut Peer,
     nonsense: &mut u64,
     peer: u32,
     payload: &[u8],
     acknowledge: Option<u32>,
 ) -> Option<usize> {
-    let make = || Body::Whole { bytes: payload.to_vec(), acknowledge };
+    let make = || {
+        let mut bytes = spare.pop().unwrap_or_else(|| Vec::with_capacity(payload.len().max(SPARE_BYTES_MIN)));
+        bytes.extend_from_slice(payload);
+        Body::Whole { bytes, acknowledge }
+    };
     keep(unexpected, state, nonsense, peer, payload.len() as u64, make)
 }
 
