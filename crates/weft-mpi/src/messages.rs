@@ -303,6 +303,12 @@ impl Messages {
         self.unsettled > 0
     }
 
+    /// Whether several are.
+    #[inline]
+    pub fn are_several_under_way(&self) -> bool {
+        self.unsettled > 1
+    }
+
     /// Starts a persistent request again, which is inactive.
     pub fn restart(&mut self, handle: usize, state: State) {
         if let Some(request) = self.requests.get_mut(handle) {

@@ -26,8 +26,9 @@ pub(super) const RING_PIECE_BYTES: u64 = 8 << 10;
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// With nobody to wait for it, a piece is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;
-/// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns, while the data is in its caches.
-const TURN_BYTES: u64 = 128 << 10;
+/// After so much of a message this process sees to what has arrived, if anything: who sends and receives takes turns. Each fills half of a ring first:
+/// lines that both write and read at the same time come late.
+const TURN_BYTES: u64 = 1 << 20;
 /// So long may a message be that goes through a ring unasked although it is above the eager limit: if its receiver waits for it and it is
 /// for a receive that is posted, both sides copy at the same time, each its half of the way. Where processors share a cache
 /// that is quicker than copies by the kernel.
@@ -309,13 +310,17 @@ impl Engine {
     }
 
     /// Bytes of the piece from `offset` on of a message that goes to `peer` up to `end`. The first pieces in a ring are short, so that the
-    /// receiver begins soon, and so are the last ones, so that it ends soon after the sender.
+    /// receiver begins soon, and so are the last ones, so that it ends soon after the sender. With other operations under way, such as the receive
+    /// of MPI_Sendrecv, that is not what counts: the receiver has something to do as well.
     fn next_piece(&self, peer: u32, offset: u64, end: u64) -> u64 {
         let left = end - offset;
         if !matches!(self.links[peer as usize].path, Path::Shared(_)) {
             return left.min(OTHER_PIECE_BYTES);
         }
         let (least, most) = NEXT_PIECE_BYTES;
+        if self.messages.are_several_under_way() {
+            return left.min(most).min(self.frame_max);
+        }
         let long = (offset / 2).min(left / 4).min(most) / least * least;
         left.min(long.max(least)).min(self.frame_max)
     }
