@@ -3,6 +3,8 @@
 //! A running collective owns the requests of its current round. The progress loop moves it on; only the program's
 //! reduction functions are left to a thread that waits, because they must run while the lock is free.
 
+mod at_once;
+
 use std::sync::Arc;
 
 use weft_core::collective::{Buffer, Kind, Local, Schedule, Slice, Transfer};
@@ -17,6 +19,8 @@ use crate::messages::internal;
 use crate::object::{Description, Group, Operation};
 use crate::process::Process;
 use crate::request::{Mode, Persistent, Receive, Request, Send, State};
+
+pub use at_once::run;
 
 /// Scratch memory that one collective may ask for, in bytes.
 const SCRATCH_MAX: u64 = 1 << 44;
@@ -97,6 +101,21 @@ pub struct Running {
 }
 
 impl Running {
+    fn new(place: Place, schedule: Schedule, arguments: Arguments) -> Self {
+        Self {
+            request: 0,
+            scratch: Scratch::new(schedule.scratch as usize),
+            schedule,
+            round: 0,
+            stage: Stage::Between,
+            transfers: Vec::new(),
+            arguments,
+            place,
+            due: None,
+            agreement: None,
+        }
+    }
+
     fn describe(&self, kind: Kind) -> Option<&Arc<Description>> {
         match kind {
             Kind::Bytes => None,
@@ -124,22 +143,33 @@ impl Running {
         }
     }
 
+    fn send_of(&mut self, to: u32, slice: &Slice) -> Send {
+        Send {
+            peer: Some(self.place.group.members[to as usize]),
+            envelope: Envelope { context: self.place.context, source: self.place.rank, tag: self.place.tag },
+            data: self.data(slice),
+            mode: Mode::Standard,
+            blocking: true,
+        }
+    }
+
+    fn receive_of(&mut self, from: u32, slice: &Slice) -> Receive {
+        Receive {
+            context: Some(self.place.context),
+            source: Some(from),
+            peer: Some(self.place.group.members[from as usize]),
+            tag: Some(self.place.tag),
+            data: self.data(slice),
+            blocking: true,
+        }
+    }
+
     fn start_round(&mut self, engine: &mut Engine) -> Result<()> {
         let transfers = std::mem::take(&mut self.schedule.rounds[self.round].transfers);
         for transfer in transfers {
             let handle = match transfer {
                 Transfer::Send { to, slice } => {
-                    let send = Send {
-                        peer: Some(self.place.group.members[to as usize]),
-                        envelope: Envelope {
-                            context: self.place.context,
-                            source: self.place.rank,
-                            tag: self.place.tag,
-                        },
-                        data: self.data(&slice),
-                        mode: Mode::Standard,
-                        blocking: true,
-                    };
+                    let send = self.send_of(to, &slice);
                     if engine.submit_now(&send) {
                         continue;
                     }
@@ -148,14 +178,7 @@ impl Running {
                     handle
                 }
                 Transfer::Receive { from, slice } => {
-                    let receive = Receive {
-                        context: Some(self.place.context),
-                        source: Some(from),
-                        peer: Some(self.place.group.members[from as usize]),
-                        tag: Some(self.place.tag),
-                        data: self.data(&slice),
-                        blocking: true,
-                    };
+                    let receive = self.receive_of(from, &slice);
                     let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
                     engine.start_receive(handle);
                     handle
@@ -309,10 +332,7 @@ impl Process {
         schedule: Schedule,
         arguments: Arguments,
     ) -> Result<()> {
-        if schedule.scratch > SCRATCH_MAX {
-            let bytes = schedule.scratch;
-            return Err(Error::new(MPI_ERR_NO_MEM, format!("the collective needs {bytes} bytes of working memory")));
-        }
+        check_scratch(&schedule)?;
         self.engine()?;
         self.start_schedule_then(request, place, schedule, arguments, None);
         Ok(())
@@ -327,19 +347,12 @@ impl Process {
         arguments: Arguments,
         agreement: Option<Box<Agreement>>,
     ) {
+        self.go_on(Running { request, agreement, ..Running::new(place, schedule, arguments) });
+    }
+
+    /// Moves `running` on from where it is, now and in the progress loop.
+    fn go_on(&mut self, mut running: Running) {
         let Ok(engine) = self.engine() else { return };
-        let mut running = Running {
-            request,
-            scratch: Scratch::new(schedule.scratch as usize),
-            schedule,
-            round: 0,
-            stage: Stage::Between,
-            transfers: Vec::new(),
-            arguments,
-            place,
-            due: None,
-            agreement,
-        };
         match running.advance(engine) {
             Some(error) => self.finish_collective(running, error),
             None => {
@@ -412,6 +425,14 @@ impl Process {
             self.advance_collective(handle);
         }
     }
+}
+
+fn check_scratch(schedule: &Schedule) -> Result<()> {
+    let bytes = schedule.scratch;
+    if bytes > SCRATCH_MAX {
+        return Err(Error::new(MPI_ERR_NO_MEM, format!("the collective needs {bytes} bytes of working memory")));
+    }
+    Ok(())
 }
 
 /// `inout = input op inout` at once, outside of any collective (`MPI_Reduce_local`). The lock must be free.

@@ -517,8 +517,14 @@ impl Engine {
 
     /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
     pub(crate) fn take_turns(&self, members: &[u32]) -> bool {
-        self.node.as_ref().is_some_and(shared::Node::is_crowded)
+        self.is_crowded()
             && (self.locals.len() == self.size as usize || members.iter().all(|member| self.locals.contains(member)))
+    }
+
+    /// Whether this node has fewer processors than processes.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.node.as_ref().is_some_and(shared::Node::is_crowded)
     }
 
     /// Processes of the node that want a processor, as far as MPI knows.

@@ -124,6 +124,14 @@ pub enum Rest {
     Thread = 3,
 }
 
+/// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
+/// `here` with this one, wherever the `unknown` ones are.
+fn emptier(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
+    let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
+    let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;
+    (on(emptiest) + unknown < on(here)).then_some(emptiest)
+}
+
 /// Sleeps for a [`Node`] while others use it.
 #[derive(Clone)]
 pub struct Sleeper {
@@ -346,15 +354,34 @@ impl Node {
 
     /// Moves this thread to a processor on which no other rank spins, as far as is known, and which it may use.
     pub fn leave_processor(&self) {
-        let mut avoid: Vec<u32> = self.spinning_elsewhere().collect();
         if let Some(here) = sys::processor() {
             // Where there is no third processor, any but this one will do.
-            avoid.push(here);
-            if !sys::leave_processors(&avoid) {
-                sys::leave_processors(&[here]);
+            if !sys::move_to(|other| other != here && self.spinning_elsewhere().all(|taken| taken != other)) {
+                sys::move_to(|other| other != here);
             }
         }
         self.note_processor();
+    }
+
+    /// Where ranks take turns: moves this thread to a processor that at least two fewer ranks use, if it is the last one here. Of ranks
+    /// that do not spin nobody knows where they are: they may all be there.
+    pub fn even_out(&self) {
+        let Some(here) = sys::processor() else { return };
+        let segment = &self.inbox.segment;
+        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
+        let mut spinning = Vec::new();
+        for index in others.clone() {
+            match segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS) {
+                Some(processor) if processor == here && index > self.inbox.own => return,
+                Some(processor) => spinning.push(processor),
+                None => {}
+            }
+        }
+        let unknown = others.count() - spinning.len();
+        if let Some(emptier) = emptier(here, &sys::processors(), &spinning, unknown) {
+            sys::move_to(|other| other == emptier);
+            self.note_processor();
+        }
     }
 
     /// The processors on which other ranks spin.

@@ -44,26 +44,43 @@ pub(crate) fn processor() -> Option<u32> {
     u32::try_from(unsafe { libc::sched_getcpu() }).ok()
 }
 
-/// Moves this thread to one of its processors that is none of `avoid`, and then lets it run on all of them again. False: there is no
-/// other, or the machine has more processors than a `cpu_set_t`.
-pub(crate) fn leave_processors(avoid: &[u32]) -> bool {
+/// The processors that this thread may use; none if the machine has more than a `cpu_set_t`.
+pub(crate) fn processors() -> Vec<u32> {
     let bytes = size_of::<libc::cpu_set_t>();
     // SAFETY: a set of processors is plain bits: zeros are the empty set.
     let mut all: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     // SAFETY: `all` is ours to write, of the size given.
     if unsafe { libc::sched_getaffinity(0, bytes, &mut all) } != 0 {
-        return false;
+        return Vec::new();
     }
-    let mut others = all;
-    for &processor in avoid.iter().filter(|&&processor| (processor as usize) < bytes * 8) {
+    // SAFETY: the set has a bit for each of these.
+    (0..bytes * 8)
+        .filter(|processor| unsafe { libc::CPU_ISSET(*processor, &all) })
+        .map(|processor| processor as u32)
+        .collect()
+}
+
+/// Lets this thread run on these processors; whether the system has.
+fn run_on(processors: &[u32]) -> bool {
+    let bytes = size_of::<libc::cpu_set_t>();
+    // SAFETY: zeros are the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    for &processor in processors.iter().filter(|&&processor| (processor as usize) < bytes * 8) {
         // SAFETY: the processor is one that the set has a bit for.
-        unsafe { libc::CPU_CLR(processor as usize, &mut others) };
+        unsafe { libc::CPU_SET(processor as usize, &mut set) };
     }
-    // SAFETY: both sets are ours; an empty one is refused by the kernel.
-    let moved = unsafe { libc::CPU_COUNT(&others) > 0 && libc::sched_setaffinity(0, bytes, &others) == 0 };
+    // SAFETY: the set is ours; an empty one is refused by the kernel.
+    unsafe { libc::sched_setaffinity(0, bytes, &set) == 0 }
+}
+
+/// Moves this thread to one of its processors that `suits`, and then lets it run on all of them again. False: there is none.
+pub(crate) fn move_to(suits: impl Fn(u32) -> bool) -> bool {
+    let all = processors();
+    let some: Vec<u32> = all.iter().copied().filter(|processor| suits(*processor)).collect();
+    let moved = some.len() < all.len() && run_on(&some);
     if moved {
-        // SAFETY: as above. It was this thread's before, so it is allowed.
-        unsafe { libc::sched_setaffinity(0, bytes, &all) };
+        // They were this thread's before, so it is allowed.
+        run_on(&all);
     }
     moved
 }

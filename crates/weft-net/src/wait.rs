@@ -81,12 +81,14 @@ pub struct Spin {
     budget: Duration,
     sleeps: u32,
     interval: u32,
+    /// The last time that the processor was with somebody else for long is not followed by a spin that paid.
+    kept_away: bool,
 }
 
 impl Spin {
     /// Spins for `most` at most.
     pub const fn new(most: Duration) -> Self {
-        Self { most, budget: most, sleeps: 0, interval: PROBES.0 }
+        Self { most, budget: most, sleeps: 0, interval: PROBES.0, kept_away: false }
     }
 
     /// How long to spin this time.
@@ -97,9 +99,14 @@ impl Spin {
     /// What was waited for came during the spin.
     #[inline]
     pub fn hit(&mut self) {
-        if self.interval != PROBES.0 || self.budget.as_nanos() != self.most.as_nanos() {
+        if self.interval != PROBES.0 || self.kept_away || self.budget.as_nanos() != self.most.as_nanos() {
             *self = Self::new(self.most);
         }
+    }
+
+    /// Somebody else had the processor for long. Whether that happens again and again, with nothing that came by spinning in between.
+    pub fn is_kept_away(&mut self) -> bool {
+        std::mem::replace(&mut self.kept_away, true)
     }
 
     /// It did not: the waiter sleeps. `preempted`: the processor was taken away meanwhile, so somebody else wants it.
@@ -140,6 +147,10 @@ mod tests {
         assert_eq!(spin.budget(), whole);
         spin.missed(true);
         assert_eq!(spin.budget(), Duration::default());
+        spin.hit();
+        assert!(!spin.is_kept_away() && spin.is_kept_away(), "once is not always");
+        spin.hit();
+        assert!(!spin.is_kept_away(), "it has paid since");
     }
     use crate::clock;
     use std::io::Write;

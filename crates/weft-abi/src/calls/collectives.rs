@@ -14,7 +14,7 @@ use crate::types::*;
 use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
-use weft_mpi::blocking::{self, wait};
+use weft_mpi::blocking;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Communicator, Operation};
 use weft_mpi::process::{Process, lock, with};
@@ -25,10 +25,7 @@ fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) ->
     let mut process = lock();
     let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?)?;
     let (handle, request) = match form {
-        Form::Blocking => {
-            let request = process.start_collective(comm.0, schedule, arguments)?;
-            return wait(process, request)?.error.map_or(Ok(()), Err);
-        }
+        Form::Blocking => return weft_mpi::collective::run(process, comm.0, schedule, arguments),
         Form::Nonblocking(request) => (process.start_collective(comm.0, schedule, arguments)?, request),
         Form::Persistent(request) => (process.make_persistent_collective(comm.0, schedule, arguments)?, request),
     };

@@ -285,6 +285,13 @@ impl Engine {
         }
     }
 
+    /// Moves this thread to a processor with fewer processes of the node, if it is for this one to do so.
+    pub(crate) fn even_out(&self) {
+        if let Some(node) = &self.node {
+            node.even_out();
+        }
+    }
+
     /// Puts the receive `handle` on the board of its sender, or on the common one, if it is one for that; whether it did.
     pub(super) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {

@@ -26,6 +26,8 @@ const PREEMPTED: Duration = Duration::from_micros(100);
 const YIELDED: Duration = Duration::from_micros(2);
 /// Least and most time between two moves to another processor; it doubles with each move that did not last.
 const PARTING_PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(16));
+/// Time between two looks at how ranks that take turns are spread over the processors.
+const EVENING_PAUSE: Duration = Duration::from_micros(200);
 /// A move has lasted when so many pauses have gone by.
 const PARTING_LASTED: u64 = 8;
 
@@ -86,15 +88,21 @@ impl Wait {
         if !preempted && (spun < process.spin.budget() || (!self.crowded && spun < SPIN_SERVED && process.is_served()))
         {
             self.crowded = !process.has_processors();
-            if let Some(engine) = &process.engine
-                && !self.crowded
-            {
+            if let Some(engine) = &process.engine {
                 engine.note_processor();
+                if self.crowded && process.parting.is_time_to_even_out(now) {
+                    engine.even_out();
+                }
             }
             // Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one.
             std::thread::yield_now();
             let away = clock::now().since(now);
             if away > PREEMPTED {
+                // Among ranks that take turns it may have been something that comes once in a while.
+                if self.crowded && !process.spin.is_kept_away() {
+                    self.looked = None;
+                    return true;
+                }
                 process.spin.missed(true);
                 return false;
             }
@@ -130,11 +138,22 @@ impl Wait {
 pub(super) struct Parting {
     last: Option<Instant>,
     pause: Duration,
+    /// When it was last seen whether the ranks that take turns are spread evenly.
+    evened: Option<Instant>,
 }
 
 impl Parting {
     pub(super) const fn new() -> Self {
-        Self { last: None, pause: PARTING_PAUSES.0 }
+        Self { last: None, pause: PARTING_PAUSES.0, evened: None }
+    }
+
+    /// Whether to see now if ranks that take turns are spread evenly.
+    fn is_time_to_even_out(&mut self, now: Instant) -> bool {
+        let due = self.evened.is_none_or(|last| now.since(last) >= EVENING_PAUSE);
+        if due {
+            self.evened = Some(now);
+        }
+        due
     }
 
     /// Whether a move is allowed now; the next one is then later.
@@ -154,10 +173,11 @@ impl Parting {
 }
 
 impl Process {
-    /// Whether there is a processor for every rank of the node that is awake.
+    /// Whether there is a processor for every rank of the node that is awake. Where there are fewer than ranks it is no: those that sleep
+    /// will want theirs as soon as they are woken, and would have to wait for the end of a spin.
     #[inline]
     fn has_processors(&self) -> bool {
-        self.engine.as_ref().map_or(1, |engine| engine.awake()) <= self.processors
+        self.engine.as_ref().is_none_or(|engine| !engine.is_crowded() && engine.awake() <= self.processors)
     }
 
     /// Whether a pass in vain is worth more than a sleep, as far as is known.

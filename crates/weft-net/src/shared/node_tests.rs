@@ -223,3 +223,17 @@ fn senseless_arguments_are_refused() {
     assert!(Node::create("ok", 2, 2, &settings).is_err());
     assert!(Node::create("ok", 0, LOCAL_SIZE_MAX + 1, &settings).is_err());
 }
+
+#[test]
+fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
+    // Five others here and two there; one more that may be anywhere; two.
+    let spinning = [0, 0, 0, 0, 0, 1, 1];
+    assert_eq!(emptier(0, &[0, 1], &spinning, 0), Some(1));
+    assert_eq!(emptier(0, &[0, 1], &spinning, 2), Some(1));
+    assert_eq!(emptier(0, &[0, 1], &spinning, 3), None, "they may all be there");
+    // Four on each with this one, and three here beside four there: a move would change nothing.
+    assert_eq!(emptier(0, &[0, 1], &[0, 0, 0, 1, 1, 1, 1], 0), None);
+    assert_eq!(emptier(0, &[0, 1], &[0, 0, 0, 1, 1, 1], 0), None);
+    assert_eq!(emptier(0, &[0], &spinning, 0), None, "there is no other");
+    assert_eq!(emptier(0, &[0, 1, 7], &spinning, 0), Some(7), "nobody is there");
+}
