@@ -232,7 +232,7 @@ impl Node {
     }
 
     /// See [`Outbox::try_send_with`].
-    #[inline(always)]
+    #[inline]
     pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         self.outbox.try_send_with(to, head, len, fill)
     }
@@ -576,7 +576,7 @@ impl Outbox {
 
     /// As [`Self::try_send`], but `fill` writes the `len` bytes of payload where the receiver will read them. It is called at most
     /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
-    #[inline(always)]
+    #[inline]
     pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         if let Lane::Unused = self.lanes[to] {
             self.open(to);

@@ -30,7 +30,7 @@ enum Look {
 
 impl Engine {
     /// Completes `send` at once, if that needs no request; `false` leaves everything as it was.
-    #[inline(never)]
+    #[inline]
     pub fn submit_now(&mut self, send: &Send) -> bool {
         match (send.mode, send.peer) {
             (Mode::Standard, Some(peer)) => self.send_now(peer, send.envelope, &send.data),
@@ -40,7 +40,7 @@ impl Engine {
     }
 
     /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
-    #[inline(always)]
+    #[inline]
     pub fn send_now(&mut self, peer: u32, envelope: Envelope, data: &UserData) -> bool {
         let local = match &self.links[peer as usize].path {
             Path::Shared(local) => *local,

@@ -95,6 +95,16 @@ fn pad(head: usize, payload: usize) -> usize {
     if payload < ALIGNED_MIN || before > LINE || !before.is_multiple_of(4) { 0 } else { LINE - before }
 }
 
+/// What a frame takes of a ring, bytes.
+struct Room {
+    /// Before it in its first line.
+    pad: usize,
+    /// Of all its lines.
+    need: usize,
+    /// Before the end of the data area, where it does not fit.
+    skip: usize,
+}
+
 /// The sending end of a ring.
 pub(crate) struct Producer {
     area: Area,
@@ -123,8 +133,33 @@ impl Producer {
     /// When head and payload together exceed [`frame_max`].
     #[inline(always)]
     pub(crate) fn push(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
+        if head.len() + len <= ONE_LINE_BYTES {
+            return self.append(Room { pad: 0, need: LINE, skip: 0 }, head, len, fill);
+        }
+        self.push_lines(head, len, fill)
+    }
+
+    /// The same for a frame of several lines. Apart, since with constants for them [`Self::append`] is half as long.
+    #[inline(never)]
+    fn push_lines(&mut self, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> Result<bool, Broken> {
         let total = head.len() + len;
-        let (pad, need, skip) = if total <= ONE_LINE_BYTES { (0, LINE, 0) } else { self.place(head.len(), len) };
+        assert!(total <= frame_max(self.area.bytes()), "frame of {total} bytes is larger than the shared ring takes");
+        let pad = pad(head.len(), len);
+        let need = footprint(pad, total);
+        let tail = self.area.capacity() - self.offset;
+        self.append(Room { pad, need, skip: if need > tail { tail } else { 0 } }, head, len, fill)
+    }
+
+    /// Appends a frame that takes this room.
+    #[inline(always)]
+    fn append(
+        &mut self,
+        Room { pad, need, skip }: Room,
+        head: &[u8],
+        len: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Broken> {
+        let total = head.len() + len;
         if !self.has_room(skip + need)? {
             return Ok(false);
         }
@@ -133,8 +168,8 @@ impl Producer {
         if self.cleared <= end {
             self.clear(end);
         }
-        // SAFETY: lines [start, start + need) are inside the data area (checked above) and free (has_room), so the consumer does
-        // not look at them until the ready word below.
+        // SAFETY: lines [start, start + need) are inside the data area: where the next frame begins there is a line at least, and longer
+        // frames have been measured. They are free (has_room), so the consumer does not look at them until the ready word below.
         let frame = unsafe { self.area.frame_mut(start + READY_BYTES + pad, total) };
         let (front, payload) = frame.split_at_mut(head.len());
         // SAFETY: both are that long; `head` is elsewhere.
@@ -151,20 +186,6 @@ impl Producer {
         self.offset = if start + need == self.area.capacity() { 0 } else { start + need };
         self.prepare_next(need);
         Ok(true)
-    }
-
-    /// Where a frame of several lines goes: the bytes before it in its first line, those of all its lines, and those that are skipped.
-    ///
-    /// # Panics
-    /// As for [`Self::push`].
-    #[inline]
-    fn place(&self, head: usize, payload: usize) -> (usize, usize, usize) {
-        let total = head + payload;
-        assert!(total <= frame_max(self.area.bytes()), "frame of {total} bytes is larger than the shared ring takes");
-        let pad = pad(head, payload);
-        let need = footprint(pad, total);
-        let tail = self.area.capacity() - self.offset;
-        (pad, need, if need > tail { tail } else { 0 })
     }
 
     /// Whether `bytes` and the cleared line behind them are free.
