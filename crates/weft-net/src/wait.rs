@@ -2,7 +2,10 @@
 
 use std::io;
 use std::os::fd::RawFd;
+
 use weft_core::time::Duration;
+
+use crate::sys;
 
 /// Descriptors one call can watch.
 pub const FDS_MAX: usize = 16;
@@ -51,7 +54,7 @@ pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<
             Interest::Write => libc::POLLOUT,
         };
     }
-    match crate::sys::ppoll(&mut polled[..fds.len()], timeout.map(Duration::as_nanos)) {
+    match sys::ppoll(&mut polled[..fds.len()], timeout.map(Duration::as_nanos)) {
         Ok(()) => {}
         Err(cause) if cause.kind() == io::ErrorKind::Interrupted => return Ok(Ready::default()),
         Err(cause) => return Err(cause),
@@ -63,6 +66,13 @@ pub fn wait(fds: &[(RawFd, Interest)], timeout: Option<Duration>) -> io::Result<
         }
     }
     Ok(Ready(ready))
+}
+
+/// Moves this thread to another one of its processors, if there is one.
+pub fn leave_processor() {
+    if let Some(here) = sys::processor() {
+        sys::move_to(|other| other != here);
+    }
 }
 
 /// Sleeps after which a waiter that has stopped spinning tries it again; the second number is reached by doubling.

@@ -280,8 +280,9 @@ impl Engine {
 
     /// Moves this thread to another processor, if it may run on one.
     pub(crate) fn leave_processor(&self) {
-        if let Some(node) = &self.node {
-            node.leave_processor();
+        match &self.node {
+            Some(node) => node.leave_processor(),
+            None => weft_net::wait::leave_processor(),
         }
     }
 

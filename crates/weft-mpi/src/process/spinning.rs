@@ -2,7 +2,7 @@
 //!
 //! The kernel likes to put a process that is woken beside the one that woke it. Two ranks that spin on one processor, each
 //! yielding to the other, never look idle nor long enough off the processor to be moved, so a waiter that sees another
-//! spinning rank of the node on its processor goes to another one itself.
+//! spinning rank of the node on its processor, or that somebody takes every turn that it yields, goes to another one itself.
 
 use weft_core::time::{Duration, Instant};
 use weft_net::clock;
@@ -24,6 +24,8 @@ const PASSES_PER_LOOK: u32 = 64;
 const PREEMPTED: Duration = Duration::from_micros(100);
 /// A yield that takes so long has let somebody else run.
 const YIELDED: Duration = Duration::from_micros(2);
+/// After so many of these in a row somebody spins there as well, be it a rank of another host or of another job.
+const YIELDED_ALWAYS: u32 = 16;
 /// Least and most time between two moves to another processor; it doubles with each move that did not last.
 const PARTING_PAUSES: (Duration, Duration) = (Duration::from_micros(500), Duration::from_millis(16));
 /// Time between two looks at how ranks that take turns are spread over the processors.
@@ -106,10 +108,11 @@ impl Wait {
                 process.spin.missed(true);
                 return false;
             }
+            let others = process.parting.note_yield(away > YIELDED);
             if !self.crowded
                 && away > YIELDED
                 && let Some(engine) = &process.engine
-                && engine.shares_processor()
+                && (others || engine.shares_processor())
                 && process.parting.is_due(now)
             {
                 engine.leave_processor();
@@ -140,11 +143,19 @@ pub(super) struct Parting {
     pause: Duration,
     /// When it was last seen whether the ranks that take turns are spread evenly.
     evened: Option<Instant>,
+    /// Yields in a row that have let somebody else run.
+    yielded: u32,
 }
 
 impl Parting {
     pub(super) const fn new() -> Self {
-        Self { last: None, pause: PARTING_PAUSES.0, evened: None }
+        Self { last: None, pause: PARTING_PAUSES.0, evened: None, yielded: 0 }
+    }
+
+    /// A yield has let somebody else run, or not. Whether each of them does.
+    fn note_yield(&mut self, shared: bool) -> bool {
+        self.yielded = if shared { self.yielded.saturating_add(1) } else { 0 };
+        self.yielded >= YIELDED_ALWAYS
     }
 
     /// Whether to see now if ranks that take turns are spread evenly.
