@@ -10,7 +10,7 @@ mod rendezvous;
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
-use weft_net::shared::{Remainder, Ticket, Writer};
+use weft_net::shared::{Remainder, Ticket, Writer, number_near};
 
 use std::sync::Arc;
 
@@ -115,14 +115,24 @@ pub struct Peer {
     asked: u64,
 }
 
-/// Who has a receive that stood on its sender's board.
+/// Who has a receive that stood on a board.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
     /// We: it is on the board no more.
     Ours,
-    /// A sender writes to it, or has done so; the number of its message if it is the one that was asked about, and has announced
-    /// that in the ring as well.
-    Taken(Option<u32>),
+    /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has announced that in the ring as well.
+    Taken(Option<(u32, u32)>),
+}
+
+/// What has become of the receive that a message matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Matched {
+    /// It is for the message.
+    Ours,
+    /// Its sender is writing that very message to it.
+    Written,
+    /// Another message has it.
+    Taken,
 }
 
 /// A message whose data lies in the memory of a process of this node, and the receive that it goes to.
@@ -179,8 +189,8 @@ pub trait Fetch {
     /// All messages of `peer` that have been counted have found their receives, or have none yet.
     fn settled(&mut self, _peer: u32) {}
 
-    /// Takes a receive off its board for message number `handled` of `peer`, unless a sender was quicker.
-    fn withdraw(&mut self, _peer: u32, _ticket: Ticket, _handled: u32) -> Withdrawal {
+    /// Takes a receive off its board for a message of `peer`, unless a sender was quicker.
+    fn withdraw(&mut self, _peer: u32, _ticket: Ticket) -> Withdrawal {
         Withdrawal::Ours
     }
 
@@ -475,14 +485,33 @@ impl Messages {
 
     /// Who has the receive `handle`, which the message that was counted last matches.
     #[inline(never)]
-    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Withdrawal {
-        let Some(request) = self.requests.get_mut(handle) else { return Withdrawal::Ours };
-        let Some(ticket) = request.ticket else { return Withdrawal::Ours };
-        let withdrawal = fetch.withdraw(peer, ticket, self.peers[peer as usize].handled);
-        if withdrawal == Withdrawal::Ours {
-            request.ticket = None;
+    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Matched {
+        let Some(request) = self.requests.get_mut(handle) else { return Matched::Ours };
+        let Some(ticket) = request.ticket else { return Matched::Ours };
+        match fetch.withdraw(peer, ticket) {
+            Withdrawal::Ours => {
+                request.ticket = None;
+                Matched::Ours
+            }
+            Withdrawal::Taken(None) => Matched::Taken,
+            Withdrawal::Taken(Some((writer, low))) => {
+                let number = number_near(low, self.peers[writer as usize].handled);
+                if writer == peer && number == self.peers[peer as usize].handled {
+                    return Matched::Written;
+                }
+                // The receive is in the matcher no more, so the announcement would find another one.
+                self.note_written(writer, number);
+                Matched::Taken
+            }
         }
-        withdrawal
+    }
+
+    /// `peer` has written its message `number` to a receive; its announcement may be still to come.
+    fn note_written(&mut self, peer: u32, number: u32) {
+        let state = &mut self.peers[peer as usize];
+        if number.wrapping_sub(state.handled) as i32 > 0 {
+            state.written = Some(number);
+        }
     }
 
     /// Messages of `peer` that have been handled.
@@ -493,8 +522,9 @@ impl Messages {
     /// `peer` has written a message to the receive `handle`.
     pub fn handle_written(&mut self, peer: u32, handle: usize, written: Written) {
         let Written { source: from, tag, total, number, rest } = written;
-        let state = &mut self.peers[peer as usize];
-        state.written = number.filter(|number| number.wrapping_sub(state.handled) as i32 > 0).or(state.written);
+        if let Some(number) = number {
+            self.note_written(peer, number);
+        }
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.ticket = None;
         let State::Posted(Receive { context: Some(context), source, .. }) = request.state else { return };

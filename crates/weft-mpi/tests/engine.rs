@@ -544,6 +544,22 @@ fn run_a_crowd(steps: &[Crowd]) {
     assert!(all.iter().all(|engine| engine.messages.nonsense == 0));
 }
 
+/// A sender writes what it has announced to the first of several receives from anybody. Before the announcement, a message of another sender
+/// is handled, which would have had that receive.
+/// Expect: each message comes once.
+#[test]
+fn what_is_written_to_a_receive_that_another_message_matches_does_not_come_again() {
+    let receive = || Crowd::Receive { source: None, tag: None };
+    let send = |from, bytes| Crowd::Send { from, tag: 0, bytes };
+    let attention = |waits| Crowd::Attention { process: 0, waits };
+    let (first, then) = (
+        [receive(), send(2, 8), receive(), receive(), receive()],
+        [send(2, 8), Crowd::Progress { process: 1 }, send(1, 8)],
+    );
+    let announced = [attention(true), send(1, 16384), attention(false)];
+    run_a_crowd(&[&first[..], &announced[..], &then[..]].concat());
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 

@@ -180,14 +180,14 @@ impl Fetch for PeerMemory {
         }
     }
 
-    fn withdraw(&mut self, peer: u32, ticket: Ticket, handled: u32) -> Withdrawal {
+    fn withdraw(&mut self, peer: u32, ticket: Ticket) -> Withdrawal {
         let Some(board) = self.board_with(ticket, Some(peer)) else { return Withdrawal::Ours };
         if board.withdraw(ticket) {
             return Withdrawal::Ours;
         }
         match board.fate(ticket) {
-            Fate::Taken(taker) | Fate::Done { taker, .. } if self.peer_of(taker) == Some(peer) => {
-                Withdrawal::Taken(taker.announced.map(|low| number_near(low, handled)))
+            Fate::Taken(taker) | Fate::Done { taker, .. } => {
+                Withdrawal::Taken(self.peer_of(taker).and_then(|peer| Some((peer, taker.announced?))))
             }
             _ => Withdrawal::Taken(None),
         }

@@ -4,7 +4,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 
 use super::{
-    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages, Outgoing, Peer, Target, Unexpected, Withdrawal,
+    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Matched, Messages, Outgoing, Peer, Target, Unexpected,
     status_of, truncated,
 };
 use crate::error::Error;
@@ -168,7 +168,7 @@ impl Messages {
                 return;
             };
             if !self.deliver_whole(handle, envelope, payload) {
-                if self.withdraw(peer, handle, fetch) != Withdrawal::Ours {
+                if self.withdraw(peer, handle, fetch) != Matched::Ours {
                     continue;
                 }
                 self.deliver_whole(handle, envelope, payload);
@@ -207,7 +207,7 @@ impl Messages {
                 kept
             });
             match found {
-                Some(handle) if self.withdraw(peer, handle, fetch) != Withdrawal::Ours => {}
+                Some(handle) if self.withdraw(peer, handle, fetch) != Matched::Ours => {}
                 _ => break found,
             }
         };

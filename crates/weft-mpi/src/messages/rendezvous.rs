@@ -8,7 +8,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetch, Fetched, Messages, Outgoing, Peer, Unexpected, Withdrawal};
+use super::{Announced, Body, Fetch, Fetched, Matched, Messages, Outgoing, Peer, Unexpected};
 use crate::request::{Pulled, State};
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
@@ -167,10 +167,10 @@ impl Messages {
             });
             let Some(handle) = found else { return };
             match self.withdraw(peer, handle, fetch) {
-                Withdrawal::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
+                Matched::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
                 // Its sender is writing it: this is the announcement of that very message.
-                Withdrawal::Taken(Some(number)) if number == self.peers[peer as usize].handled => return,
-                Withdrawal::Taken(_) => {}
+                Matched::Written => return,
+                Matched::Taken => {}
             }
         }
     }
