@@ -12,7 +12,7 @@ use super::{Announced, Body, Fetch, Fetched, Matched, Messages, Outgoing, Peer, 
 use crate::request::{Pulled, State};
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
-const BEYOND_CACHES_BYTES: u64 = 1 << 20;
+const BEYOND_CACHES_BYTES: u64 = 2 << 20;
 
 impl Messages {
     /// Fetches, or asks for, an announced message.
