@@ -25,8 +25,13 @@ pub fn usable_processors() -> usize {
 
 /// So many processors as the time quota leaves of `allowed`, at least 1.
 pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
+    reduce(allowed, quota::quota())
+}
+
+/// Only whole processors count: of two ranks that spin with a quota of 1.5, both stand still for a quarter of the time.
+fn reduce(allowed: usize, quota: Option<f64>) -> usize {
     let allowed = allowed.max(1);
-    quota::quota().map_or(allowed, |processors| allowed.min(processors.ceil().max(1.0) as usize))
+    quota.map_or(allowed, |processors| allowed.min(processors.max(1.0) as usize))
 }
 
 /// How many ranks share how many processors.
@@ -73,6 +78,15 @@ mod tests {
         let usable = usable_processors();
         assert!(usable >= 1 && usable <= Set::allowed().len());
         assert_eq!(reduce_by_quota(0), 1);
+    }
+
+    #[test]
+    fn a_quota_counts_by_whole_processors() {
+        let cases = [(None, 4), (Some(0.3), 1), (Some(1.0), 1), (Some(1.9), 1), (Some(2.0), 2), (Some(7.5), 4)];
+        for (quota, processors) in cases {
+            assert_eq!(reduce(4, quota), processors, "{quota:?}");
+        }
+        assert!(Load { ranks: 2, processors: reduce(2, Some(1.5)) }.is_crowded(), "two ranks take turns");
     }
 
     #[test]
