@@ -87,13 +87,19 @@ impl Helper {
         let over = Arc::new(AtomicBool::new(false));
         let (its_watch, its_over) = (Arc::clone(&watch), Arc::clone(&over));
         let thread = watch::spawn_without_signals("weft-progress", move || {
+            let mut pause = Duration::default();
             loop {
                 its_watch.wait();
                 if its_over.load(Ordering::Acquire) {
                     return;
                 }
-                if let Err(again) = process::help() {
-                    its_watch.set_timer(again);
+                pause = match process::help() {
+                    Ok(()) => Duration::default(),
+                    // A program that is inside MPI each time the thread looks does without it ever longer.
+                    Err(again) => Duration((pause.as_nanos() * 2).clamp(again.as_nanos(), REPAIR_AFTER.as_nanos())),
+                };
+                if pause > Duration::default() {
+                    its_watch.set_timer(pause);
                 }
             }
         })?;
