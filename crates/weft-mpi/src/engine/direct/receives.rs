@@ -1,0 +1,180 @@
+//! Receives of this process that stand on boards: how they get there, what becomes of them, and how they leave.
+
+use weft_net::shared::{Board, Ending, Fate, Wanted, number_near};
+
+use super::{BYTES_MIN, broken};
+use crate::engine::Engine;
+use crate::messages::{Announced, Fetched, Written};
+use crate::request::{Receive, Request, State};
+
+/// Receives before a new one that are looked at to see whether it may stand on a board.
+const RECEIVES_BEFORE_MAX: usize = 64;
+/// Looks at a copy under way into a receive that is being given up.
+const ABANDON_LOOKS_MAX: usize = 10_000_000;
+
+impl Engine {
+    /// Puts the receive `handle` on the board of its sender, or on the common one, if it is one for that; whether it did.
+    pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
+        let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
+            return false;
+        };
+        let Receive { context: Some(context), source, peer, tag, data, blocking } = receive else { return false };
+        let (context, source, peer, tag, awaited) = (*context, *source, *peer, *tag, *blocking);
+        let (Some(address), length) = (data.address(), data.len()) else { return false };
+        // What a call waits for comes through the ring unasked if it is short.
+        let unasked = if awaited { self.eager_limit } else { 0 };
+        if length < BYTES_MIN || length <= unasked {
+            return false;
+        }
+        let requests = &self.messages.requests;
+        let stands = |other: &usize| requests.get(*other).is_some_and(|request| request.ticket.is_some());
+        if !self.messages.matcher.stands_behind(context, source, tag, &handle, RECEIVES_BEFORE_MAX, stands) {
+            return false;
+        }
+        let board = match (source, peer) {
+            (None, _) => self.open_common(),
+            (Some(_), Some(peer)) => self.open_board(peer),
+            (Some(_), None) => None,
+        };
+        let ticket = board.and_then(|board| board.post(&Wanted { context, tag, address, length, awaited }));
+        let Some(request) = self.messages.requests.get_mut(handle) else { return false };
+        request.ticket = ticket;
+        if ticket.is_some() {
+            self.direct.receives.push(handle);
+        }
+        ticket.is_some()
+    }
+
+    /// The board on which receives from `peer` stand, if that can copy.
+    pub(super) fn open_board(&mut self, peer: u32) -> Option<&mut Board> {
+        let local = self.copier(peer)?;
+        let board = &mut self.memory.boards[peer as usize];
+        if board.is_none() {
+            *board = self.node.as_mut()?.own_board(local).map(Box::new);
+            if let Some(board) = board {
+                board.advance(self.messages.handled(peer));
+                board.settle();
+            }
+        }
+        board.as_deref_mut()
+    }
+
+    /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
+    fn open_common(&mut self) -> Option<&mut Board> {
+        if self.memory.common.is_none() && self.memory.copies() {
+            for local in 0..self.locals.len() {
+                self.open_board(self.locals[local]);
+            }
+            self.memory.common = self.node.as_mut()?.common_board();
+        }
+        self.memory.common.as_mut()
+    }
+
+    /// Takes the receive `handle` off its board; `false` when a sender was quicker.
+    pub(in crate::engine) fn withdraw_receive(&mut self, handle: usize) -> bool {
+        let Some(request) = self.messages.requests.get_mut(handle) else { return true };
+        let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
+            return true;
+        };
+        if self.memory.board_with(ticket, *peer).is_some_and(|board| !board.withdraw(ticket)) {
+            return false;
+        }
+        request.ticket = None;
+        true
+    }
+
+    /// Receives from anybody that hear of the failure of `peer` leave the board, but for those that another process is writing to.
+    pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: u32) {
+        for at in 0..self.direct.receives.len() {
+            let handle = self.direct.receives[at];
+            let Some(Request { ticket: Some(ticket), .. }) = self.messages.requests.get(handle) else { continue };
+            let ticket = *ticket;
+            if !ticket.common || self.withdraw_receive(handle) {
+                continue;
+            }
+            let fate = self.memory.common.as_ref().map(|board| board.fate(ticket));
+            if let Some(Fate::Taken(taker)) = fate
+                && self.memory.peer_of(taker) == Some(peer)
+                && let Some(board) = &mut self.memory.common
+            {
+                // It writes no more.
+                board.free(ticket);
+                if let Some(request) = self.messages.requests.get_mut(handle) {
+                    request.ticket = None;
+                }
+            }
+        }
+    }
+
+    /// Forgets a receive of ours, whatever has become of it: afterwards nobody writes to its memory.
+    pub fn abandon_receive(&mut self, handle: usize) {
+        for _ in 0..ABANDON_LOOKS_MAX {
+            if self.withdraw_receive(handle) && !self.memory.shared.iter().any(|shared| shared.handle == handle) {
+                break;
+            }
+            self.collect_written();
+            self.collect_shared();
+            std::hint::spin_loop();
+        }
+        self.messages.cancel_receive(handle);
+        self.messages.abandon(handle);
+    }
+
+    /// Completes receives whose senders have copied their part.
+    pub(super) fn collect_shared(&mut self) {
+        while let Some(peer) = self.memory.boardless.pop() {
+            self.open_board(peer);
+        }
+        let shared = std::mem::take(&mut self.memory.shared);
+        for announced in shared {
+            let Announced { handle, peer, request, limit, .. } = announced;
+            let Some(Request { state: State::Receiving { .. }, .. }) = self.messages.requests.get(handle) else {
+                continue;
+            };
+            let fetched = match self.memory.board(peer).map_or(Ending::Failed, |board| board.share().ending()) {
+                Ending::Open => {
+                    self.memory.shared.push(announced);
+                    continue;
+                }
+                Ending::Moved => Fetched::Whole,
+                Ending::Failed => self.memory.fetch_alone(&announced),
+            };
+            self.messages.conclude_fetch(handle, peer, request, limit, fetched);
+        }
+    }
+
+    /// Completes receives that have been written to.
+    pub(super) fn collect_written(&mut self) {
+        let mut receives = std::mem::take(&mut self.direct.receives);
+        receives.retain(|handle| {
+            let Some(request) = self.messages.requests.get(*handle) else { return false };
+            let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
+                return false;
+            };
+            let peer = *peer;
+            let Some(board) = self.memory.board_with(ticket, peer) else { return false };
+            let fate = board.fate(ticket);
+            match fate {
+                Fate::Open | Fate::Taken(_) => return true,
+                Fate::Done { taker, source, tag, total, rest } => {
+                    board.free(ticket);
+                    // A sender that is none of the node's has broken the board: what it wrote counts as ours.
+                    let peer = peer.or_else(|| self.memory.peer_of(taker)).unwrap_or(self.rank);
+                    let number = taker.announced.map(|low| number_near(low, self.messages.handled(peer)));
+                    self.messages.handle_written(peer, *handle, Written { source, tag, total, number, rest });
+                }
+                Fate::Failed => {
+                    board.free(ticket);
+                    if let Some(request) = self.messages.requests.get_mut(*handle) {
+                        request.ticket = None;
+                    }
+                    self.messages.cancel_receive(*handle);
+                    let who = peer.map_or_else(|| "a sender".to_owned(), |peer| format!("process {peer} of the job"));
+                    self.messages.fail(*handle, broken(&who, "the sender could not write to this process"));
+                }
+            }
+            false
+        });
+        self.direct.receives = receives;
+    }
+}
