@@ -1,5 +1,6 @@
 //! `mpiexec` when things go wrong, and what people's scripts ask of it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process, kill_process_group};
@@ -313,7 +314,23 @@ fn processors() -> Vec<Case> {
                 context.mpiexec(ranks).env("WEFT_REGISTRY", registry(context)).args(["--bind-to", "core", "true"]);
             Expected::code(0).says("ranks are not bound:").judge(run.limit(END.as_secs()).finish())
         }),
+        Case::new("a control group's time quota counts, in whole processors", move |context| match enough() {
+            true => quota(context, &registry(context)),
+            false => Outcome::Skipped("there is only one processor".into()),
+        }),
     ]
+}
+
+/// Two ranks with the time of one and a half processors: they are told that they share one, and neither is bound.
+fn quota(context: &Context, registry: &Path) -> Outcome {
+    let options =
+        ["-n", "2", "--bind-to", "core", "--report-bindings", "sh", "-c", "echo ranks and processors: $WEFT_LOAD"];
+    let run = Run::new(context.root.join("tests/launcher/quota.sh")).arg(context.bin("mpiexec")).args(options);
+    let finished = run.env("WEFT_REGISTRY", registry).limit(END.as_secs()).finish();
+    if finished.as_ref().is_ok_and(|finished| finished.output.contains("no control group to be had")) {
+        return Outcome::Skipped("no privilege to make control groups".into());
+    }
+    Expected::code(0).says("time quota allows for 1 processor").says("ranks and processors: 2/1").judge(finished)
 }
 
 /// A host without power: its agent says nothing more, and nothing tells that it is gone.
