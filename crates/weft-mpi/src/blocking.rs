@@ -4,6 +4,7 @@ use weft_core::matching::Envelope;
 
 use crate::collective::Place;
 use crate::completion::Outcome;
+use crate::contention::is_contended;
 use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
@@ -22,7 +23,7 @@ impl Process {
             return None;
         }
         let turns = if self.may_spin() { TURNS_MAX } else { TURNS_MIN };
-        self.engine().ok()?.receive_now(receive, turns, || !process::is_contended())
+        self.engine().ok()?.receive_now(receive, turns, || !is_contended())
     }
 }
 

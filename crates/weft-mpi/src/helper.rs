@@ -198,7 +198,7 @@ impl Helper {
     /// The thread is awake. Whether it leaves everything to the program, which keeps calling, and looks again later: what is armed
     /// counts as armed until then.
     pub(crate) fn defers(&mut self, engine: &Engine) -> bool {
-        let calls = self.network_armed && std::mem::replace(&mut self.calls_seen, self.calls) != self.calls;
+        let calls = self.calls_go_on();
         // Messages that wait for others were promised that they leave when the timer runs out.
         let is_urgent = self.timer_is_soon || self.doorbell_armed || engine.gathers().is_some();
         if !calls || is_urgent || self.defers >= DEFERS_MAX {

@@ -20,6 +20,7 @@ pub mod collective;
 pub mod communicator;
 pub mod completion;
 pub mod constants;
+mod contention;
 pub mod context;
 pub mod datatypes;
 pub mod dimensions;

@@ -9,7 +9,7 @@ mod spinning;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard};
 
 use weft_core::time::Duration;
@@ -19,6 +19,7 @@ use weft_net::wait::{self, Interest, Spin};
 
 use crate::collective::Running;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
+use crate::contention::{Wanted, is_contended};
 use crate::engine::{Engine, LARGE_BYTES_MIN, Rest};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
@@ -93,7 +94,6 @@ pub struct Process {
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 static CHANGED: Condvar = Condvar::new();
-static CONTENDERS: AtomicU32 = AtomicU32::new(0);
 /// Whether it is the helper who has the lock.
 static HELPS: AtomicBool = AtomicBool::new(false);
 /// Whether a call waits, for a look without the lock.
@@ -115,13 +115,12 @@ pub fn lock() -> Guard {
 
 #[cold]
 fn lock_slowly() -> Guard {
-    CONTENDERS.fetch_add(1, Ordering::Relaxed);
+    let _wanted = Wanted::begin();
     // The helper leaves after the train that it is sending: that is sooner than a sleep would end.
     let began = clock::now();
     while HELPS.load(Ordering::Relaxed) && clock::now().since(began) < HELPER_LEAVES {
         for _ in 0..LOOKS_PER_YIELD {
             if let Ok(guard) = PROCESS.try_lock() {
-                CONTENDERS.fetch_sub(1, Ordering::Relaxed);
                 return guard;
             }
             std::hint::spin_loop();
@@ -129,15 +128,7 @@ fn lock_slowly() -> Guard {
         // It may need this very processor.
         std::thread::yield_now();
     }
-    let guard = PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    CONTENDERS.fetch_sub(1, Ordering::Relaxed);
-    guard
-}
-
-/// Whether another thread waits for the lock.
-#[inline]
-pub(crate) fn is_contended() -> bool {
-    CONTENDERS.load(Ordering::Relaxed) != 0
+    PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
 /// Runs `operation` under the lock and wakes whom it concerns.
@@ -220,13 +211,13 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
 #[inline]
 fn give_way(process: Guard) -> Guard {
     std::hint::spin_loop();
-    if CONTENDERS.load(Ordering::Relaxed) == 0 {
+    if !is_contended() {
         return process;
     }
     drop(process);
     for _ in 0..YIELDS_MAX {
         std::thread::yield_now();
-        if CONTENDERS.load(Ordering::Relaxed) == 0 {
+        if !is_contended() {
             break;
         }
     }

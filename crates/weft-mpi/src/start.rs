@@ -151,8 +151,8 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         cards = exchange(&mut client, &card)?;
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
-        let where_from = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
-        warn(rank, &format!("{where_from}: those that cannot talk over the network, which is slower"));
+        let what = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
+        warn(rank, &format!("{what}: those that cannot talk over the network, which is slower"));
     }
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());

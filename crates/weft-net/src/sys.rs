@@ -61,7 +61,7 @@ pub(crate) fn processors() -> Vec<u32> {
 }
 
 /// Lets this thread run on these processors; whether the system has.
-fn run_on(processors: &[u32]) -> bool {
+pub(crate) fn run_on(processors: &[u32]) -> bool {
     let bytes = size_of::<libc::cpu_set_t>();
     // SAFETY: zeros are the empty set.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };

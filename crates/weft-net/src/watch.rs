@@ -164,25 +164,16 @@ pub fn processor() -> Option<u32> {
 /// Takes `processor` from those that this thread may use, unless it is the only one, and gives it `back`. Whether it was taken: not if the
 /// machine has more processors than a `cpu_set_t`, for instance.
 fn keep_off(processor: u32, back: Option<u32>) -> bool {
-    let bytes = size_of::<libc::cpu_set_t>();
-    // SAFETY: a set of processors is plain bits: zeros are the empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: `set` is ours to write, of the size given.
-    if unsafe { libc::sched_getaffinity(0, bytes, &mut set) } != 0 || processor as usize >= bytes * 8 {
+    let mut mine = sys::processors();
+    if mine.is_empty() {
         return false;
     }
-    if let Some(back) = back {
-        // SAFETY: it was in the set before.
-        unsafe { libc::CPU_SET(back as usize, &mut set) };
-    }
-    // SAFETY: the set has a bit for it.
-    let taken = unsafe { libc::CPU_ISSET(processor as usize, &set) && libc::CPU_COUNT(&set) > 1 };
-    if taken {
-        // SAFETY: as above.
-        unsafe { libc::CPU_CLR(processor as usize, &mut set) };
-    }
-    // SAFETY: the set is ours and not empty.
-    unsafe { libc::sched_setaffinity(0, bytes, &set) == 0 && taken }
+    mine.extend(back);
+    mine.sort_unstable();
+    mine.dedup();
+    let taken = mine.len() > 1 && mine.contains(&processor);
+    mine.retain(|one| !taken || *one != processor);
+    sys::run_on(&mine) && taken
 }
 
 /// Starts a thread that no signal of the program is delivered to.

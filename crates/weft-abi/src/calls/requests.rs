@@ -123,31 +123,13 @@ fn try_twice(mut settled: impl FnMut(&mut Process) -> Result<bool>) -> Result<bo
     found.unwrap_or(Ok(false))
 }
 
-/// What [`take_plain`] does, for the calls that complete one request: they leave the error in its status alone (MPI-5.0 §3.2.5).
-///
-/// # Safety
-/// As for [`take_plain`].
-#[inline(always)]
-unsafe fn take_at_once(process: &mut Process, request: *mut MPI_Request, status: *mut MPI_Status) -> bool {
-    // SAFETY: the caller's promise.
-    unsafe {
-        // The empty status is set as a whole: that is for `report`.
-        if (*request).0 == MPI_REQUEST_NULL.0 {
-            return false;
-        }
-        let Some(found) = process.finish_plain((*request).0) else { return false };
-        *request = MPI_Request::NULL;
-        status::store(status, &found, None);
-    }
-    true
-}
-
 /// MPI_Wait (MPI-5.0 §3.7.3).
 pub(crate) unsafe fn wait(request: *mut MPI_Request, status: *mut MPI_Status) -> Result<()> {
     let mut process = process::lock();
     // SAFETY: the caller's pointers.
     unsafe {
-        if take_at_once(&mut process, request, status) {
+        // An empty status is set as a whole: that is for `report`. The others leave the error in their status alone (MPI-5.0 §3.2.5).
+        if (*request).0 != MPI_REQUEST_NULL.0 && take_plain(&mut process, request, status, None) {
             process.signal();
             return Ok(());
         }
@@ -270,17 +252,23 @@ fn all_settled(process: &mut Process, handles: &[MPI_Request], from: &mut usize)
     Ok(true)
 }
 
-/// Completes a request if nothing but its status is to be told of it; `false`, and everything is as it was, if it is none such.
+/// Completes a request if nothing but its status is to be told of it, with `error` in that if any; `false`, and everything is as it was,
+/// if it is none such.
 ///
 /// # Safety
 /// `request` can be written; `status`, too, or is null.
 #[inline(always)]
-unsafe fn take_plain(process: &mut Process, request: *mut MPI_Request, status: *mut MPI_Status) -> bool {
+unsafe fn take_plain(
+    process: &mut Process,
+    request: *mut MPI_Request,
+    status: *mut MPI_Status,
+    error: Option<i32>,
+) -> bool {
     // SAFETY: the caller's promise.
     unsafe {
         let Some(found) = process.finish_plain((*request).0) else { return false };
         *request = MPI_Request::NULL;
-        status::store(status, &found, Some(MPI_SUCCESS));
+        status::store(status, &found, error);
     }
     true
 }
@@ -311,7 +299,7 @@ impl Completion {
             // SAFETY: the caller's promise.
             unsafe {
                 let request = requests.add(index);
-                if !take_plain(process, request, status) {
+                if !take_plain(process, request, status, Some(MPI_SUCCESS)) {
                     self.take_one(process, request, status)?;
                 }
             }
@@ -360,7 +348,7 @@ impl Completion {
             // SAFETY: the caller's promise.
             unsafe {
                 let request = requests.add(*from);
-                if !take_plain(process, request, status) {
+                if !take_plain(process, request, status, Some(MPI_SUCCESS)) {
                     if !process.is_settled((*request).0)? {
                         return Ok(false);
                     }

@@ -13,8 +13,8 @@ use weft_net::datagrams::{Address, Arrival, Datagrams, Outcome};
 use super::direct::PeerMemory;
 use super::lanes::{Devices, Hop, Remote, Slot};
 use super::{Engine, FRAMES_PER_PASS, Path};
+use crate::contention::is_contended;
 use crate::messages::Messages;
-use crate::process::is_contended;
 use crate::request::State;
 
 /// Packets that one pass sends to one peer before others get their turn.

@@ -1,0 +1,28 @@
+//! Who wants the lock around the process while another thread has it: what has it can see that, and let the other in.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+static WANTING: AtomicU32 = AtomicU32::new(0);
+
+/// A thread wants the lock, as long as this lives.
+pub(crate) struct Wanted(());
+
+impl Wanted {
+    /// From now on.
+    pub(crate) fn begin() -> Self {
+        WANTING.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Wanted {
+    fn drop(&mut self) {
+        WANTING.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether another thread waits for the lock.
+#[inline]
+pub(crate) fn is_contended() -> bool {
+    WANTING.load(Ordering::Relaxed) != 0
+}
