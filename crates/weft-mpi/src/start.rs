@@ -246,7 +246,10 @@ fn connect(
             _ => 0,
         })
         .collect();
-    let refused = |peer: &u32| matches!(paths[*peer as usize], Path::Shared(_)) && pids[*peer as usize] == 0;
+    let refused = |peer: &u32| {
+        let without = matches!(paths[*peer as usize], Path::Shared(_)) && pids[*peer as usize] == 0;
+        without && single_copy::is_refused(cards[*peer as usize].pid)
+    };
     let speaks = || node.as_ref().is_some_and(shared::Node::speaks_first);
     if settings.single_copy && locals.iter().any(refused) && speaks() {
         let why =

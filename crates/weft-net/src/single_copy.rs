@@ -32,16 +32,22 @@ pub struct Remote {
 }
 
 /// Whether this process may copy from and to the memory of process `pid` (in this pid namespace).
-/// Asks for a byte that cannot exist: "bad address" means that permission was given.
 pub fn available(pid: i32) -> bool {
+    matches!(ask(pid), None | Some(libc::EFAULT))
+}
+
+/// Whether the system refuses that; it does not if the process has only ended meanwhile.
+pub fn is_refused(pid: i32) -> bool {
+    !matches!(ask(pid), None | Some(libc::EFAULT | libc::ESRCH))
+}
+
+/// Asks for a byte that cannot exist, and returns what the system says: "bad address" means that permission was given.
+fn ask(pid: i32) -> Option<i32> {
     let mut byte = 0_u8;
     let local = [Local { start: &mut byte, len: 1 }];
     let remote = [Remote { address: UNMAPPED_ADDRESS, len: 1 }];
     // SAFETY: the local run is the one byte above, ours to write.
-    match unsafe { read_vectored(pid, &local, &remote) } {
-        Ok(_) => true,
-        Err(cause) => cause.raw_os_error() == Some(libc::EFAULT),
-    }
+    unsafe { read_vectored(pid, &local, &remote) }.err().map(|cause| cause.raw_os_error().unwrap_or(libc::EIO))
 }
 
 /// Lets processes of the same user copy from and to this process's memory where Yama would allow that to ancestors only

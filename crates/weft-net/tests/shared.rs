@@ -292,6 +292,7 @@ fn memory_is_copied_between_processes_in_both_directions() {
     assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
     role.kill();
     assert!(!single_copy::available(pid), "a dead process has no memory");
+    assert!(!single_copy::is_refused(pid), "nobody forbids it");
 }
 
 #[test]
