@@ -7,9 +7,9 @@ use weft_core::rails::{self, Carrier, Rails};
 use weft_core::reach::{Ends, Keys, SIZE, is_reach};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
-use weft_mpi::memory::{Address, promised_bytes};
-use weft_mpi::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
-use weft_mpi::request::{Receive, State};
+use weft_engine::memory::{Address, promised_bytes};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
+use weft_engine::request::{Receive, State};
 
 use crate::{join, pieces};
 
@@ -154,7 +154,7 @@ impl Fetch for Nowhere {}
 
 /// Frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {
-    let mut messages = Messages::new(2);
+    let mut messages = Messages::new(2, || 0);
     let mut buffer = vec![0; 4096];
     for tag in [Some(1), None] {
         let data = promised_bytes(Address::of_bytes(&mut buffer), 4096);

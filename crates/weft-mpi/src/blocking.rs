@@ -1,7 +1,5 @@
 //! Blocking point-to-point communication, and what is made of it: no request unless there is something to wait for.
 
-use weft_core::matching::Envelope;
-
 use crate::collective::Place;
 use crate::completion::Outcome;
 use crate::contention::is_contended;
@@ -9,7 +7,7 @@ use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
 use crate::process::{self, Guard, Process};
-use crate::request::{Mode, Receive, Send};
+use crate::request::{Receive, Send};
 
 /// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
 const TURNS_MAX: u32 = 64;
@@ -76,7 +74,8 @@ pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
     let mut distance = 1;
     while distance < size {
         let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        let exchanged = exchange(process, signal(&place, to), awaited(&place, from), communicator)?;
+        let exchanged =
+            exchange(process, place.send(to, UserData::empty()), place.receive(from, UserData::empty()), communicator)?;
         exchanged.error.map_or(Ok(()), Err)?;
         process = process::lock();
         distance *= 2;
@@ -87,15 +86,20 @@ pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
 
 fn barrier_in_turns(mut process: Guard, place: &Place) -> Result<()> {
     if place.rank != 0 {
-        let told = exchange(process, signal(place, 0), awaited(place, 0), place.communicator)?;
+        let told = exchange(
+            process,
+            place.send(0, UserData::empty()),
+            place.receive(0, UserData::empty()),
+            place.communicator,
+        )?;
         return told.error.map_or(Ok(()), Err);
     }
     for from in 1..place.group.size() {
-        receive(process, awaited(place, from), place.communicator)?.error.map_or(Ok(()), Err)?;
+        receive(process, place.receive(from, UserData::empty()), place.communicator)?.error.map_or(Ok(()), Err)?;
         process = process::lock();
     }
     for to in 1..place.group.size() {
-        let send = signal(place, to);
+        let send = place.send(to, UserData::empty());
         if !process.engine()?.submit_now(&send) {
             let request = process.start_send(send, place.communicator)?;
             wait(process, request)?.error.map_or(Ok(()), Err)?;
@@ -104,29 +108,6 @@ fn barrier_in_turns(mut process: Guard, place: &Place) -> Result<()> {
     }
     process.signal();
     Ok(())
-}
-
-/// An empty message of a collective to rank `to`.
-fn signal(place: &Place, to: u32) -> Send {
-    Send {
-        peer: Some(place.group.members[to as usize]),
-        envelope: Envelope { context: place.context, source: place.rank, tag: place.tag },
-        data: UserData::empty(),
-        mode: Mode::Standard,
-        blocking: true,
-    }
-}
-
-/// The receive of one from rank `from`.
-fn awaited(place: &Place, from: u32) -> Receive {
-    Receive {
-        context: Some(place.context),
-        source: Some(from),
-        peer: Some(place.group.members[from as usize]),
-        tag: Some(place.tag),
-        data: UserData::empty(),
-        blocking: true,
-    }
 }
 
 /// Waits for `handle` and takes its result.

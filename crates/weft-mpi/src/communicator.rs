@@ -5,6 +5,8 @@ use std::sync::Arc;
 use weft_core::collective::{self, ElementShape, Items};
 use weft_core::reduce::Op;
 
+use weft_engine::schedules::Cursor;
+
 use crate::blocking::wait;
 use crate::collective::{Arguments, Place};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
@@ -23,7 +25,7 @@ const ATTEMPTS_MAX: u32 = 200;
 fn run(place: Place, schedule: collective::Schedule, arguments: Arguments) -> Result<()> {
     let mut process = lock();
     let request = process.messages()?.add(State::Collective, place.communicator)?;
-    process.start_schedule(request, place, schedule, arguments)?;
+    process.start_schedule(request, place, Arc::new(schedule), arguments)?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
@@ -159,17 +161,18 @@ impl Process {
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
         let place = agreement.place.clone();
-        let prepared = reduction(&place, &mut agreement.value, op, self);
+        let prepared = reduction(&place, &mut agreement.value, op, self)
+            .and_then(|(schedule, arguments)| Cursor::new(place, Arc::new(schedule), arguments));
         match prepared {
-            Ok((schedule, arguments)) => {
-                self.start_schedule_then(request, place, schedule, arguments, Some(Box::new(agreement)));
-            }
+            Ok(cursor) => self.run_then(request, cursor, move |process, error| {
+                process.continue_agreement(request, agreement, error);
+            }),
             Err(error) => self.end_agreement(request, &agreement, Some(error)),
         }
     }
 
     /// The reduction of `agreement` is complete: what comes next.
-    pub(crate) fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
+    fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
         let value = agreement.value[0];
         let failed = error.is_some();
         match agreement.step {

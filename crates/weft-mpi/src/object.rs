@@ -1,44 +1,19 @@
 //! MPI's opaque objects but requests: what they hold, and the tables that find them by handle (MPI-5.0 §2.5.1).
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, OnceLock};
 
 use weft_core::collective::ElementShape;
 use weft_core::layout::{Element, Layout};
-use weft_core::reduce::Op;
 
 use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
-use crate::memory::UserFunction;
-
-/// A group: processes of the job in an order (MPI-5.0 §7.2.1).
-#[derive(Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Index in the job of each member, by rank.
-    pub members: Vec<u32>,
-    /// Rank of this process, if it is a member.
-    pub rank: Option<u32>,
-}
-
-impl Group {
-    /// The group of `members`, seen from process `own` of the job.
-    pub fn new(members: Vec<u32>, own: u32) -> Arc<Self> {
-        let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
-        Arc::new(Self { members, rank })
-    }
-
-    /// Number of members.
-    pub fn size(&self) -> u32 {
-        self.members.len() as u32
-    }
-
-    /// Rank of process `member` of the job.
-    pub fn rank_of(&self, member: u32) -> Option<u32> {
-        self.members.iter().position(|candidate| *candidate == member).map(|rank| rank as u32)
-    }
-}
+pub use weft_engine::peers::Group;
+use weft_engine::schedules;
+pub use weft_engine::schedules::{Operation, UserOperation};
 
 /// Key-value pairs of an info object, in order of insertion (MPI-5.0 §10).
 pub type Info = Vec<(String, String)>;
@@ -105,34 +80,6 @@ pub struct ErrorHandler {
     pub references: u32,
 }
 
-/// A reduction operation of the program (MPI-5.0 §6.9.5).
-#[derive(Clone, Copy, Debug)]
-pub struct UserOperation {
-    /// The C function.
-    pub function: UserFunction,
-    /// Whether operands may change places.
-    pub commutative: bool,
-}
-
-/// What a reduction does.
-#[derive(Clone, Copy, Debug)]
-pub enum Operation {
-    /// One of the standard's.
-    Predefined(Op),
-    /// The program's.
-    User(UserOperation),
-}
-
-impl Operation {
-    /// Whether operands may change places.
-    pub fn is_commutative(&self) -> bool {
-        match self {
-            Self::Predefined(_) => true,
-            Self::User(user) => user.commutative,
-        }
-    }
-}
-
 /// A keyval (MPI-5.0 §7.7.2).
 #[derive(Clone, Copy, Debug)]
 pub struct Keyval {
@@ -196,7 +143,7 @@ pub struct Description {
     /// How it was made.
     pub recipe: Recipe,
     /// Handle at the time of the operation, for reduction functions of the program.
-    pub handle: std::sync::atomic::AtomicUsize,
+    pub handle: AtomicUsize,
 }
 
 impl Description {
@@ -210,6 +157,20 @@ impl Description {
             size: layout.size(),
             contiguous: layout.is_contiguous(2),
         }
+    }
+}
+
+impl schedules::Datatype for Description {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn element(&self) -> Option<Element> {
+        self.element
+    }
+
+    fn handle(&self) -> &AtomicUsize {
+        &self.handle
     }
 }
 

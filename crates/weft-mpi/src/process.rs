@@ -24,10 +24,11 @@ use crate::engine::{Engine, LARGE_BYTES_MIN, Rest};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::helper::{self, Helper, Outstanding};
-use crate::messages::Messages;
+use crate::live::Live;
 use crate::object::{Group, Objects};
 use crate::start::Job;
 use spinning::{Parting, SPIN_NETWORK, SPIN_NODE, Wait};
+use weft_engine::messages::Messages;
 
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
@@ -75,6 +76,8 @@ pub struct Process {
     /// How the job was started; set while active.
     pub job: Option<Job>,
     pub(crate) engine: Option<Box<Engine>>,
+    /// Where others see how this process stands; told before each sleep, and now and then.
+    live: Option<Live>,
     spin: Spin,
     parting: Parting,
     processors: usize,
@@ -236,6 +239,7 @@ fn park(mut process: Guard) -> Guard {
 fn sleep(mut process: Guard) -> Guard {
     let Some(engine) = &mut process.engine else { return process };
     let Some(plan) = engine.prepare_sleep() else { return process };
+    process.publish(true);
     let timeout = plan.timeout.map(Duration);
     let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
     process.asleep = true;
@@ -258,6 +262,7 @@ fn sleep(mut process: Guard) -> Guard {
     if let Some(engine) = &mut process.engine {
         engine.finish_sleep();
     }
+    process.note_awake();
     if process.parked > 0 {
         CHANGED.notify_all();
     }
@@ -294,15 +299,14 @@ pub(crate) fn help() -> std::result::Result<(), Duration> {
     helper.awoke(engine, *waiting == 0);
     if *waiting == 0 {
         engine.finish_sleep();
+        process.note_awake();
         for _ in 0..helper::PASSES {
             process.progress();
             if is_contended() {
                 break;
             }
         }
-        if let Some(engine) = &mut process.engine {
-            engine.publish(false);
-        }
+        process.publish(false);
     }
     // Who comes now hands over again as it leaves: it need not wait until everything is armed.
     let left = if is_contended() { Err(helper::REPAIR_AFTER) } else { Ok(()) };
@@ -342,6 +346,7 @@ impl Process {
             contexts: crate::context::Contexts::new(),
             job: None,
             engine: None,
+            live: None,
             spin: Spin::new(SPIN_NODE),
             parting: Parting::new(),
             processors: 1,
@@ -360,7 +365,7 @@ impl Process {
     ///
     /// # Errors
     /// When the process has not enough file descriptors.
-    pub fn attach_engine(&mut self, engine: Engine, load: Load) -> std::io::Result<()> {
+    pub fn attach_engine(&mut self, engine: Engine, load: Load, live: Option<Live>) -> std::io::Result<()> {
         let (receiver, sender) = UnixStream::pair()?;
         receiver.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
@@ -372,12 +377,15 @@ impl Process {
             self.spin.missed(true);
         }
         self.engine = Some(Box::new(engine));
+        self.live = live;
+        self.publish(false);
         Ok(())
     }
 
     /// Communication is over.
     pub fn detach_engine(&mut self) {
         self.engine = None;
+        self.live = None;
         self.alarm = None;
     }
 
@@ -427,12 +435,27 @@ impl Process {
     /// One pass of the progress loop.
     #[inline]
     pub fn progress(&mut self) {
-        if let Some(engine) = &mut self.engine {
-            engine.progress();
+        if let Some(engine) = &mut self.engine
+            && engine.progress()
+        {
+            self.publish(false);
         }
         if !self.collectives.is_empty() {
             self.advance_collectives();
         }
+    }
+
+    /// Tells those who look from outside how this process stands.
+    #[cold]
+    fn publish(&mut self, asleep: bool) {
+        if let (Some(live), Some(engine)) = (&mut self.live, &self.engine) {
+            live.publish(engine, asleep);
+        }
+    }
+
+    /// Tells them that it is awake again.
+    fn note_awake(&self) {
+        self.live.iter().for_each(Live::awake);
     }
 
     /// Something has happened that is no completion of an operation, but that somebody waits for.

@@ -335,7 +335,7 @@ pub struct Settings {
 }
 
 /// The eager limit must leave credit for more than one message.
-const EAGER_LIMIT_MAX: u64 = crate::messages::CREDIT_BYTES / 4;
+const EAGER_LIMIT_MAX: u64 = weft_engine::messages::CREDIT_BYTES / 4;
 /// The longest delay of acknowledgements: with it a peer that has all is still far from counting as silent.
 const ACK_DELAY_US_MAX: u64 = 100_000;
 /// What [`EAGER_LIMIT`] says of itself.
@@ -366,7 +366,7 @@ pub fn memory_of_peer(packet_size: usize) -> PeerMemory {
     PeerMemory {
         queue_bytes: flow.queue_bytes as u64,
         ahead_bytes: u64::from(flow.window_packets) * packet_size as u64,
-        unexpected_bytes: crate::messages::CREDIT_BYTES,
+        unexpected_bytes: weft_engine::messages::CREDIT_BYTES,
     }
 }
 

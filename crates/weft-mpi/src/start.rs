@@ -13,11 +13,12 @@ use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
 use weft_launch::{CallSite, Client, Load, Origin};
+use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, node, shared, single_copy, udp};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Devices, Engine, Parts, Path, RailTraffic};
+use crate::engine::{Devices, Engine, Machine, Parts, Path, RailTraffic};
 use crate::error::{Error, Result};
 use crate::live::Live;
 use crate::process::{self, Phase, Process};
@@ -158,10 +159,9 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
     let live = Live::new(rank, size, names);
     let (interfaces, links_open) = (links.interfaces(), links.any());
-    let mut engine = connect(&settings, rank, size, &cards, links, secret, live)?;
-    engine.publish(false);
+    let engine = connect(&settings, rank, size, &cards, links, secret)?;
     process
-        .attach_engine(engine, load)
+        .attach_engine(engine, load, live)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
     if settings.progress_thread {
         process.allow_helper();
@@ -218,7 +218,6 @@ fn connect(
     cards: &[Card],
     links: Opened,
     secret: [u8; 16],
-    live: Option<Live>,
 ) -> Result<Engine> {
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
@@ -262,17 +261,18 @@ fn connect(
     let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
     let devices = if any_remote { links::devices(settings, &host, &paths, links) } else { Devices::NONE };
     let parts = Parts {
+        platform: Machine,
         rank,
         paths,
         hosts: hosts(cards),
         node,
+        memory: SingleCopy,
         locals,
         pids,
         devices,
         secret,
         eager_limit: settings.eager_limit,
         peer_timeout: settings.peer_timeout,
-        live,
     };
     Ok(Engine::new(parts))
 }

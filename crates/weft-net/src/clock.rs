@@ -9,6 +9,12 @@ pub fn now() -> Instant {
     Instant(crate::sys::monotonic_nanos())
 }
 
+/// A counter of the processor that grows steadily, by about 2.5 each nanosecond; cheaper than [`now`]. Where there is none it stands still.
+#[inline]
+pub fn ticks() -> u64 {
+    crate::sys::ticks()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

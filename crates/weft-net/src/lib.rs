@@ -23,7 +23,12 @@
 mod atomic;
 pub mod capture;
 pub mod clock;
-pub mod datagrams;
+pub mod datagrams {
+    //! What every datagram link offers: see `weft_engine::transport`.
+    pub use weft_engine::transport::{
+        Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome, wrong_address,
+    };
+}
 pub mod descriptors;
 mod error;
 pub mod ethernet;

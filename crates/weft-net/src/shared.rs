@@ -27,7 +27,6 @@ mod ring;
 mod segment;
 mod share;
 mod sleeping;
-mod stream;
 
 use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
@@ -36,13 +35,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::{Error, sys};
-pub use board::{Board, Claim, Fate, Offered, Remainder, Taker, Ticket, Wanted, Wish, number_near};
+pub use board::Board;
 use doorbell::{Doorbell, Rung};
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
-pub use share::{Ending, Piece, Share};
-pub use stream::Writer;
+pub use share::Share;
 use weft_core::time::Duration;
+use weft_engine::transport::{self, PeerFault, Rest};
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
@@ -99,30 +98,9 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
 
-/// Why nothing more can be exchanged with one local peer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PeerFault {
-    /// The peer's local index.
-    pub peer: usize,
-    /// What the peer did or what happened to it; completes the sentence "rank … ".
-    pub reason: String,
-}
-
 /// Values of [`segment::Place::attentive`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
 const WAITS: u32 = 1;
 const SPINS: u32 = 2;
-
-/// How a rank sleeps; the values of [`segment::Place::sleeping`] beside 0, awake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub enum Rest {
-    /// In poll(2) or epoll(7), with the doorbell among what it watches.
-    Doorbell = 1,
-    /// In [`Sleeper::sleep`]: nothing but a neighbour will wake it.
-    Futex = 2,
-    /// The rank computes, and a thread of it watches the doorbell: it is woken, but still wants its processor.
-    Thread = 3,
-}
 
 /// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
 /// `here` with this one, wherever the `unknown` ones are.
@@ -204,11 +182,6 @@ impl Node {
         self.inbox.segment.speaks_first()
     }
 
-    /// Bytes of head and payload together that fit into one frame; the same on all ranks of the node, at least 4096.
-    pub fn frame_max(&self) -> usize {
-        ring::frame_max(self.inbox.segment.geometry().ring_bytes)
-    }
-
     /// The process of a local peer, None until it has joined. For [`crate::single_copy`].
     pub fn pid(&self, peer: usize) -> Option<i32> {
         let pid = self.inbox.segment.place(peer).pid.load(Ordering::Acquire);
@@ -220,37 +193,52 @@ impl Node {
         self.inbox.segment.attached() >= self.inbox.segment.geometry().local_size
     }
 
-    /// Whether there are more ranks than processors, as the leader sees it; the same at all ranks.
-    pub fn is_crowded(&self) -> bool {
-        self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
-    }
-
     /// See [`Outbox::try_send`].
     #[inline]
     pub fn try_send(&mut self, to: usize, head: &[u8], payload: &[u8]) -> bool {
         self.outbox.try_send(to, head, payload)
     }
 
-    /// See [`Outbox::try_send_with`].
+    /// The processors on which other ranks spin.
+    fn spinning_elsewhere(&self) -> impl Iterator<Item = u32> {
+        let segment = &self.inbox.segment;
+        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
+        others.filter_map(|index| segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS))
+    }
+
+    /// Both halves, to send from inside `on_frame`.
+    pub fn split(&mut self) -> (&mut Inbox, &mut Outbox) {
+        (&mut self.inbox, &mut self.outbox)
+    }
+}
+
+impl transport::Node for Node {
+    type Table = Board;
+    type Sleeper = Sleeper;
+
+    fn frame_max(&self) -> usize {
+        ring::frame_max(self.inbox.segment.geometry().ring_bytes)
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
+    }
+
     #[inline]
-    pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+    fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         self.outbox.try_send_with(to, head, len, fill)
     }
 
-    /// See [`Inbox::poll`].
     #[inline]
-    pub fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize {
+    fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize {
         self.inbox.poll(limit, on_frame)
     }
 
-    /// Whether anything has arrived that has not been polled.
-    pub fn is_pending(&mut self) -> bool {
+    fn is_pending(&mut self) -> bool {
         self.inbox.is_pending()
     }
 
-    /// The next peer that broke the protocol, left no room to be sent to, or died asleep. Each peer is reported once; its frames
-    /// are no longer looked at and sends to it return false.
-    pub fn poll_fault(&mut self) -> Option<PeerFault> {
+    fn poll_fault(&mut self) -> Option<PeerFault> {
         loop {
             let fault = self.inbox.faults.pop().or_else(|| self.outbox.faults.pop())?;
             if !std::mem::replace(&mut self.reported[fault.peer], true) {
@@ -259,9 +247,7 @@ impl Node {
         }
     }
 
-    /// Announces that this rank is going to sleep. False: a frame is there already, do not sleep.
-    /// After true, whatever ends the sleep, call [`Self::disarm`].
-    pub fn arm(&mut self, rest: Rest) -> bool {
+    fn arm(&mut self, rest: Rest) -> bool {
         if self.inbox.segment.place(self.inbox.own).attentive.load(Ordering::Relaxed) >= SPINS {
             self.set_attentive(true);
         }
@@ -273,13 +259,11 @@ impl Node {
         true
     }
 
-    /// Awake again: senders need not wake.
-    pub fn disarm(&mut self) {
+    fn disarm(&mut self) {
         self.inbox.segment.take_sleep(self.inbox.own);
     }
 
-    /// Wakes the thread of this process that sleeps by [`Rest::Futex`], if there is one.
-    pub fn nudge(&mut self) {
+    fn nudge(&mut self) {
         let place = self.inbox.segment.place(self.inbox.own);
         if place.sleeping.load(Ordering::SeqCst) == Rest::Futex as u32 {
             self.inbox.segment.take_sleep(self.inbox.own);
@@ -287,13 +271,11 @@ impl Node {
         }
     }
 
-    /// What sleeps while others use the node.
-    pub fn sleeper(&self) -> Sleeper {
+    fn sleeper(&self) -> Sleeper {
         Sleeper { segment: Arc::clone(&self.inbox.segment), own: self.inbox.own }
     }
 
-    /// The board on which this rank posts receives for local rank `sender`; None when that cannot be reached.
-    pub fn own_board(&mut self, sender: usize) -> Option<Board> {
+    fn own_board(&mut self, sender: usize) -> Option<Board> {
         if let Lane::Unused = self.outbox.lanes[sender] {
             self.outbox.open(sender);
         }
@@ -301,16 +283,14 @@ impl Node {
         is_open.then(|| Board::new(Arc::clone(&self.outbox.segment), sender, self.outbox.own))
     }
 
-    /// The board on which this rank posts receives for all local ranks; None when there is no memory for it.
-    pub fn common_board(&mut self) -> Option<Board> {
+    fn common_board(&mut self) -> Option<Board> {
         let (segment, own) = (&self.inbox.segment, self.inbox.own);
         segment.reserve_common(own).ok()?;
         segment.place(own).common.store(1, Ordering::Release);
         Some(Board::new(Arc::clone(segment), own, own))
     }
 
-    /// The board on which local rank `receiver` posts receives for this rank; None as long as it has never used it.
-    pub fn board_of(&mut self, receiver: usize) -> Option<Board> {
+    fn board_of(&mut self, receiver: usize) -> Option<Board> {
         let announcements = self.inbox.segment.place(self.inbox.own).announcements.load(Ordering::Acquire);
         if announcements != self.inbox.announcements_seen {
             self.inbox.discover(announcements);
@@ -319,41 +299,35 @@ impl Node {
         known.then(|| Board::new(Arc::clone(&self.inbox.segment), self.inbox.own, receiver))
     }
 
-    /// Tells local rank `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
-    pub fn announce_written(&mut self, receiver: usize) {
+    fn announce_written(&mut self, receiver: usize) {
         self.outbox.segment.place(receiver).written.fetch_add(1, Ordering::SeqCst);
         if self.outbox.segment.place(receiver).sleeping.load(Ordering::SeqCst) != 0 {
             self.outbox.wake(receiver);
         }
     }
 
-    /// Whether a receive of this rank has been written to since the last call.
     #[inline]
-    pub fn take_written(&mut self) -> bool {
+    fn take_written(&mut self) -> bool {
         let written = self.inbox.segment.place(self.inbox.own).written.load(Ordering::Acquire);
         std::mem::replace(&mut self.inbox.written_seen, written) != written
     }
 
-    /// Says to others whether this rank waits inside MPI.
     #[inline]
-    pub fn set_attentive(&self, waits: bool) {
+    fn set_attentive(&self, waits: bool) {
         let attentive = if waits { WAITS } else { 0 };
         self.inbox.segment.place(self.inbox.own).attentive.store(attentive, Ordering::Relaxed);
     }
 
-    /// The same of a rank that waits by spinning, and on which processor it does.
-    pub fn note_processor(&self) {
+    fn note_processor(&self) {
         let spins = sys::processor().map_or(WAITS, |processor| SPINS.saturating_add(processor));
         self.inbox.segment.place(self.inbox.own).attentive.store(spins, Ordering::Relaxed);
     }
 
-    /// Whether another rank spins on the processor that this thread is on.
-    pub fn shares_processor(&self) -> bool {
+    fn shares_processor(&self) -> bool {
         sys::processor().is_some_and(|here| self.spinning_elsewhere().any(|processor| processor == here))
     }
 
-    /// Moves this thread to a processor on which no other rank spins, as far as is known, and which it may use.
-    pub fn leave_processor(&self) {
+    fn leave_processor(&self) {
         if let Some(here) = sys::processor() {
             // Where there is no third processor, any but this one will do.
             if !sys::move_to(|other| other != here && self.spinning_elsewhere().all(|taken| taken != other)) {
@@ -363,9 +337,7 @@ impl Node {
         self.note_processor();
     }
 
-    /// Where ranks take turns: moves this thread to a processor that at least two fewer ranks use, if it is the last one here. Of ranks
-    /// that do not spin nobody knows where they are: they may all be there.
-    pub fn even_out(&self) {
+    fn even_out(&self) {
         let Some(here) = sys::processor() else { return };
         let segment = &self.inbox.segment;
         let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
@@ -384,43 +356,27 @@ impl Node {
         }
     }
 
-    /// The processors on which other ranks spin.
-    fn spinning_elsewhere(&self) -> impl Iterator<Item = u32> {
-        let segment = &self.inbox.segment;
-        let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
-        others.filter_map(|index| segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS))
-    }
-
-    /// Whether local rank `peer` waits inside MPI.
-    pub fn is_attentive(&self, peer: usize) -> bool {
+    fn is_attentive(&self, peer: usize) -> bool {
         self.inbox.segment.place(peer).attentive.load(Ordering::Relaxed) != 0
     }
 
-    /// Ranks of the node that are not asleep in MPI, this one included.
-    pub fn awake(&self) -> usize {
+    fn awake(&self) -> usize {
         self.inbox.segment.awake()
     }
 
-    /// Readable when somebody has rung. One sleep gathers one ring as a rule; a late one makes the next sleep short, no more.
-    pub fn doorbell_fd(&self) -> RawFd {
+    fn doorbell_fd(&self) -> RawFd {
         self.outbox.bell.fd()
     }
 
-    /// Takes the rings that have come; call it when [`Self::doorbell_fd`] is readable.
-    pub fn drain_doorbell(&mut self) {
+    fn drain_doorbell(&mut self) {
         self.outbox.bell.drain();
-    }
-
-    /// Both halves, to send from inside `on_frame`.
-    pub fn split(&mut self) -> (&mut Inbox, &mut Outbox) {
-        (&mut self.inbox, &mut self.outbox)
     }
 }
 
 impl Drop for Node {
     fn drop(&mut self) {
         // Nobody should ring a bell that is being taken down.
-        self.disarm();
+        transport::Node::disarm(self);
     }
 }
 

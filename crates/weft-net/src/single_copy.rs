@@ -6,6 +6,8 @@
 
 use std::io;
 
+use weft_engine::transport::NeighbourMemory;
+
 /// Runs of memory handed to the kernel in one call at most. It would take 1024; so many fit on the stack, and amortize the call.
 const RUNS_MAX: usize = 64;
 /// Bytes the kernel moves in one call at most (MAX_RW_COUNT is 2 GiB less a page).
@@ -29,6 +31,22 @@ pub struct Remote {
     pub address: u64,
     /// Bytes.
     pub len: usize,
+}
+
+/// The memory of other processes of this node, by this module's calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SingleCopy;
+
+impl NeighbourMemory for SingleCopy {
+    unsafe fn read(&self, process: i32, address: u64, to: *mut u8, len: usize) -> io::Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { read(process, address, to, len) }
+    }
+
+    unsafe fn write(&self, process: i32, address: u64, from: *const u8, len: usize) -> io::Result<()> {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { write(process, address, from, len) }
+    }
 }
 
 /// Whether this process may copy from and to the memory of process `pid` (in this pid namespace).

@@ -33,6 +33,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use weft_engine::transport::{Claim, Fate, NUMBER_BITS, Offered, PostedTable, Remainder, Taker, Ticket, Wanted, Wish};
+
 use super::segment::Segment;
 use super::share::Share;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -55,7 +57,6 @@ const BY_SHIFT: u32 = 32;
 const BY_MASK: u64 = 0x3ff;
 const ANNOUNCED: u64 = 1 << 42;
 const NUMBER_SHIFT: u32 = 43;
-const NUMBER_BITS: u32 = 21;
 const _: () = assert!(super::LOCAL_SIZE_MAX <= BY_MASK as usize + 1 && NUMBER_SHIFT + NUMBER_BITS == u64::BITS);
 
 const WITH_TAG: u32 = 1;
@@ -97,119 +98,6 @@ pub(super) struct Layout {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == BOARD_BYTES);
 
-/// A receive as it is posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
-    /// Context of the communicator.
-    pub context: u32,
-    /// Tag, `None` for any.
-    pub tag: Option<i32>,
-    /// Where the message goes, in the receiver's memory.
-    pub address: u64,
-    /// Bytes there.
-    pub length: u64,
-    /// Whether the program waits for it in the call that has posted it.
-    pub awaited: bool,
-}
-
-/// The receiver's name for what it has posted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ticket {
-    /// Whether it stands on the common board.
-    pub common: bool,
-    slot: u8,
-    word: u32,
-}
-
-/// A message that is offered to what is posted.
-#[derive(Clone, Copy, Debug)]
-pub struct Offered {
-    /// Context of the communicator.
-    pub context: u32,
-    /// Rank of the sender in the communicator.
-    pub source: u32,
-    /// The message's tag.
-    pub tag: i32,
-    /// Number of the message that went to this receiver before it.
-    pub before: u32,
-    /// Its own number, if it has been announced in the ring as well.
-    pub number: Option<u32>,
-}
-
-/// The sender's name for what it has taken, and where the message goes.
-#[derive(Clone, Copy, Debug)]
-pub struct Claim {
-    common: bool,
-    slot: u8,
-    word: u64,
-    source: u32,
-    tag: i32,
-    /// In the receiver's memory.
-    pub address: u64,
-    /// Bytes there.
-    pub length: u64,
-}
-
-/// What a board wants of a message, as far as one can see without taking anything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
-    /// Nothing that it matches stands there.
-    None,
-    /// A receive whose process may compute.
-    Posted,
-    /// Only receives in which processes wait.
-    Awaited,
-}
-
-/// Who has taken a post.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Taker {
-    /// Local index of the sender.
-    pub by: usize,
-    /// The number of its message modulo 2²¹, when that has been announced in the ring as well: see [`number_near`].
-    pub announced: Option<u32>,
-}
-
-/// The beginning of a message that the sender has not written: both sides wait, so it shall go a quicker way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remainder {
-    /// Its length.
-    pub bytes: u64,
-    /// The sender's name for the message.
-    pub request: u32,
-}
-
-/// What has become of a post.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// Nobody has taken it.
-    Open,
-    /// The sender is writing.
-    Taken(Taker),
-    /// The message has been written, as much of it as has room.
-    Done {
-        /// Who has written it.
-        taker: Taker,
-        /// The sender's rank in the communicator.
-        source: u32,
-        /// The message's tag.
-        tag: i32,
-        /// Its length in bytes, which may be more than there is room for.
-        total: u64,
-        /// What of it has not been written.
-        rest: Option<Remainder>,
-    },
-    /// The sender could not write.
-    Failed,
-}
-
-/// The number nearest to `handled` of which `low` are the low bits: fewer messages than half of those numbers are on their way.
-pub fn number_near(low: u32, handled: u32) -> u32 {
-    let shift = u32::BITS - NUMBER_BITS;
-    let ahead = (low.wrapping_sub(handled) << shift) as i32 >> shift;
-    handled.wrapping_add_signed(ahead)
-}
-
 /// One end of a board.
 pub struct Board {
     segment: Arc<Segment>,
@@ -248,48 +136,45 @@ impl Board {
         let common = unsafe { self.common.as_ref() };
         (self.segment.place(self.receiver).common.load(Ordering::Acquire) != 0).then_some(common)
     }
+}
 
-    /// The message that both sides copy at this time; its name is that of the sender's request.
+impl PostedTable for Board {
+    type Cooperation = Share;
+
     #[inline]
-    pub fn share(&self) -> &Share {
+    fn share(&self) -> &Share {
         &self.layout().share
     }
 
-    /// Says whether several messages are announced to the receiver at this time (sender).
-    pub fn note_several(&self, several: bool) {
+    fn note_several(&self, several: bool) {
         self.layout().several.store(u32::from(several), Ordering::Relaxed);
     }
 
-    /// Whether the sender has announced several messages and waits for them inside MPI (receiver).
-    pub fn sender_awaits_several(&self) -> bool {
+    fn sender_awaits_several(&self) -> bool {
         self.layout().several.load(Ordering::Relaxed) != 0
             && self.segment.place(self.sender).attentive.load(Ordering::Relaxed) != 0
     }
 
-    /// How many receives the receiver has ever posted; for the sender, to see whether there is anything new.
     #[inline]
-    pub fn posted(&self) -> u32 {
+    fn posted(&self) -> u32 {
         self.segment.place(self.receiver).posted.load(Ordering::SeqCst)
     }
 
-    /// Says that message `handled` of the sender is being handled (receiver): before any receive is withdrawn for it.
     #[inline]
-    pub fn advance(&mut self, handled: u32) {
+    fn advance(&mut self, handled: u32) {
         self.handled = handled;
         self.layout().handled.store(handled, Ordering::SeqCst);
     }
 
-    /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
     #[inline]
-    pub fn settle(&mut self) {
+    fn settle(&mut self) {
         if self.settled != self.handled {
             self.settled = self.handled;
             self.layout().settled.store(self.settled, Ordering::SeqCst);
         }
     }
 
-    /// Posts a receive (receiver). None: the board is full.
-    pub fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
+    fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
         let at = self.used.trailing_ones() as usize;
         if at >= SLOTS {
             return None;
@@ -315,8 +200,7 @@ impl Board {
         Some(Ticket { common: self.sender == self.receiver, slot: at as u8, word: word as u32 })
     }
 
-    /// Takes a post back (receiver). False: a sender has taken it, and [`Self::fate`] says more.
-    pub fn withdraw(&mut self, ticket: Ticket) -> bool {
+    fn withdraw(&mut self, ticket: Ticket) -> bool {
         let state = &self.layout().slots[usize::from(ticket.slot)].state;
         let open = u64::from(ticket.word);
         let free = open & !STATE_MASK | FREE;
@@ -327,8 +211,7 @@ impl Board {
         ours
     }
 
-    /// What has become of a post (receiver).
-    pub fn fate(&self, ticket: Ticket) -> Fate {
+    fn fate(&self, ticket: Ticket) -> Fate {
         let slot = &self.layout().slots[usize::from(ticket.slot)];
         let word = slot.state.load(Ordering::Acquire);
         let announced = (word & ANNOUNCED != 0).then_some((word >> NUMBER_SHIFT) as u32);
@@ -350,16 +233,13 @@ impl Board {
         }
     }
 
-    /// Frees the slot of a post that is done or has failed (receiver).
-    pub fn free(&mut self, ticket: Ticket) {
+    fn free(&mut self, ticket: Ticket) {
         let state = &self.layout().slots[usize::from(ticket.slot)].state;
         state.store(u64::from(ticket.word) & !STATE_MASK | FREE, Ordering::Relaxed);
         self.used &= !(1 << ticket.slot);
     }
 
-    /// Takes the earliest receive that `message` matches (sender), on either board, if all messages of this sender before it have found
-    /// their receives, and it is not being handled itself.
-    pub fn take(&mut self, message: &Offered) -> Option<Claim> {
+    fn take(&mut self, message: &Offered) -> Option<Claim> {
         let pair = self.layout();
         if pair.settled.load(Ordering::SeqCst) != message.before {
             return None;
@@ -398,8 +278,7 @@ impl Board {
         Some(claim)
     }
 
-    /// What is posted of `context` that a message with `tag` matches (sender): a hint, nothing is taken.
-    pub fn wish(&self, context: u32, tag: i32) -> Wish {
+    fn wish(&self, context: u32, tag: i32) -> Wish {
         let mut wish = Wish::None;
         for board in [Some(self.layout()), self.common()].into_iter().flatten() {
             for (at, _) in board.open_slots(context, tag) {
@@ -412,16 +291,14 @@ impl Board {
         wish
     }
 
-    /// Whether a receive stands here that nobody has taken (sender): a hint.
-    pub fn is_wanted(&self) -> bool {
+    fn is_wanted(&self) -> bool {
         [Some(self.layout()), self.common()].into_iter().flatten().any(|board| {
             let limit = board.limit.load(Ordering::Relaxed) as usize;
             board.slots.iter().take(limit).any(|slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
         })
     }
 
-    /// The message of `total` bytes has been written, but for `rest`; or it could not be (sender).
-    pub fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
+    fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
         let Some(board) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
         let slot = &board.slots[usize::from(claim.slot)];
         slot.total.store(total, Ordering::Relaxed);

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use super::*;
 use crate::shared::Settings;
+use weft_engine::transport::number_near;
 
 /// Rank 0 of so many, which all share a segment.
 fn segment(key: &str, ranks: usize) -> Arc<Segment> {

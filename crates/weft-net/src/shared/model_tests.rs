@@ -5,6 +5,8 @@
 use loom::thread;
 
 use super::area::LINE;
+use weft_engine::transport::{Fate, Node as _, Offered, PostedTable, Taker, Wanted};
+
 use super::segment::Segment;
 use super::*;
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::wait::{Interest, wait};
 use std::time::Instant;
+use weft_engine::transport::Node as _;
 
 const LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
 

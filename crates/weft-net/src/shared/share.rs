@@ -7,8 +7,9 @@
 //!
 //! Neither side believes the other: what stands here can make a copy fail or a message arrive wrong between these two.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
+
+use weft_engine::transport::{Cooperation, Ending, Piece};
 
 use crate::atomic::{AtomicU32, AtomicU64};
 
@@ -38,27 +39,6 @@ pub struct Share {
     length: AtomicU64,
 }
 
-/// A piece that one side has taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    /// Where the message begins in the memory of the side that has begun.
-    pub address: u64,
-    /// Which of its bytes are to be moved.
-    pub range: Range<u64>,
-    units: u32,
-}
-
-/// How a message ended that was shared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// Pieces are still being moved.
-    Open,
-    /// All of it is there.
-    Moved,
-    /// A piece could not be moved.
-    Failed,
-}
-
 #[derive(Clone, Copy)]
 struct Span {
     generation: u64,
@@ -85,45 +65,6 @@ impl Span {
 }
 
 impl Share {
-    /// Begins to share a message of `length` bytes that both know as `name`, and that lies at `address` here. False: the last
-    /// one is not complete, or there is nothing to be shared.
-    pub fn begin(&self, name: u32, address: u64, length: u64) -> bool {
-        let units = length.div_ceil(UNIT_BYTES);
-        if !(2..=NUMBER_MASK).contains(&units) || self.left.load(Ordering::Acquire) != 0 {
-            return false;
-        }
-        self.name.store(name, Ordering::Relaxed);
-        self.address.store(address, Ordering::Relaxed);
-        self.length.store(length, Ordering::Relaxed);
-        self.failed.store(0, Ordering::Relaxed);
-        self.left.store(units as u32, Ordering::Relaxed);
-        let generation = Span::parse(self.span.load(Ordering::Relaxed)).generation.wrapping_add(1) & 0xffff;
-        self.span.store(Span { generation, begin: 0, end: units }.word(), Ordering::SeqCst);
-        true
-    }
-
-    /// The message of which something is left to be taken.
-    #[inline]
-    pub fn open_name(&self) -> Option<u32> {
-        let span = Span::parse(self.span.load(Ordering::Acquire));
-        (span.begin < span.end).then(|| self.name.load(Ordering::Relaxed))
-    }
-
-    /// The message of which something is being moved or left to be moved.
-    pub fn moving_name(&self) -> Option<u32> {
-        (self.left.load(Ordering::Acquire) != 0).then(|| self.name.load(Ordering::Relaxed))
-    }
-
-    /// Takes a piece from the front (who has begun).
-    pub fn take_front(&self) -> Option<Piece> {
-        self.take(None)
-    }
-
-    /// Takes a piece of the message `name` from the back (the other).
-    pub fn take_back(&self, name: u32) -> Option<Piece> {
-        self.take(Some(name))
-    }
-
     fn take(&self, back_of: Option<u32>) -> Option<Piece> {
         let mut word = self.span.load(Ordering::Acquire);
         // Each turn in vain is one in which the other side has taken a piece, and they get smaller.
@@ -148,17 +89,50 @@ impl Share {
             }
         }
     }
+}
 
-    /// A piece has been moved, or could not be; whether it was the last one under way.
-    pub fn moved(&self, piece: &Piece, success: bool) -> bool {
+impl Cooperation for Share {
+    fn begin(&self, name: u32, address: u64, length: u64) -> bool {
+        let units = length.div_ceil(UNIT_BYTES);
+        if !(2..=NUMBER_MASK).contains(&units) || self.left.load(Ordering::Acquire) != 0 {
+            return false;
+        }
+        self.name.store(name, Ordering::Relaxed);
+        self.address.store(address, Ordering::Relaxed);
+        self.length.store(length, Ordering::Relaxed);
+        self.failed.store(0, Ordering::Relaxed);
+        self.left.store(units as u32, Ordering::Relaxed);
+        let generation = Span::parse(self.span.load(Ordering::Relaxed)).generation.wrapping_add(1) & 0xffff;
+        self.span.store(Span { generation, begin: 0, end: units }.word(), Ordering::SeqCst);
+        true
+    }
+
+    #[inline]
+    fn open_name(&self) -> Option<u32> {
+        let span = Span::parse(self.span.load(Ordering::Acquire));
+        (span.begin < span.end).then(|| self.name.load(Ordering::Relaxed))
+    }
+
+    fn moving_name(&self) -> Option<u32> {
+        (self.left.load(Ordering::Acquire) != 0).then(|| self.name.load(Ordering::Relaxed))
+    }
+
+    fn take_front(&self) -> Option<Piece> {
+        self.take(None)
+    }
+
+    fn take_back(&self, name: u32) -> Option<Piece> {
+        self.take(Some(name))
+    }
+
+    fn moved(&self, piece: &Piece, success: bool) -> bool {
         if !success {
             self.failed.store(1, Ordering::Relaxed);
         }
         self.left.fetch_sub(piece.units, Ordering::SeqCst) == piece.units
     }
 
-    /// What has become of the message (who has begun).
-    pub fn ending(&self) -> Ending {
+    fn ending(&self) -> Ending {
         match (self.left.load(Ordering::SeqCst), self.failed.load(Ordering::Relaxed)) {
             (0, 0) => Ending::Moved,
             (0, _) => Ending::Failed,

@@ -6,7 +6,7 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use weft_mpi::algorithms::{self as plan, Blocks, Items, Schedule, TypedBlocks};
-use weft_mpi::collective::Arguments;
+use weft_mpi::collective::{Arguments, SharedDatatype};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::Address;
 use weft_mpi::object::{Communicator, Description, Operation};
@@ -258,13 +258,17 @@ fn significant(process: &Process, part: Part, is_significant: bool) -> Result<(I
     Ok((items, Some(description)))
 }
 
+fn shared(description: Option<Arc<Description>>) -> Option<SharedDatatype> {
+    Some(description? as SharedDatatype)
+}
+
 fn buffers(
     send: Address,
     receive: Address,
     send_type: Option<Arc<Description>>,
     receive_type: Option<Arc<Description>>,
 ) -> Arguments {
-    Arguments { send, receive, send_type, receive_type, ..Arguments::none() }
+    Arguments { send, receive, send_type: shared(send_type), receive_type: shared(receive_type), ..Arguments::none() }
 }
 
 pub(super) fn plan_gather(
@@ -457,7 +461,7 @@ struct OwnedTypedBlocks {
     counts: Vec<u64>,
     displacements: Vec<i64>,
     item_sizes: Vec<u64>,
-    types: Vec<Arc<Description>>,
+    types: Vec<SharedDatatype>,
 }
 
 impl TypedParts {
@@ -472,9 +476,9 @@ impl TypedParts {
         let types = (0..size)
             // SAFETY: the caller's array.
             .map(|rank| unsafe { *self.datatypes.add(rank) })
-            .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone()))
+            .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone() as SharedDatatype))
             .collect::<Result<Vec<_>>>()?;
-        let item_sizes = types.iter().map(|description| description.layout.size()).collect();
+        let item_sizes = types.iter().map(|datatype| datatype.layout().size()).collect();
         Ok(OwnedTypedBlocks { counts, displacements, item_sizes, types })
     }
 }

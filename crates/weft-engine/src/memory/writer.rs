@@ -8,7 +8,6 @@
 //! Which processors share what is not asked: a process may move, and a virtual machine does not say. A [`Writer`] measures: it
 //! writes plainly until a copy has been slow, then streams, and tries again from time to time, the less often the more tries were
 //! in vain.
-#![allow(unsafe_code)]
 
 /// Shorter copies are always plain: the fence behind streaming stores waits for memory.
 const BYTES_MIN: usize = 4 << 10;
@@ -40,18 +39,19 @@ pub struct Writer {
     slow: u32,
     /// A plain copy of more ticks than this share of its bytes is slow.
     slow_share: u64,
-}
-
-impl Default for Writer {
-    fn default() -> Self {
-        Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE }
-    }
+    ticks: fn() -> u64,
 }
 
 impl Writer {
+    /// For memory that one other process reads. `ticks` is a counter that grows by about 2.5 each nanosecond; where there is none, one that
+    /// stands still: copies are plain then.
+    pub const fn new(ticks: fn() -> u64) -> Self {
+        Self { streamed_left: 0, pause: PAUSE_MIN, slow: 0, slow_share: SLOW_TICKS_SHARE, ticks }
+    }
+
     /// For what arrives and is too large to stay in the caches that it is copied through.
-    pub fn beyond_caches() -> Self {
-        Self { slow_share: SLOW_TICKS_SHARE_BEYOND_CACHES, ..Self::default() }
+    pub const fn beyond_caches(ticks: fn() -> u64) -> Self {
+        Self { slow_share: SLOW_TICKS_SHARE_BEYOND_CACHES, ..Self::new(ticks) }
     }
 
     /// Whether the reader was near when that was last tried: plain stores are quick.
@@ -88,10 +88,10 @@ impl Writer {
             // SAFETY: the caller's promise.
             return unsafe { stream(from, to, len) };
         }
-        let began = ticks();
+        let began = (self.ticks)();
         // SAFETY: the caller's promise.
         unsafe { std::ptr::copy_nonoverlapping(from, to, len) };
-        self.judge(ticks().wrapping_sub(began) > len as u64 / self.slow_share);
+        self.judge((self.ticks)().wrapping_sub(began) > len as u64 / self.slow_share);
     }
 
     fn judge(&mut self, slow: bool) {
@@ -107,12 +107,6 @@ impl Writer {
             self.pause = (self.pause * 2).min(PAUSE_MAX);
         }
     }
-}
-
-#[cfg(target_arch = "x86_64")]
-fn ticks() -> u64 {
-    // SAFETY: reads a counter; every x86-64 processor has it.
-    unsafe { std::arch::x86_64::_rdtsc() }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -143,17 +137,12 @@ unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
 
 // Elsewhere plain stores are all there is.
 #[cfg(not(target_arch = "x86_64"))]
-fn ticks() -> u64 {
-    0
-}
-
-#[cfg(not(target_arch = "x86_64"))]
 unsafe fn stream(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's promise.
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
 }
 
-#[cfg(all(test, not(loom)))]
+#[cfg(test)]
 mod tests {
     use super::*;
 
@@ -161,7 +150,7 @@ mod tests {
     fn every_alignment_and_length_is_copied_whole_and_nothing_else_is_touched() {
         let source: Vec<u8> = (0..3 * BYTES_MIN).map(|i| (i % 251) as u8).collect();
         for streamed_left in [0, u32::MAX] {
-            let mut writer = Writer { streamed_left, ..Writer::default() };
+            let mut writer = Writer { streamed_left, ..Writer::new(|| 0) };
             for (skip_from, skip_to) in [(0, 0), (1, 0), (0, 1), (3, 61), (64, 63), (17, 32)] {
                 for len in [0, 1, BYTES_MIN - 1, BYTES_MIN, BYTES_MIN + 1, BYTES_MIN + 63, 2 * BYTES_MIN + 17] {
                     let mut target = vec![0xaa_u8; 3 * BYTES_MIN];
@@ -179,7 +168,7 @@ mod tests {
     /// single slow copy is forgotten in the end.
     #[test]
     fn slow_copies_are_tried_again_less_and_less_often() {
-        let mut writer = Writer::default();
+        let mut writer = Writer::new(|| 0);
         let mut pauses = Vec::new();
         for _ in 0..8 {
             (0..SLOW_IN_A_ROW).for_each(|_| writer.judge(true));

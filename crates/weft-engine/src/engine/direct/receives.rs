@@ -1,18 +1,17 @@
 //! Receives of this process that stand on boards: how they get there, what becomes of them, and how they leave.
 
-use weft_net::shared::{Board, Ending, Fate, Wanted, number_near};
-
-use super::{BYTES_MIN, broken};
+use super::{BYTES_MIN, Table, broken};
 use crate::engine::Engine;
 use crate::messages::{Announced, Fetched, Written};
 use crate::request::{Receive, Request, State};
+use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedTable, Wanted, number_near};
 
 /// Receives before a new one that are looked at to see whether it may stand on a board.
 const RECEIVES_BEFORE_MAX: usize = 64;
 /// Looks at a copy under way into a receive that is being given up.
 const ABANDON_LOOKS_MAX: usize = 10_000_000;
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     /// Puts the receive `handle` on the board of its sender, or on the common one, if it is one for that; whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
@@ -46,7 +45,7 @@ impl Engine {
     }
 
     /// The board on which receives from `peer` stand, if that can copy.
-    pub(super) fn open_board(&mut self, peer: u32) -> Option<&mut Board> {
+    pub(super) fn open_board(&mut self, peer: u32) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
         let board = &mut self.memory.boards[peer as usize];
         if board.is_none() {
@@ -60,7 +59,7 @@ impl Engine {
     }
 
     /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
-    fn open_common(&mut self) -> Option<&mut Board> {
+    fn open_common(&mut self) -> Option<&mut Table<P>> {
         if self.memory.common.is_none() && self.memory.copies() {
             for local in 0..self.locals.len() {
                 self.open_board(self.locals[local]);

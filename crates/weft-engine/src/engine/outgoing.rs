@@ -2,13 +2,12 @@
 
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
-use weft_net::clock;
-use weft_net::shared::Wish;
 
 use super::{Engine, FLOW_QUEUE_BYTES, Path, direct};
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
 use crate::request::{Mode, Send, State};
+use crate::transport::{Node, Platform, Wish};
 
 /// While many bytes of messages are on their way to a peer of another node, larger ones that nobody waits for are announced: the
 /// announcement's round trip passes unnoticed then, and their data needs no copy in the flow's queue. Into an empty way they leave
@@ -40,7 +39,7 @@ const PIPE_FRAME_MIN: u64 = 64 << 10;
 /// With so much waiting for a peer, its questions for messages back are not answered: whoever asks so often does not read either.
 const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     pub(super) fn enqueue(&mut self, peer: u32, outgoing: Outgoing) {
         let link = &mut self.links[peer as usize];
         link.pending.push_back(outgoing);
@@ -78,7 +77,7 @@ impl Engine {
     pub(super) fn settle(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
             if self.messages.may_grant() {
-                self.messages.poll_grants(clock::now());
+                self.messages.poll_grants(self.platform.now());
             }
             self.route_outbox();
             self.push_backlog();

@@ -3,6 +3,7 @@
 use weft_core::flow::Counters;
 
 use super::{Engine, Path, RailTraffic};
+use crate::transport::Platform;
 
 /// What went to one peer, for `mpiexec --stats`.
 pub struct Traffic {
@@ -18,17 +19,9 @@ pub struct Traffic {
     pub resends: u64,
 }
 
-impl Engine {
-    /// Tells those who look from outside how this process stands.
-    pub fn publish(&mut self, asleep: bool) {
-        if let Some(mut live) = self.live.take() {
-            live.publish(self, asleep);
-            self.live = Some(live);
-        }
-    }
-
+impl<P: Platform> Engine<P> {
     /// Path, messages, bytes and credit of each peer, by its index in the job; at most the first `limit`.
-    pub(crate) fn each_link(&self, limit: usize, mut look: impl FnMut(usize, &Path, [u64; 3])) {
+    pub fn each_link(&self, limit: usize, mut look: impl FnMut(usize, &Path, [u64; 3])) {
         for (peer, link) in self.links.iter().take(limit).enumerate() {
             look(peer, &link.path, [link.messages, link.bytes, self.messages.peers[peer].credit]);
         }

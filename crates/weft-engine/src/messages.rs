@@ -10,15 +10,14 @@ mod rendezvous;
 use weft_core::grants::Grants;
 use weft_core::matching::{Envelope, Matcher};
 use weft_core::message::{Frame, Head};
-use weft_net::shared::{Remainder, Ticket, Writer, number_near};
 
 use std::sync::Arc;
 
-use crate::constants::{MPI_COMM_SELF, MPI_ERR_INTERN, MPI_ERR_NO_MEM, MPI_ERR_PROC_ABORTED, MPI_ERR_TRUNCATE};
-use crate::error::{Error, Result};
+use crate::error::{Error, INTERNAL, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
 use crate::handle::{Kind, Slab};
-use crate::memory::UserData;
-use crate::request::{Receive, Request, State, Status};
+use crate::memory::{UserData, Writer};
+use crate::request::{NO_COMMUNICATOR, Receive, Request, State, Status};
+use crate::transport::{Remainder, Ticket, number_near};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
@@ -237,8 +236,8 @@ pub struct Messages {
 }
 
 impl Messages {
-    /// For a job of `size` processes.
-    pub fn new(size: usize) -> Self {
+    /// For a job of `size` processes. `ticks`: see [`Writer::new`].
+    pub fn new(size: usize, ticks: fn() -> u64) -> Self {
         let peer = || Peer {
             credit: CREDIT_BYTES,
             owed: 0,
@@ -250,12 +249,12 @@ impl Messages {
             paced: false,
             failed: None,
             host: None,
-            writer: Writer::beyond_caches(),
+            writer: Writer::beyond_caches(ticks),
             asked: 0,
             probed: false,
         };
         let mut requests = Slab::new(Kind::Request);
-        let sent = requests.insert(Request::new(State::Complete, MPI_COMM_SELF)).unwrap_or(0);
+        let sent = requests.insert(Request::new(State::Complete, NO_COMMUNICATOR)).unwrap_or(0);
         Self {
             requests,
             sent,
@@ -335,7 +334,7 @@ impl Messages {
         }
         let Some(request) = self.requests.get_mut(handle) else { return };
         if !request.is_over() {
-            *request = Request::new(State::Complete, MPI_COMM_SELF);
+            *request = Request::new(State::Complete, NO_COMMUNICATOR);
         }
         self.requests.put_back(handle);
     }
@@ -407,7 +406,7 @@ impl Messages {
         let reason = self.peers[peer as usize].failed.as_deref().unwrap_or("it is gone");
         let host =
             self.peers[peer as usize].host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
-        Error::new(MPI_ERR_PROC_ABORTED, format!("process {peer} of the job{host} cannot be reached: {reason}"))
+        Error::new(PEER_GONE, format!("process {peer} of the job{host} cannot be reached: {reason}"))
     }
 
     fn settle(&mut self, handle: usize, status: Status) {
@@ -556,7 +555,7 @@ impl Messages {
 
 #[cold]
 fn too_many() -> Error {
-    Error::new(MPI_ERR_NO_MEM, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+    Error::new(NO_MEMORY, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
 }
 
 fn status_of(envelope: Envelope, bytes: u64) -> Status {
@@ -567,7 +566,7 @@ fn status_of(envelope: Envelope, bytes: u64) -> Status {
 fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
     let Envelope { source, tag, .. } = envelope;
     Error::new(
-        MPI_ERR_TRUNCATE,
+        TRUNCATED,
         format!(
             "message truncated: {total} bytes from rank {source} with tag {tag} do not fit the {capacity} bytes of the \
              receive buffer"
@@ -577,5 +576,5 @@ fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
 
 /// An error of ours, not of the program.
 pub fn internal(what: &str) -> Error {
-    Error::new(MPI_ERR_INTERN, format!("internal error of Weft: {what}; please report it"))
+    Error::new(INTERNAL, format!("internal error of Weft: {what}; please report it"))
 }

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
 use weft_core::rails::{Carrier, Lane};
-use weft_mpi::engine::{Devices, Engine, Hop, Path, Remote, Slot};
-use weft_mpi::memory::UserData;
-use weft_mpi::request::{Mode, Receive, Send, State};
+use weft_engine::engine::{Devices, Hop, Path, Remote, Slot};
+use weft_engine::memory::UserData;
+use weft_engine::request::{Mode, Receive, Send, State};
 
-use queue::{PACKET_SIZE, Queue, Wire, engine, udp_lane};
+use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, pass, udp_lane};
 
 /// Most bytes for each peer, all told, as the allocator counts them.
 const PEER_BYTES_MAX: usize = 1024;
@@ -94,7 +94,7 @@ fn settle(engines: &mut [Engine]) {
     let is_done =
         |engine: &Engine| engine.is_quiet() && engine.messages.requests.iter().all(|(_, one)| one.is_settled());
     while !engines.iter().all(is_done) {
-        engines.iter_mut().for_each(Engine::progress);
+        engines.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "they do not come to rest in {TIME_LIMIT:?}");
     }
     for engine in engines {

@@ -8,8 +8,38 @@ use std::sync::{Arc, Mutex};
 use weft_core::rails::{Carrier, Lane};
 use weft_core::reach::Ends;
 use weft_core::time::Duration;
-use weft_mpi::engine::{Devices, Engine, Hop, Parts, Path, Slot};
-use weft_net::datagrams::{Address, Datagrams, Outcome};
+use weft_core::time::Instant;
+use weft_engine::engine::{Devices, Hop, Parts, Path, Slot};
+use weft_engine::transport::{Address, Datagrams, Outcome, Platform};
+use weft_net::single_copy::SingleCopy;
+use weft_net::{clock, shared};
+
+/// The machine that the test runs on.
+pub(crate) struct Machine;
+
+impl Platform for Machine {
+    type Node = shared::Node;
+    type Memory = SingleCopy;
+
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn is_contended(&self) -> bool {
+        false
+    }
+
+    fn ticks() -> u64 {
+        clock::ticks()
+    }
+}
+
+pub(crate) type Engine = weft_engine::engine::Engine<Machine>;
+
+/// One pass of progress.
+pub(crate) fn pass(engine: &mut Engine) {
+    engine.progress();
+}
 
 pub(crate) const PACKET_SIZE: usize = 600;
 
@@ -64,6 +94,8 @@ pub(crate) fn engine(
 ) -> Engine {
     let count = paths.len();
     let mut engine = Engine::new(Parts {
+        platform: Machine,
+        memory: SingleCopy,
         rank: own as u32,
         paths,
         node: None,
@@ -74,7 +106,6 @@ pub(crate) fn engine(
         eager_limit,
         hosts: vec!["test".into(); count],
         peer_timeout,
-        live: None,
     });
     engine.attend(true);
     engine

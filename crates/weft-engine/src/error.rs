@@ -4,6 +4,17 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 
+/// The classes of what goes wrong in the engine (MPI-5.0 §9.4, with the values of §20).
+pub const TRUNCATED: i32 = 15;
+/// As above.
+pub const OTHER: i32 = 16;
+/// As above.
+pub const INTERNAL: i32 = 17;
+/// As above.
+pub const NO_MEMORY: i32 = 39;
+/// As above.
+pub const PEER_GONE: i32 = 58;
+
 /// An MPI error: the class that the program sees (MPI-5.0 §9.4) and a sentence that says what, where and why.
 ///
 /// One pointer, so that results and requests, which seldom carry one, stay small.

@@ -5,9 +5,9 @@
 //! The flow of a peer does the asking, and counts its silence (`Flow::watch`).
 
 use weft_core::time::{Duration, Instant};
-use weft_net::clock;
 
 use super::{Engine, Path};
+use crate::transport::Platform;
 
 /// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
 const ROUNDS_PER_TIMEOUT: u64 = 16;
@@ -47,7 +47,7 @@ impl Awaited {
     }
 }
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     /// Asks those that are waited for whether they live, when it is time.
     pub(super) fn ask_awaited(&mut self, now: Instant) {
         if self.awaited.period.0 == 0 {
@@ -115,6 +115,6 @@ impl Engine {
     /// In how many nanoseconds the next round is due, if somebody is waited for.
     pub(super) fn asking_due(&self) -> Option<u64> {
         let next = self.awaited.next.filter(|_| self.has_network() && self.messages.awaits())?;
-        Some(next.since(clock::now()).as_nanos())
+        Some(next.since(self.platform.now()).as_nanos())
     }
 }

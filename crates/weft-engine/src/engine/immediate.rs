@@ -11,6 +11,7 @@ use crate::error::Error;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Messages};
 use crate::request::{Mode, Receive, Send, Status};
+use crate::transport::{Node, Platform};
 
 /// What a receive has brought.
 pub struct Received {
@@ -28,7 +29,7 @@ enum Look {
     Message(Received),
 }
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     /// Completes `send` at once, if that needs no request; `false` leaves everything as it was.
     #[inline]
     pub fn submit_now(&mut self, send: &Send) -> bool {
@@ -145,6 +146,6 @@ impl Engine {
 
 /// Sees to a frame that is not what a receive looks for. Kept out of the look, which is short without it.
 #[inline(never)]
-fn pass_on(messages: &mut Messages, peer: u32, frame: &[u8], memory: &mut PeerMemory) {
+fn pass_on<P: Platform>(messages: &mut Messages, peer: u32, frame: &[u8], memory: &mut PeerMemory<P>) {
     messages.handle_frame(peer, frame, memory);
 }

@@ -15,13 +15,14 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
-use weft_mpi::engine::{Devices, Engine, Parts, Path, Remote};
-use weft_mpi::memory::UserData;
-use weft_mpi::request::{Mode, Receive, Request, Send, State};
+use weft_engine::engine::{Devices, Parts, Path, Remote};
+use weft_engine::memory::UserData;
+use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
+use weft_net::single_copy::SingleCopy;
 
-use queue::{PACKET_SIZE, Queue, Wire, engine, udp_lane};
+use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, engine, pass, udp_lane};
 
 const CONTEXT: u32 = 8;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -141,14 +142,14 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
         engine.start_send(handle);
         sends.push((message.from, handle));
     }
-    engines.iter_mut().for_each(Engine::progress);
+    engines.iter_mut().for_each(pass);
     posted.extend(messages.iter().filter(|m| !m.early).map(|m| post(&mut engines, m)));
     // Receives with wildcards may leave one with an exact envelope without its message: what must hold is that as many
     // complete as a maximum matching would, so programs whose receives are all exact complete entirely.
     let exact = messages.iter().all(|m| !m.any_source && !m.any_tag);
     let limit = Instant::now() + TIME_LIMIT;
     loop {
-        engines.iter_mut().for_each(Engine::progress);
+        engines.iter_mut().for_each(pass);
         let done = posted.iter().filter(|p| settled(&engines[p.process], p.handle)).count();
         let quiet = engines.iter().all(Engine::is_quiet);
         if quiet && (done == posted.len() || (!exact && engines.iter().all(nothing_can_match))) {
@@ -227,7 +228,7 @@ proptest! {
         }
         let limit = Instant::now() + TIME_LIMIT;
         while !posted.iter().all(|p| settled(&all[1], p.handle)) {
-            all.iter_mut().for_each(Engine::progress);
+            all.iter_mut().for_each(pass);
             prop_assert!(Instant::now() < limit, "receives do not complete");
         }
         for (receive, sent) in posted.iter().zip(&contents) {
@@ -266,11 +267,11 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
         all[1].start_receive(received);
         let limit = Instant::now() + TIME_LIMIT;
         while !(settled(&all[0], sent) && settled(&all[1], received)) {
-            all.iter_mut().for_each(Engine::progress);
+            all.iter_mut().for_each(pass);
             assert!(Instant::now() < limit);
         }
         let request = all[1].messages.requests.get(received).unwrap();
-        assert_eq!(request.error.as_ref().map(|error| error.class), Some(weft_mpi::constants::MPI_ERR_TRUNCATE));
+        assert_eq!(request.error.as_ref().map(|error| error.class), Some(weft_engine::error::TRUNCATED));
         assert_eq!(memory, content[..50]);
     }
 }
@@ -285,6 +286,8 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     };
     let address = SocketAddr::from(([127, 0, 0, 1], 1));
     let mut engine = Engine::new(Parts {
+        platform: Machine,
+        memory: SingleCopy,
         rank: 0,
         paths: vec![Path::Myself, Path::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)))],
         node: None,
@@ -295,7 +298,6 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         eager_limit: 1_000,
         hosts: vec!["test".into(); 2],
         peer_timeout: weft_core::time::Duration::default(),
-        live: None,
     });
     let receive = Receive {
         context: Some(CONTEXT),
@@ -318,7 +320,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     }
     for handle in [waiting, sent] {
         let error = engine.messages.requests.get(handle).unwrap().error.as_ref().expect("an error");
-        assert_eq!(error.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+        assert_eq!(error.class, weft_engine::error::PEER_GONE);
         assert!(error.message.contains("process 1"), "{}", error.message);
     }
 }
@@ -333,6 +335,8 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
             let path = |peer: usize| if peer == own { Path::Myself } else { Path::Shared(peer) };
             let node = shared::Node::create(&key, own, count, &shared::Settings::default()).unwrap();
             Engine::new(Parts {
+                platform: Machine,
+                memory: SingleCopy,
                 rank: own as u32,
                 paths: (0..count).map(path).collect(),
                 node: Some(node),
@@ -343,7 +347,6 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 eager_limit: 64 << 10,
                 hosts: vec!["test".into(); count],
                 peer_timeout: weft_core::time::Duration::default(),
-                live: None,
             })
         })
         .collect()
@@ -415,7 +418,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 all[1].start_receive(handle);
                 posted.push((handle, memory));
             }
-            Step::Progress { process } => all[process].progress(),
+            Step::Progress { process } => pass(&mut all[process]),
             Step::Attention { process, waits } => all[process].set_attentive(waits),
         }
     }
@@ -426,10 +429,10 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
     };
     let limit = Instant::now() + TIME_LIMIT;
     while !complete(&all) {
-        all.iter_mut().for_each(Engine::progress);
+        all.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "what must match is not complete");
     }
-    all.iter_mut().for_each(Engine::progress);
+    all.iter_mut().for_each(pass);
     for (at, (handle, memory)) in posted.iter().enumerate() {
         let request = all[1].messages.requests.get(*handle).unwrap();
         let Some(number) = expected[at] else {
@@ -494,7 +497,7 @@ fn run_a_crowd(steps: &[Crowd]) {
                 all[0].start_receive(handle);
                 receives.push((source, tag, handle, memory));
             }
-            Crowd::Progress { process } => all[process].progress(),
+            Crowd::Progress { process } => pass(&mut all[process]),
             Crowd::Attention { process, waits } => all[process].set_attentive(waits),
         }
     }
@@ -520,7 +523,7 @@ fn run_a_crowd(steps: &[Crowd]) {
     };
     let limit = Instant::now() + TIME_LIMIT;
     let taken = loop {
-        all.iter_mut().for_each(Engine::progress);
+        all.iter_mut().for_each(pass);
         let taken = found(&all);
         let is_free = |send: usize| !taken.contains(&Some(send));
         let open = |at: usize| taken[at].is_none() && (0..sends.len()).any(|send| is_free(send) && matches(at, send));
@@ -673,7 +676,7 @@ impl Pair {
 fn work(engines: &mut [Engine], mut done: impl FnMut(&mut [Engine]) -> bool) {
     let limit = Instant::now() + TIME_LIMIT;
     while !done(engines) {
-        engines.iter_mut().for_each(Engine::progress);
+        engines.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "what must happen does not");
     }
 }
@@ -717,12 +720,12 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
     let limit = Instant::now() + TIME_LIMIT;
     // What is left are processes 0, 2 and 3.
     while !(settled(&all[1], pairs[1].sent) && settled(&all[2], pairs[2].sent) && settled(&all[0], pairs[0].received)) {
-        all.iter_mut().for_each(Engine::progress);
+        all.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "the others wait for one that is lost");
     }
     assert!(std::hint::black_box(&pairs[2].memory) == &pairs[2].content);
     let error = all[0].messages.requests.get(pairs[0].received).unwrap().error.as_ref().expect("an error");
-    assert_eq!(error.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+    assert_eq!(error.class, weft_engine::error::PEER_GONE);
     assert!(all[0].messages.grants.is_empty());
     drop(lost);
 }
@@ -738,7 +741,7 @@ enum Waits {
 
 impl Waits {
     /// Begins, and tells how to see the error that it has failed with.
-    fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_mpi::error::Error> + use<> {
+    fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_engine::error::Error> + use<> {
         let source = matches!(self, Self::Receive | Self::Probe).then_some(1);
         let receive = Receive {
             context: Some(CONTEXT),
@@ -780,7 +783,7 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
             all[0].progress();
             assert!(error(&mut all[0]).is_none(), "{waits:?}: a peer that computes counts as gone");
             if looks {
-                (0..2).for_each(|_| all[1].progress());
+                (0..2).for_each(|_| pass(&mut all[1]));
             }
         }
         std::thread::sleep(Duration::from_millis(1));
@@ -795,7 +798,7 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
             assert!(begin.elapsed() < TIME_LIMIT, "{waits:?}: a peer that is gone is waited for");
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert_eq!(found.class, weft_mpi::constants::MPI_ERR_PROC_ABORTED);
+        assert_eq!(found.class, weft_engine::error::PEER_GONE);
         for part in ["process 1", "on host test", "127.0.0.1:1", "WEFT_PEER_TIMEOUT"] {
             assert!(found.message.contains(part), "{} does not say {part}", found.message);
         }
@@ -811,7 +814,7 @@ fn who_waits_for_anybody_of_many_asks_them_in_turns() {
     // Expect: not all at once, and all after some rounds.
     let mut first = 0;
     while asked(&all[0]) < 200 {
-        all.iter_mut().for_each(Engine::progress);
+        all.iter_mut().for_each(pass);
         assert!(error(&mut all[0]).is_none());
         if first == 0 {
             first = asked(&all[0]);

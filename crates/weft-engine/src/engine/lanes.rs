@@ -8,9 +8,9 @@ use weft_core::flow::{Counters, Flow, Folded, Settings as FlowSettings};
 use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
 use weft_core::reach::{Ends, Keys};
 use weft_core::time::Instant;
-use weft_net::datagrams::{Address, Datagrams};
 
 use super::network::Gathering;
+use crate::transport::{Address, Datagrams};
 
 /// A link that carries packets.
 pub type Device = Box<dyn Datagrams + std::marker::Send>;
@@ -97,7 +97,7 @@ pub struct Remote {
     rails: Rails,
     settings: Arc<FlowSettings>,
     /// Made on first contact, and again when something happens after it has been folded.
-    pub(crate) flow: Option<Box<Flow>>,
+    pub flow: Option<Box<Flow>>,
     folded: Option<Box<Folded>>,
     /// Packets that were sent again before it was folded.
     resent: u64,

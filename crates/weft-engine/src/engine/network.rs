@@ -7,15 +7,13 @@ use weft_core::rails::Sentence;
 use weft_core::reach::{self, Keys};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
-use weft_net::clock;
-use weft_net::datagrams::{Address, Arrival, Datagrams, Outcome};
 
 use super::direct::PeerMemory;
 use super::lanes::{Devices, Hop, Remote, Slot};
 use super::{Engine, FRAMES_PER_PASS, Path};
-use crate::contention::is_contended;
 use crate::messages::Messages;
 use crate::request::State;
+use crate::transport::{Address, Arrival, Datagrams, Outcome, Platform};
 
 /// Packets that one pass sends to one peer before others get their turn.
 const PACKETS_PER_PASS: usize = 128;
@@ -85,12 +83,12 @@ pub(super) struct Gathering {
 
 impl Gathering {
     /// One more has come; whether it may wait.
-    fn joins(&mut self) -> bool {
+    fn joins(&mut self, now: impl FnOnce() -> Instant) -> bool {
         self.burst += 1;
         if self.burst <= GATHER_AFTER {
             return false;
         }
-        let now = clock::now();
+        let now = now();
         now.since(*self.since.get_or_insert(now)) < GATHER_TIME
     }
 
@@ -114,13 +112,13 @@ pub(super) fn train_room(devices: &Devices) -> Vec<u8> {
     vec![0; devices.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
 }
 
-struct Adapter<'a> {
+struct Adapter<'a, P: Platform> {
     peer: u32,
     messages: &'a mut Messages,
-    memory: &'a mut PeerMemory,
+    memory: &'a mut PeerMemory<P>,
 }
 
-impl Deliver for Adapter<'_> {
+impl<P: Platform> Deliver for Adapter<'_, P> {
     fn message(&mut self, body: &[u8]) {
         self.messages.handle_frame(self.peer, body, self.memory);
     }
@@ -143,7 +141,7 @@ impl Regions for Sources<'_> {
     }
 }
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     pub(super) fn poll_network(&mut self, now: Instant) {
         if !self.devices.raw.is_empty() {
             for place in 0..self.devices.raw.len() {
@@ -261,12 +259,12 @@ impl Engine {
                 let packet = flow.frame_max();
                 flow.may_gather(length, if length <= packet { packet } else { train })
             });
-        if may_gather && remote.gathering.joins() {
+        if may_gather && remote.gathering.joins(|| self.platform.now()) {
             self.gathering = true;
             return;
         }
         remote.gathering.end(false);
-        self.transmit_to(peer, clock::now());
+        self.transmit_to(peer, self.platform.now());
         self.collect_events(peer);
     }
 
@@ -282,7 +280,7 @@ impl Engine {
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { links, messages, devices, train, stalled, secret, rank, .. } = self;
+        let Self { platform, links, messages, devices, train, stalled, secret, rank, .. } = self;
         if !send_stalled(devices, stalled) {
             return;
         }
@@ -294,7 +292,7 @@ impl Engine {
         }
         let mut packets = 0;
         // Who waits for the lock is let in after a train, and sends the next one itself.
-        while packets < PACKETS_PER_PASS && stalled.is_empty() && (packets == 0 || !is_contended()) {
+        while packets < PACKETS_PER_PASS && stalled.is_empty() && (packets == 0 || !platform.is_contended()) {
             let Some(flow) = &mut remote.flow else { return };
             let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS) else {
                 break;
@@ -436,13 +434,13 @@ mod tests {
     fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {
         let mut gathering = Gathering::default();
         for _ in 0..2 {
-            assert!((0..GATHER_AFTER).all(|_| !gathering.joins()) && gathering.ends().is_none());
-            gathering.joins();
+            assert!((0..GATHER_AFTER).all(|_| !gathering.joins(|| Instant(7))) && gathering.ends().is_none());
+            gathering.joins(|| Instant(7));
             assert!(gathering.ends().is_some());
             // A full packet leaves.   Expect: the burst goes on.
             gathering.end(false);
             assert!(gathering.ends().is_none());
-            gathering.joins();
+            gathering.joins(|| Instant(7));
             assert!(gathering.ends().is_some());
             gathering.end(true);
         }

@@ -5,6 +5,7 @@
 //! through it safely.
 
 mod copies;
+mod writer;
 
 use std::ops::Range;
 
@@ -12,7 +13,29 @@ use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
-use weft_net::{shared, single_copy};
+
+pub use writer::Writer;
+
+/// The memory of the node's other processes. A process is named by its id, as the system has it.
+pub trait NeighbourMemory: Clone {
+    /// Copies `len` bytes at `address` of `process` to `to`.
+    ///
+    /// # Errors
+    /// As the system says; then nothing is known of the bytes at `to`.
+    ///
+    /// # Safety
+    /// `to` points to `len` bytes that this process may write and nobody else uses during the call.
+    unsafe fn read(&self, process: i32, address: u64, to: *mut u8, len: usize) -> std::io::Result<()>;
+
+    /// Copies `len` bytes at `from` to `address` of `process`, which has asked for them there.
+    ///
+    /// # Errors
+    /// As for [`Self::read`], of the bytes there.
+    ///
+    /// # Safety
+    /// `from` points to `len` bytes that this process may read.
+    unsafe fn write(&self, process: i32, address: u64, from: *const u8, len: usize) -> std::io::Result<()>;
+}
 
 /// `count` items of a datatype in the program's memory, seen as a sequence of packed bytes.
 #[derive(Clone)]
@@ -134,7 +157,7 @@ impl UserData {
     /// # Panics
     /// As for [`UserData::read`].
     #[inline(always)]
-    pub fn read_for_others(&self, offset: u64, out: &mut [u8], writer: &mut shared::Writer) {
+    pub fn read_for_others(&self, offset: u64, out: &mut [u8], writer: &mut Writer) {
         if out.len() <= SHORT_BYTES || !matches!(self.shape, Shape::Run) {
             return self.read(offset, out);
         }
@@ -173,7 +196,7 @@ impl UserData {
     ///
     /// # Panics
     /// As for [`UserData::write`].
-    pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut shared::Writer) {
+    pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut Writer) {
         let Some(base) = self.address() else { return self.write(offset, bytes) };
         assert!(offset + bytes.len() as u64 <= self.bytes);
         // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
@@ -217,17 +240,24 @@ const BOUNCE_BYTES: usize = 64 << 10;
 ///
 /// # Errors
 /// As the system says; then nothing is known of `data`.
-pub fn fetch(pid: i32, address: u64, data: &UserData, range: Range<u64>, bounce: &mut Vec<u8>) -> std::io::Result<()> {
+pub fn fetch(
+    memory: &impl NeighbourMemory,
+    pid: i32,
+    address: u64,
+    data: &UserData,
+    range: Range<u64>,
+    bounce: &mut Vec<u8>,
+) -> std::io::Result<()> {
     if let Some(target) = data.address() {
         assert!(range.end <= data.len());
         let (from, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
         // SAFETY: `data` is promised memory that has the range.
-        return unsafe { single_copy::read(pid, from, (target + range.start) as *mut u8, len) };
+        return unsafe { memory.read(pid, from, (target + range.start) as *mut u8, len) };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
         // SAFETY: `piece` is ours and has `len` bytes.
-        unsafe { single_copy::read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
+        unsafe { memory.read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
         data.write(at, piece);
     }
     Ok(())
@@ -239,6 +269,7 @@ pub fn fetch(pid: i32, address: u64, data: &UserData, range: Range<u64>, bounce:
 /// # Errors
 /// As for [`fetch`].
 pub fn deliver(
+    memory: &impl NeighbourMemory,
     pid: i32,
     address: u64,
     data: &UserData,
@@ -249,13 +280,13 @@ pub fn deliver(
         assert!(range.end <= data.len());
         let (to, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
         // SAFETY: `data` is promised memory that has the range.
-        return unsafe { single_copy::write(pid, to, (source + range.start) as *const u8, len) };
+        return unsafe { memory.write(pid, to, (source + range.start) as *const u8, len) };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
         data.read(at, piece);
         // SAFETY: `piece` is ours and has `len` bytes.
-        unsafe { single_copy::write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
+        unsafe { memory.write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
     }
     Ok(())
 }

@@ -1,12 +1,14 @@
 //! Requests: operations that have begun and may not be complete yet (MPI-5.0 §3.7).
 
+use std::sync::Arc;
+
 use weft_core::collective::Schedule;
 use weft_core::matching::Envelope;
-use weft_net::shared::Ticket;
 
-use crate::collective::{Arguments, Place};
 use crate::error::Error;
 use crate::memory::UserData;
+use crate::schedules::{Arguments, Place};
+use crate::transport::Ticket;
 
 /// What a completed operation reports (MPI-5.0 §3.2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -148,7 +150,7 @@ pub enum Persistent {
     /// A receive.
     Receive(Receive),
     /// A collective: its place, what to do, and with which buffers.
-    Collective(Box<(Place, Schedule, Arguments)>),
+    Collective(Box<(Place, Arc<Schedule>, Arguments)>),
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).
@@ -163,6 +165,9 @@ pub struct Generalized {
     /// Passed to each of them.
     pub extra_state: usize,
 }
+
+/// Of requests that are on no communicator.
+pub const NO_COMMUNICATOR: usize = 0;
 
 /// One operation.
 pub struct Request {

@@ -2,7 +2,7 @@
 //! address spaces.
 //!
 //! A large receive stands on the board of its sender, one from anybody on the common board of its process
-//! (`weft_net::shared::Board`). A large send that finds its receive there writes to it; one that does not, or whose receiver waits inside MPI and so will fetch it, is
+//! ([`PostedTable`]). A large send that finds its receive there writes to it; one that does not, or whose receiver waits inside MPI and so will fetch it, is
 //! announced in the ring, and while it waits its sender still looks at the board. The two ways meet in one
 //! compare-and-swap on the receive's slot: who wins it copies.
 //!
@@ -17,20 +17,23 @@
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
 //! Between a blocking send and a blocking receive a message of [`SHARED_BYTES_MIN`] or more is copied by both
-//! (`weft_net::shared::Share`): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
+//! ([`Cooperation`]): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
 //! Nonblocking operations leave the copy to one side, so that the other can compute.
 
 mod receives;
 
 use weft_core::matching::Envelope;
-use weft_net::shared::{self, Board, Claim, Ending, Fate, Offered, Remainder, Share, Taker, Ticket, Wish};
 
 use super::{Engine, Path};
-use crate::constants::MPI_ERR_OTHER;
-use crate::error::Error;
+use crate::error::{Error, OTHER};
 use crate::memory::UserData;
 use crate::messages::{Announced, Fetch, Fetched, Withdrawal};
 use crate::request::{Request, Send, State};
+use crate::transport::{
+    Claim, Cooperation, Ending, Fate, Node, Offered, Platform, PostedTable, Remainder, Taker, Ticket, Wish,
+};
+
+type Table<P> = <<P as Platform>::Node as Node>::Table;
 
 /// Smaller messages are not worth two system calls.
 pub const BYTES_MIN: u64 = 16 << 10;
@@ -47,12 +50,13 @@ const COPY_BYTES_MAX: u64 = 1 << 20;
 const SHARED_LOOKS_MAX: usize = 1000;
 
 /// The memory of the node's other processes, and the boards on which our receives stand.
-pub(super) struct PeerMemory {
+pub(super) struct PeerMemory<P: Platform> {
+    copies: P::Memory,
     rank: u32,
     pub(super) pids: Vec<i32>,
-    boards: Vec<Option<Box<Board>>>,
+    boards: Vec<Option<Box<Table<P>>>>,
     /// Where our receives from anybody stand, once there has been one.
-    common: Option<Board>,
+    common: Option<Table<P>>,
     /// Index in the job of each process of the node.
     locals: Vec<u32>,
     /// Peers without a board that we would have shared a message with.
@@ -67,10 +71,11 @@ pub(super) struct PeerMemory {
     streams: bool,
 }
 
-impl PeerMemory {
-    pub(super) fn new(rank: u32, pids: Vec<i32>, locals: Vec<u32>, streams: bool) -> Self {
+impl<P: Platform> PeerMemory<P> {
+    pub(super) fn new(copies: P::Memory, rank: u32, pids: Vec<i32>, locals: Vec<u32>, streams: bool) -> Self {
         let boards = pids.iter().map(|_| None).collect();
         Self {
+            copies,
             rank,
             pids,
             boards,
@@ -91,7 +96,7 @@ impl PeerMemory {
         let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
         while left > 0 {
             let begin = left.saturating_sub(most);
-            if crate::memory::fetch(pid, *address, data, begin..left, &mut self.bounce).is_err() {
+            if crate::memory::fetch(&self.copies, pid, *address, data, begin..left, &mut self.bounce).is_err() {
                 return Fetched::Refused;
             }
             left = begin;
@@ -108,6 +113,7 @@ impl PeerMemory {
         let Announced { peer, request, address, data, limit, .. } = announced;
         let target = data.address().filter(|_| announced.blocking && *limit >= SHARED_BYTES_MIN)?;
         let pid = self.pids[*peer as usize];
+        let copies = self.copies.clone();
         let Some(board) = self.board(*peer) else {
             if !self.boardless.contains(peer) {
                 self.boardless.push(*peer);
@@ -120,7 +126,8 @@ impl PeerMemory {
         }
         while let Some(piece) = share.take_front() {
             // All of it is one run, here and there: see above.
-            let copied = crate::memory::fetch(pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
+            let copied =
+                crate::memory::fetch(&copies, pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
             share.moved(&piece, copied);
         }
         match await_ending(share) {
@@ -147,12 +154,12 @@ impl PeerMemory {
         self.pids.iter().any(|pid| *pid != 0)
     }
 
-    fn board(&mut self, peer: u32) -> Option<&mut Board> {
+    fn board(&mut self, peer: u32) -> Option<&mut Table<P>> {
         self.boards[peer as usize].as_deref_mut()
     }
 
     /// The board of a receive that `peer` may take, or any process.
-    fn board_with(&mut self, ticket: Ticket, peer: Option<u32>) -> Option<&mut Board> {
+    fn board_with(&mut self, ticket: Ticket, peer: Option<u32>) -> Option<&mut Table<P>> {
         if ticket.common { self.common.as_mut() } else { self.board(peer?) }
     }
 
@@ -161,7 +168,7 @@ impl PeerMemory {
     }
 }
 
-impl Fetch for PeerMemory {
+impl<P: Platform> Fetch for PeerMemory<P> {
     #[inline]
     fn counted(&mut self, peer: u32, handled: u32) {
         if let Some(board) = self.board(peer) {
@@ -221,7 +228,7 @@ struct Offer {
 }
 
 /// Waits a moment for the other side's part.
-fn await_ending(share: &Share) -> Ending {
+fn await_ending(share: &impl Cooperation) -> Ending {
     for _ in 0..SHARED_LOOKS_MAX {
         let ending = share.ending();
         if ending != Ending::Open {
@@ -233,22 +240,22 @@ fn await_ending(share: &Share) -> Ending {
 }
 
 /// What this process has under way directly.
-pub(super) struct Direct {
+pub(super) struct Direct<P: Platform> {
     /// The boards on which others post receives for us, once they have.
-    boards: Vec<Option<Box<Board>>>,
+    boards: Vec<Option<Box<Table<P>>>>,
     offers: Vec<Offer>,
     /// Our receives that stand on boards.
     receives: Vec<usize>,
     attentive: bool,
 }
 
-impl Direct {
+impl<P: Platform> Direct<P> {
     pub(super) fn new(size: usize) -> Self {
         Self { boards: (0..size).map(|_| None).collect(), offers: Vec::new(), receives: Vec::new(), attentive: false }
     }
 }
 
-impl Engine {
+impl<P: Platform> Engine<P> {
     /// Lets neighbours know whether somebody waits inside MPI here.
     #[inline]
     pub fn set_attentive(&mut self, waits: bool) {
@@ -261,7 +268,7 @@ impl Engine {
     }
 
     /// Lets neighbours know on which processor somebody spins here.
-    pub(crate) fn note_processor(&self) {
+    pub fn note_processor(&self) {
         if let Some(node) = &self.node
             && self.direct.attentive
         {
@@ -270,20 +277,17 @@ impl Engine {
     }
 
     /// Whether another process of the node spins on the processor that this thread is on.
-    pub(crate) fn shares_processor(&self) -> bool {
-        self.node.as_ref().is_some_and(shared::Node::shares_processor)
+    pub fn shares_processor(&self) -> bool {
+        self.node.as_ref().is_some_and(Node::shares_processor)
     }
 
-    /// Moves this thread to another processor, if it may run on one.
-    pub(crate) fn leave_processor(&self) {
-        match &self.node {
-            Some(node) => node.leave_processor(),
-            None => weft_net::wait::leave_processor(),
-        }
+    /// Moves this thread to a processor on which no process of the node spins; false: there is no node that would know of one.
+    pub fn leave_processor(&self) -> bool {
+        self.node.as_ref().map(Node::leave_processor).is_some()
     }
 
     /// Moves this thread to a processor with fewer processes of the node, if it is for this one to do so.
-    pub(crate) fn even_out(&self) {
+    pub fn even_out(&self) {
         if let Some(node) = &self.node {
             node.even_out();
         }
@@ -302,7 +306,7 @@ impl Engine {
         self.board_of(peer).map_or(Wish::None, |board| board.wish(envelope.context, envelope.tag))
     }
 
-    fn board_of(&mut self, peer: u32) -> Option<&mut Board> {
+    fn board_of(&mut self, peer: u32) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
         let board = &mut self.direct.boards[peer as usize];
         if board.is_none() {
@@ -359,7 +363,14 @@ impl Engine {
         self.memory.copied = true;
         while left > 0 {
             let begin = left.saturating_sub(most);
-            crate::memory::deliver(pid, claim.address, data, begin..left, &mut self.memory.bounce)?;
+            crate::memory::deliver(
+                &self.memory.copies,
+                pid,
+                claim.address,
+                data,
+                begin..left,
+                &mut self.memory.bounce,
+            )?;
             left = begin;
             if self.memory.streams
                 && self.is_attentive(peer)
@@ -425,7 +436,7 @@ impl Engine {
 
     /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and will soon be done.
     pub fn is_served(&mut self) -> bool {
-        let moving = |board: &Board, wire| board.share().moving_name() == Some(wire);
+        let moving = |board: &Table<P>, wire| board.share().moving_name() == Some(wire);
         !self.memory.shared.is_empty()
             || self.direct.offers.iter().any(|offer| {
                 let board = self.direct.boards[offer.peer as usize].as_deref();
@@ -444,12 +455,13 @@ impl Engine {
     /// Copies what it can of the message that `send` has announced as `wire`, if its receiver is copying it.
     fn help(&mut self, peer: u32, wire: u32, send: &Send) {
         let pid = self.memory.pids[peer as usize];
+        let copies = self.memory.copies.clone();
         let Some(board) = self.board_of(peer) else { return };
         let mut last = false;
         while let Some(piece) = board.share().take_back(wire) {
             let copied = piece.range.end <= send.data.len()
                 // Announced with its address, so it is one run.
-                && crate::memory::deliver(pid, piece.address, &send.data, piece.range.clone(), &mut Vec::new()).is_ok();
+                && crate::memory::deliver(&copies, pid, piece.address, &send.data, piece.range.clone(), &mut Vec::new()).is_ok();
             last = board.share().moved(&piece, copied);
         }
         self.memory.copied = true;
@@ -484,5 +496,5 @@ impl Engine {
 }
 
 fn broken(who: &str, cause: &str) -> Error {
-    Error::new(MPI_ERR_OTHER, format!("the copy between this process and {who} failed: {cause}"))
+    Error::new(OTHER, format!("the copy between this process and {who} failed: {cause}"))
 }

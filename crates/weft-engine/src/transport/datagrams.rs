@@ -194,6 +194,6 @@ forward!(&mut D);
 forward!(Box<D>);
 
 /// The error for an address of another link.
-pub(crate) fn wrong_address() -> io::Error {
+pub fn wrong_address() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "the address belongs to another kind of link")
 }

@@ -2,9 +2,9 @@
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
-use weft_mpi::memory::{Address, promised_bytes};
-use weft_mpi::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
-use weft_mpi::request::{Receive, Request, State};
+use weft_engine::memory::{Address, promised_bytes};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
+use weft_engine::request::{Receive, Request, State};
 
 const PEER: u32 = 1;
 const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
@@ -27,7 +27,7 @@ fn receive(messages: &mut Messages, buffer: &mut [u8]) -> bool {
 
 #[test]
 fn a_peer_that_ignores_its_credit_fills_no_memory() {
-    let mut messages = Messages::new(3);
+    let mut messages = Messages::new(3, || 0);
     let payload = [7; 936];
     let room = CREDIT_BYTES / (payload.len() as u64 + CREDIT_PER_MESSAGE);
     for _ in 0..3 * room {
@@ -48,7 +48,7 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
 
 #[test]
 fn pieces_count_as_the_message_that_they_promise() {
-    let mut messages = Messages::new(3);
+    let mut messages = Messages::new(3, || 0);
     let total = CREDIT_BYTES / 2;
     for _ in 0..5 {
         arrives(&mut messages, Head::eager_first(ENVELOPE, None, total), &[1]);
@@ -63,7 +63,7 @@ fn pieces_count_as_the_message_that_they_promise() {
 
 #[test]
 fn a_message_that_is_taken_back_leaves_its_room_behind() {
-    let mut messages = Messages::new(3);
+    let mut messages = Messages::new(3, || 0);
     let payload = vec![3; CREDIT_BYTES as usize / 2];
     for round in 0..20 {
         arrives(&mut messages, Head::eager(ENVELOPE, Some(9)), &payload);

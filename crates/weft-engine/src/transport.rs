@@ -1,0 +1,145 @@
+//! What the engine asks of its carriers, and of whoever runs it. Every call to the system, the clock and the processors is behind
+//! these traits: the engine itself is a function of what they say, so that a simulator can run it in virtual time.
+//!
+//! | trait | what it stands for | who has it |
+//! |---|---|---|
+//! | [`Platform`] | the clock, and the kinds of carrier that the engine is built for | the process; a simulator |
+//! | [`Node`] | frames between the processes of one node, delivered once and in order, and how they sleep | rings in shared memory |
+//! | [`PostedTable`], [`Cooperation`] | receives that a process of the node has posted for its senders to write into | the same memory |
+//! | [`NeighbourMemory`] | one copy between two address spaces of the node | the kernel's cross-memory calls |
+//! | [`Datagrams`] | packets to other nodes that may be lost, repeated or reordered; `weft_core::flow` makes messages of them | UDP, raw Ethernet frames, AF_XDP |
+
+mod datagrams;
+mod posted;
+
+use std::os::fd::RawFd;
+
+use weft_core::time::Instant;
+
+pub use crate::memory::NeighbourMemory;
+
+pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome, wrong_address};
+pub use posted::{
+    Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
+    number_near,
+};
+
+/// Whom an engine runs for: its clock, and the kinds of carriers it is built for. There is one type of it for the library and one for
+/// the simulator, so a call through it costs nothing.
+pub trait Platform {
+    /// The processes of this node.
+    type Node: Node;
+    /// Their memory.
+    type Memory: NeighbourMemory;
+
+    /// The time. Asked for where it is needed only: a look at the clock costs as much as a tenth of a small message.
+    fn now(&self) -> Instant;
+
+    /// Whether another thread waits to use the engine: what takes long is interrupted then.
+    fn is_contended(&self) -> bool;
+
+    /// A counter that grows steadily with the time that copies of memory take, at about 2.5 GHz; see [`crate::memory::Writer`].
+    fn ticks() -> u64;
+}
+
+/// Why nothing more can be exchanged with one process of the node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerFault {
+    /// Its place on the node.
+    pub peer: usize,
+    /// What it did or what happened to it; completes the sentence "rank … ".
+    pub reason: String,
+}
+
+/// How a process of the node sleeps, for those that have something for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Rest {
+    /// In poll(2) or epoll(7), with the doorbell among what it watches.
+    Doorbell = 1,
+    /// On a word in memory: nothing but a neighbour will wake it.
+    Futex = 2,
+    /// The process computes, and a thread of it watches the doorbell: it is woken, but still wants its processor.
+    Thread = 3,
+}
+
+/// This process's place among those of its node: frames of at most [`Self::frame_max`] bytes, head and payload together, delivered
+/// exactly once and in the order of sending from one process to another. Processes are named by their place on the node.
+pub trait Node {
+    /// The receives that two of them have posted for each other.
+    type Table: PostedTable;
+    /// Sleeps until a neighbour wakes this process, while others use the node.
+    type Sleeper;
+
+    /// Bytes of the largest frame.
+    fn frame_max(&self) -> usize;
+
+    /// Sends a frame of `head` and `len` bytes that `fill` writes in place; false, and nothing happens, when there is no room.
+    fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool;
+
+    /// Hands at most `limit` frames that have arrived to `on_frame`, with the place of their sender; returns how many.
+    fn poll(&mut self, limit: usize, on_frame: impl FnMut(usize, &[u8])) -> usize;
+
+    /// Whether a frame has arrived that nobody has taken.
+    fn is_pending(&mut self) -> bool;
+
+    /// A process that has died or broken its memory, once for each.
+    fn poll_fault(&mut self) -> Option<PeerFault>;
+
+    /// Says how this process is about to sleep; false when something has arrived, and it must not.
+    fn arm(&mut self, rest: Rest) -> bool;
+
+    /// It is awake again.
+    fn disarm(&mut self);
+
+    /// Wakes a thread of this process that sleeps by [`Rest::Futex`].
+    fn nudge(&mut self);
+
+    /// What sleeps by [`Rest::Futex`].
+    fn sleeper(&self) -> Self::Sleeper;
+
+    /// The descriptor that becomes readable when somebody wakes this process.
+    fn doorbell_fd(&self) -> RawFd;
+
+    /// Takes what has been written to it.
+    fn drain_doorbell(&mut self);
+
+    /// The table on which this process posts receives from `sender`; none without the memory for it.
+    fn own_board(&mut self, sender: usize) -> Option<Self::Table>;
+
+    /// The table on which it posts receives from anybody; none without the memory for it.
+    fn common_board(&mut self) -> Option<Self::Table>;
+
+    /// The table on which `receiver` posts for this process; none as long as it has never used it.
+    fn board_of(&mut self, receiver: usize) -> Option<Self::Table>;
+
+    /// Tells `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
+    fn announce_written(&mut self, receiver: usize);
+
+    /// Whether that has been told to this process since the last call.
+    fn take_written(&mut self) -> bool;
+
+    /// Says to others whether this process waits inside MPI.
+    fn set_attentive(&self, waits: bool);
+
+    /// Whether `peer` waits inside MPI.
+    fn is_attentive(&self, peer: usize) -> bool;
+
+    /// Processes of the node that are not asleep in MPI, this one included.
+    fn awake(&self) -> usize;
+
+    /// Whether the node has fewer processors than processes.
+    fn is_crowded(&self) -> bool;
+
+    /// Says on which processor this thread spins.
+    fn note_processor(&self);
+
+    /// Whether another process spins on the processor that this thread is on.
+    fn shares_processor(&self) -> bool;
+
+    /// Moves this thread to a processor on which no other one spins, as far as is known.
+    fn leave_processor(&self);
+
+    /// Where processes take turns: moves this thread to a processor that at least two fewer use, if it is the last one here.
+    fn even_out(&self);
+}
