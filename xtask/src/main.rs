@@ -12,6 +12,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   import DIR          make spec/ from the standard's two JSON files in DIR
   generate [--check]  make the C boundary, mpi.h, the symbol list and docs/status.md from spec/
   tidy                check the house rules
+  tidy --circles CRATE [ROOM ROOM]
+                      the circles of imports within a crate, or all places where one room imports another
   suite [NAME ...]    run the integration suites (all of them without a name)";
 
 fn main() -> ExitCode {

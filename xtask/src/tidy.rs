@@ -2,11 +2,13 @@
 //!
 //! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
 //! - weft-core builds without std;
+//! - imports within a crate are without circles, for the crates that say so;
 //! - text: no forgotten marks, no stray white space, decisions have their sections, generated files their marker.
 //!
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
 
 mod arrows;
+mod circles;
 mod core;
 mod text;
 
@@ -22,14 +24,17 @@ struct Findings {
 }
 
 pub(crate) fn run(arguments: &[String]) -> Result<()> {
-    if !arguments.is_empty() {
-        bail!("usage: cargo xtask tidy");
-    }
     let root = crate::generate::project_root();
+    match arguments.split_first() {
+        None => {}
+        Some((first, rest)) if first == "--circles" => return circles::show(&root, rest),
+        Some(_) => bail!("usage: cargo xtask tidy [--circles CRATE [ROOM ROOM]]"),
+    }
     let mut findings = Findings::default();
     let files = project_files(&root)?;
     text::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
+    circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;
     for remark in &findings.remarks {
         println!("remark: {remark}");

@@ -29,9 +29,11 @@ enum Unsafety {
 }
 
 /// A workspace crate as cargo sees it.
-struct Package {
+pub(super) struct Package {
     directory: PathBuf,
     uses: BTreeSet<String>,
+    /// The first files of its library and its programs, from the project's top.
+    pub(super) roots: Vec<PathBuf>,
 }
 
 pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> Result<()> {
@@ -68,7 +70,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
 }
 
 /// The workspace's packages and the arrows between them.
-fn packages(root: &Path) -> Result<BTreeMap<String, Package>> {
+pub(super) fn packages(root: &Path) -> Result<BTreeMap<String, Package>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["metadata", "--format-version", "1", "--no-deps", "--offline"]).current_dir(root);
@@ -81,13 +83,21 @@ fn packages(root: &Path) -> Result<BTreeMap<String, Package>> {
     let mut packages = BTreeMap::new();
     for package in list {
         let manifest = Path::new(package["manifest_path"].as_str().context("no manifest path")?);
-        let directory = manifest.parent().context("a manifest without a directory")?;
-        let directory = directory.strip_prefix(root.canonicalize()?).unwrap_or(directory).to_owned();
+        let top = root.canonicalize()?;
+        let below = |path: &Path| path.strip_prefix(&top).unwrap_or(path).to_owned();
+        let directory = below(manifest.parent().context("a manifest without a directory")?);
+        let targets = package["targets"].as_array().context("no targets")?;
+        let is_kept = |target: &&serde_json::Value| {
+            let kinds = target["kind"].as_array().into_iter().flatten();
+            kinds.filter_map(|kind| kind.as_str()).any(|kind| kind == "bin" || kind.ends_with("lib"))
+        };
+        let sources = targets.iter().filter(is_kept).filter_map(|target| target["src_path"].as_str());
+        let roots = sources.map(|source| below(Path::new(source))).collect();
         let dependencies = package["dependencies"].as_array().context("no dependencies")?;
         // `kind` is null for ordinary dependencies, else "dev" or "build".
         let real = dependencies.iter().filter(|dependency| dependency["kind"] != "dev");
         let uses = real.filter_map(name_of).filter(|name| names.contains(name)).collect();
-        packages.insert(name_of(package).context("no name")?, Package { directory, uses });
+        packages.insert(name_of(package).context("no name")?, Package { directory, uses, roots });
     }
     Ok(packages)
 }
