@@ -13,6 +13,8 @@ SEED = 1
 # What `make fuzz` does: each target so long; all of them unless some are named.
 SECONDS = 60
 TARGETS =
+# What `make instructions` compares with: where another Weft is installed.
+BEFORE =
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:
@@ -21,6 +23,7 @@ help:
 	@echo 'make loom                  all schedules of the lock-free parts, by a model checker'
 	@echo 'make miri                  memory errors in the rings and in the program'\''s buffers, by an interpreter (needs Rust nightly)'
 	@echo 'make bench                 measure beside MPICH, Open MPI and Intel MPI (7 minutes); docs/performance.md'
+	@echo 'make instructions [BEFORE=DIR]  what a message of 8 bytes costs, beside the Weft in DIR (half a minute for each)'
 	@echo 'make build                 only build (target/release)'
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
@@ -76,10 +79,13 @@ swarm: setup
 fuzz: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/fuzz.sh $(SECONDS) $(TARGETS)
 
+instructions: own setup-tests
+	@before="$(BEFORE)"; $(CARGO) xtask instructions $${before:+--prefix "$$before"} --prefix $(OWN)
+
 bench: own
 	@bench/bench.sh
 
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm fuzz bench clean
+.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm fuzz instructions bench clean

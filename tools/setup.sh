@@ -1,8 +1,8 @@
 #!/bin/sh
 # Installs what is missing on a Debian 12 machine, and nothing that is there already:
 # Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
-# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`, and tshark, for captured packets. They do
-# without what cannot be had.
+# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`, tshark, for captured packets, and valgrind,
+# which counts instructions. They do without what cannot be had.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -55,6 +55,7 @@ for_tests() {
 if [ "${1:-}" = tests ]; then
     have chromium || have chromium-browser || have google-chrome || for_tests chromium
     have tshark || for_tests tshark
+    have valgrind || for_tests valgrind
 fi
 
 # --- Rust ------------------------------------------------------------------------------------------------------------

@@ -14,7 +14,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   tidy                check the house rules
   tidy --circles CRATE [ROOM ROOM]
                       the circles of imports within a crate, or all places where one room imports another
-  suite [NAME ...]    run the integration suites (all of them without a name)";
+  suite [NAME ...]    run the integration suites (all of them without a name)
+  instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Some("generate") => generate::run(rest),
         Some("tidy") => tidy::run(rest),
         Some("suite") => suite::run(rest),
+        Some("instructions") => suite::instructions::run(rest),
         _ => {
             eprintln!("{USAGE}");
             return ExitCode::from(2);

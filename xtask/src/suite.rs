@@ -7,6 +7,7 @@ mod context;
 mod doctor;
 mod gone;
 mod hostile;
+pub(crate) mod instructions;
 mod instrument;
 mod lanes;
 mod launcher;
@@ -68,6 +69,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
+    Suite { name: "instructions", what: "what a small message costs, in instructions", cases: instructions::cases },
     Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
     Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },

@@ -139,7 +139,9 @@ impl Hosts {
             }
             _ => {
                 anyhow::ensure!(holder.wait()?.code() == Some(77), "weft hosts failed");
-                println!("  (no privilege for network namespaces: two sets of ranks on this host, joined by loopback)");
+                eprintln!(
+                    "  (no privilege for network namespaces: two sets of ranks on this host, joined by loopback)"
+                );
                 Ok(Hosts { names: vec!["h0".into(), "h1".into()], agent: "env WEFT_NODE={host}".into(), holder: None })
             }
         }

@@ -1,0 +1,276 @@
+/* messages DIRECTORY blocking|nonblocking BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
+ *
+ * What a message costs must not depend on who is quicker, nor on how slow the counter makes the program. So
+ * - nobody looks for a message in vain: a rank enters MPI only when what it will find is there. The two tell each other through
+ *   two FIFOs in DIRECTORY, outside MPI;
+ * - time is made of looks at the clock: each is CLOCK_STEP_NS after the one before, see `clock_gettime` below;
+ * - threads of the library that sleep in epoll_wait(2) sleep on, so that the calls of the program do all the work.
+ *
+ * The counter (callgrind) counts inside `counted` and nowhere else, and notes its count each time `mark` is called: the first
+ * count is that of the warm-up, then come BLOCKS counts of MESSAGES messages each. Any MPI library; both ranks run on one machine.
+ *
+ * blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
+ * nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then MPI_Waitall at rank 1;
+ *              the answer to each window is counted at both. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <mpi.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+enum {
+    TAG = 7,
+    WINDOW = 64,            /* messages of a window, as in the measurements of message rate */
+    CLOCK_STEP_NS = 200,    /* about the time a small message takes where nobody counts */
+    BLOCKS_MAX = 1000,
+    MESSAGES_MAX = 1000000
+};
+
+static int rank, tells, hears;
+static long long out[WINDOW], in[WINDOW];
+static MPI_Request requests[WINDOW], answer;
+/* Of the message that is sent or expected next. */
+static long long number;
+
+static void end(const char *what)
+{
+    fprintf(stderr, "messages: rank %d: %s\n", rank, what);
+    MPI_Abort(MPI_COMM_WORLD, 1);
+    exit(1);
+}
+
+/* ---- What the library asks the system, and what it is told here. The program's symbols come before those of the C library. ---- */
+
+static atomic_bool counting;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t counted_all = PTHREAD_COND_INITIALIZER;
+/* The clock while counting; it is behind the real one, which runs on, so it never goes back. */
+static _Atomic long long clock_ns;
+
+static long long real_ns(void)
+{
+    struct timespec now;
+    if (syscall(SYS_clock_gettime, CLOCK_MONOTONIC, &now))
+        abort();
+    return now.tv_sec * 1000000000LL + now.tv_nsec;
+}
+
+int clock_gettime(clockid_t clock, struct timespec *now)
+{
+    long long ns;
+    if (clock != CLOCK_MONOTONIC || !counting)
+        return (int)syscall(SYS_clock_gettime, clock, now);
+    ns = clock_ns += CLOCK_STEP_NS;
+    now->tv_sec = ns / 1000000000;
+    now->tv_nsec = ns % 1000000000;
+    return 0;
+}
+
+/* Without the kernel's vDSO, which a counter hides, it would be a system call. */
+int sched_getcpu(void)
+{
+    unsigned processor;
+    if (counting)
+        return rank;
+    return syscall(SYS_getcpu, &processor, NULL, NULL) ? -1 : (int)processor;
+}
+
+int epoll_wait(int epoll, struct epoll_event *events, int events_max, int timeout)
+{
+    int ready = epoll_pwait(epoll, events, events_max, timeout, NULL);
+    int error = errno;
+    pthread_mutex_lock(&lock);
+    while (counting)
+        pthread_cond_wait(&counted_all, &lock);
+    pthread_mutex_unlock(&lock);
+    errno = error;
+    return ready;
+}
+
+static void count(bool on)
+{
+    pthread_mutex_lock(&lock);
+    clock_ns = real_ns();
+    counting = on;
+    pthread_cond_broadcast(&counted_all);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- Messages ---- */
+
+static int fifo(const char *directory, const char *name)
+{
+    char path[4096];
+    int descriptor;
+    if (snprintf(path, sizeof path, "%s/%s", directory, name) >= (int)sizeof path)
+        end("the directory's name is too long");
+    if (mkfifo(path, 0600) && errno != EEXIST)
+        end(strerror(errno));
+    /* For reading and writing: neither waits for the other to open it. */
+    descriptor = open(path, O_RDWR | O_CLOEXEC);
+    if (descriptor < 0)
+        end(strerror(errno));
+    return descriptor;
+}
+
+/* What this rank has sent is on its way: on loopback, a virtual Ethernet or a ring that means it is there. */
+static void tell(void)
+{
+    if (write(tells, "", 1) != 1)
+        end("cannot tell the other rank");
+}
+
+static void hear(void)
+{
+    char byte;
+    if (read(hears, &byte, 1) != 1)
+        end("cannot hear the other rank");
+}
+
+static void check(const long long *values, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (values[i] != number + i)
+            end("a message has not the expected contents");
+}
+
+static void send_one(void)
+{
+    MPI_Send(out, sizeof *out, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD);
+}
+
+static void receive_one(void)
+{
+    MPI_Recv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
+static void send_window(void)
+{
+    int here;
+    for (int i = 0; i < WINDOW; i++)
+        MPI_Isend(&out[i], sizeof *out, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[i]);
+    MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+    MPI_Irecv(in, sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &answer);
+    /* One look in vain, which whoever waits for an answer makes at least: messages that were kept back leave by then. */
+    MPI_Test(&answer, &here, MPI_STATUS_IGNORE);
+    if (here)
+        end("the answer was here before the window");
+}
+
+static void finish_answer(void)
+{
+    MPI_Wait(&answer, MPI_STATUS_IGNORE);
+}
+
+static void post_window(void)
+{
+    for (int i = 0; i < WINDOW; i++)
+        MPI_Irecv(&in[i], sizeof *in, MPI_BYTE, 1 - rank, TAG, MPI_COMM_WORLD, &requests[i]);
+}
+
+static void finish_window(void)
+{
+    MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+}
+
+/* The two places the counter knows by name: kept as functions, with an effect that the compiler cannot see through. */
+__attribute__((noinline)) void counted(void (*step)(void))
+{
+    step();
+    __asm__ volatile("" ::: "memory");
+}
+
+__attribute__((noinline)) void mark(void)
+{
+    __asm__ volatile("" ::: "memory");
+}
+
+static void fill(int count)
+{
+    for (int i = 0; i < count; i++)
+        out[i] = number + i;
+}
+
+static void blocking(void)
+{
+    if (rank == 0) {
+        fill(1);
+        counted(send_one);
+        tell();
+        hear();
+        receive_one();
+    } else {
+        hear();
+        counted(receive_one);
+        fill(1);
+        send_one();
+        tell();
+    }
+    check(in, 1);
+    number++;
+}
+
+static void nonblocking(void)
+{
+    if (rank == 0) {
+        fill(WINDOW);
+        hear();
+        counted(send_window);
+        tell();
+        hear();
+        counted(finish_answer);
+        check(in, 1);
+    } else {
+        counted(post_window);
+        tell();
+        hear();
+        counted(finish_window);
+        check(in, WINDOW);
+        fill(1);
+        counted(send_one);
+        tell();
+    }
+    number += WINDOW;
+}
+
+int main(int argc, char **argv)
+{
+    long blocks, messages;
+    int ranks, window;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    if (argc != 5 || ranks != 2)
+        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking BLOCKS MESSAGES");
+    if (strcmp(argv[2], "blocking") && strcmp(argv[2], "nonblocking"))
+        end("the second argument is blocking or nonblocking");
+    window = strcmp(argv[2], "blocking") ? WINDOW : 1;
+    blocks = strtol(argv[3], NULL, 10);
+    messages = strtol(argv[4], NULL, 10);
+    if (blocks < 1 || blocks > BLOCKS_MAX || messages < 1 || messages > MESSAGES_MAX || messages % window)
+        end("blocks are 1 to 1000 of 1 to 1000000 messages each, whole windows");
+    tells = fifo(argv[1], rank == 0 ? "to-1" : "to-0");
+    hears = fifo(argv[1], rank == 0 ? "to-0" : "to-1");
+    MPI_Barrier(MPI_COMM_WORLD);
+    count(true);
+    /* Once more than there are blocks: the first is the warm-up. */
+    for (long block = 0; block <= blocks; block++) {
+        for (long i = 0; i < messages; i += window)
+            (window == 1 ? blocking : nonblocking)();
+        mark();
+    }
+    count(false);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}

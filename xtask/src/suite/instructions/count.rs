@@ -1,0 +1,220 @@
+//! Counting: `tests/instructions/messages.c` under callgrind, in one way of sending and at one distance.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::super::context::Context;
+use super::super::process::Run;
+
+/// Counts of one run. The median is taken: what disturbs some of them does not matter.
+const BLOCKS: usize = 9;
+/// Messages that each of them is about: many times those of a window, and those of an acknowledgement.
+pub(crate) const MESSAGES: usize = 640;
+/// Seconds that a run may take, which takes two or three on an idle machine.
+const LIMIT_SECONDS: u64 = 300;
+/// The unprivileged way to two hosts: the same as in `demo/demo.sh`.
+const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
+
+/// How far the two ranks are apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// One node, shared memory.
+    Node,
+    /// Two hosts that are one, over its loopback interface.
+    Udp,
+    /// Two hosts made of network namespaces, which needs the privilege.
+    Frames,
+}
+
+/// How the messages are sent and received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Blocking,
+    Nonblocking,
+}
+
+/// What one side spends on a message of 8 bytes, in user space.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Count {
+    pub(crate) place: String,
+    pub(crate) mode: String,
+    /// `sender` or `receiver`.
+    pub(crate) side: String,
+    pub(crate) instructions: f64,
+    pub(crate) system_calls: f64,
+}
+
+impl Place {
+    pub(crate) const ALL: [Place; 3] = [Place::Node, Place::Udp, Place::Frames];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Place::Node => "one node",
+            Place::Udp => "two hosts, UDP",
+            Place::Frames => "two hosts, raw frames",
+        }
+    }
+}
+
+impl Mode {
+    pub(crate) const ALL: [Mode; 2] = [Mode::Blocking, Mode::Nonblocking];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Mode::Blocking => "blocking",
+            Mode::Nonblocking => "nonblocking",
+        }
+    }
+}
+
+/// What is needed beside Weft is absent: why nothing can be counted.
+pub(crate) fn missing() -> Option<String> {
+    let found = std::env::var_os("PATH")
+        .is_some_and(|path| std::env::split_paths(&path).any(|directory| directory.join("valgrind").is_file()));
+    (!found).then(|| "no valgrind; tools/setup.sh tests installs it".to_owned())
+}
+
+/// The compiler that made the installed library, as it notes it there (the section `.comment`): `rustc version 1.88.0 (…)`.
+///
+/// # Errors
+/// There is no library, or no such note.
+pub(crate) fn compiler(prefix: &Path) -> anyhow::Result<String> {
+    let library = prefix.join("lib/libmpi_abi.so.1");
+    let bytes = std::fs::read(&library).with_context(|| library.display().to_string())?;
+    noted_compiler(&bytes).with_context(|| format!("{} does not say which rustc made it", library.display()))
+}
+
+fn noted_compiler(library: &[u8]) -> Option<String> {
+    const NOTE: &[u8] = b"rustc version ";
+    // The same words may be elsewhere, in a message: a version begins with a digit and ends with a zero byte.
+    let starts = library.windows(NOTE.len()).enumerate().filter(|(_, window)| *window == NOTE).map(|(start, _)| start);
+    starts.map(|start| &library[start..]).find_map(|rest| {
+        let note = &rest[..rest.iter().position(|byte| *byte == 0)?];
+        note.get(NOTE.len())?.is_ascii_digit().then(|| String::from_utf8_lossy(note).into_owned())
+    })
+}
+
+/// Counts at the sender and at the receiver; none where the hosts cannot be had. What callgrind wrote stays in
+/// `build/instructions/`, a profile for each block, for `callgrind_annotate`.
+///
+/// # Errors
+/// The program does not build, fails, or does not count what it should.
+pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Option<[Count; 2]>> {
+    let run = match place {
+        Place::Node => context.mpiexec(2).env("WEFT_LINK", "shared"),
+        // Other interfaces are rails, and each has a price.
+        Place::Udp => context.mpiexec(2).args(LOOPBACK).env("WEFT_LINK", "udp").env("WEFT_INTERFACE", "lo"),
+        Place::Frames if !context.hosts()?.are_namespaces() => return Ok(None),
+        Place::Frames => context.mpiexec_on_hosts(2)?.env("WEFT_LINK", "ethernet,udp"),
+    };
+    let directory = context.root.join("build/instructions").join(format!("{place:?}-{mode:?}").to_lowercase());
+    if directory.exists() {
+        std::fs::remove_dir_all(&directory)?;
+    }
+    std::fs::create_dir_all(&directory)?;
+    let program = build(context, &directory)?;
+    let counter = [
+        "valgrind",
+        "--quiet",
+        "--tool=callgrind",
+        "--collect-atstart=no",
+        "--toggle-collect=counted",
+        "--dump-after=mark",
+        "--collect-systime=yes",
+    ];
+    let run = run.args(counter).arg(format!("--callgrind-out-file={}/rank-%q{{PMI_RANK}}", directory.display()));
+    let run = run.arg(program).arg(&directory).args([mode.name(), &BLOCKS.to_string(), &MESSAGES.to_string()]);
+    let finished = run.env("LD_LIBRARY_PATH", context.prefix.join("lib")).limit(LIMIT_SECONDS).finish()?;
+    anyhow::ensure!(finished.code == Some(0), "{}, {}: {}", place.name(), mode.name(), finished.report());
+    anyhow::ensure!(finished.leftovers.is_empty(), "left behind: {}", finished.leftovers.join("; "));
+    let side = |rank: u32, side: &str| {
+        // The first is that of the warm-up.
+        let profiles = (2..2 + BLOCKS).map(|number| {
+            let path = directory.join(format!("rank-{rank}.{number}"));
+            std::fs::read_to_string(&path).with_context(|| path.display().to_string())
+        });
+        let profiles: Vec<String> = profiles.collect::<Result<_, _>>()?;
+        let [instructions, system_calls] = per_message(&profiles).with_context(|| directory.display().to_string())?;
+        let (place, mode, side) = (place.name().to_owned(), mode.name().to_owned(), side.to_owned());
+        Ok::<_, anyhow::Error>(Count { place, mode, side, instructions, system_calls })
+    };
+    Ok(Some([side(0, "sender")?, side(1, "receiver")?]))
+}
+
+fn build(context: &Context, directory: &Path) -> anyhow::Result<PathBuf> {
+    let program = directory.join("messages");
+    let source = context.root.join("tests/instructions/messages.c");
+    let flags = ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o"];
+    let finished = Run::new(context.bin("mpicc")).args(flags).arg(&program).arg(source).finish()?;
+    anyhow::ensure!(finished.code == Some(0), "cannot compile messages.c:\n{}", finished.report());
+    Ok(program)
+}
+
+/// Instructions and system calls per message from what callgrind wrote about each block: the medians.
+fn per_message(profiles: &[String]) -> anyhow::Result<[f64; 2]> {
+    let blocks = profiles.iter().map(|profile| totals(profile)).collect::<anyhow::Result<Vec<_>>>()?;
+    let per_message = |column: usize| {
+        let values: Vec<u64> = blocks.iter().map(|block| block[column]).collect();
+        median(&values) as f64 / MESSAGES as f64
+    };
+    let [instructions, system_calls] = [per_message(0), per_message(1)];
+    anyhow::ensure!(instructions >= 1.0, "nothing was counted");
+    Ok([instructions, system_calls])
+}
+
+/// Instructions and system calls of one profile.
+fn totals(profile: &str) -> anyhow::Result<[u64; 2]> {
+    let line = |name: &str| {
+        let line = profile.lines().find_map(|line| line.strip_prefix(name));
+        line.with_context(|| format!("a profile without a line of {name}"))
+    };
+    let (events, values) = (line("events: ")?, line("totals: ")?);
+    let of = |event: &str| {
+        let column = events.split_whitespace().position(|name| name == event);
+        let column = column.with_context(|| format!("a profile without {event}"))?;
+        // Columns of zeros at the end of the line are left out.
+        Ok::<_, anyhow::Error>(values.split_whitespace().nth(column).map_or(Ok(0), str::parse)?)
+    };
+    Ok([of("Ir")?, of("sysCount")?])
+}
+
+fn median(values: &[u64]) -> u64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted[sorted.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn profiles(totals: &[&str]) -> Vec<String> {
+        totals
+            .iter()
+            .map(|totals| format!("version: 1\nevents: Ir sysCount sysTime\nfn=(1)\ntotals: {totals}\n"))
+            .collect()
+    }
+
+    #[test]
+    fn a_message_costs_the_median_block_divided_by_its_messages() {
+        let disturbed = ["640000 64 3", "700000 640 9", "640000 64"];
+        assert_eq!(per_message(&profiles(&disturbed)).unwrap(), [1000.0, 0.1]);
+        assert_eq!(per_message(&profiles(&["6400"])).unwrap(), [10.0, 0.0]);
+    }
+
+    #[test]
+    fn what_counts_nothing_is_no_count() {
+        assert!(per_message(&profiles(&["0", "0", "640"])).is_err());
+        assert!(per_message(&profiles(&["many"])).is_err());
+        assert!(per_message(&["events: Ir\ntotals: 640\n".to_owned()]).is_err());
+        assert!(per_message(&["events: Ir sysCount\n".to_owned()]).is_err());
+    }
+
+    #[test]
+    fn the_compiler_is_found_among_other_words() {
+        let library = b"\x7fELF the rustc version \0x\0rustc version 1.95.0 (59807616e 2026-04-14)\0Linker: LLD\0";
+        assert_eq!(noted_compiler(library).unwrap(), "rustc version 1.95.0 (59807616e 2026-04-14)");
+        assert_eq!(noted_compiler(b"GCC: (Debian)\0rustc version 1"), None);
+    }
+}
