@@ -21,7 +21,7 @@ const BUSY_BYTES: usize = 32 << 10;
 /// one in.
 pub(super) const RING_PIECE_BYTES: u64 = 8 << 10;
 /// All but the first of these pieces have so much at least, and so much at most: each costs about as much as a copy of 4 KiB, so that long
-/// messages have longer ones. Decision 0089.
+/// messages have longer ones. Decision 0107, section 2.
 const NEXT_PIECE_BYTES: (u64, u64) = (16 << 10, 64 << 10);
 /// With nobody to wait for it, a piece is as long as a frame may well be.
 const OTHER_PIECE_BYTES: u64 = 1 << 20;

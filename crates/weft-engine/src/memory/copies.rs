@@ -48,7 +48,7 @@ const BACKWARD_BYTES_MAX: usize = 12 << 10;
 /// What is copied at once of a run that is copied backward.
 const BLOCK_BYTES: usize = 512;
 
-/// Copies `length` bytes that another process may have written just now, the last block first if they are few: decisions 0081 and 0089.
+/// Copies `length` bytes that another process may have written just now, the last block first if they are few: decision 0107, section 4.
 ///
 /// # Safety
 /// As for [`copy_run`].
