@@ -3,13 +3,15 @@
 //! - the arrows between crates in ARCHITECTURE.md are those of `cargo metadata`, and unsafe code is where it says;
 //! - weft-core builds without std;
 //! - imports within a crate are without circles, for the crates that say so;
-//! - text: no forgotten marks, no stray white space, decisions have their sections, generated files their marker.
+//! - text: no forgotten marks, no stray white space, generated files have their marker;
+//! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist.
 //!
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
 
 mod arrows;
 mod circles;
 mod core;
+mod decisions;
 mod text;
 
 use anyhow::{Context, Result, bail};
@@ -33,6 +35,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let mut findings = Findings::default();
     let files = project_files(&root)?;
     text::check(&root, &files, &mut findings)?;
+    decisions::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;

@@ -12,8 +12,6 @@ const LINES_MAX: usize = 500;
 const MARKS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("X", "XX")];
 const MACROS: &[&str] = &[concat!("unimple", "mented!"), concat!("to", "do!")];
 
-const DECISION_SECTIONS: &[&str] = &["Context", "Decision", "Alternatives", "Consequences"];
-
 /// Kinds of files that are read; others (pictures, lock files) are left alone.
 const EXTENSIONS: &[&str] = &["rs", "md", "toml", "txt", "c", "h", "cpp", "py", "sh", "in", "mk", "yml", "cmake"];
 
@@ -32,9 +30,6 @@ pub(super) fn check(root: &Path, files: &[PathBuf], findings: &mut Findings) -> 
         lines(&path, &text, findings);
         if extension == "rs" {
             length(&path, &text, findings);
-        }
-        if path.starts_with("docs/decisions/") {
-            decision(&path, &name, &text, findings);
         }
         if is_generated(&path) && !text.lines().take(3).any(|line| line.contains(MARKER)) {
             findings.broken.push(format!("{path}: does not say that it is generated"));
@@ -91,19 +86,6 @@ fn length(path: &str, text: &str, findings: &mut Findings) {
     }
 }
 
-fn decision(path: &str, name: &str, text: &str, findings: &mut Findings) {
-    let number = name.split('-').next().unwrap_or_default();
-    if number.len() != 4 || !number.bytes().all(|byte| byte.is_ascii_digit()) || !name.ends_with(".md") {
-        findings.broken.push(format!("{path}: a decision is called NNNN-title.md"));
-    }
-    for section in DECISION_SECTIONS {
-        let heading = |line: &str| line.starts_with("##") && line.trim_start_matches('#').trim() == *section;
-        if !text.lines().any(heading) {
-            findings.broken.push(format!("{path}: no section \"## {section}\""));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -130,16 +112,6 @@ mod tests {
         assert_eq!(broken("Makefile", "\tx\n").len(), 0);
         assert_eq!(broken("a.md", "no newline").len(), 1);
         assert_eq!(broken("a.md", ">>>>>>> theirs\n").len(), 1);
-    }
-
-    #[test]
-    fn a_decision_has_four_sections_and_a_number() {
-        let mut findings = Findings::default();
-        let good = "# T\n\n## Context\n## Decision\n## Alternatives\n## Consequences\n";
-        decision("docs/decisions/0001-a.md", "0001-a.md", good, &mut findings);
-        assert!(findings.broken.is_empty());
-        decision("docs/decisions/a.md", "a.md", "# T\n## Context\n", &mut findings);
-        assert_eq!(findings.broken.len(), 4);
     }
 
     #[test]
