@@ -1,4 +1,5 @@
-//! `weft bench`: one measurement under the library at hand, or one experiment: measurements, settings and places that belong together.
+//! `weft bench`: one measurement under the Weft that is installed beside this command, or one experiment: measurements, settings and places that
+//! belong together.
 
 mod experiment;
 

@@ -1,7 +1,7 @@
-//! `weft doctor [HOST …]`: checks each host and the ways between them, and says of each finding what cures it.
+//! `weft doctor [HOST …]`: checks each host and the paths between them, and names a cure for each problem that it finds.
 //!
 //! An agent runs on every host, reached as `mpiexec` reaches it; everything has a time limit, and an agent ends when its
-//! standard input closes. What is seen is gathered here ([`examine`]); what it means is decided in [`findings`].
+//! standard input closes. [`examine`] collects what the agents see; [`findings`] decides what that means.
 
 mod agent;
 mod examine;

@@ -1,12 +1,13 @@
-//! Which announced message may send how much: the receiver's cure for incast.
+//! Which announced message may send how much, as the receiver decides it: its means against incast. A *grant* becomes a clear-to-send
+//! frame (`message`).
 //!
-//! Many senders that answer one receiver fill the switch in front of it, and most of what they send is lost. Here the receiver
-//! decides: over all senders together only so much is granted and under way as keeps its link busy. Who needs least to
-//! finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and one grant in some goes to the oldest, so
-//! that the longest is not starved. Several senders have grants at a time, and one that does not use them for a while (it
-//! computes) no longer counts, and gets no more until some of it arrives: it cannot keep the others waiting.
+//! When many senders answer one receiver, they fill the switch in front of it, and most of what they send is lost. So the receiver
+//! decides: over all senders together it grants only as much as keeps its link busy. The message that needs least to
+//! finish goes first (Homa, SIGCOMM 2018, §3.2), the older of two equals, and one grant in [`OLDEST_EVERY`] goes to the oldest, so
+//! that the longest is not starved. Several senders have grants at a time. A sender that does not use its grants for a while, because
+//! it computes, gets no more until some of that data arrives, and meanwhile its grants do not count: it cannot keep the others waiting.
 //!
-//! A lone sender is not held back: its window (`flow`) is enough, so its messages get a larger allowance, in larger
+//! A lone sender is limited by the congestion window of its flow alone (`flow`), so its messages get a larger allowance, in larger
 //! pieces, in the order in which they were taken.
 
 use crate::time::{Duration, Instant};

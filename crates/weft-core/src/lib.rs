@@ -1,4 +1,5 @@
-//! Pure protocol of Weft: no I/O, no clock, no randomness of its own.
+//! Weft's protocols as pure state machines: no I/O, no clock and no randomness of its own. Time and bytes are arguments, and what is to be sent is
+//! returned.
 #![no_std]
 #![forbid(unsafe_code)]
 extern crate alloc;

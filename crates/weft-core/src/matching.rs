@@ -1,7 +1,7 @@
 //! Matching: which receive takes which message (MPI-5.0 §3.5, §3.8).
 //!
-//! Per context (a communicator's kind of traffic) there are two queues, receives that wait for a message and messages
-//! that wait for a receive; never can an entry of one match an entry of the other. A receive takes the earliest
+//! Each context (a communicator's kind of traffic) has two queues: posted receives, which wait for a message, and unexpected messages, which
+//! wait for a receive. No entry of one ever matches an entry of the other, because whatever matches is taken out at once. A receive takes the earliest
 //! matching message and a message the earliest matching receive, wildcards or not, which is the order that §3.5 asks
 //! for as long as messages arrive in the order in which their sender started them.
 //!

@@ -5,9 +5,9 @@
 //! | `Eager` | a whole small message, sent at once within the receiver's credit |
 //! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered lane |
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
-//! | `Grant` | the receiver has a buffer: send the data, up to a limit that later grants raise, to this sink |
+//! | `Grant` | clear to send (CTS): the receiver has a buffer, so send the data, up to a limit that later grants raise, to this sink (its remote key) |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
-//! | `Done` | the receiver has matched (synchronous send) or has fetched (single copy) the message |
+//! | `Done` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
 //! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
 //!

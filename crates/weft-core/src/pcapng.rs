@@ -1,8 +1,8 @@
 //! Packets as a file that Wireshark opens (pcapng, draft-ietf-opsawg-pcapng): its blocks as bytes, and the headers in which a
-//! packet travels or would travel. Who puts the bytes into a file is elsewhere.
+//! packet travels or would travel. Writing the bytes to a file is the caller's business.
 //!
-//! A file is one [`section`], then an [`interface`] for each place where packets were seen, then the [`packet`]s. All are of Ethernet,
-//! with times in nanoseconds.
+//! A file is one [`section`], then an [`interface`] for each place where packets were seen, then the [`packet`]s. All interfaces are
+//! Ethernet, and times are in nanoseconds.
 
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};

@@ -1,4 +1,4 @@
-//! Time as the core sees it: a count of nanoseconds that somebody else read from a clock.
+//! Time as the core sees it: a count of nanoseconds that the caller has read from a clock.
 
 use core::ops::{Add, Sub};
 

@@ -1,4 +1,4 @@
-//! Which launcher started this process, as its variables tell.
+//! Which launcher started this process, judged by its environment variables.
 
 use crate::LaunchError;
 

@@ -1,4 +1,4 @@
-//! Everything here that reads what others wrote, as functions of bytes: for `weft-fuzz`. They panic only where the code is wrong.
+//! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic only where the code is wrong.
 
 use crate::agent::server::Server;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};

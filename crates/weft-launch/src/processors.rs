@@ -1,4 +1,4 @@
-//! The processors of this machine: which ones this process may use, how they hang together, and who else uses them.
+//! The processors of this machine: which ones this process may use, how they form cores, sockets and memory nodes, and which jobs use them.
 
 mod quota;
 mod registry;

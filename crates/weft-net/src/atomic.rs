@@ -1,5 +1,5 @@
-//! The atomics of memory that ranks share. With `--cfg loom` they are those of a model checker (`make loom`), which plays all
-//! schedules, and all values that a load may return.
+//! The atomic types of the memory that ranks share. With `--cfg loom` they are those of a model checker (`make loom`), which runs all
+//! schedules, and lets each load return every value that the memory model permits.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64};

@@ -1,7 +1,7 @@
 //! A datagram link that wraps another one and writes what it sends and receives to a file that Wireshark opens (`WEFT_CAPTURE`).
 //!
-//! All links of a process write to one file. It holds the latest packets: when it is full it is renamed, and the one of that name
-//! before it goes. Of bulk data the beginning of each packet is kept. A file that cannot be written costs the capture, never the job.
+//! All links of a process write to one file, which holds the latest packets: when it is full it is renamed, and replaces the previous file of that
+//! name. Of a packet of bulk data only the beginning is kept. If the file cannot be written, the capture ends, and the job goes on.
 
 use std::collections::HashMap;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! A capture holds what went over the link, is bounded, and never stands in the way.
+//! A capture holds what went over the link, its size is bounded, and a failure of it never disturbs the link.
 
 use super::*;
 use std::collections::VecDeque;

@@ -1,4 +1,4 @@
-//! The time, for the core that has no clock of its own.
+//! Reads the monotonic clock, for the core, which has no clock of its own.
 
 use weft_core::time::Instant;
 

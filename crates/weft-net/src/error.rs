@@ -1,4 +1,4 @@
-//! What can go wrong while a link is set up. On the data path there are counters and typed faults instead.
+//! What can go wrong while a link is set up. On the data path errors are counted, or reported as typed faults, instead.
 
 use std::fmt;
 use std::io;

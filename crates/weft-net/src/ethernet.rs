@@ -1,9 +1,9 @@
-//! Frames straight on an Ethernet interface, past the kernel's IP and UDP: the shortest way between two hosts of one segment that
+//! Frames straight on an Ethernet interface, without the kernel's IP and UDP: the path with least work between two hosts of one segment that
 //! every interface offers. Needs the privilege CAP_NET_RAW. Unreliable, as all datagrams here.
 //!
 //! A process is told from others of its host by a port, which it takes from the kernel's UDP ports, so that nobody else has it.
-//! A filter in the kernel passes only frames for that port. Whether another host is on the same segment at all is not known here:
-//! who uses the link finds out by asking.
+//! A filter in the kernel passes only frames for that port. The link does not know whether another host is on the same segment at all:
+//! its user finds out by sending a challenge and waiting for the response (`weft_core::reach`).
 
 mod filter;
 pub(crate) mod frame;

@@ -4,19 +4,19 @@
 //! |---|---|
 //! | [`shared`] | frames between the ranks of one node, through rings in shared memory, with a doorbell for sleepers |
 //! | [`single_copy`] | bytes copied once, directly between two address spaces of one node |
-//! | [`udp`] | datagrams to other nodes; choice of addresses; nothing here resends, that is the core's flow |
-//! | [`ethernet`] | datagrams as frames on an interface, past IP and UDP; needs a privilege, or `weft-netd` |
+//! | [`udp`] | datagrams to other nodes; choice of addresses; the core's flow makes them reliable, not this module |
+//! | [`ethernet`] | datagrams as frames on an interface, without IP and UDP; needs a privilege, or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
-//! | [`wait`], [`clock`] | sleep until a descriptor is readable or a time has come; the time |
-//! | [`watch`] | what a thread sleeps on for others |
+//! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
+//! | [`clock`] | the time |
+//! | [`watch`] | what the progress thread sleeps on |
 //! | [`live`] | a page of numbers that other processes of the user may read at any time |
 //! | [`node`] | which processes share memory |
 //!
-//! `unsafe` is allowed in `sys`, `watch`, `udp::socket`, `ethernet::socket`, `shared::ring`, `shared::segment`, `single_copy` and those parts of `xdp` that
-//! call the kernel; each block says why it is sound.
+//! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate; each block says why it is sound.
 //! Nothing here prints: what the user should know is returned as a value.
 #![deny(unsafe_code)]
 

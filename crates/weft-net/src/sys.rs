@@ -1,4 +1,4 @@
-//! System calls, each in a safe function with Rust types. `unsafe` lives here so that it does not live in the links.
+//! System calls, each wrapped in a safe function with Rust types, so that the links need no `unsafe` for them.
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;

@@ -1,9 +1,9 @@
-//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and resends.
+//! Datagrams between nodes over the kernel's UDP. Unreliable on purpose: the core's flow numbers, acknowledges and retransmits.
 //!
-//! One unconnected socket a process, bound to all addresses of one family, and beside it connected ones for the few peers that are
-//! talked to most. Trains leave with segmentation offload (`UDP_SEGMENT`)
-//! and arrive joined (`UDP_GRO`), where the kernel can; else packet by packet. IP must not fragment until a path proves to carry
-//! less than its two ends do: from then on the kernel cuts what is too large for that path, and the rest stays whole.
+//! A process has one unconnected socket, bound to all addresses of one family, and connected sockets for the few peers that it exchanges most
+//! with. A train of packets leaves with segmentation offload (`UDP_SEGMENT`)
+//! and arrives joined (`UDP_GRO`) where the kernel can do that, else packet by packet. IP may not fragment at first. When a path proves to carry
+//! less than its two ends do, the kernel may fragment packets that are too large for that path, and all others stay whole.
 
 mod address;
 mod connected;

@@ -1,4 +1,4 @@
-//! Sleep in the kernel until a descriptor is ready or a time has come.
+//! Waiting: sleeping in the kernel until a descriptor is ready or a time has come ([`wait`]), and how long to spin before that ([`Spin`]).
 
 use std::io;
 use std::os::fd::RawFd;

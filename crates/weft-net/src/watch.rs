@@ -1,7 +1,7 @@
-//! Descriptors that a sleeping thread watches on behalf of others: epoll(7) and a timer.
+//! What the progress thread sleeps on: descriptors, by epoll(7), and timers. And on which processor it runs ([`Apart`]).
 //!
-//! The thread waits; whoever holds the right to it arms and disarms what it watches, without waking it. A descriptor that becomes
-//! readable wakes it once and is disarmed by that, so nothing wakes it while somebody else takes care.
+//! The thread sleeps. Whoever holds the right to make progress arms and disarms what it watches, which does not wake it. A descriptor that becomes
+//! readable wakes the thread once and is disarmed by that, so nothing wakes it again while somebody else makes progress.
 #![allow(unsafe_code)]
 
 use std::io;

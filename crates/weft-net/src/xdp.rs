@@ -1,6 +1,8 @@
-//! AF_XDP: frames that the interface's driver hands to this process before the kernel's network sees them. It takes nothing away
-//! from [`Ethernet`], which it stands on: the frames are the same, so peers need not know; frames that the program lets pass
-//! (another receive queue, too long for a chunk, the program gone) arrive at the packet socket; and everything is sent through that.
+//! AF_XDP: frames that the interface's driver hands to this process before the kernel's network code sees them.
+//!
+//! The link contains an [`Ethernet`] link and uses the same frames, so peers need not know of it. Everything is sent through the packet socket of that link. What
+//! the XDP program lets pass arrives there too: frames of another receive queue, frames that are too long for a chunk, and all frames when the
+//! program is gone.
 //!
 //! All processes of a job on a host share one program, one receive queue and one memory: [`group`]. Needs the privileges CAP_NET_RAW,
 //! CAP_BPF and CAP_NET_ADMIN in the first of them.

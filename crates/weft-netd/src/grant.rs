@@ -1,4 +1,4 @@
-//! Whether somebody gets a socket, and the socket.
+//! Decides whether a request gets a packet socket, and makes that socket.
 
 use std::net::UdpSocket;
 use std::os::fd::OwnedFd;

@@ -1,5 +1,5 @@
-//! Asking the agents, in an order that takes no longer with many hosts than with one: each request goes to all, then the
-//! answers are fetched.
+//! Sends the doctor's requests to the agents and collects their answers. A request goes to all agents before the first answer is
+//! awaited, so that many hosts take no longer than one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};

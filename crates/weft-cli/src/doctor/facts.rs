@@ -1,4 +1,4 @@
-//! What one host says of itself. Nothing is judged here.
+//! The facts that an agent collects about its host, such as interfaces, limits and versions. What they mean is decided in `findings`.
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;

@@ -1,4 +1,5 @@
-//! From what was seen to what is said: pure functions, so that every finding can be tested with made-up facts.
+//! Findings: pure functions from the facts and test packets of the hosts to the faults, warnings and notes that the user reads. So every
+//! finding can be tested with made-up facts.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What people and programs read of a report.
+//! How a report is printed: as text for people, and as JSON for programs.
 
 use std::fmt::Write;
 

@@ -1,4 +1,5 @@
-//! Links as the doctor needs them: a card to give to peers, the way to a peer, packets there and back.
+//! How the doctor tests a link: it offers this host's address to peers (as a *card*), chooses the pair of addresses to use with a peer, and sends
+//! packets in both directions.
 //!
 //! A new link of the library needs one implementation of [`Link`] and one line in [`open_all`].
 

@@ -1,4 +1,4 @@
-//! The page that people read: sections of `name  value` lines.
+//! `weft info` as text for people: sections of `name  value` lines.
 
 use std::fmt::Write;
 use std::io::IsTerminal;

@@ -1,4 +1,4 @@
-//! What may have spoilt a run, said beside its figures.
+//! Warnings about circumstances that may have distorted a run, shown beside its figures.
 
 use super::read::RunFile;
 use super::statistics::{Figure, median};

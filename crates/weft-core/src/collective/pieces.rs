@@ -1,6 +1,6 @@
-//! Everybody has one piece; afterwards everybody has all: the second half of many algorithms.
+//! Each rank has one piece at first, and all pieces in the end: an allgather, which is the second half of many algorithms.
 //!
-//! Places `0..size` stand in a cycle; `rank_of(place)` is the rank at a place.
+//! The ranks stand in a cycle of places `0..size`; `rank_of(place)` is the rank at a place.
 
 use core::ops::Range;
 

@@ -1,4 +1,4 @@
-//! Writing schedules: rounds, scratch memory, and partial results on their way through a reduction.
+//! A builder for schedules: it adds rounds, reserves scratch memory, and keeps track of the buffer in which a partial result of a reduction is.
 
 use alloc::vec::Vec;
 use core::ops::Range;

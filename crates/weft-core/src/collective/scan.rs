@@ -1,4 +1,4 @@
-//! Prefix reductions. All algorithms keep the order of ranks.
+//! Prefix reductions (scan and exscan). All algorithms keep the order of ranks.
 
 use super::bcast::segments;
 use super::plan::{Plan, Vector, bytes};

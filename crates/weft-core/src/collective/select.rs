@@ -1,9 +1,9 @@
-//! Which algorithm to use when: policy, apart from the algorithms.
+//! Which algorithm is used when. The algorithms themselves know nothing of this choice.
 //!
 //! The choice depends only on numbers that every rank of the operation has: the size of the group, packed bytes, and
 //! whether the operation commutes. The thresholds are starting points for Ethernet between hosts, from a model in which a
-//! round costs 20 µs and a link carries 1.25 GB/s, so that a round is worth 25 kB; they are there to be measured.
-//! A chain or a ring pays for its many rounds by sending every byte once from each host, however many ranks it has.
+//! round costs 20 µs and a link carries 1.25 GB/s, so that a round costs as much as 25 kB.
+//! A chain or a ring has many rounds, but sends every byte once from each host, however many ranks that has.
 
 /// How to broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What a layout hands out: runs of bytes, gathered into batches of equal runs at equal steps.
+//! A layout as runs of bytes. Consecutive runs of equal length at equal distances are handed out as one batch.
 
 /// `count` runs of `length` bytes each, the first at `offset`, each next one `step` bytes further.
 ///

@@ -1,4 +1,4 @@
-//! Bounds of a type map: lb, ub and their true twins (MPI-5.0 §5.1.6–§5.1.8).
+//! Bounds of a type map: lb and ub, true lb and true ub (MPI-5.0 §5.1.6–§5.1.8).
 
 use super::element::Element;
 use super::{Overflow, checked_offset};

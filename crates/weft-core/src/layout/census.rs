@@ -1,4 +1,4 @@
-//! Which basic elements a type map holds, in order, without their places (MPI-5.0 §5.1.11).
+//! Which basic elements a type map holds, in order, without their displacements (MPI-5.0 §5.1.11).
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

@@ -1,13 +1,13 @@
 //! Copies into shared memory that another processor is about to read.
 //!
-//! There are two ways. Plain stores leave the lines in the writer's cache. Between processors that share a cache nothing is
+//! There are two kinds of stores. Plain stores leave the lines in the writer's cache. Between processors that share a cache nothing is
 //! quicker; between others each line must be fetched from the reader's cache before it can be written again, one after the
-//! other, which is ten times slower than the copy itself. Streaming stores pass the caches by: nobody is asked for the line, and
-//! the reader's prefetcher finds it in memory. Their speed does not depend on where the two run.
+//! other, which takes ten times as long as the copy itself. Streaming stores bypass the caches: no line is fetched, and
+//! the reader's prefetcher finds the data in memory. Their speed does not depend on where the two processes run.
 //!
-//! Which processors share what is not asked: a process may move, and a virtual machine does not say. A [`Writer`] measures: it
-//! writes plainly until a copy has been slow, then streams, and tries again from time to time, the less often the more tries were
-//! in vain.
+//! This module does not ask which processors share a cache: a process may move, and a virtual machine does not say. A [`Writer`] measures instead: it
+//! uses plain stores until several copies in a row have been slow, then streams, and tries plain stores again from time to time, less often after
+//! each try that was slow.
 
 /// Shorter copies are always plain: the fence behind streaming stores waits for memory.
 const BYTES_MIN: usize = 4 << 10;

@@ -1,5 +1,5 @@
-//! What every datagram link offers: send a packet or a train of them, receive what has arrived, say what it can do.
-//! Faults, traces and capture wrap it.
+//! The interface of every datagram link: send a packet, or a *train* of consecutive packets of equal size; receive what has arrived; say what the
+//! link can do. Faults and capture are links that wrap another link.
 
 use std::fmt;
 use std::io;

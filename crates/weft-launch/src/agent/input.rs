@@ -1,4 +1,4 @@
-//! Standard input on its way to the ranks of one host.
+//! Passes standard input from `mpiexec` on to the ranks of one host.
 
 use super::rank::Rank;
 use std::io::{ErrorKind, Write};

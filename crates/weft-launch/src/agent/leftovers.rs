@@ -1,4 +1,4 @@
-//! What ranks started and left behind: the agent is a subreaper, so orphans become its children.
+//! Ends the processes that ranks started and left behind. The agent is a subreaper (prctl(2)), so orphans become its children.
 
 use crate::sys;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! A rank's output as whole lines.
+//! Cuts a rank's output into whole lines, so that lines of different ranks never mix.
 
 /// A longer line is handed on in pieces of this size, in bytes; other ranks' lines may come between the pieces.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024;

@@ -1,4 +1,4 @@
-//! What `mpiexec` orders, and how ranks are ended.
+//! How the agent carries out the orders of `mpiexec`, and how ranks are ended.
 
 use super::{Agent, Ending};
 use crate::control::{Order, Position, Report};

@@ -1,5 +1,5 @@
-//! Noticing that the other side of a conversation has fallen silent, as a host does that loses power: its connection stays
-//! open for hours.
+//! Notices that the other side of a control connection has fallen silent. A host that loses power does not close its connections: they
+//! would stay open for hours.
 
 use std::time::{Duration, Instant};
 

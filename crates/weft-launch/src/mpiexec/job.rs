@@ -1,4 +1,4 @@
-//! A job from its first process to its last word: one loop that waits for agents, streams, signals and the clock.
+//! Runs a job until its last rank has ended: one loop that waits for agents, standard streams, signals and the clock.
 
 mod endings;
 mod reports;

@@ -1,4 +1,4 @@
-//! Asking all agents where their ranks are, and saying it in a few lines.
+//! Asks all agents in which MPI call each of their ranks is, and sums that up in a few lines.
 
 use super::verdict;
 use crate::control::{Phase, Position};

@@ -1,4 +1,4 @@
-//! The time quota of a process's control groups.
+//! The processor time that a process's control groups allow it (cgroups(7), `cpu.max`).
 
 use std::fs;
 use std::path::{Path, PathBuf};

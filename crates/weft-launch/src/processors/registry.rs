@@ -1,8 +1,8 @@
 //! Which processors the jobs of this machine use: locks on files that every user may read.
 //!
-//! For processor 3 there is the file `taken-3`, locked by the agent that has bound a rank to it, and `rank-3-0`,
-//! `rank-3-1`, …, of which each rank at home there has one locked. The locks are advisory (flock(2)) and end with the
-//! agent, however it ends. The files stay; they are empty. `registry` is locked by whoever looks or changes something.
+//! For processor 3 there is the file `taken-3`, which the agent that has bound a rank to it keeps locked, and there are `rank-3-0`,
+//! `rank-3-1`, …, one of which is locked for each rank that runs there. The locks are advisory (flock(2)) and end with the
+//! agent, however it ends. The files stay; they are empty. Whoever reads or changes the registry locks `registry` meanwhile.
 
 use crate::sys;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions, create_dir_all};

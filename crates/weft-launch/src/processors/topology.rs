@@ -1,4 +1,4 @@
-//! How processors hang together, as the kernel tells in /sys/devices/system.
+//! Which processors form a core, a socket and a memory node, as the kernel says in /sys/devices/system.
 
 use super::Set;
 use std::collections::BTreeMap;

@@ -1,12 +1,12 @@
-//! Our frames: an Ethernet header, then six bytes, then the packet, then whatever Ethernet pads with.
+//! The format of Weft's raw frames: an Ethernet header, then six bytes, then the packet, then whatever Ethernet pads with.
 //!
 //! ```text
 //!  0  destination  6
 //!  6  source       6
 //! 12  EtherType    2   IEEE Std 802: local experimental
-//! 14  magic        2   ours among the experiments
+//! 14  magic        2   tells Weft's frames from other experiments
 //! 16  port         2   the process on the destination host
-//! 18  length       2   bytes of the packet: short frames are padded on the way
+//! 18  length       2   bytes of the packet: short frames are padded on their way
 //! ```
 //!
 //! Numbers are in network order, as in everything else on Ethernet.

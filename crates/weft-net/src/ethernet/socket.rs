@@ -1,4 +1,4 @@
-//! One AF_PACKET socket: frames leave past the queueing discipline, and arrive in a ring that the kernel shares with this process,
+//! One AF_PACKET socket. Frames leave without passing the queueing discipline, and arrive in a ring that the kernel shares with this process,
 //! so that a look costs no system call. Linux: packet(7), Documentation/networking/packet_mmap.rst (TPACKET_V2).
 #![allow(unsafe_code)]
 

@@ -1,13 +1,13 @@
-//! Boards: large receives that a rank has posted, for senders to write into directly, and the [`Share`] of a message
-//! that both are copying.
+//! The table of posted receives, called a board in this code: large receives that a rank has posted, so that senders may write into them directly.
+//! It also holds the [`Share`] of a message that both sides are copying.
 //!
-//! The receiver is the only one that posts. A receive that names its source stands on the board of that pair, where that sender alone
-//! takes it; the board lies at the start of the ring from the receiver to the sender. A receive from anybody stands on the receiver's
-//! common board, where every sender of the node may take it; it lies where the ring from the receiver to itself would. Boards are read only by
-//! who has something large to send: a post wakes nobody.
+//! The receiver is the only one that posts. A receive that names its source stands on the board of that pair of ranks, from which that sender alone
+//! takes it; the board lies at the start of the ring from the receiver to the sender. A receive from any source stands on the receiver's
+//! common board, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads boards
+//! only when it has something large to send, so posting wakes nobody.
 //!
-//! A slot's state word holds its state, a generation that grows with each post, so that a sender that has read a slot takes
-//! exactly what it has read, or nothing, and who has taken it for which message:
+//! A slot's state word holds its state; a generation, which grows with each post, so that a sender that has read a slot takes
+//! exactly the post that it has read, or nothing; and which sender has taken it for which message:
 //!
 //! ```text
 //!          post              take (sender)           finish (sender)
@@ -18,15 +18,15 @@
 //!
 //! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins, and all know who.
 //!
-//! A sender must not overtake its own messages. The board of the pair says how many of them the receiver has begun to handle, and how
-//! many it has found a receive for. The sender takes a receive only if all messages before the one that it is for had found theirs
-//! before it looked at the slots, and no other had begun to be handled after it had: so what it saw open was not wanted by an
-//! earlier message, and what it passed over had not been withdrawn for the very message it wants to write.
+//! A sender must not overtake its own messages. The board of the pair holds two counters: how many of the sender's messages the receiver has begun to
+//! handle, and for how many it has found a receive. A sender takes a receive for a message only if every message before that one had found its receive
+//! before the sender looked at the slots, and the receiver had not begun to handle another message after the sender had looked. So no
+//! earlier message wanted what the sender saw open, and what it passed over had not been withdrawn for the very message that it wants to write.
 //!
-//! Receives of a rank stand in the order of posting, whichever board they are on. The sender looks at no slot that was posted after it
+//! Receives of a rank have one order of posting, whichever board they are on. The sender passes over slots that were posted after it
 //! began to look, so it never sees a receive without having seen all that were posted before it.
 //!
-//! Neither side believes the other: what stands on a board can make a copy fail or a message arrive wrong between these two.
+//! Neither side trusts the other: what stands on a board can make a copy fail, or a message arrive wrong, between these two ranks only.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! The board: what is posted is taken once, in order, by exactly one of the two sides.
+//! The table of posted receives: what is posted is taken once, in order, by exactly one of the two sides.
 
 use std::sync::atomic::AtomicBool;
 

@@ -1,7 +1,7 @@
-//! Waking a rank that sleeps in the kernel: one datagram to a socket in Linux's abstract name space.
+//! Wakes a rank that sleeps in the kernel, by one datagram to a socket in Linux's abstract name space.
 //!
-//! The name needs no file, disappears with its process however that ends, can be polled together with network sockets, and a ring
-//! at a dead process is refused at once, which is how a peer's death is noticed.
+//! The name needs no file and disappears with its process however that ends; the socket can be polled together with network sockets; and a datagram
+//! to a dead process is refused at once, which is how a peer's death is noticed.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, RawFd};

@@ -11,7 +11,7 @@
 //! in the consumer's cache, and taking them costs more than all else. The consumer only reads the data area; it writes one counter,
 //! the bytes it has freed, every eighth of the ring.
 //!
-//! Neither side believes the other: lengths, marks and counters read from shared memory are checked, and nonsense is a [`Broken`].
+//! Neither side trusts the other: lengths, marks and counters that are read from shared memory are checked, and impossible ones are [`Broken`].
 #![allow(unsafe_code)]
 
 use std::sync::atomic::Ordering;

@@ -1,12 +1,12 @@
 //! The shared segment: one file, mapped by all ranks of the node and unlinked as soon as the last has it.
 //!
 //! ```text
-//! header (4096 bytes) │ a place for each rank (256 bytes, padded to a page) │ rings, by receiver, then by sender
+//! header (4096 bytes) │ the state of each rank (256 bytes, padded to a page) │ rings, by receiver, then by sender
 //! ```
 //!
-//! The leader (local index 0) creates it in the first directory that can hold all of it; every byte is reserved before it is touched,
-//! so that a full file system is an error here and not a SIGBUS later. Very many ranks would need too much: then a ring is reserved
-//! when it is first used. Open files carry a shared lock; a file without a lock is the remains of a killed job and is swept away by
+//! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is reserved before it is touched,
+//! so that a full file system is an error here and not a SIGBUS later. Where so many ranks share a segment that all rings together would need too much, a ring is
+//! reserved when it is first used. Open files carry a shared lock; a file without a lock was left by a killed job and is removed by
 //! the next leader in that directory.
 #![allow(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! A large message that both of its sides copy at the same time, each a part.
+//! A cooperative copy: a large message that its sender and its receiver copy at the same time, each a part.
 //!
-//! The receiver begins: where the message goes stands here for the sender, and it takes pieces from the front. The sender takes pieces
-//! from the back meanwhile. A piece is taken by one compare-and-swap of what is left; each is half of that, so that a side that
-//! comes late still finds work, and few system calls are made. The message is there once no unit is left that has not been
-//! moved. A pair of ranks has one share: the next message begins when the last one is complete, or is moved by its receiver alone.
+//! The receiver begins: it writes down where the message goes, and takes pieces from the front. Meanwhile the sender takes pieces
+//! from the back. A piece is taken by one compare-and-swap of what is left, and is half of that, so that a side that
+//! comes late still finds work, and few system calls are made. The message is complete once every unit of it has been
+//! copied. A pair of ranks has one share: the next message begins when the last one is complete, or is copied by its receiver alone.
 //!
-//! Neither side believes the other: what stands here can make a copy fail or a message arrive wrong between these two.
+//! Neither side trusts the other: what stands here can make a copy fail, or a message arrive wrong, between these two ranks only.
 
 use std::sync::atomic::Ordering;
 

@@ -1,4 +1,4 @@
-//! The word by which a rank says that it sleeps: steps 1 and b of the sleeping protocol (see [`super`]).
+//! The word by which a rank announces that it sleeps: steps 1 and b of the sleeping protocol (see [`super`]).
 
 use std::sync::atomic::Ordering;
 

@@ -1,8 +1,8 @@
-//! Sockets of their own for the peers that are talked to most.
+//! Connected UDP sockets for the peers with the most traffic.
 //!
 //! For each packet of the shared socket the kernel looks up the route, at its sender and once more at its receiver; a connected
-//! socket remembers it. All are bound to the port that peers know: the kernel gives a packet to the socket whose addresses fit,
-//! and everything else to the shared one, so peers notice nothing, and a process with many peers has few sockets.
+//! socket remembers it. All sockets are bound to the port that peers know. The kernel gives a packet to the socket whose addresses fit,
+//! and everything else to the shared one, so peers notice no difference, and a process with many peers has few sockets.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};

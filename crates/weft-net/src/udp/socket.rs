@@ -1,4 +1,4 @@
-//! A second socket on a port, for one peer alone. Linux: socket(7), ip(7), udp(7).
+//! Opens a second socket on a port that is already in use, for one peer alone. Linux: socket(7), ip(7), udp(7).
 #![allow(unsafe_code)]
 
 use std::io;

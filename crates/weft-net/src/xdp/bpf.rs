@@ -1,5 +1,5 @@
-//! bpf(2): a map of sockets, a program, and the link that attaches it to an interface. All of them are descriptors and are gone with
-//! the last process that has them, however it ends.
+//! bpf(2): a map of sockets, a program, and the link that attaches the program to an interface. All of them are descriptors, and disappear with
+//! the last process that has them open, however it ends.
 #![allow(unsafe_code)]
 
 use std::io;

@@ -1,8 +1,8 @@
-//! The processes of a job that share an interface: the first makes everything and hands each of the others a seat.
+//! The processes of a job that share an interface: the first makes everything and hands a *seat* to each of the others.
 //!
 //! The kernel gives a receive queue to one set of AF_XDP sockets with common memory, and an interface has one program. So the first
-//! process opens the sockets of all of them, and the others need no privilege. A seat is three descriptors: the socket, the memory and
-//! the link that holds the program to the interface, which lasts until the last of them has ended, in whatever way.
+//! process opens the sockets of all of them, and the others need no privilege. A seat is three descriptors: the socket, the memory, and
+//! the link that attaches the program to the interface, which lasts until the last of the processes has ended, however that happens.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

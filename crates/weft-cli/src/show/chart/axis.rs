@@ -1,4 +1,4 @@
-//! From values to pixels, and where the marks of an axis are.
+//! The axes of a chart: which pixel a value has, and where the tick marks are.
 
 use super::super::units;
 use super::font;

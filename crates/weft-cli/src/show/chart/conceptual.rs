@@ -1,4 +1,4 @@
-//! The method of overhead and availability, shown by one sweep that was measured.
+//! The chart that explains how overhead and availability are measured (Doerfler and Brightwell, 2006), drawn from one measured sweep.
 
 use super::super::summary::Sweep;
 use super::super::units;

@@ -1,4 +1,4 @@
-//! Which charts a run has.
+//! Which charts are drawn for a run.
 
 use super::super::summary::{Row, Summary, Sweep, Table};
 use super::super::{units, words};

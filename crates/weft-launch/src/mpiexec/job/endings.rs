@@ -1,4 +1,4 @@
-//! How a job ends before its time: by a failure, by the user, by the clock, or because nobody would ever come.
+//! How a job ends early: a rank fails, the user interrupts it, its time is up, or ranks wait for others that will never come.
 
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase};

@@ -1,4 +1,4 @@
-//! What agents report, and what follows from it.
+//! Handles what agents report.
 
 use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
 use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
