@@ -4,7 +4,8 @@
 //! - weft-core builds without std;
 //! - imports within a crate are without circles, for the crates that say so;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
-//! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist.
+//! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
+//! - the numbers of README.md are those of docs/status.md and docs/performance.md.
 //!
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
 
@@ -12,6 +13,7 @@ mod arrows;
 mod circles;
 mod core;
 mod decisions;
+mod readme;
 mod text;
 
 use anyhow::{Context, Result, bail};
@@ -36,6 +38,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     let files = project_files(&root)?;
     text::check(&root, &files, &mut findings)?;
     decisions::check(&root, &files, &mut findings)?;
+    readme::check(&root, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;
