@@ -7,8 +7,9 @@ use weft_core::rails::{self, Carrier, Rails};
 use weft_core::reach::{Ends, Keys, SIZE, is_reach};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
+use weft_engine::group::PeerId;
 use weft_engine::memory::{Address, promised_bytes};
-use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
 use weft_engine::request::{Receive, State};
 
 use crate::{join, pieces};
@@ -148,24 +149,43 @@ pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 
-struct Nowhere;
+/// One peer, with nothing of it near.
+struct Alone(Peer);
 
-impl Fetch for Nowhere {}
+impl Alone {
+    fn new() -> Self {
+        Self(Peer::new(|| 0))
+    }
+}
+
+impl PeerAccess for Alone {
+    fn peer(&self, _: PeerId) -> &Peer {
+        &self.0
+    }
+
+    fn peer_mut(&mut self, _: PeerId) -> &mut Peer {
+        &mut self.0
+    }
+
+    fn number(&self, _: PeerId) -> u32 {
+        1
+    }
+}
 
 /// Frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {
-    let mut messages = Messages::new(2, || 0);
+    let (mut messages, mut peers) = (Messages::new(), Alone::new());
     let mut buffer = vec![0; 4096];
     for tag in [Some(1), None] {
         let data = promised_bytes(Address::of_bytes(&mut buffer), 4096);
         let receive = Receive { context: Some(2), source: None, peer: None, tag, data, blocking: false };
         if let Ok(handle) = messages.add(State::Posted(receive), 0) {
-            messages.post(handle, &mut Nowhere);
+            messages.post(handle, &mut peers);
         }
     }
     let (mut frames, mut length) = (0, 0);
     for frame in pieces(bytes) {
-        messages.handle_frame(1, frame, &mut Nowhere);
+        messages.handle_frame(PeerId::new(1, 0), frame, &mut peers);
         frames += 1;
         length += frame.len() as u64;
         messages.outbox.clear();

@@ -6,7 +6,6 @@
 mod awaited;
 mod direct;
 mod immediate;
-mod lanes;
 mod network;
 mod outgoing;
 mod report;
@@ -18,8 +17,11 @@ use weft_core::flow::Counters;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
 
-use crate::memory::Writer;
-use crate::messages::{Messages, Outgoing};
+use crate::group::PeerId;
+use crate::lanes::{Descriptors, Devices};
+use crate::messages::{self, Messages, Outgoing};
+use crate::peers::{NewPeer, Peers, Route};
+use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
 use crate::request::{Send, State};
 use crate::transport::{Node, Platform, Rest as SleepMode};
 
@@ -34,70 +36,21 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 /// How soon to look again while a ring that we fill is full: its reader does not tell us.
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
-pub use direct::BYTES_MIN as LARGE_BYTES_MIN;
 pub use immediate::Received;
-pub use lanes::{Descriptors, Device, Devices, Hop, RailTraffic, Remote, Slot};
 pub use report::Traffic;
-
-/// How a peer is reached.
-pub enum Path {
-    /// It is this process.
-    Myself,
-    /// Through shared memory, as this process of the node.
-    Shared(usize),
-    /// Over the network.
-    Remote(Box<Remote>),
-    /// Not at all: the sentence says why.
-    None(String),
-}
-
-struct Link {
-    path: Path,
-    pending: VecDeque<Outgoing>,
-    waiting: bool,
-    /// How payloads are written into the ring, if there is one.
-    writer: Writer,
-    /// Messages that have been put on the path, the announced ones included; the receiver counts the same.
-    numbered: u32,
-    messages: u64,
-    bytes: u64,
-}
-
-impl Link {
-    /// A message of so many bytes is put on the path; its number.
-    #[inline]
-    fn put(&mut self, bytes: u64) -> u32 {
-        self.numbered = self.numbered.wrapping_add(1);
-        self.note(bytes);
-        self.numbered
-    }
-
-    /// A message has left, in whatever way.
-    #[inline]
-    fn note(&mut self, bytes: u64) {
-        self.messages += 1;
-        self.bytes += bytes;
-    }
-}
 
 /// What the engine is made of.
 pub struct Parts<P: Platform> {
     /// Its clock.
     pub platform: P,
-    /// Index of this process in the job.
-    pub rank: u32,
-    /// How each process of the job is reached.
-    pub paths: Vec<Path>,
-    /// Name of the host of each, for messages to people.
-    pub hosts: Vec<Arc<str>>,
+    /// The number by which others know this process.
+    pub number: u32,
+    /// Name of its host.
+    pub host: Option<Arc<str>>,
     /// The node's rings, when there are peers on it.
     pub node: Option<P::Node>,
     /// The memory of other processes of the node.
     pub memory: P::Memory,
-    /// Index in the job of each process of the node.
-    pub locals: Vec<u32>,
-    /// Process ids of peers whose memory may be read, by index in the job; 0 for the others.
-    pub pids: Vec<i32>,
     /// The network, when there are peers on other nodes.
     pub devices: Devices,
     /// The job's secret, which tags every packet.
@@ -111,17 +64,12 @@ pub struct Parts<P: Platform> {
 /// The message layer on its links.
 pub struct Engine<P: Platform> {
     platform: P,
-    /// Index of this process in the job.
-    pub rank: u32,
-    /// Number of processes in the job.
-    pub size: u32,
     /// Requests and matching.
     pub messages: Messages,
-    links: Vec<Link>,
+    /// Everybody who can be reached.
+    pub peers: Peers<P>,
     node: Option<P::Node>,
-    locals: Vec<u32>,
-    memory: direct::PeerMemory<P>,
-    direct: direct::Direct<P>,
+    direct: direct::Direct,
     devices: Devices,
     awaited: awaited::Awaited,
     secret: [u8; 16],
@@ -130,24 +78,22 @@ pub struct Engine<P: Platform> {
     /// Largest message that goes into a ring without a request, in bytes.
     immediate_max: u64,
     myself: VecDeque<Vec<u8>>,
-    backlog: Vec<u32>,
-    active: Vec<u32>,
+    backlog: Vec<PeerId>,
+    active: Vec<PeerId>,
     stalled: VecDeque<network::Stalled>,
     train: Vec<u8>,
     udp_looks: network::Looks,
     /// Idle flows that still have their memory.
-    warm: VecDeque<u32>,
+    warm: VecDeque<PeerId>,
     /// What happened in flows that have been folded, until then.
     past: Counters,
     /// Somebody looks after messages that wait for others although no call of MPI comes.
     attended: bool,
-    gathering: bool,
+    coalescing: bool,
     scratch: Vec<u8>,
     passes: u32,
     /// The next pass looks at the network, whatever neighbours have sent.
     must_look: bool,
-    /// There are peers on this node whose memory we may not read or write.
-    copies_alone: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
     /// More of a message could leave: it was time to look at what has arrived.
@@ -160,64 +106,27 @@ pub struct Engine<P: Platform> {
 
 impl<P: Platform> Engine<P> {
     /// Puts the parts together.
-    pub fn new(mut parts: Parts<P>) -> Self {
-        let size = parts.paths.len();
-        let mut messages = Messages::new(size, P::ticks);
-        for (peer, pid) in parts.pids.iter().enumerate() {
-            messages.peers[peer].single_copy = *pid != 0;
-        }
-        messages.peers[parts.rank as usize].single_copy = true;
-        let mut settings = Vec::new();
-        for (peer, path) in parts.paths.iter_mut().enumerate() {
-            match path {
-                Path::Remote(remote) => {
-                    messages.peers[peer].paced = true;
-                    remote.share_settings(&mut settings);
-                }
-                // Receives from it must not wait for ever either.
-                Path::None(reason) => messages.peers[peer].failed = Some(reason.clone()),
-                Path::Myself | Path::Shared(_) => {}
-            }
-        }
-        for (peer, host) in messages.peers.iter_mut().zip(parts.hosts) {
-            peer.host = Some(host);
-        }
-        let link = |path| Link {
-            path,
-            pending: VecDeque::new(),
-            waiting: false,
-            writer: Writer::new(P::ticks),
-            numbered: 0,
-            messages: 0,
-            bytes: 0,
-        };
+    pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let train = network::train_room(&parts.devices);
-        let streams = outgoing::is_wide(frame_max);
-        let memory = direct::PeerMemory::new(parts.memory, parts.rank, parts.pids, parts.locals.clone(), streams);
-        let copies_alone = parts.node.is_some() && !memory.copies();
+        let peers = Peers::new(parts.number, parts.host, parts.memory, protocols::is_wide(frame_max));
         Self {
             platform: parts.platform,
-            rank: parts.rank,
-            size: size as u32,
-            messages,
-            links: parts.paths.into_iter().map(link).collect(),
+            messages: Messages::new(),
+            peers,
             node: parts.node,
-            locals: parts.locals,
-            copies_alone,
-            memory,
-            direct: direct::Direct::new(size),
-            awaited: awaited::Awaited::new(size, parts.peer_timeout),
+            direct: direct::Direct::default(),
+            awaited: awaited::Awaited::new(parts.peer_timeout),
             devices: parts.devices,
             udp_looks: network::Looks::default(),
             warm: VecDeque::new(),
             past: Counters::default(),
             attended: false,
-            gathering: false,
+            coalescing: false,
             secret: parts.secret,
             eager_limit: parts.eager_limit,
             frame_max,
-            immediate_max: parts.eager_limit.min(frame_max).min(outgoing::RING_PIECE_BYTES),
+            immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
             backlog: Vec::new(),
             active: Vec::new(),
@@ -233,6 +142,37 @@ impl<P: Platform> Engine<P> {
         }
     }
 
+    /// Adds a peer, which can be talked to from now on.
+    pub fn add_peer(&mut self, mut new: NewPeer) -> PeerId {
+        if let Route::Remote(remote) = &mut new.route {
+            let known = self.peers.iter().filter_map(|(_, peer)| peer.settings());
+            remote.share_settings(known);
+        }
+        let place = if let Route::Shared(place) = new.route { Some(place) } else { None };
+        let id = self.peers.add(new);
+        if let Some(place) = place {
+            self.peers.near.note_place(place, id);
+        }
+        id
+    }
+
+    /// Removes a peer: what waits for it fails, and nothing leads to it any more. False: messages of it are kept that nobody has received, so
+    /// it stays, as one that is gone.
+    pub fn remove_peer(&mut self, peer: PeerId) -> bool {
+        if self.peers.get(peer).is_none() || peer == self.peers.own() {
+            return false;
+        }
+        self.peer_failed(peer, "it has left");
+        self.direct.forget_peer(peer);
+        self.warm.retain(|warm| *warm != peer);
+        self.messages.outbox.retain(|(to, _)| *to != peer);
+        if self.messages.keeps_messages_of(peer) {
+            return false;
+        }
+        self.peers.remove(peer);
+        true
+    }
+
     /// Starts the send of the request `handle` (state `Queued`) behind those that wait already.
     pub fn start_send(&mut self, handle: usize) {
         let Some(State::Queued(send)) = self.messages.requests.get(handle).map(|request| &request.state) else {
@@ -242,16 +182,16 @@ impl<P: Platform> Engine<P> {
             self.messages.complete(handle);
             return;
         };
-        if self.messages.peers[peer as usize].failed.is_some() {
-            let error = self.messages.failure(peer);
+        if self.peers.get(peer).is_none_or(|peer| peer.matching.failed.is_some()) {
+            let error = messages::failure(peer, &self.peers);
             self.messages.fail(handle, error);
             return;
         }
         let (blocking, bytes) = (send.blocking, send.data.len() as usize);
         self.enqueue(peer, Outgoing::Send { request: handle });
         self.settle();
-        let link = &self.links[peer as usize];
-        if !blocking && link.pending.is_empty() && matches!(link.path, Path::Remote(_)) {
+        let state = &self.peers[peer];
+        if !blocking && state.pending.is_empty() && matches!(state.route, Route::Remote(_)) {
             let state = self.messages.requests.get(handle).map(|request| &request.state);
             // An announcement is a small message: those of a window of large ones share packets.
             let announced = matches!(state, Some(State::Announced(_)));
@@ -264,9 +204,9 @@ impl<P: Platform> Engine<P> {
     /// Posts the receive of the request `handle` (state `Posted`).
     #[inline(always)]
     pub fn start_receive(&mut self, handle: usize) {
-        let room = self.messages.post(handle, &mut self.memory);
+        let room = self.messages.post(handle, &mut self.peers);
         // Posting alone brings nothing to send.
-        if room.is_none_or(|room| room >= direct::BYTES_MIN) {
+        if room.is_none_or(|room| room >= SINGLE_COPY_BYTES_MIN) {
             self.follow_up(handle, room.is_some());
         }
     }
@@ -283,7 +223,7 @@ impl<P: Platform> Engine<P> {
 
     /// Gives the extracted message `unexpected` to the receive `handle` (state `Posted`, not in the matcher).
     pub fn claim(&mut self, handle: usize, envelope: weft_core::matching::Envelope, unexpected: usize) {
-        self.messages.claim(handle, envelope, unexpected, &mut self.memory);
+        self.messages.claim(handle, envelope, unexpected, &mut self.peers);
         self.flush();
     }
 
@@ -298,7 +238,7 @@ impl<P: Platform> Engine<P> {
             State::Queued(Send { peer: Some(peer), .. }) => {
                 let peer = *peer;
                 let waits = |out: &Outgoing| matches!(out, Outgoing::Send { request } if *request == handle);
-                self.links[peer as usize].pending.retain(|out| !waits(out));
+                self.peers[peer].pending.retain(|out| !waits(out));
                 request.status.cancelled = true;
                 self.messages.complete(handle);
                 return;
@@ -355,23 +295,23 @@ impl<P: Platform> Engine<P> {
     /// Peers of the node that have died or broken their ring.
     fn check_node(&mut self) {
         while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
-            self.peer_failed(self.locals[fault.peer], &fault.reason);
+            self.peer_failed(self.peers.near.places[fault.peer], &fault.reason);
         }
     }
 
     fn poll_node(&mut self) -> usize {
-        let Self { node, messages, memory, locals, .. } = self;
+        let Self { node, messages, peers, .. } = self;
         let Some(node) = node else { return 0 };
         node.poll(FRAMES_PER_PASS, |from, frame| {
-            memory.note_frame(frame.len());
-            messages.handle_frame(locals[from], frame, memory);
+            peers.near.note_frame(frame.len());
+            messages.handle_frame(peers.near.places[from], frame, peers);
         })
     }
 
     fn poll_myself(&mut self) -> usize {
         let mut frames = 0;
         while let Some(frame) = self.myself.pop_front() {
-            self.messages.handle_frame(self.rank, &frame, &mut self.memory);
+            self.messages.handle_frame(self.peers.own(), &frame, &mut self.peers);
             frames += 1;
         }
         frames
@@ -389,19 +329,19 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    fn peer_failed(&mut self, peer: u32, reason: &str) {
-        let reason = match &self.links[peer as usize].path {
-            Path::Remote(remote) => format!("{reason} (at {})", remote.addresses()),
+    fn peer_failed(&mut self, peer: PeerId, reason: &str) {
+        let reason = match &self.peers[peer].route {
+            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses()),
             _ => reason.to_owned(),
         };
-        let link = &mut self.links[peer as usize];
-        link.pending.clear();
-        link.path = Path::None(reason.clone());
+        let state = &mut self.peers[peer];
+        state.pending.clear();
+        state.route = Route::None(reason.clone());
         self.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
-        link.waiting = false;
+        state.waiting = false;
         self.withdraw_receives_from_anybody(peer);
-        self.messages.peer_failed(peer, &reason);
+        self.messages.peer_failed(peer, &reason, &mut self.peers);
     }
 
     /// Whether nothing of ours is still on its way.
@@ -409,8 +349,8 @@ impl<P: Platform> Engine<P> {
         self.backlog.is_empty()
             && self.myself.is_empty()
             && self.messages.outbox.is_empty()
-            && self.links.iter().all(|link| match &link.path {
-                Path::Remote(remote) => remote.flow.as_ref().is_none_or(|flow| flow.is_idle()),
+            && self.peers.iter().all(|(_, peer)| match &peer.route {
+                Route::Remote(remote) => remote.flow.as_ref().is_none_or(|flow| flow.is_idle()),
                 _ => true,
             })
     }
@@ -437,7 +377,7 @@ impl<P: Platform> Engine<P> {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
         for peer in &self.active {
-            let Path::Remote(remote) = &self.links[*peer as usize].path else { continue };
+            let Route::Remote(remote) = &self.peers[*peer].route else { continue };
             if let Some(due) = remote.next_timeout() {
                 let due = due.since(now).as_nanos();
                 span = Some(span.map_or(due, |shortest| shortest.min(due)));
@@ -455,7 +395,7 @@ impl<P: Platform> Engine<P> {
     /// Whether large messages of the node need a hand of their receiver or sender while the other is inside MPI.
     #[inline]
     pub fn node_needs_help(&self) -> bool {
-        self.copies_alone
+        self.node.is_some() && !self.peers.near.copies
     }
 
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
@@ -505,15 +445,10 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Processes of the job on this node.
-    pub fn locals(&self) -> usize {
-        self.locals.len()
-    }
-
     /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
-    pub fn take_turns(&self, members: &[u32]) -> bool {
-        self.is_crowded()
-            && (self.locals.len() == self.size as usize || members.iter().all(|member| self.locals.contains(member)))
+    pub fn take_turns(&self, members: &[PeerId]) -> bool {
+        let is_near = |peer: &PeerId| matches!(self.peers[*peer].route, Route::Myself | Route::Shared(_));
+        self.is_crowded() && (self.peers.are_all_near() || members.iter().all(is_near))
     }
 
     /// Whether this node has fewer processors than processes.

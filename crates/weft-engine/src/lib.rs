@@ -6,23 +6,30 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`peers`] | the processes that can be reached |
+//! | [`group`] | names of processes, and ordered sets of them |
+//! | [`peers`] | the table of peers: all that is known of each process that can be reached |
+//! | [`lanes`] | which of several carriers to another node takes what |
 //! | [`transport`] | what carriers must offer |
 //! | [`engine`] | one pass of progress; the path to each peer; what leaves and what arrives |
+//! | [`protocols`] | which protocol carries a message: a pure function, and its thresholds |
 //! | [`messages`] | from frames to requests and back: eager messages, rendezvous, credit |
 //! | [`request`] | operations that have begun |
-//! | [`schedules`] | collective operations as graphs of steps, and the cursor that runs one |
+//! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
 //! | [`memory`] | the program's memory: the only unsafe module |
 //! | [`handle`], [`error`] | tables of objects that cannot be confused; what went wrong |
 #![deny(unsafe_code)]
 
+pub mod arguments;
 pub mod engine;
 pub mod error;
+pub mod group;
 pub mod handle;
+pub mod lanes;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod messages;
 pub mod peers;
+pub mod protocols;
 pub mod request;
 pub mod schedules;
 pub mod transport;

@@ -14,6 +14,7 @@ use weft_core::message::{Frame, Head};
 use std::sync::Arc;
 
 use crate::error::{Error, INTERNAL, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
+use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
 use crate::request::{NO_COMMUNICATOR, Receive, Request, State, Status};
@@ -55,8 +56,8 @@ pub enum Outgoing {
 
 /// A message that nobody has asked for yet.
 pub struct Unexpected {
-    /// Who sent it, by index in the job.
-    pub peer: u32,
+    /// Who sent it.
+    pub peer: PeerId,
     /// Its length in bytes.
     pub total: u64,
     body: Body,
@@ -120,7 +121,7 @@ pub enum Withdrawal {
     /// We: it is on the board no more.
     Ours,
     /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has announced that in the ring as well.
-    Taken(Option<(u32, u32)>),
+    Taken(Option<(PeerId, u32)>),
 }
 
 /// What has become of the receive that a message matches.
@@ -137,7 +138,7 @@ enum Matched {
 /// A message whose data lies in the memory of a process of this node, and the receive that it goes to.
 pub struct Announced {
     /// Who announced it.
-    pub peer: u32,
+    pub peer: PeerId,
     /// The sender's name for it.
     pub request: u32,
     /// Where it lies.
@@ -179,17 +180,31 @@ pub enum Fetched {
     Refused,
 }
 
-/// Reads another process's memory into ours, and takes receives off its board: the engine provides it, since it is a
-/// matter of links. As it stands, it is a network: nothing can be fetched, and there is no board.
-pub trait Fetch {
+/// The peers, and what the message layer needs done by their carriers: the engine provides both. As it stands, every peer is on a network: nothing
+/// can be fetched from its memory, and there is no table of posted receives.
+pub trait PeerAccess {
+    /// What the message layer knows of a peer.
+    fn peer(&self, peer: PeerId) -> &Peer;
+
+    /// The same, to change it.
+    fn peer_mut(&mut self, peer: PeerId) -> &mut Peer;
+
+    /// The number of a peer, for messages to people.
+    fn number(&self, peer: PeerId) -> u32;
+
+    /// Whether it is this process.
+    fn is_own(&self, _peer: PeerId) -> bool {
+        false
+    }
+
     /// Message number `handled` of `peer` is being handled: said before a receive is taken off the board for it.
-    fn counted(&mut self, _peer: u32, _handled: u32) {}
+    fn counted(&mut self, _peer: PeerId, _handled: u32) {}
 
     /// All messages of `peer` that have been counted have found their receives, or have none yet.
-    fn settled(&mut self, _peer: u32) {}
+    fn settled(&mut self, _peer: PeerId) {}
 
     /// Takes a receive off its board for a message of `peer`, unless a sender was quicker.
-    fn withdraw(&mut self, _peer: u32, _ticket: Ticket) -> Withdrawal {
+    fn withdraw(&mut self, _peer: PeerId, _ticket: Ticket) -> Withdrawal {
         Withdrawal::Ours
     }
 
@@ -213,8 +228,6 @@ pub struct Messages {
     pub unexpected: Slab<Unexpected>,
     /// Memory for the next ones.
     spare: Vec<Vec<u8>>,
-    /// By index in the job.
-    pub peers: Vec<Peer>,
     /// Which announced messages may send how much.
     pub grants: Grants,
     /// Receives, by their names on the wire, of which bytes have arrived that the grants do not know of.
@@ -226,19 +239,19 @@ pub struct Messages {
     /// … and it would have taken a message of anybody.
     probed_anybody: bool,
     /// A peer that failed while nobody who waits for anybody heard of it.
-    unheard: Option<u32>,
+    unheard: Option<PeerId>,
     /// What the last calls want sent.
-    pub outbox: Vec<(u32, Outgoing)>,
+    pub outbox: Vec<(PeerId, Outgoing)>,
     /// Counts completions, so that a waiter can see cheaply whether anything happened.
     pub completions: u64,
     /// Frames and data that made no sense and were dropped.
     pub nonsense: u64,
 }
 
-impl Messages {
-    /// For a job of `size` processes. `ticks`: see [`Writer::new`].
-    pub fn new(size: usize, ticks: fn() -> u64) -> Self {
-        let peer = || Peer {
+impl Peer {
+    /// Of one that has sent nothing and got nothing. `ticks`: see [`Writer::new`].
+    pub fn new(ticks: fn() -> u64) -> Self {
+        Self {
             credit: CREDIT_BYTES,
             owed: 0,
             kept: 0,
@@ -252,7 +265,19 @@ impl Messages {
             writer: Writer::beyond_caches(ticks),
             asked: 0,
             probed: false,
-        };
+        }
+    }
+
+    /// Messages of it that have been handled.
+    pub fn handled(&self) -> u32 {
+        self.handled
+    }
+}
+
+impl Messages {
+    /// No messages yet.
+    #[allow(clippy::new_without_default, reason = "it is no value of no account")]
+    pub fn new() -> Self {
         let mut requests = Slab::new(Kind::Request);
         let sent = requests.insert(Request::new(State::Complete, NO_COMMUNICATOR)).unwrap_or(0);
         Self {
@@ -262,7 +287,6 @@ impl Messages {
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             spare: Vec::new(),
-            peers: (0..size).map(|_| peer()).collect(),
             grants: Grants::new(),
             arrived: Vec::new(),
             regrant: false,
@@ -316,6 +340,11 @@ impl Messages {
     #[inline]
     pub fn are_several_under_way(&self) -> bool {
         self.unsettled > 1
+    }
+
+    /// Whether messages of `peer` have arrived that nobody has received.
+    pub fn keeps_messages_of(&self, peer: PeerId) -> bool {
+        self.unexpected.iter().any(|(_, message)| message.peer == peer)
     }
 
     /// Starts a persistent request again, which is inactive.
@@ -374,7 +403,7 @@ impl Messages {
     /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already. Otherwise it waits: how
     /// many bytes have room in it.
     #[inline(always)]
-    pub fn post(&mut self, handle: usize, fetch: &mut impl Fetch) -> Option<u64> {
+    pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<u64> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };
         let Some(context) = receive.context else {
             self.settle(handle, Status::PROC_NULL);
@@ -382,31 +411,23 @@ impl Messages {
         };
         let (peer, room) = (receive.peer, receive.data.len());
         if let Some((envelope, unexpected)) = self.matcher.post(context, receive.source, receive.tag, handle) {
-            self.claim(handle, envelope, unexpected, fetch);
+            self.claim(handle, envelope, unexpected, peers);
             return None;
         }
         if let Some(peer) = peer
-            && self.peers[peer as usize].failed.is_some()
+            && peers.peer(peer).failed.is_some()
         {
-            self.fail_posted(handle, context, peer);
+            self.fail_posted(handle, context, peer, peers);
             return None;
         }
         Some(room)
     }
 
     #[cold]
-    fn fail_posted(&mut self, handle: usize, context: u32, peer: u32) {
+    fn fail_posted(&mut self, handle: usize, context: u32, peer: PeerId, peers: &impl PeerAccess) {
         self.matcher.cancel(context, |posted| *posted == handle);
-        let error = self.failure(peer);
+        let error = failure(peer, peers);
         self.fail(handle, error);
-    }
-
-    /// The error of an operation with a peer that is gone.
-    pub fn failure(&self, peer: u32) -> Error {
-        let reason = self.peers[peer as usize].failed.as_deref().unwrap_or("it is gone");
-        let host =
-            self.peers[peer as usize].host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
-        Error::new(PEER_GONE, format!("process {peer} of the job{host} cannot be reached: {reason}"))
     }
 
     fn settle(&mut self, handle: usize, status: Status) {
@@ -431,50 +452,52 @@ impl Messages {
 
     /// A frame arrived from `peer`.
     #[inline]
-    pub fn handle_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
+    pub fn handle_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
         match Frame::whole(bytes) {
-            Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, fetch),
-            None => self.handle_other_frame(peer, bytes, fetch),
+            Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, peers),
+            None => self.handle_other_frame(peer, bytes, peers),
         }
-        fetch.settled(peer);
+        peers.settled(peer);
     }
 
     #[inline(never)]
-    fn handle_other_frame(&mut self, peer: u32, bytes: &[u8], fetch: &mut impl Fetch) {
+    fn handle_other_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
         let Ok(frame) = Frame::parse(bytes) else {
             self.nonsense += 1;
             return;
         };
         match frame {
             Frame::Eager { envelope, acknowledge, payload } => {
-                self.handle_eager(peer, envelope, acknowledge, payload, fetch);
+                self.handle_eager(peer, envelope, acknowledge, payload, peers);
             }
             Frame::EagerFirst { envelope, acknowledge, total, payload } => {
-                self.handle_first(peer, envelope, acknowledge, total, payload, fetch);
+                self.handle_first(peer, envelope, acknowledge, total, payload, peers);
             }
-            Frame::EagerMore { payload } => self.handle_more(peer, payload),
+            Frame::EagerMore { payload } => self.handle_more(peer, payload, peers),
             Frame::Rendezvous { envelope, request, total, address } => {
-                self.handle_rendezvous(peer, envelope, request, total, address, fetch);
+                self.handle_rendezvous(peer, envelope, request, total, address, peers);
             }
             Frame::Grant { request, sink, limit, total } => self.handle_grant(peer, request, sink, limit, total),
-            Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload),
+            Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload, peers),
             Frame::Done { request } => self.handle_done(peer, request),
             Frame::Credit { bytes } => {
-                let credit = &mut self.peers[peer as usize].credit;
+                let credit = &mut peers.peer_mut(peer).credit;
                 *credit = credit.saturating_add(bytes).min(CREDIT_BYTES);
                 self.completions += 1;
             }
-            Frame::Retract { context, request } => self.handle_retract(peer, context, request),
+            Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
         }
     }
 
     /// Counts a message that has arrived; `false` when it is one that its sender has written to its receive meanwhile.
     #[inline]
-    fn count(&mut self, peer: u32, fetch: &mut impl Fetch) -> bool {
-        let state = &mut self.peers[peer as usize];
-        state.handled = state.handled.wrapping_add(1);
-        fetch.counted(peer, state.handled);
+    fn count(&mut self, peer: PeerId, peers: &mut impl PeerAccess) -> bool {
+        let state = peers.peer_mut(peer);
+        let handled = state.handled.wrapping_add(1);
+        state.handled = handled;
+        peers.counted(peer, handled);
+        let state = peers.peer_mut(peer);
         if state.written != Some(state.handled) {
             return true;
         }
@@ -484,45 +507,32 @@ impl Messages {
 
     /// Who has the receive `handle`, which the message that was counted last matches.
     #[inline(never)]
-    fn withdraw(&mut self, peer: u32, handle: usize, fetch: &mut impl Fetch) -> Matched {
+    fn withdraw(&mut self, peer: PeerId, handle: usize, peers: &mut impl PeerAccess) -> Matched {
         let Some(request) = self.requests.get_mut(handle) else { return Matched::Ours };
         let Some(ticket) = request.ticket else { return Matched::Ours };
-        match fetch.withdraw(peer, ticket) {
+        match peers.withdraw(peer, ticket) {
             Withdrawal::Ours => {
                 request.ticket = None;
                 Matched::Ours
             }
             Withdrawal::Taken(None) => Matched::Taken,
             Withdrawal::Taken(Some((writer, low))) => {
-                let number = number_near(low, self.peers[writer as usize].handled);
-                if writer == peer && number == self.peers[peer as usize].handled {
+                let number = number_near(low, peers.peer(writer).handled);
+                if writer == peer && number == peers.peer(peer).handled {
                     return Matched::Written;
                 }
                 // The receive is in the matcher no more, so the announcement would find another one.
-                self.note_written(writer, number);
+                note_written(writer, number, peers);
                 Matched::Taken
             }
         }
     }
 
-    /// `peer` has written its message `number` to a receive; its announcement may be still to come.
-    fn note_written(&mut self, peer: u32, number: u32) {
-        let state = &mut self.peers[peer as usize];
-        if number.wrapping_sub(state.handled) as i32 > 0 {
-            state.written = Some(number);
-        }
-    }
-
-    /// Messages of `peer` that have been handled.
-    pub fn handled(&self, peer: u32) -> u32 {
-        self.peers[peer as usize].handled
-    }
-
     /// `peer` has written a message to the receive `handle`.
-    pub fn handle_written(&mut self, peer: u32, handle: usize, written: Written) {
+    pub fn handle_written(&mut self, peer: PeerId, handle: usize, written: Written, peers: &mut impl PeerAccess) {
         let Written { source: from, tag, total, number, rest } = written;
         if let Some(number) = number {
-            self.note_written(peer, number);
+            note_written(peer, number, peers);
         }
         let Some(request) = self.requests.get_mut(handle) else { return };
         request.ticket = None;
@@ -534,7 +544,7 @@ impl Messages {
                 if let Some(entry) = self.requests.get_mut(handle) {
                     entry.state = State::Receiving { peer, data, total: bytes, received: 0, pulled: None };
                 }
-                self.ask(handle, peer, request, bytes);
+                self.ask(handle, peer, request, bytes, peers);
             }
             _ => self.complete(handle),
         }
@@ -551,6 +561,24 @@ impl Messages {
         self.settle(handle, status);
         true
     }
+}
+
+/// `peer` has written its message `number` to a receive; its announcement may be still to come.
+fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
+    let state = peers.peer_mut(peer);
+    if number.wrapping_sub(state.handled) as i32 > 0 {
+        state.written = Some(number);
+    }
+}
+
+/// The error of an operation with a peer that is gone.
+#[cold]
+pub fn failure(peer: PeerId, peers: &impl PeerAccess) -> Error {
+    let state = peers.peer(peer);
+    let reason = state.failed.as_deref().unwrap_or("it is gone");
+    let host = state.host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));
+    let number = peers.number(peer);
+    Error::new(PEER_GONE, format!("process {number} of the job{host} cannot be reached: {reason}"))
 }
 
 #[cold]

@@ -1,30 +1,330 @@
-//! The processes that can be reached, and ordered sets of them.
+//! The table of peers: one structure for each process that this one can reach, whatever it is reached by. It grows and shrinks; processes
+//! that are spawned, accepted or reached through a session are peers like any other.
 
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// A group: processes of the job in an order (MPI-5.0 §7.2.1).
-#[derive(Debug, PartialEq, Eq)]
-pub struct Group {
-    /// Index in the job of each member, by rank.
-    pub members: Vec<u32>,
-    /// Rank of this process, if it is a member.
-    pub rank: Option<u32>,
+use weft_core::flow::Settings;
+
+use crate::group::PeerId;
+use crate::lanes::Remote;
+use crate::memory::Writer;
+use crate::messages::{self, Announced, Outgoing};
+use crate::transport::{Node, Platform};
+
+/// A table of posted receives, as this platform has it.
+pub(crate) type Table<P> = <<P as Platform>::Node as Node>::Table;
+
+/// How a peer is reached.
+pub enum Route {
+    /// It is this process.
+    Myself,
+    /// Through shared memory, as this process of the node.
+    Shared(usize),
+    /// Over the network.
+    Remote(Box<Remote>),
+    /// Not at all: the sentence says why.
+    None(String),
 }
 
-impl Group {
-    /// The group of `members`, seen from process `own` of the job.
-    pub fn new(members: Vec<u32>, own: u32) -> Arc<Self> {
-        let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
-        Arc::new(Self { members, rank })
+/// What makes a peer.
+pub struct NewPeer {
+    /// The number by which it is known to others: in packets, and in messages to people.
+    pub number: u32,
+    /// How it is reached.
+    pub route: Route,
+    /// Its process id on this node, if its memory may be read and written; 0 if not.
+    pub process: i32,
+    /// Name of its host, for messages to people.
+    pub host: Option<Arc<str>>,
+}
+
+/// Everything that is known of one peer.
+pub struct Peer<P: Platform> {
+    number: u32,
+    generation: u8,
+    /// How it is reached.
+    pub(crate) route: Route,
+    /// What waits until there is room on the route.
+    pub(crate) pending: VecDeque<Outgoing>,
+    /// It is in the engine's backlog.
+    pub(crate) waiting: bool,
+    /// How payloads are written into the ring, if there is one.
+    pub(crate) writer: Writer,
+    /// Messages that have been put on the route, the announced ones included; the receiver counts the same.
+    numbered: u32,
+    messages: u64,
+    bytes: u64,
+    /// What the message layer knows of it.
+    pub(crate) matching: messages::Peer,
+    /// Its process id on this node, if its memory may be read and written; 0 if not.
+    pub(crate) process: i32,
+    /// The table on which this process posts receives from it, once it has.
+    pub(crate) own_table: Option<Box<Table<P>>>,
+    /// The table on which it posts receives from this process, once it has.
+    pub(crate) their_table: Option<Box<Table<P>>>,
+    /// Something waited for it at the time of the last round of questions.
+    pub(crate) waited_for: bool,
+}
+
+impl<P: Platform> Peer<P> {
+    /// The number by which it is known to others.
+    pub fn number(&self) -> u32 {
+        self.number
     }
 
-    /// Number of members.
-    pub fn size(&self) -> u32 {
-        self.members.len() as u32
+    /// How it is reached.
+    pub fn route(&self) -> &Route {
+        &self.route
     }
 
-    /// Rank of process `member` of the job.
-    pub fn rank_of(&self, member: u32) -> Option<u32> {
-        self.members.iter().position(|candidate| *candidate == member).map(|rank| rank as u32)
+    /// Messages that have been put on the route.
+    pub(crate) fn numbered(&self) -> u32 {
+        self.numbered
+    }
+
+    /// A message of so many bytes is put on the route; its number.
+    #[inline]
+    pub(crate) fn put(&mut self, bytes: u64) -> u32 {
+        self.numbered = self.numbered.wrapping_add(1);
+        self.note(bytes);
+        self.numbered
+    }
+
+    /// A message has left, in whatever way.
+    #[inline]
+    pub(crate) fn note(&mut self, bytes: u64) {
+        self.messages += 1;
+        self.bytes += bytes;
+    }
+
+    /// The settings of the flow to it, if there is one.
+    pub(crate) fn settings(&self) -> Option<&Arc<Settings>> {
+        match &self.route {
+            Route::Remote(remote) => Some(remote.settings()),
+            _ => None,
+        }
+    }
+
+    /// Messages and bytes of payload that have left for it, and bytes that may still be sent to it unasked.
+    pub fn traffic(&self) -> [u64; 3] {
+        [self.messages, self.bytes, self.matching.credit]
+    }
+}
+
+/// What processes of one node have under way with each other beside their rings.
+pub(crate) struct Neighbours<P: Platform> {
+    /// Reads and writes their memory.
+    pub(crate) memory: P::Memory,
+    /// Where our receives from anybody stand, once there has been one.
+    pub(crate) common: Option<Table<P>>,
+    /// Each process of the node, by its place there.
+    pub(crate) places: Vec<PeerId>,
+    /// Peers without a table that we would have copied a message together with.
+    pub(crate) without_table: Vec<PeerId>,
+    /// Receives of which the senders still copy a part.
+    pub(crate) cooperative: Vec<Announced>,
+    /// Memory through which messages in several runs are copied.
+    pub(crate) bounce: Vec<u8>,
+    /// Whether something large has been copied since that was last asked.
+    pub(crate) copied: bool,
+    /// Rings are large enough for what is copied by both sides at once.
+    pub(crate) streams: bool,
+    /// There is somebody whose memory we may read.
+    pub(crate) copies: bool,
+}
+
+/// A frame of so many bytes is a piece of something large.
+const LARGE_FRAME_BYTES: usize = 4 << 10;
+
+impl<P: Platform> Neighbours<P> {
+    /// A frame of `bytes` bytes is here.
+    #[inline]
+    pub(crate) fn note_frame(&mut self, bytes: usize) {
+        self.copied |= bytes >= LARGE_FRAME_BYTES;
+    }
+
+    /// `peer` is the process of the node at `place`.
+    pub(crate) fn note_place(&mut self, place: usize, peer: PeerId) {
+        if self.places.len() <= place {
+            // What is not known yet is this process, which nobody else is.
+            self.places.resize(place + 1, PeerId::new(0, 0));
+        }
+        self.places[place] = peer;
+    }
+}
+
+/// All peers.
+pub struct Peers<P: Platform> {
+    entries: Vec<Peer<P>>,
+    /// Places of peers that have been removed.
+    free: Vec<usize>,
+    /// The peer with each number.
+    numbers: Vec<Option<PeerId>>,
+    own: PeerId,
+    /// Peers that are not on this node.
+    far: usize,
+    pub(crate) near: Neighbours<P>,
+}
+
+impl<P: Platform> Peers<P> {
+    /// Only this process, which others know as `number`.
+    pub(crate) fn new(number: u32, host: Option<Arc<str>>, memory: P::Memory, streams: bool) -> Self {
+        let near = Neighbours {
+            memory,
+            common: None,
+            places: Vec::new(),
+            without_table: Vec::new(),
+            cooperative: Vec::new(),
+            bounce: Vec::new(),
+            copied: false,
+            streams,
+            copies: false,
+        };
+        let own = PeerId::new(0, 0);
+        let mut peers = Self { entries: Vec::new(), free: Vec::new(), numbers: Vec::new(), own, far: 0, near };
+        peers.own = peers.add(NewPeer { number, route: Route::Myself, process: 0, host });
+        peers.entries[peers.own.index()].matching.single_copy = true;
+        peers
+    }
+
+    /// Adds a peer.
+    pub(crate) fn add(&mut self, new: NewPeer) -> PeerId {
+        let NewPeer { number, route, process, host } = new;
+        let mut matching = messages::Peer::new(P::ticks);
+        matching.host = host;
+        matching.single_copy = process != 0;
+        match &route {
+            Route::Remote(_) => matching.paced = true,
+            // Receives from it must not wait for ever either.
+            Route::None(reason) => matching.failed = Some(reason.clone()),
+            Route::Myself | Route::Shared(_) => {}
+        }
+        self.near.copies |= process != 0;
+        self.far += usize::from(!matches!(route, Route::Myself | Route::Shared(_)));
+        let mut peer = Peer {
+            number,
+            generation: 0,
+            route,
+            pending: VecDeque::new(),
+            waiting: false,
+            writer: Writer::new(P::ticks),
+            numbered: 0,
+            messages: 0,
+            bytes: 0,
+            matching,
+            process,
+            own_table: None,
+            their_table: None,
+            waited_for: false,
+        };
+        let id = match self.free.pop() {
+            Some(index) => {
+                peer.generation = self.entries[index].generation;
+                let id = PeerId::new(index, peer.generation);
+                self.entries[index] = peer;
+                id
+            }
+            None => {
+                self.entries.push(peer);
+                PeerId::new(self.entries.len() - 1, 0)
+            }
+        };
+        let at = number as usize;
+        if self.numbers.len() <= at {
+            self.numbers.resize(at + 1, None);
+        }
+        self.numbers[at] = Some(id);
+        id
+    }
+
+    /// Removes a peer to which nothing leads any more; its place may be another's from now on.
+    pub(crate) fn remove(&mut self, id: PeerId) {
+        if id == self.own || self.get(id).is_none() {
+            return;
+        }
+        let peer = &mut self.entries[id.index()];
+        let number = peer.number as usize;
+        peer.generation = peer.generation.wrapping_add(1);
+        peer.route = Route::None("it has left".to_owned());
+        (peer.pending, peer.own_table, peer.their_table) = (VecDeque::new(), None, None);
+        peer.process = 0;
+        self.free.push(id.index());
+        if let Some(known) = self.numbers.get_mut(number).filter(|known| **known == Some(id)) {
+            *known = None;
+        }
+        while matches!(self.numbers.last(), Some(None)) {
+            self.numbers.pop();
+        }
+    }
+
+    /// Whether all peers are on this node.
+    pub(crate) fn are_all_near(&self) -> bool {
+        self.far == 0
+    }
+
+    /// This process.
+    #[inline]
+    pub fn own(&self) -> PeerId {
+        self.own
+    }
+
+    /// The peer that `id` names, unless it has been removed.
+    #[inline(always)]
+    pub fn get(&self, id: PeerId) -> Option<&Peer<P>> {
+        self.entries.get(id.index()).filter(|peer| peer.generation == id.generation())
+    }
+
+    /// The same, to change it.
+    #[inline(always)]
+    pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer<P>> {
+        self.entries.get_mut(id.index()).filter(|peer| peer.generation == id.generation())
+    }
+
+    /// The peer that others know as `number`.
+    #[inline]
+    pub fn find(&self, number: u32) -> Option<PeerId> {
+        *self.numbers.get(number as usize)?
+    }
+
+    /// Every peer, in order of its place.
+    pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer<P>)> {
+        let ids = self.entries.iter().enumerate().map(|(index, peer)| (PeerId::new(index, peer.generation), peer));
+        ids.filter(|(id, _)| !self.free.contains(&id.index()))
+    }
+
+    /// Every peer, to change it.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer<P>)> {
+        let ids = self.entries.iter_mut().enumerate().map(|(index, peer)| (PeerId::new(index, peer.generation), peer));
+        ids.filter(|(id, _)| !self.free.contains(&id.index()))
+    }
+
+    /// How many places there are; those of removed peers count.
+    pub(crate) fn places(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// The peer at a place, unless it has been removed.
+    pub(crate) fn at(&self, place: usize) -> Option<PeerId> {
+        let peer = self.entries.get(place)?;
+        (!self.free.contains(&place)).then(|| PeerId::new(place, peer.generation))
+    }
+}
+
+/// A peer that is there: what the engine keeps of one that has been removed was let go before.
+impl<P: Platform> Index<PeerId> for Peers<P> {
+    type Output = Peer<P>;
+
+    #[inline(always)]
+    fn index(&self, id: PeerId) -> &Peer<P> {
+        &self.entries[id.index()]
+    }
+}
+
+impl<P: Platform> IndexMut<PeerId> for Peers<P> {
+    #[inline(always)]
+    fn index_mut(&mut self, id: PeerId) -> &mut Peer<P> {
+        &mut self.entries[id.index()]
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use weft_core::collective::Schedule;
 use weft_core::matching::Envelope;
 
+use crate::arguments::{Arguments, Place};
 use crate::error::Error;
+use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::schedules::{Arguments, Place};
 use crate::transport::Ticket;
 
 /// What a completed operation reports (MPI-5.0 §3.2.5).
@@ -46,8 +47,8 @@ pub enum Mode {
 /// A send as the program asked for it.
 #[derive(Clone)]
 pub struct Send {
-    /// The process it goes to, by its index in the job; `None` for `MPI_PROC_NULL`.
-    pub peer: Option<u32>,
+    /// The process it goes to; `None` for `MPI_PROC_NULL`.
+    pub peer: Option<PeerId>,
     /// What the receiver matches.
     pub envelope: Envelope,
     /// What is sent.
@@ -65,8 +66,8 @@ pub struct Receive {
     pub context: Option<u32>,
     /// Rank in the communicator, `None` for any.
     pub source: Option<u32>,
-    /// The process behind `source`, by its index in the job.
-    pub peer: Option<u32>,
+    /// The process behind `source`.
+    pub peer: Option<PeerId>,
     /// Tag, `None` for any.
     pub tag: Option<i32>,
     /// Where the message goes.
@@ -106,14 +107,14 @@ pub enum State {
     /// A synchronous send that has left and waits for the match.
     AwaitingMatch {
         /// Who must match it.
-        peer: u32,
+        peer: PeerId,
     },
     /// A receive that waits for its message.
     Posted(Receive),
     /// A receive whose message is arriving in pieces.
     Receiving {
         /// Who sends it.
-        peer: u32,
+        peer: PeerId,
         /// Where it goes.
         data: UserData,
         /// Bytes that will arrive.

@@ -15,14 +15,16 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
-use weft_engine::engine::{Devices, Parts, Path, Remote};
+use weft_engine::engine::Parts;
+use weft_engine::lanes::{Devices, Remote};
 use weft_engine::memory::UserData;
+use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
 use weft_net::single_copy::SingleCopy;
 
-use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, engine, pass, udp_lane};
+use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, add_peers, engine, id, pass, udp_lane};
 
 const CONTEXT: u32 = 8;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -46,9 +48,9 @@ fn impatient_engines(
             let path = |peer: usize| {
                 let address = SocketAddr::from(([127, 0, 0, 1], peer as u16));
                 if peer == own {
-                    Path::Myself
+                    Route::Myself
                 } else {
-                    Path::Remote(Box::new(Remote::new(&[udp_lane(address)], settings.clone())))
+                    Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings.clone())))
                 }
             };
             let mut plan = Plan::parse(faults).unwrap();
@@ -111,7 +113,7 @@ fn post(engines: &mut [Engine], message: &Message) -> Posted {
     let receive = Receive {
         context: Some(CONTEXT),
         source: (!message.any_source).then_some(message.from as u32),
-        peer: (!message.any_source).then_some(message.from as u32),
+        peer: (!message.any_source).then(|| id(&engines[message.to], message.from)),
         tag: (!message.any_tag).then_some(message.tag),
         data,
         blocking: false,
@@ -136,7 +138,13 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
         // SAFETY: the content outlives the test's engines, and sends only read it.
         let data = unsafe { UserData::from_bytes(start, message.bytes as u64) };
         let envelope = Envelope { context: CONTEXT, source: message.from as u32, tag: message.tag };
-        let send = Send { peer: Some(message.to as u32), envelope, data, mode: message.mode, blocking: false };
+        let send = Send {
+            peer: Some(id(&engines[message.from], message.to)),
+            envelope,
+            data,
+            mode: message.mode,
+            blocking: false,
+        };
         let engine = &mut engines[message.from];
         let handle = engine.messages.add(State::Queued(send), 0).unwrap();
         engine.start_send(handle);
@@ -219,7 +227,8 @@ proptest! {
             // SAFETY: the content outlives the engines, and sends only read it.
             let data = unsafe { UserData::from_bytes(contents[number].as_ptr().cast_mut(), *bytes as u64) };
             let envelope = Envelope { context: CONTEXT, source: 0, tag: 5 };
-            let send = Send { peer: Some(1), envelope, data, mode: Mode::Standard, blocking: false };
+            let peer = Some(id(&all[0], 1));
+            let send = Send { peer, envelope, data, mode: Mode::Standard, blocking: false };
             let handle = all[0].messages.add(State::Queued(send), 0).unwrap();
             all[0].start_send(handle);
         }
@@ -252,13 +261,14 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
             )
         };
         let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
-        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard, blocking: false };
+        let peer = Some(id(&all[0], 1));
+        let send = Send { peer, envelope, data: out, mode: Mode::Standard, blocking: false };
         let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
         all[0].start_send(sent);
         let receive = Receive {
             context: Some(CONTEXT),
             source: Some(0),
-            peer: Some(0),
+            peer: Some(id(&all[1], 0)),
             tag: Some(1),
             data: into,
             blocking: false,
@@ -288,21 +298,21 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
-        rank: 0,
-        paths: vec![Path::Myself, Path::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)))],
+        number: 0,
+        host: None,
         node: None,
-        locals: vec![0],
-        pids: vec![0; 2],
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: [7; 16],
         eager_limit: 1_000,
-        hosts: vec!["test".into(); 2],
         peer_timeout: weft_core::time::Duration::default(),
     });
+    let remote = Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)));
+    add_peers(&mut engine, 0, vec![Route::Myself, remote], 0);
+    let peer = id(&engine, 1);
     let receive = Receive {
         context: Some(CONTEXT),
         source: Some(1),
-        peer: Some(1),
+        peer: Some(peer),
         tag: None,
         data: UserData::empty(),
         blocking: false,
@@ -310,7 +320,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let waiting = engine.messages.add(State::Posted(receive), 0).unwrap();
     engine.start_receive(waiting);
     let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
-    let send = Send { peer: Some(1), envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
+    let send = Send { peer: Some(peer), envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
     let sent = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(sent);
     let limit = Instant::now() + TIME_LIMIT;
@@ -332,22 +342,21 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
     let pid = if single_copy { std::process::id() as i32 } else { 0 };
     (0..count)
         .map(|own| {
-            let path = |peer: usize| if peer == own { Path::Myself } else { Path::Shared(peer) };
+            let path = |peer: usize| if peer == own { Route::Myself } else { Route::Shared(peer) };
             let node = shared::Node::create(&key, own, count, &shared::Settings::default()).unwrap();
-            Engine::new(Parts {
+            let mut engine = Engine::new(Parts {
                 platform: Machine,
                 memory: SingleCopy,
-                rank: own as u32,
-                paths: (0..count).map(path).collect(),
+                number: own as u32,
+                host: None,
                 node: Some(node),
-                locals: (0..count as u32).collect(),
-                pids: (0..count).map(|peer| if peer == own { 0 } else { pid }).collect(),
                 devices: Devices::NONE,
                 secret: [7; 16],
                 eager_limit: 64 << 10,
-                hosts: vec!["test".into(); count],
                 peer_timeout: weft_core::time::Duration::default(),
-            })
+            });
+            add_peers(&mut engine, own, (0..count).map(path).collect(), pid);
+            engine
         })
         .collect()
 }
@@ -402,7 +411,8 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 // SAFETY: the content's memory stays where it is until the end, and sends only read it.
                 let data = unsafe { UserData::from_bytes(start, bytes as u64) };
                 let envelope = Envelope { context: CONTEXT, source: 0, tag };
-                let send = Send { peer: Some(1), envelope, data, mode, blocking: bytes % 2 == 0 };
+                let peer = Some(id(&all[0], 1));
+                let send = Send { peer, envelope, data, mode, blocking: bytes % 2 == 0 };
                 let handle = all[0].messages.add(State::Queued(send), 0).unwrap();
                 all[0].start_send(handle);
                 sends.push(handle);
@@ -413,7 +423,8 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), room as u64) };
                 let source = (!any_source).then_some(0);
                 let blocking = room % 2 == 0;
-                let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data, blocking };
+                let peer = source.map(|_| id(&all[1], 0));
+                let receive = Receive { context: Some(CONTEXT), source, peer, tag, data, blocking };
                 let handle = all[1].messages.add(State::Posted(receive), 0).unwrap();
                 all[1].start_receive(handle);
                 posted.push((handle, memory));
@@ -482,7 +493,8 @@ fn run_a_crowd(steps: &[Crowd]) {
                 let data = unsafe { UserData::from_bytes(bytes.as_mut_ptr(), bytes.len() as u64) };
                 contents.push(bytes);
                 let envelope = Envelope { context: CONTEXT, source: from, tag };
-                let send = Send { peer: Some(0), envelope, data, mode: Mode::Standard, blocking: false };
+                let peer = Some(id(&all[from as usize], 0));
+                let send = Send { peer, envelope, data, mode: Mode::Standard, blocking: false };
                 let engine = &mut all[from as usize];
                 let handle = engine.messages.add(State::Queued(send), 0).unwrap();
                 engine.start_send(handle);
@@ -492,7 +504,8 @@ fn run_a_crowd(steps: &[Crowd]) {
                 let mut memory = vec![0; 120_000];
                 // SAFETY: the vector's memory stays where it is until the end.
                 let data = unsafe { UserData::from_bytes(memory.as_mut_ptr(), 120_000) };
-                let receive = Receive { context: Some(CONTEXT), source, peer: source, tag, data, blocking: false };
+                let peer = source.map(|source| id(&all[0], source as usize));
+                let receive = Receive { context: Some(CONTEXT), source, peer, tag, data, blocking: false };
                 let handle = all[0].messages.add(State::Posted(receive), 0).unwrap();
                 all[0].start_receive(handle);
                 receives.push((source, tag, handle, memory));
@@ -595,9 +608,10 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
         let from = UserData::from_bytes(bytes.as_ptr().cast_mut(), 300_000);
         (from, UserData::from_bytes(memory.as_mut_ptr(), 300_000))
     };
+    let ends = (id(&all[0], 1), id(&all[1], 0));
     let send = || {
         State::Queued(Send {
-            peer: Some(1),
+            peer: Some(ends.0),
             envelope: Envelope { context: CONTEXT, source: 0, tag: 3 },
             data: from.clone(),
             blocking: false,
@@ -608,7 +622,7 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
         State::Posted(Receive {
             context: Some(CONTEXT),
             source: Some(0),
-            peer: Some(0),
+            peer: Some(ends.1),
             tag: None,
             data: to.clone(),
             blocking: false,
@@ -655,12 +669,13 @@ fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
         let out = UserData::from_bytes(content.as_ptr().cast_mut(), bytes as u64);
         (out, UserData::from_bytes(memory.as_mut_ptr(), bytes as u64))
     };
-    let peer = Some(from as u32);
-    let receive = Receive { context: Some(CONTEXT), source: peer, peer, tag: Some(1), data: into, blocking: false };
+    let (source, peer) = (Some(from as u32), Some(id(&engines[0], from)));
+    let receive = Receive { context: Some(CONTEXT), source, peer, tag: Some(1), data: into, blocking: false };
     let received = engines[0].messages.add(State::Posted(receive), 0).unwrap();
     engines[0].start_receive(received);
     let envelope = Envelope { context: CONTEXT, source: from as u32, tag: 1 };
-    let send = Send { peer: Some(0), envelope, data: out, mode: Mode::Standard, blocking: false };
+    let peer = Some(id(&engines[from], 0));
+    let send = Send { peer, envelope, data: out, mode: Mode::Standard, blocking: false };
     let sent = engines[from].messages.add(State::Queued(send), 0).unwrap();
     engines[from].start_send(sent);
     Pair { from, sent, received, content, memory }
@@ -743,14 +758,9 @@ impl Waits {
     /// Begins, and tells how to see the error that it has failed with.
     fn start(self, engine: &mut Engine) -> impl FnMut(&mut Engine) -> Option<weft_engine::error::Error> + use<> {
         let source = matches!(self, Self::Receive | Self::Probe).then_some(1);
-        let receive = Receive {
-            context: Some(CONTEXT),
-            source,
-            peer: source,
-            tag: None,
-            data: UserData::empty(),
-            blocking: false,
-        };
+        let peer = source.map(|source| id(engine, source as usize));
+        let receive =
+            Receive { context: Some(CONTEXT), source, peer, tag: None, data: UserData::empty(), blocking: false };
         let handle = matches!(self, Self::Receive | Self::ReceiveFromAnybody).then(|| {
             let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
             engine.start_receive(handle);
@@ -758,7 +768,7 @@ impl Waits {
         });
         move |engine| match handle {
             Some(handle) => engine.messages.requests.get_mut(handle)?.error.take(),
-            None => engine.messages.probed_in_vain(source, |_| true).err(),
+            None => engine.messages.probed_in_vain(peer, |_| true, &mut engine.peers).err(),
         }
     }
 }

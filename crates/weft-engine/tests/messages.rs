@@ -2,39 +2,63 @@
 
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
+use weft_engine::group::PeerId;
 use weft_engine::memory::{Address, promised_bytes};
-use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Messages};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
 use weft_engine::request::{Receive, Request, State};
 
-const PEER: u32 = 1;
 const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
 
-struct Nowhere;
+/// One peer, with nothing of it near.
+struct Alone(Peer);
 
-impl Fetch for Nowhere {}
-
-fn arrives(messages: &mut Messages, head: Head, payload: &[u8]) {
-    messages.handle_frame(PEER, &[head.as_bytes(), payload].concat(), &mut Nowhere);
+impl Alone {
+    fn new() -> Self {
+        Self(Peer::new(|| 0))
+    }
 }
 
-fn receive(messages: &mut Messages, buffer: &mut [u8]) -> bool {
+impl PeerAccess for Alone {
+    fn peer(&self, _: PeerId) -> &Peer {
+        &self.0
+    }
+
+    fn peer_mut(&mut self, _: PeerId) -> &mut Peer {
+        &mut self.0
+    }
+
+    fn number(&self, _: PeerId) -> u32 {
+        1
+    }
+}
+
+fn peer() -> PeerId {
+    PeerId::new(1, 0)
+}
+
+fn arrives((messages, peers): &mut (Messages, Alone), head: Head, payload: &[u8]) {
+    messages.handle_frame(peer(), &[head.as_bytes(), payload].concat(), peers);
+}
+
+fn receive((messages, peers): &mut (Messages, Alone), buffer: &mut [u8]) -> bool {
     let data = promised_bytes(Address::of_bytes(buffer), buffer.len() as u64);
-    let receive = Receive { context: Some(2), source: Some(1), peer: Some(PEER), tag: Some(5), data, blocking: false };
+    let receive =
+        Receive { context: Some(2), source: Some(1), peer: Some(peer()), tag: Some(5), data, blocking: false };
     let handle = messages.add(State::Posted(receive), 0).unwrap();
-    messages.post(handle, &mut Nowhere);
+    messages.post(handle, peers);
     messages.requests.get(handle).is_some_and(Request::is_settled)
 }
 
 #[test]
 fn a_peer_that_ignores_its_credit_fills_no_memory() {
-    let mut messages = Messages::new(3, || 0);
+    let mut messages = (Messages::new(), Alone::new());
     let payload = [7; 936];
     let room = CREDIT_BYTES / (payload.len() as u64 + CREDIT_PER_MESSAGE);
     for _ in 0..3 * room {
         arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
     }
-    assert_eq!(messages.matcher.unexpected_count() as u64, room);
-    assert_eq!(messages.nonsense, 2 * room);
+    assert_eq!(messages.0.matcher.unexpected_count() as u64, room);
+    assert_eq!(messages.0.nonsense, 2 * room);
     // What fitted is as it was, and makes room for as much again, not more.
     for _ in 0..room {
         let mut buffer = [0; 936];
@@ -43,33 +67,33 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
     for _ in 0..2 * room {
         arrives(&mut messages, Head::eager(ENVELOPE, None), &payload);
     }
-    assert_eq!((messages.matcher.unexpected_count() as u64, messages.nonsense), (room, 3 * room));
+    assert_eq!((messages.0.matcher.unexpected_count() as u64, messages.0.nonsense), (room, 3 * room));
 }
 
 #[test]
 fn pieces_count_as_the_message_that_they_promise() {
-    let mut messages = Messages::new(3, || 0);
+    let mut messages = (Messages::new(), Alone::new());
     let total = CREDIT_BYTES / 2;
     for _ in 0..5 {
         arrives(&mut messages, Head::eager_first(ENVELOPE, None, total), &[1]);
         arrives(&mut messages, Head::eager_more(), &vec![2; total as usize - 1]);
     }
     // Two would be more than the credit by what each costs beside its bytes.
-    assert_eq!(messages.matcher.unexpected_count(), 1);
-    assert_eq!(messages.nonsense, 8);
+    assert_eq!(messages.0.matcher.unexpected_count(), 1);
+    assert_eq!(messages.0.nonsense, 8);
     let mut buffer = vec![0; total as usize];
     assert!(receive(&mut messages, &mut buffer) && buffer[1] == 2);
 }
 
 #[test]
 fn a_message_that_is_taken_back_leaves_its_room_behind() {
-    let mut messages = Messages::new(3, || 0);
+    let mut messages = (Messages::new(), Alone::new());
     let payload = vec![3; CREDIT_BYTES as usize / 2];
     for round in 0..20 {
         arrives(&mut messages, Head::eager(ENVELOPE, Some(9)), &payload);
-        assert_eq!(messages.matcher.unexpected_count(), 1, "round {round}");
+        assert_eq!(messages.0.matcher.unexpected_count(), 1, "round {round}");
         arrives(&mut messages, Head::retract(2, 9), &[]);
-        assert_eq!(messages.matcher.unexpected_count(), 0, "round {round}");
+        assert_eq!(messages.0.matcher.unexpected_count(), 0, "round {round}");
     }
-    assert_eq!(messages.nonsense, 0);
+    assert_eq!(messages.0.nonsense, 0);
 }

@@ -12,11 +12,12 @@ use std::time::{Duration, Instant};
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
 use weft_core::rails::{Carrier, Lane};
-use weft_engine::engine::{Devices, Hop, Path, Remote, Slot};
+use weft_engine::lanes::{Devices, Hop, Remote, Slot};
 use weft_engine::memory::UserData;
+use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Send, State};
 
-use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, pass, udp_lane};
+use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, id, pass, udp_lane};
 
 /// Most bytes for each peer, all told, as the allocator counts them.
 const PEER_BYTES_MAX: usize = 1024;
@@ -52,8 +53,8 @@ fn engines(count: usize) -> Vec<Engine> {
     let path = |own: usize, peer: usize| {
         let udp = udp_lane(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
         let raw = (Lane { carrier: Carrier::Raw, ..udp.0 }, Hop { slot: Slot::Raw(0), ..udp.1 });
-        let remote = || Path::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
-        if peer == own { Path::Myself } else { remote() }
+        let remote = || Route::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
+        if peer == own { Route::Myself } else { remote() }
     };
     let build = |own: usize| {
         let device = |wire: &Wire| Box::new(Queue { own, wire: wire.clone() });
@@ -79,12 +80,12 @@ fn start(engine: &mut Engine, own: usize, to: usize, from: usize) {
     // Nothing is copied.
     let data = UserData::empty();
     let (context, tag, source) = (8, 0, Some(from as u32));
-    let receive =
-        Receive { context: Some(context), source, peer: source, tag: Some(tag), data: data.clone(), blocking: false };
+    let peer = Some(id(engine, from));
+    let receive = Receive { context: Some(context), source, peer, tag: Some(tag), data: data.clone(), blocking: false };
     let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
     engine.start_receive(handle);
     let envelope = Envelope { context, source: own as u32, tag };
-    let send = Send { peer: Some(to as u32), envelope, data, mode: Mode::Standard, blocking: false };
+    let send = Send { peer: Some(id(engine, to)), envelope, data, mode: Mode::Standard, blocking: false };
     let handle = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(handle);
 }

@@ -8,7 +8,8 @@ mod at_once;
 use std::sync::Arc;
 
 use weft_core::collective::Schedule;
-use weft_engine::schedules::{self, Cursor, Operation, Progress};
+use weft_engine::arguments::Operation;
+use weft_engine::schedules::{self, Cursor, Progress};
 
 use crate::error::{Error, Result};
 use crate::memory::{Address, UserReduction};
@@ -17,7 +18,7 @@ use crate::process::Process;
 use crate::request::{Persistent, State};
 
 pub use at_once::run;
-pub use weft_engine::schedules::{Arguments, Place, SharedDatatype};
+pub use weft_engine::arguments::{Arguments, Datatype, Place, SharedDatatype};
 
 /// A collective under way.
 pub struct Running {

@@ -141,12 +141,14 @@ impl Process {
             return Ok(callbacks);
         }
         if let State::Pair { send, receive } = request.state {
-            self.messages()?.abandon(handle);
+            let engine = self.engine()?;
+            engine.messages.abandon(handle, &engine.peers);
             self.free_request(send)?;
             return self.free_request(receive);
         }
         if let State::Flush(_) = request.state {
-            self.messages()?.abandon(handle);
+            let engine = self.engine()?;
+            engine.messages.abandon(handle, &engine.peers);
             return Ok(None);
         }
         request.freed = true;

@@ -37,6 +37,7 @@ pub type Parts = weft_engine::engine::Parts<Machine>;
 /// What a waiter of this process sleeps on.
 pub type Rest = weft_engine::engine::Rest<Machine>;
 
-pub use weft_engine::engine::{
-    Device, Devices, Hop, LARGE_BYTES_MIN, Path, RailTraffic, Received, Remote, Slot, Traffic,
-};
+pub use weft_engine::engine::{Received, Traffic};
+pub use weft_engine::lanes::{Device, Devices, Hop, RailTraffic, Remote, Slot};
+pub use weft_engine::peers::{NewPeer, Route};
+pub use weft_engine::protocols::SINGLE_COPY_BYTES_MIN;

@@ -8,7 +8,8 @@ use weft_core::flow::{Counters, Gauges};
 use weft_launch::CallSite;
 use weft_net::{clock, live};
 
-use crate::engine::{Engine, Path};
+use crate::engine::{Engine, Route};
+use crate::object::PeerId;
 use crate::request::{Receive, Request, Send, State};
 
 /// Name and meaning of each number of a peer's flow, in the order of [`Peer::counters`] and [`Peer::gauges`].
@@ -135,7 +136,12 @@ impl Live {
             put_name(put, name);
             let waits = put_waits(put, engine);
             put(at::WAITS, waits);
-            engine.each_link(PEERS_MAX, |peer, path, traffic| put_peer(put, PEERS_AT + peer * SLOT, path, traffic));
+            for (_, peer) in engine.peers.iter() {
+                let number = peer.number() as usize;
+                if number < PEERS_MAX {
+                    put_peer(put, PEERS_AT + number * SLOT, peer.route(), peer.traffic());
+                }
+            }
         });
     }
 }
@@ -154,7 +160,7 @@ fn put_name(put: &mut dyn FnMut(usize, u64), name: &str) {
 fn put_waits(put: &mut dyn FnMut(usize, u64), engine: &Engine) -> u64 {
     let mut count = 0;
     for (_, request) in engine.messages.requests.iter().take(REQUESTS_SEEN_MAX) {
-        let Some(words) = wait(request) else { continue };
+        let Some(words) = wait(engine, request) else { continue };
         let start = HEAD + count * WAIT;
         for (i, word) in words.into_iter().enumerate() {
             put(start + i, word);
@@ -168,8 +174,9 @@ fn put_waits(put: &mut dyn FnMut(usize, u64), engine: &Engine) -> u64 {
 }
 
 /// Which operation, of which peer in the job, with which tag, of how many bytes.
-fn wait(request: &Request) -> Option<[u64; WAIT]> {
-    let number = |value: Option<u32>| value.map_or(ANY, u64::from);
+fn wait(engine: &Engine, request: &Request) -> Option<[u64; WAIT]> {
+    let number =
+        |peer: Option<PeerId>| peer.and_then(|peer| engine.peers.get(peer)).map_or(ANY, |peer| peer.number().into());
     let tag = |tag: i32| u64::from(tag as u32);
     let of_send = |send: &Send, bytes| [2, number(send.peer), tag(send.envelope.tag), bytes];
     Some(match &request.state {
@@ -178,24 +185,24 @@ fn wait(request: &Request) -> Option<[u64; WAIT]> {
         }
         State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
         State::Sending { send, left, .. } => of_send(send, *left),
-        State::AwaitingMatch { peer } => [3, (*peer).into(), ANY, 0],
-        State::Receiving { peer, total, received, .. } => [4, (*peer).into(), ANY, total - received],
+        State::AwaitingMatch { peer } => [3, number(Some(*peer)), ANY, 0],
+        State::Receiving { peer, total, received, .. } => [4, number(Some(*peer)), ANY, total - received],
         _ => return None,
     })
 }
 
-fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, path: &Path, traffic: [u64; 3]) {
-    let link = match path {
-        Path::Myself => 1,
-        Path::Shared(_) => 2,
-        Path::Remote(_) => 3,
-        Path::None(_) => 4,
+fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffic: [u64; 3]) {
+    let link = match route {
+        Route::Myself => 1,
+        Route::Shared(_) => 2,
+        Route::Remote(_) => 3,
+        Route::None(_) => 4,
     };
     put(start, link);
     for (i, word) in traffic.into_iter().enumerate() {
         put(start + 1 + i, word);
     }
-    let Path::Remote(remote) = path else { return };
+    let Route::Remote(remote) = route else { return };
     let Some(flow) = remote.flow.as_ref() else { return };
     let values = flow.counters().values().into_iter().chain(flow.gauges().values());
     for (i, word) in values.enumerate() {

@@ -11,9 +11,9 @@ use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
-pub use weft_engine::peers::Group;
-use weft_engine::schedules;
-pub use weft_engine::schedules::{Operation, UserOperation};
+use weft_engine::arguments;
+pub use weft_engine::arguments::{Operation, UserOperation};
+pub use weft_engine::group::{Group, PeerId};
 
 /// Key-value pairs of an info object, in order of insertion (MPI-5.0 §10).
 pub type Info = Vec<(String, String)>;
@@ -160,7 +160,7 @@ impl Description {
     }
 }
 
-impl schedules::Datatype for Description {
+impl arguments::Datatype for Description {
     fn layout(&self) -> &Layout {
         &self.layout
     }
@@ -251,12 +251,13 @@ impl Objects {
         }
     }
 
-    /// Makes the predefined datatypes and communicators of a job of `size` processes, seen from `rank`.
-    pub fn start(&mut self, rank: u32, size: u32) {
+    /// Makes the predefined datatypes and communicators of a job of `members`, seen from rank `rank` of them.
+    pub fn start(&mut self, rank: u32, members: Vec<PeerId>) {
+        let own = members[rank as usize];
         self.predefined = (TYPE_FIRST..TYPE_END).map(crate::predefined::datatype).collect();
         let communicator = |context, members, name: &str| Communicator {
             context,
-            group: Group::new(members, rank),
+            group: Group::new(members, own),
             rank: 0,
             error_handler: MPI_ERRORS_ARE_FATAL,
             name: name.to_owned(),
@@ -265,10 +266,10 @@ impl Objects {
             collectives: 0,
             buffer: Default::default(),
         };
-        let mut world = communicator(0, (0..size).collect(), "MPI_COMM_WORLD");
+        let mut world = communicator(0, members, "MPI_COMM_WORLD");
         world.rank = rank;
         self.world = self.communicators.insert(world).unwrap_or(0);
-        self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![rank], "MPI_COMM_SELF")).unwrap_or(0);
+        self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![own], "MPI_COMM_SELF")).unwrap_or(0);
     }
 
     /// The internal handle of a communicator: predefined ones stand in the same table.
@@ -363,7 +364,7 @@ impl Objects {
     /// `MPI_ERR_GROUP`.
     pub fn group(&self, handle: usize) -> Result<Arc<Group>> {
         if handle == MPI_GROUP_EMPTY {
-            return Ok(Group::new(Vec::new(), 0));
+            return Ok(Arc::new(Group { members: Vec::new(), rank: None }));
         }
         let found = self.groups.get(handle).cloned();
         found.ok_or_else(|| wrong(handle, "group", MPI_ERR_GROUP, MPI_GROUP_NULL, "MPI_GROUP_NULL"))

@@ -7,7 +7,7 @@ use crate::buffered::Buffer;
 use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL};
 use crate::error::{Error, Result};
 use crate::memory::{Address, UserData};
-use crate::object::{Communicator, Extracted, full};
+use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
 
@@ -15,7 +15,7 @@ use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, Stat
 struct Wanted {
     context: Option<u32>,
     source: Option<u32>,
-    peer: Option<u32>,
+    peer: Option<PeerId>,
     tag: Option<i32>,
 }
 
@@ -44,7 +44,7 @@ impl Communicator {
     /// # Errors
     /// `MPI_ERR_RANK`.
     #[inline]
-    pub fn peer(&self, rank: i32, name: &str) -> Result<Option<u32>> {
+    pub fn peer(&self, rank: i32, name: &str) -> Result<Option<PeerId>> {
         match usize::try_from(rank).ok().and_then(|rank| self.group.members.get(rank)) {
             Some(peer) => Ok(Some(*peer)),
             None if rank == MPI_PROC_NULL => Ok(None),
@@ -303,7 +303,8 @@ impl Process {
         let Some((envelope, unexpected)) = messages.matcher.probe(context, receive.source, receive.tag) else {
             let (objects, engine) = self.parts()?;
             let group = &objects.communicator(communicator)?.group;
-            engine.messages.probed_in_vain(receive.peer, |peer| group.members.contains(&peer))?;
+            let is_member = |peer| group.members.contains(&peer);
+            engine.messages.probed_in_vain(receive.peer, is_member, &mut engine.peers)?;
             return Ok(None);
         };
         let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);

@@ -20,12 +20,12 @@ use weft_net::wait::{self, Interest, Spin};
 use crate::collective::Running;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
 use crate::contention::{Wanted, is_contended};
-use crate::engine::{Engine, LARGE_BYTES_MIN, Rest};
+use crate::engine::{Engine, Rest, SINGLE_COPY_BYTES_MIN};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::helper::{self, Helper, Outstanding};
 use crate::live::Live;
-use crate::object::{Group, Objects};
+use crate::object::{Group, Objects, PeerId};
 use crate::start::Job;
 use spinning::{Parting, SPIN_NETWORK, SPIN_NODE, Wait};
 use weft_engine::messages::Messages;
@@ -361,18 +361,25 @@ impl Process {
         }
     }
 
-    /// The engine is there: communication is possible. `load` is what its processors bear.
+    /// The engine is there: communication is possible. `load` is what its processors bear, `neighbours` how many
+    /// processes of the job are on this node.
     ///
     /// # Errors
     /// When the process has not enough file descriptors.
-    pub fn attach_engine(&mut self, engine: Engine, load: Load, live: Option<Live>) -> std::io::Result<()> {
+    pub fn attach_engine(
+        &mut self,
+        engine: Engine,
+        load: Load,
+        neighbours: usize,
+        live: Option<Live>,
+    ) -> std::io::Result<()> {
         let (receiver, sender) = UnixStream::pair()?;
         receiver.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
         self.alarm = Some((receiver, sender));
         self.spin = Spin::new(if engine.has_network() { SPIN_NETWORK } else { SPIN_NODE });
         self.processors = load.processors;
-        if load.ranks > engine.locals() && load.is_crowded() {
+        if load.ranks > neighbours && load.is_crowded() {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.spin.missed(true);
         }
@@ -398,6 +405,11 @@ impl Process {
         self.engine
             .as_deref_mut()
             .ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised, or has been finalized already"))
+    }
+
+    /// This process, as peers name it.
+    pub fn own(&self) -> PeerId {
+        self.engine.as_ref().map_or(PeerId::new(0, 0), |engine| engine.peers.own())
     }
 
     /// Whether the processes of `group` take turns on the processors of this node; the same at all of them.
@@ -481,7 +493,7 @@ impl Process {
     /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has looked in vain.
     #[inline]
     pub fn expect_wait(&mut self, bytes: u64) {
-        if bytes >= LARGE_BYTES_MIN
+        if bytes >= SINGLE_COPY_BYTES_MIN
             && let Some(engine) = &mut self.engine
         {
             engine.set_attentive(true);
@@ -548,7 +560,7 @@ impl Process {
 
     fn do_without_helper(&mut self, error: &std::io::Error) {
         (self.helps, self.helps_always) = (false, false);
-        let rank = self.engine.as_ref().map_or(0, |engine| engine.rank);
+        let rank = self.job.as_ref().map_or(0, |job| job.rank);
         if let Some(engine) = &mut self.engine {
             engine.attend(false);
         }

@@ -18,9 +18,10 @@ use weft_net::{ethernet, node, shared, single_copy, udp};
 
 use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Devices, Engine, Machine, Parts, Path, RailTraffic};
+use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, RailTraffic, Route};
 use crate::error::{Error, Result};
 use crate::live::Live;
+use crate::object::PeerId;
 use crate::process::{self, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
@@ -46,7 +47,14 @@ pub struct Job {
     /// Names of the interfaces over which other nodes are reached, by their number.
     interfaces: Vec<String>,
     /// The node of each process, as a number without meaning but equality.
-    pub nodes: Vec<u64>,
+    nodes: HashMap<PeerId, u64>,
+}
+
+impl Job {
+    /// Whether two processes of the job are on one node.
+    pub fn share_node(&self, one: PeerId, other: PeerId) -> bool {
+        self.nodes.get(&one).is_some_and(|node| self.nodes.get(&other) == Some(node))
+    }
 }
 
 /// What a process tells all others of itself.
@@ -156,12 +164,15 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         warn(rank, &format!("{what}: those that cannot talk over the network, which is slower"));
     }
     let secret = client.secret().or(cards[0].secret).ok_or_else(|| other("rank 0 gave no secret for the job"))?;
-    let load = Load::of_this_process(cards.iter().filter(|card| card.node == identity).count());
+    let neighbours = cards.iter().filter(|card| card.node == identity).count();
+    let load = Load::of_this_process(neighbours);
     let live = Live::new(rank, size, names);
     let (interfaces, links_open) = (links.interfaces(), links.any());
     let engine = connect(&settings, rank, size, &cards, links, secret)?;
+    let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
+    let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
     process
-        .attach_engine(engine, load, live)
+        .attach_engine(engine, load, neighbours, live)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
     if settings.progress_thread {
         process.allow_helper();
@@ -169,7 +180,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| links_open) {
         process.give_signs_of_life(period);
     }
-    process.objects.start(rank, size);
+    process.objects.start(rank, members);
     process.job = Some(Job {
         rank,
         size,
@@ -177,7 +188,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         universe_size: client.universe_size(),
         processor_name: processor_name(settings.node.as_deref()),
         interfaces,
-        nodes: cards.iter().map(|card| card.node).collect(),
+        nodes,
         client,
     });
     process.verbose_errors = settings.verbose_errors;
@@ -228,12 +239,12 @@ fn connect(
     for peer in 0..size {
         let local = locals.iter().position(|local| *local == peer);
         paths.push(match local {
-            _ if peer == rank => Path::Myself,
-            Some(local) if use_shared => Path::Shared(local),
+            _ if peer == rank => Route::Myself,
+            Some(local) if use_shared => Route::Shared(local),
             _ => {
                 let ends = (own, &cards[peer as usize]);
                 let path = rails::remote(settings, size, ends, &links.candidates, rank < peer);
-                any_remote |= matches!(path, Path::Remote(_));
+                any_remote |= matches!(path, Route::Remote(_));
                 path
             }
         });
@@ -241,12 +252,12 @@ fn connect(
     let copies = |peer: u32| settings.single_copy && single_copy::available(cards[peer as usize].pid);
     let pids: Vec<i32> = (0..size)
         .map(|peer| match paths[peer as usize] {
-            Path::Shared(_) if copies(peer) => cards[peer as usize].pid,
+            Route::Shared(_) if copies(peer) => cards[peer as usize].pid,
             _ => 0,
         })
         .collect();
     let refused = |peer: &u32| {
-        let without = matches!(paths[*peer as usize], Path::Shared(_)) && pids[*peer as usize] == 0;
+        let without = matches!(paths[*peer as usize], Route::Shared(_)) && pids[*peer as usize] == 0;
         without && single_copy::is_refused(cards[*peer as usize].pid)
     };
     let speaks = || node.as_ref().is_some_and(shared::Node::speaks_first);
@@ -260,21 +271,25 @@ fn connect(
     }
     let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
     let devices = if any_remote { links::devices(settings, &host, &paths, links) } else { Devices::NONE };
+    let hosts = hosts(cards);
     let parts = Parts {
         platform: Machine,
-        rank,
-        paths,
-        hosts: hosts(cards),
+        number: rank,
+        host: Some(hosts[rank as usize].clone()),
         node,
         memory: SingleCopy,
-        locals,
-        pids,
         devices,
         secret,
         eager_limit: settings.eager_limit,
         peer_timeout: settings.peer_timeout,
     };
-    Ok(Engine::new(parts))
+    let mut engine = Engine::new(parts);
+    for (((number, route), process), host) in (0..).zip(paths).zip(pids).zip(hosts) {
+        if number != rank {
+            engine.add_peer(NewPeer { number, route, process, host: Some(host) });
+        }
+    }
+    Ok(engine)
 }
 
 fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use weft_mpi::collective::Place;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Attributes, Class, Communicator, Group, Info};
+use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, PeerId};
 use weft_mpi::process::{Process, with};
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
@@ -232,10 +232,10 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
 }
 
 fn check_subset(group: &Group, parent: &Group) -> Result<()> {
-    match group.members.iter().find(|member| parent.rank_of(**member).is_none()) {
+    match group.members.iter().position(|member| parent.rank_of(*member).is_none()) {
         Some(stranger) => Err(Error::new(
             MPI_ERR_GROUP,
-            format!("the group is no subset of the communicator's: process {stranger} of the job is not in it"),
+            format!("the group is no subset of the communicator's: its rank {stranger} is not in it"),
         )),
         None => Ok(()),
     }
@@ -313,10 +313,11 @@ pub(crate) unsafe fn comm_split_type(
         let info = info_of(process, info)?;
         let group = process.objects.communicator(comm.0)?.group.clone();
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
-        let own = job.nodes[job.rank as usize];
+        let own = process.own();
+        let is_near = |member: &PeerId| job.share_node(*member, own);
         // The color is the first rank of the node: a number that all its members find alike.
-        let node = group.members.iter().position(|member| job.nodes[*member as usize] == own).unwrap_or(0) as i64;
-        let whole = group.members.iter().all(|member| job.nodes[*member as usize] == own);
+        let node = group.members.iter().position(is_near).unwrap_or(0) as i64;
+        let whole = group.members.iter().all(is_near);
         let none = i64::from(MPI_UNDEFINED);
         let resource = info.iter().find(|(name, _)| name == "mpi_hw_resource_type").map(|(_, value)| value.as_str());
         match split_type {

@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::constants::*;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::Group;
+use weft_mpi::object::{Group, PeerId};
 use weft_mpi::process::{Process, with};
 
 /// Comparing or translating this many ranks is quicker through a table.
@@ -23,12 +23,12 @@ const TABLE_MIN: usize = 16;
 unsafe fn derive(
     group: MPI_Group,
     newgroup: *mut MPI_Group,
-    choose: impl FnOnce(&Process, &[u32]) -> Result<Vec<u32>>,
+    choose: impl FnOnce(&Process, &[PeerId]) -> Result<Vec<PeerId>>,
 ) -> Result<()> {
     let handle = with(|process| {
         let group = process.objects.group(group.0)?;
         let members = choose(process, &group.members)?;
-        let own = process.job.as_ref().map_or(0, |job| job.rank);
+        let own = process.own();
         process.objects.add_group(Group::new(members, own))
     })?;
     // SAFETY: the caller's pointer.
@@ -38,26 +38,26 @@ unsafe fn derive(
 
 /// Rank in `members` of each process.
 struct Ranks<'a> {
-    members: &'a [u32],
-    table: Option<HashMap<u32, i32>>,
+    members: &'a [PeerId],
+    table: Option<HashMap<PeerId, i32>>,
 }
 
 impl<'a> Ranks<'a> {
     /// For `lookups` questions.
-    fn new(members: &'a [u32], lookups: usize) -> Self {
+    fn new(members: &'a [PeerId], lookups: usize) -> Self {
         let large = lookups >= TABLE_MIN && members.len() >= TABLE_MIN;
         let table = large.then(|| members.iter().zip(0..).map(|(member, rank)| (*member, rank)).collect());
         Self { members, table }
     }
 
-    fn of(&self, process: u32) -> Option<i32> {
+    fn of(&self, process: PeerId) -> Option<i32> {
         match &self.table {
             Some(table) => table.get(&process).copied(),
             None => self.members.iter().position(|member| *member == process).map(|rank| rank as i32),
         }
     }
 
-    fn contains(&self, process: u32) -> bool {
+    fn contains(&self, process: PeerId) -> bool {
         self.of(process).is_some()
     }
 }
@@ -106,11 +106,11 @@ fn expand(ranges: &[[c_int; 3]], size: usize) -> Result<Vec<usize>> {
     distinct(list, size)
 }
 
-fn include(members: &[u32], places: &[usize]) -> Vec<u32> {
+fn include(members: &[PeerId], places: &[usize]) -> Vec<PeerId> {
     places.iter().map(|place| members[*place]).collect()
 }
 
-fn exclude(members: &[u32], places: &[usize]) -> Vec<u32> {
+fn exclude(members: &[PeerId], places: &[usize]) -> Vec<PeerId> {
     let mut keep = vec![true; members.len()];
     places.iter().for_each(|place| keep[*place] = false);
     members.iter().zip(keep).filter(|(_, keep)| *keep).map(|(member, _)| *member).collect()
@@ -179,7 +179,7 @@ pub(crate) unsafe fn group_compare(group1: MPI_Group, group2: MPI_Group, result:
 }
 
 /// MPI_IDENT, MPI_SIMILAR or MPI_UNEQUAL.
-fn compare(one: &[u32], two: &[u32]) -> i32 {
+fn compare(one: &[PeerId], two: &[PeerId]) -> i32 {
     if one == two {
         return MPI_IDENT;
     }
@@ -321,8 +321,8 @@ mod tests {
     #[test]
     fn large_and_small_groups_compare_alike() {
         for size in [3, 40] {
-            let up: Vec<u32> = (0..size).collect();
-            let down: Vec<u32> = (0..size).rev().collect();
+            let up: Vec<PeerId> = (0..size).map(|place| PeerId::new(place, 0)).collect();
+            let down: Vec<PeerId> = up.iter().rev().copied().collect();
             assert_eq!(compare(&up, &up), MPI_IDENT);
             assert_eq!(compare(&up, &down), MPI_SIMILAR);
             assert_eq!(compare(&up, &down[1..]), MPI_UNEQUAL);

@@ -6,7 +6,9 @@
 
 use weft_core::time::{Duration, Instant};
 
-use super::{Engine, Path};
+use super::Engine;
+use crate::group::PeerId;
+use crate::peers::Route;
 use crate::transport::Platform;
 
 /// Rounds in one `WEFT_PEER_TIMEOUT`, while there are few to ask: twice as many as questions.
@@ -23,21 +25,13 @@ pub(super) struct Awaited {
     next: Option<Instant>,
     /// The peer after the last that was asked.
     cursor: usize,
-    /// By peer, at the time of the last round.
-    waited_for: Vec<bool>,
     /// Peers whose flows are watched.
-    watched: Vec<u32>,
+    watched: Vec<PeerId>,
 }
 
 impl Awaited {
-    pub(super) fn new(size: usize, peer_timeout: Duration) -> Self {
-        Self {
-            period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT),
-            next: None,
-            cursor: 0,
-            waited_for: vec![false; size],
-            watched: Vec::new(),
-        }
+    pub(super) fn new(peer_timeout: Duration) -> Self {
+        Self { period: Duration(peer_timeout.0 / ROUNDS_PER_TIMEOUT), next: None, cursor: 0, watched: Vec::new() }
     }
 
     /// When the round after one at `now` is due, in which there were so many to ask.
@@ -59,21 +53,20 @@ impl<P: Platform> Engine<P> {
             None => return self.awaited.next = Some(now + self.awaited.period),
         }
         self.note_awaited();
-        let Self { awaited, links, .. } = self;
-        let remote = |peer: usize| matches!(links[peer].path, Path::Remote(_));
-        let size = links.len();
-        let turn = (0..size).map(|i| (awaited.cursor + i) % size);
-        let mut peers = 0;
+        let Self { awaited, peers, .. } = self;
+        let size = peers.places();
+        let turn = (0..size).filter_map(|i| peers.at((awaited.cursor + i) % size));
+        let mut to_ask = 0;
         let mut asked = Vec::new();
-        for peer in turn.filter(|&peer| awaited.waited_for[peer] && remote(peer)) {
-            peers += 1;
+        for peer in turn.filter(|&peer| peers[peer].waited_for && matches!(peers[peer].route, Route::Remote(_))) {
+            to_ask += 1;
             if asked.len() < ASKED_PER_ROUND {
-                asked.push(peer as u32);
+                asked.push(peer);
             }
         }
-        awaited.next = Some(awaited.following(now, peers));
+        awaited.next = Some(awaited.following(now, to_ask));
         if let Some(last) = asked.last() {
-            awaited.cursor = (*last as usize + 1) % size;
+            awaited.cursor = (last.index() + 1) % size;
         }
         self.forget_others();
         for peer in asked {
@@ -87,24 +80,28 @@ impl<P: Platform> Engine<P> {
 
     /// Finds out who is waited for.
     fn note_awaited(&mut self) {
-        let waited_for = &mut self.awaited.waited_for;
-        waited_for.fill(false);
-        let mut anybody = false;
-        self.messages.take_awaited(&mut |peer| match peer {
-            Some(peer) => waited_for[peer as usize] = true,
+        let Self { messages, peers, .. } = self;
+        peers.iter_mut().for_each(|(_, peer)| peer.waited_for = false);
+        let (mut anybody, mut probed) = (false, false);
+        messages.take_awaited(&mut || probed = true, &mut |peer| match peer {
+            Some(peer) => peers[peer].waited_for = true,
             None => anybody = true,
         });
+        if probed {
+            peers.iter_mut().for_each(|(_, peer)| peer.waited_for |= peer.matching.take_probed());
+        }
         if anybody {
-            waited_for.fill(true);
+            peers.iter_mut().for_each(|(_, peer)| peer.waited_for = true);
         }
     }
 
     /// Who is waited for no more is asked no more.
     fn forget_others(&mut self) {
-        let Self { awaited, links, .. } = self;
+        let Self { awaited, peers, .. } = self;
         awaited.watched.retain(|&peer| {
-            let Path::Remote(remote) = &mut links[peer as usize].path else { return false };
-            let stays = awaited.waited_for[peer as usize];
+            let Some(peer) = peers.get_mut(peer) else { return false };
+            let stays = peer.waited_for;
+            let Route::Remote(remote) = &mut peer.route else { return false };
             if !stays && let Some(flow) = &mut remote.flow {
                 flow.watch(false);
             }

@@ -4,12 +4,13 @@
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
 
-use super::direct::PeerMemory;
-use super::outgoing::RING_PIECE_BYTES;
-use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY, Path};
+use super::{Engine, NETWORK_EVERY, NODE_CHECK_EVERY};
 use crate::error::Error;
+use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Messages};
+use crate::peers::{Peers, Route};
+use crate::protocols::RING_PIECE_BYTES;
 use crate::request::{Mode, Receive, Send, Status};
 use crate::transport::{Node, Platform};
 
@@ -42,27 +43,26 @@ impl<P: Platform> Engine<P> {
 
     /// Sends a small standard message at once, if nothing stands in the way; `false` leaves everything as it was.
     #[inline]
-    pub fn send_now(&mut self, peer: u32, envelope: Envelope, data: &UserData) -> bool {
-        let local = match &self.links[peer as usize].path {
-            Path::Shared(local) => *local,
-            Path::Remote(_) => return self.send_small(peer, envelope, data),
+    pub fn send_now(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
+        let Some(state) = self.peers.get_mut(peer) else { return false };
+        let local = match &state.route {
+            Route::Shared(local) => *local,
+            Route::Remote(_) => return self.send_small(peer, envelope, data),
             _ => return false,
         };
         let bytes = data.len();
         let cost = bytes + CREDIT_PER_MESSAGE;
-        let credit = &mut self.messages.peers[peer as usize].credit;
-        let link = &mut self.links[peer as usize];
-        if bytes > self.immediate_max || *credit < cost || !link.pending.is_empty() {
+        if bytes > self.immediate_max || state.matching.credit < cost || !state.pending.is_empty() {
             return false;
         }
         let Some(node) = &mut self.node else { return false };
         let head = Head::eager(envelope, None);
-        let writer = &mut link.writer;
+        let writer = &mut state.writer;
         if !node.try_send_with(local, head.as_bytes(), bytes as usize, |out| data.read_for_others(0, out, writer)) {
             return false;
         }
-        *credit -= cost;
-        link.put(bytes);
+        state.matching.credit -= cost;
+        state.put(bytes);
         true
     }
 
@@ -81,7 +81,7 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub fn receive_now(&mut self, receive: &Receive, turns: u32, goes_on: impl Fn() -> bool) -> Option<Received> {
         let Some(context) = receive.context else { return Some(Received { status: Status::PROC_NULL, error: None }) };
-        let reachable = receive.peer.is_none_or(|peer| matches!(self.links[peer as usize].path, Path::Shared(_)));
+        let reachable = receive.peer.is_none_or(|peer| matches!(self.peers[peer].route, Route::Shared(_)));
         // A receive of what comes in pieces is posted at once, and a large one, too: its sender may write to it.
         let looks = reachable && self.node.is_some() && self.has_only_rings();
         if !looks || receive.data.len() > RING_PIECE_BYTES {
@@ -119,11 +119,11 @@ impl<P: Platform> Engine<P> {
 
     #[inline]
     fn look(&mut self, context: u32, receive: &Receive) -> Look {
-        let Self { node, messages, memory, locals, .. } = self;
+        let Self { node, messages, peers, .. } = self;
         let Some(node) = node else { return Look::Nothing };
         let mut found = Look::Nothing;
         node.poll(1, |from, frame| {
-            let peer = locals[from];
+            let peer = peers.near.places[from];
             found = match Frame::whole(frame) {
                 Some((envelope, payload))
                     if envelope.context == context
@@ -131,11 +131,11 @@ impl<P: Platform> Engine<P> {
                         && receive.tag.is_none_or(|tag| tag == envelope.tag)
                         && !messages.matcher.has_posted(&envelope) =>
                 {
-                    let (status, error) = messages.handle_whole(peer, envelope, payload, &receive.data, memory);
+                    let (status, error) = messages.handle_whole(peer, envelope, payload, &receive.data, peers);
                     Look::Message(Received { status, error })
                 }
                 _ => {
-                    pass_on(messages, peer, frame, memory);
+                    pass_on(messages, peer, frame, peers);
                     Look::Other
                 }
             };
@@ -146,6 +146,6 @@ impl<P: Platform> Engine<P> {
 
 /// Sees to a frame that is not what a receive looks for. Kept out of the look, which is short without it.
 #[inline(never)]
-fn pass_on<P: Platform>(messages: &mut Messages, peer: u32, frame: &[u8], memory: &mut PeerMemory<P>) {
-    messages.handle_frame(peer, frame, memory);
+fn pass_on<P: Platform>(messages: &mut Messages, peer: PeerId, frame: &[u8], peers: &mut Peers<P>) {
+    messages.handle_frame(peer, frame, peers);
 }

@@ -8,10 +8,11 @@ use weft_core::reach::{self, Keys};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire;
 
-use super::direct::PeerMemory;
-use super::lanes::{Devices, Hop, Remote, Slot};
-use super::{Engine, FRAMES_PER_PASS, Path};
+use super::{Engine, FRAMES_PER_PASS};
+use crate::group::PeerId;
+use crate::lanes::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot};
 use crate::messages::Messages;
+use crate::peers::{Peers, Route};
 use crate::request::State;
 use crate::transport::{Address, Arrival, Datagrams, Outcome, Platform};
 
@@ -26,13 +27,6 @@ const UDP_EVERY: u32 = 16;
 /// have its processor, so they must stay short.
 const UDP_EVERY_BUSY: u32 = 4;
 const UDP_BUSY: u32 = 512;
-/// Small messages to one peer that leave at once although others are on their way, between two waiting calls. Those that follow
-/// them share packets.
-const GATHER_AFTER: u32 = 1;
-/// How long a small message waits for others while the program goes on calling MPI …
-const GATHER_TIME: Duration = Duration::from_micros(10);
-/// … and when it does not: then it is up to the progress thread.
-const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
 /// Idle flows that keep their memory …
 const WARM_MAX: usize = 32;
 /// … if it is no more than this, bytes.
@@ -71,41 +65,6 @@ impl Looks {
     }
 }
 
-/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once, and so does
-/// everything when the program waits.
-#[derive(Default)]
-pub(super) struct Gathering {
-    /// Sent since the program waited last.
-    burst: u32,
-    /// Since when something waits.
-    since: Option<Instant>,
-}
-
-impl Gathering {
-    /// One more has come; whether it may wait.
-    fn joins(&mut self, now: impl FnOnce() -> Instant) -> bool {
-        self.burst += 1;
-        if self.burst <= GATHER_AFTER {
-            return false;
-        }
-        let now = now();
-        now.since(*self.since.get_or_insert(now)) < GATHER_TIME
-    }
-
-    /// Everything leaves; `waits`: the program does nothing else meanwhile.
-    fn end(&mut self, waits: bool) {
-        self.since = None;
-        if waits {
-            self.burst = 0;
-        }
-    }
-
-    /// When those that wait must leave at the latest.
-    pub(super) fn ends(&self) -> Option<Instant> {
-        self.since.map(|since| since + GATHER_TIME_MAX)
-    }
-}
-
 /// Room for a train.
 pub(super) fn train_room(devices: &Devices) -> Vec<u8> {
     let longest = devices.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
@@ -113,18 +72,18 @@ pub(super) fn train_room(devices: &Devices) -> Vec<u8> {
 }
 
 struct Adapter<'a, P: Platform> {
-    peer: u32,
+    peer: PeerId,
     messages: &'a mut Messages,
-    memory: &'a mut PeerMemory<P>,
+    peers: &'a mut Peers<P>,
 }
 
 impl<P: Platform> Deliver for Adapter<'_, P> {
     fn message(&mut self, body: &[u8]) {
-        self.messages.handle_frame(self.peer, body, self.memory);
+        self.messages.handle_frame(self.peer, body, self.peers);
     }
 
     fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        self.messages.handle_data(self.peer, sink, offset, bytes);
+        self.messages.handle_data(self.peer, sink, offset, bytes, self.peers);
     }
 }
 
@@ -158,28 +117,34 @@ impl<P: Platform> Engine<P> {
     }
 
     fn receive(&mut self, slot: Slot, now: Instant) -> usize {
-        let Self { devices, messages, memory, links, active, secret, rank, foreign, .. } = self;
+        let Self { devices, messages, peers, active, secret, foreign, .. } = self;
+        let own = peers[peers.own()].number();
         let mut answers: Vec<(Hop, Sentence)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
-            let sender = wire::peek_sender(train.bytes).filter(|peer| (*peer as usize) < links.len());
-            let Some(peer) = sender else {
+            let sender = wire::peek_sender(train.bytes).and_then(|number| Some((number, peers.find(number)?)));
+            let Some((number, peer)) = sender else {
                 *foreign += 1;
                 return;
             };
-            let Path::Remote(remote) = &mut links[peer as usize].path else {
+            let Route::Remote(remote) = &mut peers[peer].route else {
                 *foreign += 1;
                 return;
             };
             if reach::is_reach(train.bytes) {
-                let answer = remote.handle_reach(slot, train.bytes, || Keys::new(secret, *rank, peer));
+                let answer = remote.handle_reach(slot, train.bytes, || Keys::new(secret, own, number));
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
             let Arrival { bytes, segment, marked } = train;
-            let mut adapter = Adapter { peer, messages, memory };
-            remote.flow(secret, *rank, peer).handle_train(now, bytes, segment, marked, &mut adapter);
             if !std::mem::replace(&mut remote.active, true) {
                 active.push(peer);
+            }
+            // What the flow delivers may concern any peer, so it is taken out of the table meanwhile.
+            let Some(mut flow) = remote.take_flow(secret, own, number) else { return };
+            let mut adapter = Adapter { peer, messages, peers };
+            flow.handle_train(now, bytes, segment, marked, &mut adapter);
+            if let Route::Remote(remote) = &mut peers[peer].route {
+                remote.flow = Some(flow);
             }
         };
         let Some(device) = devices.get_mut(slot) else { return 0 };
@@ -192,29 +157,30 @@ impl<P: Platform> Engine<P> {
     }
 
     /// The flow to `peer`, made on first use, and due to be looked at.
-    pub(super) fn flow(&mut self, peer: u32) -> &mut Flow {
-        let Path::Remote(remote) = &mut self.links[peer as usize].path else {
-            unreachable!("only remote peers have flows")
-        };
+    pub(super) fn flow(&mut self, peer: PeerId) -> &mut Flow {
+        let own = self.peers[self.peers.own()].number();
+        let state = &mut self.peers[peer];
+        let number = state.number();
+        let Route::Remote(remote) = &mut state.route else { unreachable!("only remote peers have flows") };
         if !std::mem::replace(&mut remote.active, true) {
             self.active.push(peer);
         }
-        remote.flow(&self.secret, self.rank, peer)
+        remote.flow(&self.secret, own, number)
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
-        self.gathering = false;
+        self.coalescing = false;
         let mut at = 0;
         while at < self.active.len() {
             let peer = self.active[at];
-            if let Path::Remote(remote) = &mut self.links[peer as usize].path {
-                remote.gathering.end(true);
+            if let Route::Remote(remote) = &mut self.peers[peer].route {
+                remote.coalescing.end(true);
             }
             self.transmit_to(peer, now);
             self.collect_events(peer);
-            match &mut self.links[peer as usize].path {
-                Path::Remote(remote) if remote.flow.as_ref().is_some_and(|flow| !flow.is_idle()) => at += 1,
-                Path::Remote(remote) => {
+            match &mut self.peers[peer].route {
+                Route::Remote(remote) if remote.flow.as_ref().is_some_and(|flow| !flow.is_idle()) => at += 1,
+                Route::Remote(remote) => {
                     remote.active = false;
                     self.active.swap_remove(at);
                     self.keep_warm(peer);
@@ -226,8 +192,8 @@ impl<P: Platform> Engine<P> {
     }
 
     /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is folded then.
-    fn keep_warm(&mut self, peer: u32) {
-        let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+    fn keep_warm(&mut self, peer: PeerId) {
+        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         if let Some(flow) = &mut remote.flow
             && flow.memory_bytes() > WARM_BYTES_MAX
         {
@@ -241,7 +207,7 @@ impl<P: Platform> Engine<P> {
             return;
         }
         let Some(coldest) = self.warm.pop_front() else { return };
-        if let Path::Remote(remote) = &mut self.links[coldest as usize].path {
+        if let Route::Remote(remote) = &mut self.peers[coldest].route {
             remote.warm = false;
             // One that is not idle comes back here.
             self.past.add(&remote.fold());
@@ -251,26 +217,26 @@ impl<P: Platform> Engine<P> {
     /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and
     /// share its packet or, if it is longer than one, its train.
     #[inline]
-    pub(super) fn depart(&mut self, peer: u32, length: usize) {
-        let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+    pub(super) fn depart(&mut self, peer: PeerId, length: usize) {
+        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         let train = self.train.len();
         let may_gather = self.attended
             && remote.flow.as_ref().is_some_and(|flow| {
                 let packet = flow.frame_max();
                 flow.may_gather(length, if length <= packet { packet } else { train })
             });
-        if may_gather && remote.gathering.joins(|| self.platform.now()) {
-            self.gathering = true;
+        if may_gather && remote.coalescing.joins(|| self.platform.now()) {
+            self.coalescing = true;
             return;
         }
-        remote.gathering.end(false);
+        remote.coalescing.end(false);
         self.transmit_to(peer, self.platform.now());
         self.collect_events(peer);
     }
 
-    /// Whether messages may be waiting for others, at most [`GATHER_TIME_MAX`].
+    /// Whether messages may be waiting for others, at most [`COALESCE_TIME_MAX`].
     pub fn gathers(&self) -> Option<Duration> {
-        self.gathering.then_some(GATHER_TIME_MAX)
+        self.coalescing.then_some(COALESCE_TIME_MAX)
     }
 
     /// Whether somebody looks after messages that wait for others although no call of MPI comes.
@@ -279,14 +245,17 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
-    pub(super) fn transmit_to(&mut self, peer: u32, now: Instant) {
-        let Self { platform, links, messages, devices, train, stalled, secret, rank, .. } = self;
+    pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
+        let Self { platform, peers, messages, devices, train, stalled, secret, .. } = self;
         if !send_stalled(devices, stalled) {
             return;
         }
-        let Path::Remote(remote) = &mut links[peer as usize].path else { return };
+        let own = peers[peers.own()].number();
+        let state = &mut peers[peer];
+        let number = state.number();
+        let Route::Remote(remote) = &mut state.route else { return };
         for lane in 0..remote.lanes() {
-            if let Some((hop, question)) = remote.poll_question(lane, now, || Keys::new(secret, *rank, peer)) {
+            if let Some((hop, question)) = remote.poll_question(lane, now, || Keys::new(secret, own, number)) {
                 say(devices, &hop, &question);
             }
         }
@@ -303,9 +272,9 @@ impl<P: Platform> Engine<P> {
         remote.steer();
     }
 
-    pub(super) fn collect_events(&mut self, peer: u32) {
+    pub(super) fn collect_events(&mut self, peer: PeerId) {
         loop {
-            let Path::Remote(remote) = &mut self.links[peer as usize].path else { return };
+            let Route::Remote(remote) = &mut self.peers[peer].route else { return };
             match remote.flow.as_mut().and_then(|flow| flow.poll_event()) {
                 Some(Event::Acknowledged { region, bytes }) => self.messages.handle_acknowledged(region, bytes),
                 Some(Event::PeerFailed { reason }) => self.peer_failed(peer, describe(reason)),
@@ -427,22 +396,6 @@ mod tests {
             let mut parts = Vec::new();
             without_questions(Arrival { bytes, segment, marked: false }, &mut |part| parts.push(part.bytes.len()));
             assert_eq!(parts, expected);
-        }
-    }
-
-    #[test]
-    fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {
-        let mut gathering = Gathering::default();
-        for _ in 0..2 {
-            assert!((0..GATHER_AFTER).all(|_| !gathering.joins(|| Instant(7))) && gathering.ends().is_none());
-            gathering.joins(|| Instant(7));
-            assert!(gathering.ends().is_some());
-            // A full packet leaves.   Expect: the burst goes on.
-            gathering.end(false);
-            assert!(gathering.ends().is_none());
-            gathering.joins(|| Instant(7));
-            assert!(gathering.ends().is_some());
-            gathering.end(true);
         }
     }
 }

@@ -2,12 +2,14 @@
 
 use weft_core::flow::Counters;
 
-use super::{Engine, Path, RailTraffic};
+use super::Engine;
+use crate::lanes::RailTraffic;
+use crate::peers::Route;
 use crate::transport::Platform;
 
 /// What went to one peer, for `mpiexec --stats`.
 pub struct Traffic {
-    /// Index of the peer in the job.
+    /// The peer's number.
     pub peer: u32,
     /// Name of the link.
     pub link: &'static str,
@@ -20,13 +22,6 @@ pub struct Traffic {
 }
 
 impl<P: Platform> Engine<P> {
-    /// Path, messages, bytes and credit of each peer, by its index in the job; at most the first `limit`.
-    pub fn each_link(&self, limit: usize, mut look: impl FnMut(usize, &Path, [u64; 3])) {
-        for (peer, link) in self.links.iter().take(limit).enumerate() {
-            look(peer, &link.path, [link.messages, link.bytes, self.messages.peers[peer].credit]);
-        }
-    }
-
     /// What happened in all flows.
     pub fn counters(&self) -> Counters {
         let mut sum = self.past.clone();
@@ -36,8 +31,8 @@ impl<P: Platform> Engine<P> {
 
     /// The flow to each peer of another node that has been talked to of late.
     pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
-        self.links.iter().filter_map(|link| match &link.path {
-            Path::Remote(remote) => remote.flow.as_deref(),
+        self.peers.iter().filter_map(|(_, peer)| match &peer.route {
+            Route::Remote(remote) => remote.flow.as_deref(),
             _ => None,
         })
     }
@@ -45,8 +40,8 @@ impl<P: Platform> Engine<P> {
     /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, questions about lanes
     /// with a wrong tag, and what the links found damaged.
     pub fn foreign(&self) -> u64 {
-        let sentences = self.links.iter().map(|link| match &link.path {
-            Path::Remote(remote) => remote.forged(),
+        let sentences = self.peers.iter().map(|(_, peer)| match &peer.route {
+            Route::Remote(remote) => remote.forged(),
             _ => 0,
         });
         self.foreign + self.devices.iter().map(|device| device.rejected()).sum::<u64>() + sentences.sum::<u64>()
@@ -71,8 +66,8 @@ impl<P: Platform> Engine<P> {
 
     /// What went over each rail to each peer that has several.
     pub fn rail_traffic(&self) -> Vec<RailTraffic> {
-        let remotes = self.links.iter().enumerate().filter_map(|(peer, link)| match &link.path {
-            Path::Remote(remote) if link.messages > 0 => Some(remote.rail_traffic(peer as u32)),
+        let remotes = self.peers.iter().filter_map(|(_, peer)| match &peer.route {
+            Route::Remote(remote) if peer.traffic()[0] > 0 => Some(remote.rail_traffic(peer.number())),
             _ => None,
         });
         remotes.flatten().collect()
@@ -81,21 +76,16 @@ impl<P: Platform> Engine<P> {
     /// What went to each peer.
     pub fn traffic(&self) -> Vec<Traffic> {
         let mut rows = Vec::new();
-        for (peer, link) in self.links.iter().enumerate() {
-            let (name, resends) = match &link.path {
-                Path::Myself => ("self", 0),
-                Path::Shared(_) => ("shared", 0),
-                Path::Remote(remote) => (remote.links(&self.devices), remote.resent()),
-                Path::None(_) => ("none", 0),
+        for (_, peer) in self.peers.iter() {
+            let (name, resends) = match &peer.route {
+                Route::Myself => ("self", 0),
+                Route::Shared(_) => ("shared", 0),
+                Route::Remote(remote) => (remote.links(&self.devices), remote.resent()),
+                Route::None(_) => ("none", 0),
             };
-            if link.messages > 0 {
-                rows.push(Traffic {
-                    peer: peer as u32,
-                    link: name,
-                    messages: link.messages,
-                    bytes: link.bytes,
-                    resends,
-                });
+            let [messages, bytes, _] = peer.traffic();
+            if messages > 0 {
+                rows.push(Traffic { peer: peer.number(), link: name, messages, bytes, resends });
             }
         }
         rows

@@ -1,8 +1,16 @@
 //! Whom this process waits for, and what becomes of that when one of them is gone.
 
-use super::Messages;
+use super::{Messages, Peer, PeerAccess, failure};
 use crate::error::Result;
+use crate::group::PeerId;
 use crate::request::{Receive, Request, State};
+
+impl Peer {
+    /// Whether a probe has looked for a message of it in vain since this was last asked.
+    pub fn take_probed(&mut self) -> bool {
+        std::mem::take(&mut self.probed)
+    }
+}
 
 impl Messages {
     /// A probe found nothing: of `peer`, or of anybody. `is_member`: whether a process belongs to the communicator.
@@ -10,17 +18,22 @@ impl Messages {
     /// # Errors
     /// The message will not come, since its sender is gone. A probe for messages of anybody hears of a failure if nobody
     /// has yet.
-    pub fn probed_in_vain(&mut self, peer: Option<u32>, is_member: impl Fn(u32) -> bool) -> Result<()> {
+    pub fn probed_in_vain(
+        &mut self,
+        peer: Option<PeerId>,
+        is_member: impl Fn(PeerId) -> bool,
+        peers: &mut impl PeerAccess,
+    ) -> Result<()> {
         let gone = match peer {
-            Some(peer) => Some(peer).filter(|peer| self.peers[*peer as usize].failed.is_some()),
+            Some(peer) => Some(peer).filter(|peer| peers.peer(*peer).failed.is_some()),
             None => self.unheard.take_if(|peer| is_member(*peer)),
         };
         if let Some(peer) = gone {
-            return Err(self.failure(peer));
+            return Err(failure(peer, peers));
         }
         self.probed = true;
         match peer {
-            Some(peer) => self.peers[peer as usize].probed = true,
+            Some(peer) => peers.peer_mut(peer).probed = true,
             None => self.probed_anybody = true,
         }
         Ok(())
@@ -31,8 +44,9 @@ impl Messages {
         self.probed || self.are_under_way()
     }
 
-    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. Probes count once.
-    pub fn take_awaited(&mut self, tell: &mut dyn FnMut(Option<u32>)) {
+    /// Tells of each peer that something waits for, some of them more than once; `None`: anybody. `probed` is called if peers are to be asked
+    /// ([`Peer::take_probed`]) whether a probe waits for them: those count once.
+    pub fn take_awaited(&mut self, probed: &mut dyn FnMut(), tell: &mut dyn FnMut(Option<PeerId>)) {
         for (_, request) in self.requests.iter() {
             match &request.state {
                 State::Queued(send) | State::Announced(send) | State::Sending { send, .. } if send.peer.is_some() => {
@@ -51,16 +65,12 @@ impl Messages {
         if std::mem::take(&mut self.probed_anybody) {
             tell(None);
         }
-        for (index, peer) in self.peers.iter_mut().enumerate() {
-            if std::mem::take(&mut peer.probed) {
-                tell(Some(index as u32));
-            }
-        }
+        probed();
     }
 
     /// Everything that waits for `peer` fails: it is gone, for `reason`.
-    pub fn peer_failed(&mut self, peer: u32, reason: &str) {
-        self.peers[peer as usize].failed.get_or_insert_with(|| reason.to_owned());
+    pub fn peer_failed(&mut self, peer: PeerId, reason: &str, peers: &mut impl PeerAccess) {
+        peers.peer_mut(peer).failed.get_or_insert_with(|| reason.to_owned());
         let waits = |request: &Request| match &request.state {
             State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
             State::AwaitingMatch { peer: to } => *to == peer,
@@ -86,7 +96,7 @@ impl Messages {
                 }
                 self.matcher.cancel(context, |posted| *posted == handle);
             }
-            let error = self.failure(peer);
+            let error = failure(peer, peers);
             self.fail(handle, error);
         }
     }

@@ -4,10 +4,11 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 
 use super::{
-    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Fetch, Matched, Messages, Outgoing, Peer, Target, Unexpected,
-    status_of, truncated,
+    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Matched, Messages, Outgoing, Peer, PeerAccess, Target,
+    Unexpected, status_of, truncated,
 };
 use crate::error::Error;
+use crate::group::PeerId;
 use crate::handle::Slab;
 use crate::memory::UserData;
 use crate::request::{State, Status};
@@ -20,30 +21,29 @@ const SPARE_BYTES_MIN: usize = 64;
 
 impl Messages {
     /// Gives the unexpected message `unexpected` to the receive `handle`.
-    pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, fetch: &mut impl Fetch) {
+    pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, peers: &mut impl PeerAccess) {
         let Some(message) = self.unexpected.remove(unexpected) else { return };
         let peer = message.peer;
         match message.body {
             Body::Whole { bytes, acknowledge } => {
-                self.let_go(peer, bytes.len() as u64);
+                self.let_go(peer, bytes.len() as u64, peers);
                 self.deliver_whole(handle, envelope, &bytes);
-                self.consumed(peer, bytes.len() as u64);
+                self.consumed(peer, bytes.len() as u64, peers);
                 self.acknowledge(peer, acknowledge);
                 self.put_aside(bytes);
             }
             Body::Arriving { bytes, acknowledge } => {
-                self.let_go(peer, message.total);
+                self.let_go(peer, message.total, peers);
                 self.acknowledge(peer, acknowledge);
                 self.receive_pieces(handle, peer, envelope, message.total);
-                self.consumed(peer, message.total);
-                let rest = self.peers[peer as usize].arriving.take();
+                self.consumed(peer, message.total, peers);
+                let rest = peers.peer_mut(peer).arriving.take();
                 self.store_piece(handle, 0, &bytes);
                 let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
-                self.peers[peer as usize].arriving =
-                    Some(Arriving { target: Target::Request(handle), total, received });
+                peers.peer_mut(peer).arriving = Some(Arriving { target: Target::Request(handle), total, received });
             }
             Body::Announced { request, address } => {
-                self.pull(handle, peer, envelope, request, message.total, address, fetch);
+                self.pull(handle, peer, envelope, request, message.total, address, peers);
             }
         }
     }
@@ -58,30 +58,30 @@ impl Messages {
     }
 
     /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0 §3.4).
-    pub(super) fn acknowledge(&mut self, peer: u32, request: Option<u32>) {
+    pub(super) fn acknowledge(&mut self, peer: PeerId, request: Option<u32>) {
         if let Some(request) = request {
             self.outbox.push((peer, Outgoing::Control(Head::done(request))));
         }
     }
 
     /// A message of the peer is kept no longer.
-    pub(super) fn let_go(&mut self, peer: u32, payload: u64) {
-        let kept = &mut self.peers[peer as usize].kept;
+    pub(super) fn let_go(&mut self, peer: PeerId, payload: u64, peers: &mut impl PeerAccess) {
+        let kept = &mut peers.peer_mut(peer).kept;
         *kept = kept.saturating_sub(payload + CREDIT_PER_MESSAGE);
     }
 
     #[inline(always)]
-    pub(super) fn consumed(&mut self, peer: u32, payload: u64) {
-        let state = &mut self.peers[peer as usize];
+    pub(super) fn consumed(&mut self, peer: PeerId, payload: u64, peers: &mut impl PeerAccess) {
+        let state = peers.peer_mut(peer);
         state.owed += payload + CREDIT_PER_MESSAGE;
         if state.owed >= CREDIT_BYTES / 2 {
-            self.give_credit(peer);
+            self.give_credit(peer, peers);
         }
     }
 
     #[inline(never)]
-    fn give_credit(&mut self, peer: u32) {
-        let bytes = std::mem::take(&mut self.peers[peer as usize].owed);
+    fn give_credit(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
+        let bytes = std::mem::take(&mut peers.peer_mut(peer).owed);
         self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
     }
 
@@ -112,20 +112,20 @@ impl Messages {
     #[inline]
     pub fn handle_whole(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         envelope: Envelope,
         payload: &[u8],
         data: &UserData,
-        fetch: &mut impl Fetch,
+        peers: &mut impl PeerAccess,
     ) -> (Status, Option<Error>) {
-        self.count(peer, fetch);
-        fetch.settled(peer);
+        self.count(peer, peers);
+        peers.settled(peer);
         let received = write_whole(data, envelope, payload);
-        self.consumed(peer, payload.len() as u64);
+        self.consumed(peer, payload.len() as u64, peers);
         received
     }
 
-    fn receive_pieces(&mut self, handle: usize, peer: u32, envelope: Envelope, total: u64) {
+    fn receive_pieces(&mut self, handle: usize, peer: PeerId, envelope: Envelope, total: u64) {
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
         if let Some(request) = self.requests.get_mut(handle) {
             request.state = State::Receiving { peer, data, total: fits, received: 0, pulled: None };
@@ -149,31 +149,32 @@ impl Messages {
     #[inline(always)]
     pub(super) fn handle_eager(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         envelope: Envelope,
         acknowledge: Option<u32>,
         payload: &[u8],
-        fetch: &mut impl Fetch,
+        peers: &mut impl PeerAccess,
     ) {
-        self.count(peer, fetch);
+        self.count(peer, peers);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let Self { unexpected, peers, nonsense, spare, .. } = self;
-            let found = self.matcher.arrive(envelope, || {
-                keep_whole(unexpected, spare, &mut peers[peer as usize], nonsense, peer, payload, acknowledge)
-            });
+            let Self { unexpected, nonsense, spare, .. } = self;
+            let state = peers.peer_mut(peer);
+            let found = self
+                .matcher
+                .arrive(envelope, || keep_whole(unexpected, spare, state, nonsense, peer, payload, acknowledge));
             let Some(handle) = found else {
                 // A probe may be waiting for it.
                 self.completions += 1;
                 return;
             };
             if !self.deliver_whole(handle, envelope, payload) {
-                if self.withdraw(peer, handle, fetch) != Matched::Ours {
+                if self.withdraw(peer, handle, peers) != Matched::Ours {
                     continue;
                 }
                 self.deliver_whole(handle, envelope, payload);
             }
-            self.consumed(peer, payload.len() as u64);
+            self.consumed(peer, payload.len() as u64, peers);
             self.acknowledge(peer, acknowledge);
             return;
         }
@@ -181,33 +182,34 @@ impl Messages {
 
     pub(super) fn handle_first(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         envelope: Envelope,
         acknowledge: Option<u32>,
         total: u64,
         payload: &[u8],
-        fetch: &mut impl Fetch,
+        peers: &mut impl PeerAccess,
     ) {
-        if total > CREDIT_BYTES || payload.len() as u64 >= total || self.peers[peer as usize].arriving.is_some() {
+        if total > CREDIT_BYTES || payload.len() as u64 >= total || peers.peer(peer).arriving.is_some() {
             self.nonsense += 1;
             return;
         }
-        self.count(peer, fetch);
+        self.count(peer, peers);
         let mut kept = None;
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
-            let Self { unexpected, peers, nonsense, .. } = self;
+            let Self { unexpected, nonsense, .. } = self;
+            let state = peers.peer_mut(peer);
             let found = self.matcher.arrive(envelope, || {
                 let make = || {
                     let mut bytes = Vec::with_capacity(total as usize);
                     bytes.extend_from_slice(payload);
                     Body::Arriving { bytes, acknowledge }
                 };
-                kept = keep(unexpected, &mut peers[peer as usize], nonsense, peer, total, make);
+                kept = keep(unexpected, state, nonsense, peer, total, make);
                 kept
             });
             match found {
-                Some(handle) if self.withdraw(peer, handle, fetch) != Matched::Ours => {}
+                Some(handle) if self.withdraw(peer, handle, peers) != Matched::Ours => {}
                 _ => break found,
             }
         };
@@ -215,7 +217,7 @@ impl Messages {
             Some(handle) => {
                 self.acknowledge(peer, acknowledge);
                 self.receive_pieces(handle, peer, envelope, total);
-                self.consumed(peer, total);
+                self.consumed(peer, total, peers);
                 self.store_piece(handle, 0, payload);
                 Target::Request(handle)
             }
@@ -226,11 +228,11 @@ impl Messages {
             },
         };
         self.completions += 1;
-        self.peers[peer as usize].arriving = Some(Arriving { target, total, received: payload.len() as u64 });
+        peers.peer_mut(peer).arriving = Some(Arriving { target, total, received: payload.len() as u64 });
     }
 
-    pub(super) fn handle_more(&mut self, peer: u32, payload: &[u8]) {
-        let Some(arriving) = self.peers[peer as usize].arriving else {
+    pub(super) fn handle_more(&mut self, peer: PeerId, payload: &[u8], peers: &mut impl PeerAccess) {
+        let Some(arriving) = peers.peer(peer).arriving else {
             self.nonsense += 1;
             return;
         };
@@ -258,7 +260,7 @@ impl Messages {
                 }
             }
         }
-        self.peers[peer as usize].arriving = (!whole).then_some(Arriving { received, ..arriving });
+        peers.peer_mut(peer).arriving = (!whole).then_some(Arriving { received, ..arriving });
     }
 }
 
@@ -268,7 +270,7 @@ fn keep(
     unexpected: &mut Slab<Unexpected>,
     state: &mut Peer,
     nonsense: &mut u64,
-    peer: u32,
+    peer: PeerId,
     total: u64,
     make: impl FnOnce() -> Body,
 ) -> Option<usize> {
@@ -288,7 +290,7 @@ fn keep_whole(
     spare: &mut Vec<Vec<u8>>,
     state: &mut Peer,
     nonsense: &mut u64,
-    peer: u32,
+    peer: PeerId,
     payload: &[u8],
     acknowledge: Option<u32>,
 ) -> Option<usize> {

@@ -8,7 +8,9 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetch, Fetched, Matched, Messages, Outgoing, Peer, Unexpected};
+use super::{Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected};
+use crate::group::PeerId;
+use crate::memory::{self, UserData};
 use crate::request::{Pulled, State};
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
@@ -19,21 +21,22 @@ impl Messages {
     pub(super) fn pull(
         &mut self,
         handle: usize,
-        peer: u32,
+        peer: PeerId,
         envelope: Envelope,
         request: u32,
         total: u64,
         address: Option<u64>,
-        fetch: &mut impl Fetch,
+        peers: &mut impl PeerAccess,
     ) {
         let posted = self.requests.get(handle).map(|request| &request.state);
         let blocking = matches!(posted, Some(State::Posted(receive)) if receive.blocking);
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
-        let direct = address.filter(|_| self.peers[peer as usize].single_copy);
+        let direct = address.filter(|_| peers.peer(peer).single_copy);
         let fetched = match direct {
             _ if fits == 0 => Fetched::Whole,
+            Some(_) if peers.is_own(peer) => self.copy_own(request, &data),
             Some(address) => {
-                fetch.fetch(Announced { peer, request, address, handle, data: data.clone(), limit: fits, blocking })
+                peers.fetch(Announced { peer, request, address, handle, data: data.clone(), limit: fits, blocking })
             }
             None => Fetched::Refused,
         };
@@ -43,33 +46,51 @@ impl Messages {
             request.state = State::Receiving { peer, data, total: fits, received: 0, pulled: None };
         }
         if direct.is_none() && fetched == Fetched::Refused {
-            return self.ask(handle, peer, request, fits);
+            return self.ask(handle, peer, request, fits, peers);
         }
-        self.conclude_fetch(handle, peer, request, fits, fetched);
+        self.conclude_fetch(handle, peer, request, fits, fetched, peers);
+    }
+
+    /// Copies what this process has announced to itself.
+    fn copy_own(&self, request: u32, data: &UserData) -> Fetched {
+        let send = self.requests.from_wire(request).and_then(|handle| self.requests.get(handle));
+        if let Some(State::Announced(send)) = send.map(|request| &request.state) {
+            memory::copy(&send.data, data);
+        }
+        // One that is there no more has failed, and nobody looks at what its receive holds.
+        Fetched::Whole
     }
 
     /// The sender's `request`, which the receive `handle` gets `limit` bytes of, has been fetched, or cannot be.
-    pub fn conclude_fetch(&mut self, handle: usize, peer: u32, request: u32, limit: u64, fetched: Fetched) {
+    pub fn conclude_fetch(
+        &mut self,
+        handle: usize,
+        peer: PeerId,
+        request: u32,
+        limit: u64,
+        fetched: Fetched,
+        peers: &mut impl PeerAccess,
+    ) {
         match fetched {
             Fetched::Whole => {
                 self.outbox.push((peer, Outgoing::Control(Head::done(request))));
                 self.complete(handle);
             }
             Fetched::Begun => {}
-            Fetched::Asked(limit) => self.ask(handle, peer, request, limit),
+            Fetched::Asked(limit) => self.ask(handle, peer, request, limit, peers),
             Fetched::Refused => {
                 // Not permitted, or the peer is going away: from now on it sends its data itself.
-                self.peers[peer as usize].single_copy = false;
-                self.ask(handle, peer, request, limit);
+                peers.peer_mut(peer).single_copy = false;
+                self.ask(handle, peer, request, limit, peers);
             }
         }
     }
 
     /// Asks the sender for its `request`.
-    pub(super) fn ask(&mut self, handle: usize, peer: u32, request: u32, limit: u64) {
+    pub(super) fn ask(&mut self, handle: usize, peer: PeerId, request: u32, limit: u64, peers: &mut impl PeerAccess) {
         let sink = self.requests.wire(handle);
-        if !self.peers[peer as usize].paced {
-            self.peers[peer as usize].asked += limit;
+        if !peers.peer(peer).paced {
+            peers.peer_mut(peer).asked += limit;
             if let Some(State::Receiving { total, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
                 *total = limit;
             }
@@ -79,7 +100,7 @@ impl Messages {
         if let Some(State::Receiving { pulled, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
             *pulled = Some(Pulled { request, counted: 0 });
         }
-        self.grants.submit(sink, peer, limit);
+        self.grants.submit(sink, peer.index() as u32, limit);
         self.regrant = true;
     }
 
@@ -129,14 +150,14 @@ impl Messages {
 
     /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is dropped when it
     /// comes: the sender's operation completes.
-    pub fn abandon(&mut self, handle: usize) {
+    pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
         let sink = self.requests.wire(handle);
         let Some(entry) = self.requests.remove(handle) else { return };
         self.unsettled -= usize::from(!entry.is_settled());
         if let State::Receiving { peer, total, pulled: Some(pulled), .. } = entry.state {
             self.grants.cancel(sink);
             self.regrant = true;
-            if self.peers[peer as usize].failed.is_none() {
+            if peers.peer(peer).failed.is_none() {
                 self.outbox.push((peer, Outgoing::Control(Head::grant(pulled.request, sink, total, total))));
             }
         }
@@ -144,15 +165,15 @@ impl Messages {
 
     pub(super) fn handle_rendezvous(
         &mut self,
-        peer: u32,
+        peer: PeerId,
         envelope: Envelope,
         request: u32,
         total: u64,
         address: Option<u64>,
-        fetch: &mut impl Fetch,
+        peers: &mut impl PeerAccess,
     ) {
         self.completions += 1;
-        if !self.count(peer, fetch) {
+        if !self.count(peer, peers) {
             return;
         }
         // Each turn takes a receive out of the matcher, so this ends.
@@ -166,8 +187,8 @@ impl Messages {
                 kept
             });
             let Some(handle) = found else { return };
-            match self.withdraw(peer, handle, fetch) {
-                Matched::Ours => return self.pull(handle, peer, envelope, request, total, address, fetch),
+            match self.withdraw(peer, handle, peers) {
+                Matched::Ours => return self.pull(handle, peer, envelope, request, total, address, peers),
                 // Its sender is writing it: this is the announcement of that very message.
                 Matched::Written => return,
                 Matched::Taken => {}
@@ -175,7 +196,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_grant(&mut self, peer: u32, request: u32, sink: u32, limit: u64, total: u64) {
+    pub(super) fn handle_grant(&mut self, peer: PeerId, request: u32, sink: u32, limit: u64, total: u64) {
         let Some(handle) = self.requests.from_wire(request) else {
             self.nonsense += 1;
             return;
@@ -206,8 +227,8 @@ impl Messages {
     }
 
     /// Granted data arrived from `peer`, in any order, each byte once.
-    pub fn handle_data(&mut self, peer: u32, sink: u32, offset: u64, bytes: &[u8]) {
-        let Peer { asked, writer, .. } = &mut self.peers[peer as usize];
+    pub fn handle_data(&mut self, peer: PeerId, sink: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
+        let Peer { asked, writer, .. } = peers.peer_mut(peer);
         let to_come = *asked;
         *asked = to_come.saturating_sub(bytes.len() as u64);
         let Some(handle) = self.requests.from_wire(sink) else {
@@ -239,7 +260,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_done(&mut self, peer: u32, request: u32) {
+    pub(super) fn handle_done(&mut self, peer: PeerId, request: u32) {
         let handle = self.requests.from_wire(request);
         let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
         let expected = match state {
@@ -265,7 +286,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_retract(&mut self, peer: u32, context: u32, request: u32) {
+    pub(super) fn handle_retract(&mut self, peer: PeerId, context: u32, request: u32, peers: &mut impl PeerAccess) {
         let unexpected = &self.unexpected;
         let found = self.matcher.retract(context, |_, id| {
             unexpected.get(*id).is_some_and(|message| {
@@ -280,13 +301,13 @@ impl Messages {
         if let Some((_, id)) = found
             && let Some(Unexpected { body: Body::Whole { bytes, .. }, .. }) = self.unexpected.remove(id)
         {
-            self.let_go(peer, bytes.len() as u64);
-            self.consumed(peer, bytes.len() as u64);
+            self.let_go(peer, bytes.len() as u64, peers);
+            self.consumed(peer, bytes.len() as u64, peers);
         }
         self.outbox.push((peer, Outgoing::Control(Head::retracted(request, found.is_some()))));
     }
 
-    pub(super) fn handle_retracted(&mut self, peer: u32, request: u32, forgotten: bool) {
+    pub(super) fn handle_retracted(&mut self, peer: PeerId, request: u32, forgotten: bool) {
         let Some(handle) = self.requests.from_wire(request) else { return };
         let Some(entry) = self.requests.get_mut(handle) else { return };
         let ours = match &entry.state {

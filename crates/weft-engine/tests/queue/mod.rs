@@ -9,7 +9,10 @@ use weft_core::rails::{Carrier, Lane};
 use weft_core::reach::Ends;
 use weft_core::time::Duration;
 use weft_core::time::Instant;
-use weft_engine::engine::{Devices, Hop, Parts, Path, Slot};
+use weft_engine::engine::Parts;
+use weft_engine::group::PeerId;
+use weft_engine::lanes::{Devices, Hop, Slot};
+use weft_engine::peers::{NewPeer, Route};
 use weft_engine::transport::{Address, Datagrams, Outcome, Platform};
 use weft_net::single_copy::SingleCopy;
 use weft_net::{clock, shared};
@@ -87,26 +90,38 @@ pub(crate) fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
 /// An engine of a job in which every process has a node of its own.
 pub(crate) fn engine(
     own: usize,
-    paths: Vec<Path>,
+    routes: Vec<Route>,
     devices: Devices,
     eager_limit: u64,
     peer_timeout: Duration,
 ) -> Engine {
-    let count = paths.len();
     let mut engine = Engine::new(Parts {
         platform: Machine,
         memory: SingleCopy,
-        rank: own as u32,
-        paths,
+        number: own as u32,
+        host: Some("test".into()),
         node: None,
-        locals: vec![own as u32],
-        pids: vec![0; count],
         devices,
         secret: [7; 16],
         eager_limit,
-        hosts: vec!["test".into(); count],
         peer_timeout,
     });
+    add_peers(&mut engine, own, routes, 0);
     engine.attend(true);
     engine
+}
+
+/// Adds the peers behind `routes`, by their numbers; this process is the one with the number `own`.
+#[allow(dead_code, reason = "not all tests have routes of their own")]
+pub(crate) fn add_peers(engine: &mut Engine, own: usize, routes: Vec<Route>, process: i32) {
+    for (number, route) in routes.into_iter().enumerate() {
+        if number != own {
+            engine.add_peer(NewPeer { number: number as u32, route, process, host: Some("test".into()) });
+        }
+    }
+}
+
+/// How `engine` names the process with this number.
+pub(crate) fn id(engine: &Engine, number: usize) -> PeerId {
+    engine.peers.find(number as u32).expect("a process of the test")
 }

@@ -7,7 +7,7 @@ use weft_net::datagrams::Address;
 
 use super::links::Opened;
 use super::warn;
-use crate::engine::{Device, Path, Slot};
+use crate::engine::{Device, Route, Slot};
 use crate::settings::{CAPTURE, CAPTURE_RANK};
 
 /// The file, and both ends of what leads to every peer.
@@ -21,7 +21,7 @@ pub(super) struct Wanted {
 
 impl Wanted {
     /// The capture that the setting's path means for this rank; none without one, or, said, where the file cannot be made.
-    pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Path], links: &Opened) -> Option<Self> {
+    pub(super) fn new(path: Option<&str>, rank: u32, paths: &[Route], links: &Opened) -> Option<Self> {
         let path = PathBuf::from(path?.replace(CAPTURE_RANK, &rank.to_string()));
         let on_problem = move |sentence: &str| warn(rank, &format!("{}: {sentence}", CAPTURE.name));
         let recorder = match Recorder::create(&path, Box::new(on_problem)) {
@@ -49,8 +49,8 @@ impl Wanted {
 }
 
 /// Both ends of what leads to a peer by this link.
-fn ends(path: &Path, slot: Slot, links: &Opened) -> Vec<Ends> {
-    let Path::Remote(remote) = path else { return Vec::new() };
+fn ends(path: &Route, slot: Slot, links: &Opened) -> Vec<Ends> {
+    let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| match slot {
         Slot::Raw(place) => Some(Address::from(links.raw.get(usize::from(place))?.card().address)),
         Slot::Udp => {

@@ -5,7 +5,7 @@ use weft_net::faults::{self, Faults};
 use weft_net::udp::{self, Udp};
 
 use super::{capture, other, raw, warn};
-use crate::engine::{Device, Devices, Path};
+use crate::engine::{Device, Devices, Route};
 use crate::error::Result;
 use crate::settings::Settings;
 
@@ -76,7 +76,7 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
 
 /// The links as the engine uses them to go these ways, with the capture and the faults that are asked for. The capture is next to
 /// the link: what a fault loses is not in it.
-pub(super) fn devices(settings: &Settings, host: &raw::Host<'_>, paths: &[Path], links: Opened) -> Devices {
+pub(super) fn devices(settings: &Settings, host: &raw::Host<'_>, paths: &[Route], links: Opened) -> Devices {
     let capture = capture::Wanted::new(settings.capture.as_deref(), host.rank, paths, &links);
     // Every rank, and every device, loses packets of its own choice.
     let rank = u64::from(host.rank);

@@ -8,7 +8,7 @@ use weft_net::datagrams::Address;
 use weft_net::udp::{self, Candidate, Pair};
 
 use super::Card;
-use crate::engine::{Hop, Path, Remote, Slot};
+use crate::engine::{Hop, Remote, Route, Slot};
 use crate::settings::Settings;
 
 /// Fewest packets that may be on their way to a peer, however many peers share the receive buffer.
@@ -36,7 +36,7 @@ pub(super) fn remote(
     (own, peer): (&Card, &Card),
     candidates: &[Candidate],
     first: bool,
-) -> Path {
+) -> Route {
     let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
         Some(addresses) => match udp::pair_rails(candidates, &addresses.candidates, first) {
             Ok(pairs) => (on_rails(own, peer, &pairs), None),
@@ -49,7 +49,7 @@ pub(super) fn remote(
     // A raw frame cannot be cut on its way.
     found.retain(|one| one.lane.carrier == Carrier::Udp || packet_size.is_none_or(|size| one.packet_size >= size));
     let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|lane| lane.window_packets).min()) else {
-        return Path::None(
+        return Route::None(
             refusal.unwrap_or_else(|| "no link leads there: WEFT_LINK allows none that does".to_owned()),
         );
     };
@@ -66,7 +66,7 @@ pub(super) fn remote(
         ..defaults
     };
     let lanes: Vec<(Lane, Hop)> = found.iter().map(|one| (one.lane, one.hop)).collect();
-    Path::Remote(Box::new(Remote::new(&lanes, flow)))
+    Route::Remote(Box::new(Remote::new(&lanes, flow)))
 }
 
 /// The lanes on these pairs of interfaces.

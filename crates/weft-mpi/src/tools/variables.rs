@@ -123,7 +123,7 @@ fn of_messages() -> [Variable; 6] {
             "credit_bytes",
             Level,
             "What may be sent unasked to the peer with the least credit, bytes.",
-            |engine| engine.messages.peers.iter().map(|peer| peer.credit).min().unwrap_or(0),
+            |engine| engine.peers.iter().map(|(_, peer)| peer.traffic()[2]).min().unwrap_or(0),
         ),
     ]
 }

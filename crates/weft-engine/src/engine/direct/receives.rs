@@ -1,8 +1,11 @@
 //! Receives of this process that stand on boards: how they get there, what becomes of them, and how they leave.
 
-use super::{BYTES_MIN, Table, broken};
+use super::broken;
 use crate::engine::Engine;
+use crate::group::PeerId;
 use crate::messages::{Announced, Fetched, Written};
+use crate::peers::Table;
+use crate::protocols::SINGLE_COPY_BYTES_MIN;
 use crate::request::{Receive, Request, State};
 use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedTable, Wanted, number_near};
 
@@ -22,7 +25,7 @@ impl<P: Platform> Engine<P> {
         let (Some(address), length) = (data.address(), data.len()) else { return false };
         // What a call waits for comes through the ring unasked if it is short.
         let unasked = if awaited { self.eager_limit } else { 0 };
-        if length < BYTES_MIN || length <= unasked {
+        if length < SINGLE_COPY_BYTES_MIN || length <= unasked {
             return false;
         }
         let requests = &self.messages.requests;
@@ -45,13 +48,14 @@ impl<P: Platform> Engine<P> {
     }
 
     /// The board on which receives from `peer` stand, if that can copy.
-    pub(super) fn open_board(&mut self, peer: u32) -> Option<&mut Table<P>> {
+    pub(super) fn open_board(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
-        let board = &mut self.memory.boards[peer as usize];
+        let handled = self.peers[peer].matching.handled();
+        let board = &mut self.peers[peer].own_table;
         if board.is_none() {
             *board = self.node.as_mut()?.own_board(local).map(Box::new);
             if let Some(board) = board {
-                board.advance(self.messages.handled(peer));
+                board.advance(handled);
                 board.settle();
             }
         }
@@ -60,13 +64,13 @@ impl<P: Platform> Engine<P> {
 
     /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
     fn open_common(&mut self) -> Option<&mut Table<P>> {
-        if self.memory.common.is_none() && self.memory.copies() {
-            for local in 0..self.locals.len() {
-                self.open_board(self.locals[local]);
+        if self.peers.near.common.is_none() && self.peers.near.copies {
+            for local in 0..self.peers.near.places.len() {
+                self.open_board(self.peers.near.places[local]);
             }
-            self.memory.common = self.node.as_mut()?.common_board();
+            self.peers.near.common = self.node.as_mut()?.common_board();
         }
-        self.memory.common.as_mut()
+        self.peers.near.common.as_mut()
     }
 
     /// Takes the receive `handle` off its board; `false` when a sender was quicker.
@@ -75,7 +79,7 @@ impl<P: Platform> Engine<P> {
         let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
             return true;
         };
-        if self.memory.board_with(ticket, *peer).is_some_and(|board| !board.withdraw(ticket)) {
+        if self.peers.board_with(ticket, *peer).is_some_and(|board| !board.withdraw(ticket)) {
             return false;
         }
         request.ticket = None;
@@ -83,7 +87,7 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Receives from anybody that hear of the failure of `peer` leave the board, but for those that another process is writing to.
-    pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: u32) {
+    pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: PeerId) {
         for at in 0..self.direct.receives.len() {
             let handle = self.direct.receives[at];
             let Some(Request { ticket: Some(ticket), .. }) = self.messages.requests.get(handle) else { continue };
@@ -91,10 +95,10 @@ impl<P: Platform> Engine<P> {
             if !ticket.common || self.withdraw_receive(handle) {
                 continue;
             }
-            let fate = self.memory.common.as_ref().map(|board| board.fate(ticket));
+            let fate = self.peers.near.common.as_ref().map(|board| board.fate(ticket));
             if let Some(Fate::Taken(taker)) = fate
-                && self.memory.peer_of(taker) == Some(peer)
-                && let Some(board) = &mut self.memory.common
+                && self.peers.peer_of(taker) == Some(peer)
+                && let Some(board) = &mut self.peers.near.common
             {
                 // It writes no more.
                 board.free(ticket);
@@ -108,7 +112,9 @@ impl<P: Platform> Engine<P> {
     /// Forgets a receive of ours, whatever has become of it: afterwards nobody writes to its memory.
     pub fn abandon_receive(&mut self, handle: usize) {
         for _ in 0..ABANDON_LOOKS_MAX {
-            if self.withdraw_receive(handle) && !self.memory.shared.iter().any(|shared| shared.handle == handle) {
+            if self.withdraw_receive(handle)
+                && !self.peers.near.cooperative.iter().any(|shared| shared.handle == handle)
+            {
                 break;
             }
             self.collect_written();
@@ -116,29 +122,29 @@ impl<P: Platform> Engine<P> {
             std::hint::spin_loop();
         }
         self.messages.cancel_receive(handle);
-        self.messages.abandon(handle);
+        self.messages.abandon(handle, &self.peers);
     }
 
     /// Completes receives whose senders have copied their part.
     pub(super) fn collect_shared(&mut self) {
-        while let Some(peer) = self.memory.boardless.pop() {
+        while let Some(peer) = self.peers.near.without_table.pop() {
             self.open_board(peer);
         }
-        let shared = std::mem::take(&mut self.memory.shared);
+        let shared = std::mem::take(&mut self.peers.near.cooperative);
         for announced in shared {
             let Announced { handle, peer, request, limit, .. } = announced;
             let Some(Request { state: State::Receiving { .. }, .. }) = self.messages.requests.get(handle) else {
                 continue;
             };
-            let fetched = match self.memory.board(peer).map_or(Ending::Failed, |board| board.share().ending()) {
+            let fetched = match self.peers.board(peer).map_or(Ending::Failed, |board| board.share().ending()) {
                 Ending::Open => {
-                    self.memory.shared.push(announced);
+                    self.peers.near.cooperative.push(announced);
                     continue;
                 }
                 Ending::Moved => Fetched::Whole,
-                Ending::Failed => self.memory.fetch_alone(&announced),
+                Ending::Failed => self.peers.fetch_alone(&announced),
             };
-            self.messages.conclude_fetch(handle, peer, request, limit, fetched);
+            self.messages.conclude_fetch(handle, peer, request, limit, fetched, &mut self.peers);
         }
     }
 
@@ -151,16 +157,21 @@ impl<P: Platform> Engine<P> {
                 return false;
             };
             let peer = *peer;
-            let Some(board) = self.memory.board_with(ticket, peer) else { return false };
+            let Some(board) = self.peers.board_with(ticket, peer) else { return false };
             let fate = board.fate(ticket);
             match fate {
                 Fate::Open | Fate::Taken(_) => return true,
                 Fate::Done { taker, source, tag, total, rest } => {
                     board.free(ticket);
                     // A sender that is none of the node's has broken the board: what it wrote counts as ours.
-                    let peer = peer.or_else(|| self.memory.peer_of(taker)).unwrap_or(self.rank);
-                    let number = taker.announced.map(|low| number_near(low, self.messages.handled(peer)));
-                    self.messages.handle_written(peer, *handle, Written { source, tag, total, number, rest });
+                    let peer = peer.or_else(|| self.peers.peer_of(taker)).unwrap_or(self.peers.own());
+                    let number = taker.announced.map(|low| number_near(low, self.peers[peer].matching.handled()));
+                    self.messages.handle_written(
+                        peer,
+                        *handle,
+                        Written { source, tag, total, number, rest },
+                        &mut self.peers,
+                    );
                 }
                 Fate::Failed => {
                     board.free(ticket);
@@ -168,7 +179,10 @@ impl<P: Platform> Engine<P> {
                         request.ticket = None;
                     }
                     self.messages.cancel_receive(*handle);
-                    let who = peer.map_or_else(|| "a sender".to_owned(), |peer| format!("process {peer} of the job"));
+                    let who = peer.map_or_else(
+                        || "a sender".to_owned(),
+                        |peer| format!("process {} of the job", self.peers[peer].number()),
+                    );
                     self.messages.fail(*handle, broken(&who, "the sender could not write to this process"));
                 }
             }

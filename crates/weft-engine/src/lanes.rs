@@ -1,6 +1,8 @@
 //! The lanes to other nodes: raw frames for what is small, UDP with its offloads for bulk data, on every interface that leads to
 //! the peer (`weft_core::rails`). Which packets take which, and what happens when one lane fails.
 
+mod coalescing;
+
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -9,8 +11,8 @@ use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
 use weft_core::reach::{Ends, Keys};
 use weft_core::time::Instant;
 
-use super::network::Gathering;
 use crate::transport::{Address, Datagrams};
+pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
 
 /// A link that carries packets.
 pub type Device = Box<dyn Datagrams + std::marker::Send>;
@@ -37,7 +39,7 @@ pub enum Slot {
 
 impl Slot {
     /// What it is.
-    pub(super) fn carrier(self) -> Carrier {
+    pub(crate) fn carrier(self) -> Carrier {
         match self {
             Self::Raw(_) => Carrier::Raw,
             Self::Udp => Carrier::Udp,
@@ -54,18 +56,18 @@ impl Devices {
         self.raw.is_empty() && self.udp.is_none()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Device> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Device> {
         self.raw.iter().chain(&self.udp)
     }
 
-    pub(super) fn get(&self, slot: Slot) -> Option<&Device> {
+    pub(crate) fn get(&self, slot: Slot) -> Option<&Device> {
         match slot {
             Slot::Raw(place) => self.raw.get(usize::from(place)),
             Slot::Udp => self.udp.as_ref(),
         }
     }
 
-    pub(super) fn get_mut(&mut self, slot: Slot) -> Option<&mut Device> {
+    pub(crate) fn get_mut(&mut self, slot: Slot) -> Option<&mut Device> {
         match slot {
             Slot::Raw(place) => self.raw.get_mut(usize::from(place)),
             Slot::Udp => self.udp.as_mut(),
@@ -73,7 +75,7 @@ impl Devices {
     }
 
     /// What to wait on.
-    pub(super) fn descriptors(&self) -> Descriptors {
+    pub(crate) fn descriptors(&self) -> Descriptors {
         let mut descriptors = [None; RAILS_MAX + 1];
         for (descriptor, device) in descriptors.iter_mut().zip(self.iter()) {
             *descriptor = Some(device.fd());
@@ -101,10 +103,10 @@ pub struct Remote {
     folded: Option<Box<Folded>>,
     /// Packets that were sent again before it was folded.
     resent: u64,
-    pub(super) active: bool,
+    pub(crate) active: bool,
     /// Its flow is idle and has its memory still.
-    pub(super) warm: bool,
-    pub(super) gathering: Gathering,
+    pub(crate) warm: bool,
+    pub(crate) coalescing: Coalescing,
     /// What has left on each rail, where there are several.
     sent: Box<[Sent]>,
 }
@@ -148,21 +150,25 @@ impl Remote {
             resent: 0,
             active: false,
             warm: false,
-            gathering: Gathering::default(),
+            coalescing: Coalescing::default(),
             sent: vec![Sent::default(); counted].into(),
         }
     }
 
+    /// The settings of its flow.
+    pub(crate) fn settings(&self) -> &Arc<FlowSettings> {
+        &self.settings
+    }
+
     /// Settings that other peers have as well are kept once.
-    pub(super) fn share_settings(&mut self, known: &mut Vec<Arc<FlowSettings>>) {
-        match known.iter().find(|other| **other == self.settings) {
-            Some(other) => self.settings = other.clone(),
-            None => known.push(self.settings.clone()),
+    pub(crate) fn share_settings<'a>(&mut self, mut known: impl Iterator<Item = &'a Arc<FlowSettings>>) {
+        if let Some(other) = known.find(|other| **other == self.settings) {
+            self.settings = other.clone();
         }
     }
 
     /// The flow, made on first contact.
-    pub(super) fn flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> &mut Flow {
+    pub(crate) fn flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> &mut Flow {
         let Self { flow, folded, settings, .. } = self;
         flow.get_or_insert_with(|| {
             let settings = settings.clone();
@@ -173,8 +179,17 @@ impl Remote {
         })
     }
 
+    /// The same, taken out of here until it is put back; none while it is out.
+    #[inline]
+    pub(crate) fn take_flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> Option<Box<Flow>> {
+        if self.flow.is_none() {
+            self.flow(secret, own, peer);
+        }
+        self.flow.take()
+    }
+
     /// Folds the flow if nothing happens in it, or gives back what it can spare. What happened in one that is folded is returned.
-    pub(super) fn fold(&mut self) -> Counters {
+    pub(crate) fn fold(&mut self) -> Counters {
         match self.flow.take() {
             Some(flow) if flow.is_foldable() => {
                 let (folded, counters) = flow.fold();
@@ -193,12 +208,12 @@ impl Remote {
     }
 
     /// Packets that were sent again.
-    pub(super) fn resent(&self) -> u64 {
+    pub(crate) fn resent(&self) -> u64 {
         self.resent + self.flow.as_ref().map_or(0, |flow| flow.counters().resent())
     }
 
     /// Where packets of a way of the flow go at present.
-    pub(super) fn hop(&self, way: usize) -> (usize, Hop) {
+    pub(crate) fn hop(&self, way: usize) -> (usize, Hop) {
         let lane = self.rails.lane(way);
         (lane, self.hops[lane])
     }
@@ -209,12 +224,12 @@ impl Remote {
     }
 
     /// Bytes of messages to it that are queued or not acknowledged.
-    pub(super) fn queued_bytes(&self) -> usize {
+    pub(crate) fn queued_bytes(&self) -> usize {
         self.flow.as_ref().map_or(0, |flow| flow.queued_bytes())
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
-    pub(super) fn handle_reach(
+    pub(crate) fn handle_reach(
         &mut self,
         slot: Slot,
         bytes: &[u8],
@@ -225,17 +240,17 @@ impl Remote {
     }
 
     /// Questions and answers that came and that the peer did not make.
-    pub(super) fn forged(&self) -> u64 {
+    pub(crate) fn forged(&self) -> u64 {
         self.rails.forged().into()
     }
 
     /// How many lanes there are.
-    pub(super) fn lanes(&self) -> usize {
+    pub(crate) fn lanes(&self) -> usize {
         self.hops.len()
     }
 
     /// The question that is due on a lane, and where to ask it.
-    pub(super) fn poll_question(
+    pub(crate) fn poll_question(
         &mut self,
         lane: usize,
         now: Instant,
@@ -245,12 +260,12 @@ impl Remote {
     }
 
     /// The machine has refused a packet for a lane.
-    pub(super) fn refused(&mut self, lane: usize) {
+    pub(crate) fn refused(&mut self, lane: usize) {
         self.rails.refused(lane);
     }
 
     /// The flow has sent what it had: which ways it may use from now on.
-    pub(super) fn steer(&mut self) {
+    pub(crate) fn steer(&mut self) {
         if let Some(flow) = &mut self.flow {
             self.rails.steer(flow);
         }
@@ -258,7 +273,7 @@ impl Remote {
 
     /// Packets leave on a lane.
     #[inline]
-    pub(super) fn note_sent(&mut self, lane: usize, packets: usize, bytes: usize) {
+    pub(crate) fn note_sent(&mut self, lane: usize, packets: usize, bytes: usize) {
         if let Some(sent) = self.sent.get_mut(usize::from(self.rails.named(lane).rail)) {
             sent.packets += packets as u64;
             sent.bytes += bytes as u64;
@@ -266,7 +281,7 @@ impl Remote {
     }
 
     /// What each rail has carried, where there are several.
-    pub(super) fn rail_traffic(&self, peer: u32) -> impl Iterator<Item = RailTraffic> {
+    pub(crate) fn rail_traffic(&self, peer: u32) -> impl Iterator<Item = RailTraffic> {
         self.sent.iter().enumerate().filter_map(move |(rail, sent)| {
             let ((failures, has_failed), ends) = (self.rails.failures(rail), self.rails.ends(rail)?);
             let Sent { packets, bytes } = *sent;
@@ -275,8 +290,8 @@ impl Remote {
     }
 
     /// When to look at this peer again though nothing arrives.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let flow = match self.gathering.ends() {
+    pub(crate) fn next_timeout(&self) -> Option<Instant> {
+        let flow = match self.coalescing.ends() {
             None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
             ends => ends,
         };
@@ -284,7 +299,7 @@ impl Remote {
     }
 
     /// Its addresses, for a message to the user.
-    pub(super) fn addresses(&self) -> String {
+    pub(crate) fn addresses(&self) -> String {
         let mut text = String::new();
         for hop in &self.hops {
             let gap = if text.is_empty() { "" } else { " and " };
@@ -294,7 +309,7 @@ impl Remote {
     }
 
     /// The links in use, for `mpiexec --stats`.
-    pub(super) fn links(&self, devices: &Devices) -> &'static str {
+    pub(crate) fn links(&self, devices: &Devices) -> &'static str {
         let name = |slot| devices.get(slot).map_or("none", |device| device.name());
         let [messages, bulk] = [0, 1].map(|way| self.hop(way).1.slot);
         match (name(messages), name(bulk)) {

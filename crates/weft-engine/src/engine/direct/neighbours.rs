@@ -1,0 +1,155 @@
+//! What the message layer needs done with processes of this node: their announced messages are fetched, by this process alone or by both
+//! sides at once, and receives are taken off the tables where senders see them.
+
+use super::{COPY_BYTES_FIRST, COPY_BYTES_MAX};
+use crate::group::PeerId;
+use crate::memory;
+use crate::messages::{self, Announced, Fetched, PeerAccess, Withdrawal};
+use crate::peers::{Peers, Table};
+use crate::protocols::COOPERATIVE_BYTES_MIN;
+use crate::transport::{Cooperation, Ending, Fate, Platform, PostedTable, Taker, Ticket};
+
+/// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
+const SHARED_LOOKS_MAX: usize = 1000;
+
+impl<P: Platform> Peers<P> {
+    /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than to send the rest.
+    pub(super) fn fetch_alone(&mut self, announced: &Announced) -> Fetched {
+        let Announced { peer, address, data, limit, .. } = announced;
+        let pid = self[*peer].process;
+        let (mut left, mut most) = (*limit, COPY_BYTES_FIRST);
+        while left > 0 {
+            let begin = left.saturating_sub(most);
+            if memory::fetch(&self.near.memory, pid, *address, data, begin..left, &mut self.near.bounce).is_err() {
+                return Fetched::Refused;
+            }
+            left = begin;
+            if left > 0 && self.is_streamed(*peer) {
+                return Fetched::Asked(left);
+            }
+            most = (most * 2).min(COPY_BYTES_MAX);
+        }
+        Fetched::Whole
+    }
+
+    /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
+    fn fetch_together(&mut self, announced: &Announced) -> Option<Fetched> {
+        let Announced { peer, request, address, data, limit, .. } = announced;
+        let target = data.address().filter(|_| announced.blocking && *limit >= COOPERATIVE_BYTES_MIN)?;
+        let pid = self[*peer].process;
+        let copies = self.near.memory.clone();
+        let Some(board) = self.board(*peer) else {
+            if !self.near.without_table.contains(peer) {
+                self.near.without_table.push(*peer);
+            }
+            return None;
+        };
+        let share = board.share();
+        if !share.begin(*request, target, *limit) {
+            return None;
+        }
+        while let Some(piece) = share.take_front() {
+            // All of it is one run, here and there: see above.
+            let copied = memory::fetch(&copies, pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
+            share.moved(&piece, copied);
+        }
+        match await_ending(share) {
+            Ending::Moved => Some(Fetched::Whole),
+            Ending::Open => Some(Fetched::Begun),
+            Ending::Failed => None,
+        }
+    }
+
+    /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then. The program does not compute while
+    /// it waits for the first of them, and it does not while the others are fetched.
+    fn is_streamed(&mut self, peer: PeerId) -> bool {
+        self.near.streams && self.board(peer).is_some_and(|board| board.sender_awaits_several())
+    }
+
+    pub(super) fn board(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
+        self[peer].own_table.as_deref_mut()
+    }
+
+    /// The board of a receive that `peer` may take, or any process.
+    pub(super) fn board_with(&mut self, ticket: Ticket, peer: Option<PeerId>) -> Option<&mut Table<P>> {
+        if ticket.common { self.near.common.as_mut() } else { self.board(peer?) }
+    }
+
+    pub(super) fn peer_of(&self, taker: Taker) -> Option<PeerId> {
+        self.near.places.get(taker.by).copied()
+    }
+}
+
+impl<P: Platform> PeerAccess for Peers<P> {
+    #[inline(always)]
+    fn peer(&self, peer: PeerId) -> &messages::Peer {
+        &self[peer].matching
+    }
+
+    #[inline(always)]
+    fn peer_mut(&mut self, peer: PeerId) -> &mut messages::Peer {
+        &mut self[peer].matching
+    }
+
+    fn number(&self, peer: PeerId) -> u32 {
+        self[peer].number()
+    }
+
+    fn is_own(&self, peer: PeerId) -> bool {
+        peer == self.own()
+    }
+
+    #[inline]
+    fn counted(&mut self, peer: PeerId, handled: u32) {
+        if let Some(board) = self.board(peer) {
+            board.advance(handled);
+        }
+    }
+
+    #[inline]
+    fn settled(&mut self, peer: PeerId) {
+        if let Some(board) = self.board(peer) {
+            board.settle();
+        }
+    }
+
+    fn withdraw(&mut self, peer: PeerId, ticket: Ticket) -> Withdrawal {
+        let Some(board) = self.board_with(ticket, Some(peer)) else { return Withdrawal::Ours };
+        if board.withdraw(ticket) {
+            return Withdrawal::Ours;
+        }
+        match board.fate(ticket) {
+            Fate::Taken(taker) | Fate::Done { taker, .. } => {
+                Withdrawal::Taken(self.peer_of(taker).and_then(|peer| Some((peer, taker.announced?))))
+            }
+            _ => Withdrawal::Taken(None),
+        }
+    }
+
+    fn fetch(&mut self, announced: Announced) -> Fetched {
+        self.near.copied = true;
+        if self.is_streamed(announced.peer) {
+            return Fetched::Asked(announced.limit);
+        }
+        match self.fetch_together(&announced) {
+            Some(Fetched::Begun) => {
+                self.near.cooperative.push(announced);
+                Fetched::Begun
+            }
+            Some(fetched) => fetched,
+            None => self.fetch_alone(&announced),
+        }
+    }
+}
+
+/// Waits a moment for the other side's part.
+fn await_ending(share: &impl Cooperation) -> Ending {
+    for _ in 0..SHARED_LOOKS_MAX {
+        let ending = share.ending();
+        if ending != Ending::Open {
+            return ending;
+        }
+        std::hint::spin_loop();
+    }
+    share.ending()
+}

@@ -1,0 +1,71 @@
+//! Names of the processes that can be reached, and ordered sets of them.
+
+use std::sync::Arc;
+
+/// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in any communicator: processes
+/// that are spawned or accepted later have one as well. One that has been removed leaves its place to another with a new generation, so that a
+/// name that somebody still holds leads nowhere.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(u32);
+
+/// Bits of a [`PeerId`] that are the index; those above are the generation.
+const INDEX_BITS: u32 = 24;
+
+/// Most peers that one process can know at a time.
+pub const PEERS_MAX: usize = 1 << INDEX_BITS;
+
+impl PeerId {
+    /// The peer at `index` in its `generation`.
+    ///
+    /// # Panics
+    /// When the index is [`PEERS_MAX`] or more.
+    pub fn new(index: usize, generation: u8) -> Self {
+        assert!(index < PEERS_MAX);
+        Self(index as u32 | u32::from(generation) << INDEX_BITS)
+    }
+
+    /// Its place in the table.
+    #[inline(always)]
+    pub fn index(self) -> usize {
+        (self.0 & ((1 << INDEX_BITS) - 1)) as usize
+    }
+
+    /// Which of those that have had that place it is.
+    #[inline(always)]
+    pub fn generation(self) -> u8 {
+        (self.0 >> INDEX_BITS) as u8
+    }
+}
+
+impl std::fmt::Debug for PeerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "peer {}.{}", self.index(), self.generation())
+    }
+}
+
+/// A group: processes in an order (MPI-5.0 §7.2.1).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Each member, by rank.
+    pub members: Vec<PeerId>,
+    /// Rank of this process, if it is a member.
+    pub rank: Option<u32>,
+}
+
+impl Group {
+    /// The group of `members`, seen from process `own`.
+    pub fn new(members: Vec<PeerId>, own: PeerId) -> Arc<Self> {
+        let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
+        Arc::new(Self { members, rank })
+    }
+
+    /// Number of members.
+    pub fn size(&self) -> u32 {
+        self.members.len() as u32
+    }
+
+    /// Rank of process `member`.
+    pub fn rank_of(&self, member: PeerId) -> Option<u32> {
+        self.members.iter().position(|candidate| *candidate == member).map(|rank| rank as u32)
+    }
+}

@@ -1,0 +1,67 @@
+//! Small messages to one peer that wait for others, so that they share a packet.
+
+use weft_core::time::{Duration, Instant};
+
+/// Small messages to one peer that leave at once although others are on their way, between two waiting calls. Those that follow
+/// them share packets.
+const COALESCE_AFTER: u32 = 1;
+/// How long a small message waits for others while the program goes on calling MPI …
+const COALESCE_TIME: Duration = Duration::from_micros(10);
+/// … and when it does not: then it is up to the progress thread.
+pub(crate) const COALESCE_TIME_MAX: Duration = Duration::from_micros(100);
+
+/// Small messages to one peer that wait for others to share their packet. The first of a burst leave at once, and so does
+/// everything when the program waits.
+#[derive(Default)]
+pub(crate) struct Coalescing {
+    /// Sent since the program waited last.
+    burst: u32,
+    /// Since when something waits.
+    since: Option<Instant>,
+}
+
+impl Coalescing {
+    /// One more has come; whether it may wait.
+    pub(crate) fn joins(&mut self, now: impl FnOnce() -> Instant) -> bool {
+        self.burst += 1;
+        if self.burst <= COALESCE_AFTER {
+            return false;
+        }
+        let now = now();
+        now.since(*self.since.get_or_insert(now)) < COALESCE_TIME
+    }
+
+    /// Everything leaves; `waits`: the program does nothing else meanwhile.
+    pub(crate) fn end(&mut self, waits: bool) {
+        self.since = None;
+        if waits {
+            self.burst = 0;
+        }
+    }
+
+    /// When those that wait must leave at the latest.
+    pub(crate) fn ends(&self) -> Option<Instant> {
+        self.since.map(|since| since + COALESCE_TIME_MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_messages_of_a_burst_leave_at_once_and_a_wait_ends_the_burst() {
+        let mut coalescing = Coalescing::default();
+        for _ in 0..2 {
+            assert!((0..COALESCE_AFTER).all(|_| !coalescing.joins(|| Instant(7))) && coalescing.ends().is_none());
+            coalescing.joins(|| Instant(7));
+            assert!(coalescing.ends().is_some());
+            // A full packet leaves.   Expect: the burst goes on.
+            coalescing.end(false);
+            assert!(coalescing.ends().is_none());
+            coalescing.joins(|| Instant(7));
+            assert!(coalescing.ends().is_some());
+            coalescing.end(true);
+        }
+    }
+}
