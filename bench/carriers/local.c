@@ -1,5 +1,6 @@
 /* Carriers within one host: shared memory between two processes, memcpy, process_vm_readv. */
 #include "carrier.h"
+#include "../programs/lines.h"
 #include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -16,6 +17,12 @@ enum {
 };
 
 /* ---- Shared memory ---- */
+
+/* Rounds of a command that asks what a cache line costs instead. */
+#define PROBE UINT64_MAX
+
+/* Mapped once for all sizes; the forked side answers. */
+static lines cost = {.before = NAN, .after = NAN};
 
 /* A message and its number. The first bytes share the number's cache line, so a small message moves one line. */
 typedef struct slot {
@@ -88,6 +95,11 @@ static void reader(shared *s)
         if (s->area->command == UINT64_MAX)
             return;
         rounds = s->area->rounds;
+        if (rounds == PROBE) {
+            lines_probe(&cost);
+            __atomic_store_n(&s->area->answered, command, __ATOMIC_RELEASE);
+            continue;
+        }
         fill(s->out, 0, s->size, 1, (unsigned)command);
         memset(s->in, 0, s->size);
         __atomic_store_n(&s->area->taken, s->sequence, __ATOMIC_RELEASE);
@@ -104,6 +116,25 @@ static void reader(shared *s)
         s->area->wrong += !filled(s->in, 0, s->size, 0, (unsigned)command, why);
         __atomic_store_n(&s->area->answered, command, __ATOMIC_RELEASE);
     }
+}
+
+/* What a line costs just now; the command's parity is of no account. */
+static double shared_probe(shared *s)
+{
+    uint64_t command = s->area->command + 1;
+    double ns;
+    if (!cost.word)
+        return NAN;
+    s->area->rounds = PROBE;
+    __atomic_store_n(&s->area->command, command, __ATOMIC_RELEASE);
+    ns = lines_probe(&cost);
+    await(&s->area->answered, command, 0);
+    return ns;
+}
+
+static void cost_fields(const void *l)
+{
+    lines_fields(l);
 }
 
 /* Starts a command at the reader, odd for ping-pong, and makes the contents of this side for it. */
@@ -153,22 +184,25 @@ static double writer(void *argument, long rounds)
 static int shared_samples(shared *s, const carrier *c, const options *o, int streaming)
 {
     const char *measurement = streaming ? "bandwidth" : "pingpong";
-    int status = 0;
+    int status = 0, again = 0;
     long rounds;
     s->streaming = streaming;
     rounds = choose_iterations(o->seconds, writer, s);
-    for (int sample = 0; sample < o->samples; sample++) {
+    for (int sample = 0; sample < o->samples + again; sample++) {
         char why[WHY_MAX] = "";
         double each;
         int right;
+        cost.before = shared_probe(s);
         s->area->wrong = 0;
         each = writer(s, rounds) / (double)rounds;
+        cost.after = shared_probe(s);
         right = s->area->wrong == 0 && (streaming || filled(s->in, 0, s->size, 1, s->seed, why));
         if (!right && !why[0])
             snprintf(why, sizeof why, "the reader got wrong contents");
         status |= !right;
         print_sample(c, measurement, s->size, streaming ? "MB/s" : "us", streaming ? (double)s->size / each / 1e6 : each / 2 * 1e6, rounds, sample,
-                     right ? NULL : why, NULL, NULL);
+                     right ? NULL : why, cost_fields, &cost);
+        again += cost.word && again < cost.repeats && lines_changed(&cost);
     }
     return status;
 }
@@ -196,6 +230,7 @@ static int shared_size(const carrier *c, const options *o, size_t size, const cp
     if (child == 0) {
         child_begins();
         separate(1);
+        cost.side = 1;
         reader(&s);
         _exit(0);
     }
@@ -218,8 +253,10 @@ int shared_run(const carrier *c, const options *o)
     int status = 0;
     cpu_set_t usable;
     sched_getaffinity(0, sizeof usable, &usable);
+    lines_start(&cost, 0);
     for (int i = 0; i < o->sizes_count; i++)
         status |= shared_size(c, o, o->sizes[i], &usable);
+    lines_end(&cost);
     return status;
 }
 

@@ -22,6 +22,7 @@ enum {
     ITERATIONS_MAX = 10000,
     WARM_UP = 3,                /* iterations before those of a point that count */
     REPEATS = 2,                /* of a point that seems to end the sweep */
+    PROBE = -1,
     READY = BENCH_TAG + 1, COMMAND = BENCH_TAG + 2, VERDICT = BENCH_TAG + 3
 };
 
@@ -49,7 +50,7 @@ typedef struct point {
     char why[BENCH_WHY_MAX];
 } point;
 
-/* What rank 0 asks of its peer: iterations 0 ends. */
+/* What rank 0 asks of its peer: iterations 0 ends, PROBE asks what a cache line costs. */
 typedef struct command {
     long iterations, direction, size, seed;
 } command;
@@ -212,6 +213,10 @@ static void serve(bench *b)
         MPI_Recv(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (c.iterations == 0)
             return;
+        if (c.iterations == PROBE) {
+            bench_lines_before(b);
+            continue;
+        }
         b->seed = (unsigned)c.seed;
         t = transfer_of((size_t)c.size);
         bench_buffers(b, transfer_bytes(&t), transfer_bytes(&t));
@@ -320,12 +325,22 @@ static int print_result(const bench *b, enum direction d, size_t size, int sampl
     json_number("base_threshold", base_threshold);
     json_number("stop_threshold", stop_threshold);
     json_true("checked", 1);
+    bench_lines_fields(b);
     json_true("valid", valid);
     if (!valid)
         json_text("why", !last->valid ? last->why : disturbed ? "disturbed: the work took longer alone than beside the transfer"
                          : "the sweep did not reach the stop threshold");
     json_close();
     return !valid;
+}
+
+static void probe(bench *b, void (*around)(bench *))
+{
+    command c = {PROBE, 0, 0, 0};
+    if (!b->lines.word)
+        return;
+    MPI_Send(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
+    around(b);
 }
 
 /* Measures a point; one that reaches the stop is measured again, and its quickest time counts: what disturbs only adds. */
@@ -350,6 +365,7 @@ static int sweep(bench *b, enum direction d, size_t size, int sample)
     point p = {0}, last = {0};
     double base_sum = 0, transfer_us = 0, work_us = 0;
     int base_points = 0, base_ended = 0, number = 0, beyond = 0, ended = 0;
+    probe(b, bench_lines_before);
     p.iterations = ITERATIONS_MIN;
     measure_point(b, d, size, 0, &p);
     p.iterations = iterations_for(b, p.iteration_us);
@@ -369,7 +385,19 @@ static int sweep(bench *b, enum direction d, size_t size, int sample)
         work_us = work_us == 0 ? transfer_us * first_work : work_us * growth;
         p.iterations = iterations_for(b, p.iteration_us);
     }
+    probe(b, bench_lines_after);
     return print_result(b, d, size, sample, number, p.valid ? &last : &p, transfer_us, ended);
+}
+
+/* Samples of one size in one direction, some again when what a cache line costs changed meanwhile. */
+static int sweeps(bench *b, enum direction d, size_t size)
+{
+    int status = 0, again = 0;
+    for (int sample = 0; sample < b->samples + again; sample++) {
+        status |= sweep(b, d, size, sample);
+        again += b->lines.word && again < b->lines.repeats && lines_changed(&b->lines);
+    }
+    return status;
 }
 
 static int lead(bench *b)
@@ -377,12 +405,10 @@ static int lead(bench *b)
     command end = {0, 0, 0, 0};
     int status = 0;
     calibrate();
-    for (int i = 0; i < b->sizes_count; i++) {
-        for (int sample = 0; sample < b->samples; sample++)
-            for (int d = SEND; d <= RECEIVE; d++)
-                if (strcmp(direction_option, "both") == 0 || strcmp(direction_option, direction_names[d]) == 0)
-                    status |= sweep(b, (enum direction)d, b->sizes[i], sample);
-    }
+    for (int i = 0; i < b->sizes_count; i++)
+        for (int d = SEND; d <= RECEIVE; d++)
+            if (strcmp(direction_option, "both") == 0 || strcmp(direction_option, direction_names[d]) == 0)
+                status |= sweeps(b, (enum direction)d, b->sizes[i]);
     MPI_Send(&end, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
     return status;
 }

@@ -39,6 +39,42 @@ void bench_failed(const bench *b, size_t size, const char *unit, const char *why
     json_close();
 }
 
+/* ---- Lines ---- */
+
+static void start_lines(bench *b)
+{
+    int is_on = lines_start(&b->lines, b->ranks < 2 ? -1 : b->rank == 0 ? 0 : b->rank == b->ranks / 2 ? 1 : -1), all_on;
+    MPI_Allreduce(&is_on, &all_on, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (!all_on || b->ranks < 2)
+        lines_end(&b->lines);
+}
+
+void bench_lines_before(bench *b)
+{
+    b->lines.before = lines_probe(&b->lines);
+}
+
+void bench_lines_after(bench *b)
+{
+    b->lines.after = lines_probe(&b->lines);
+}
+
+void bench_lines_fields(const bench *b)
+{
+    lines_fields(&b->lines);
+}
+
+int bench_lines_repeat(const bench *b, int *again)
+{
+    int repeat;
+    if (!b->lines.word || *again >= b->lines.repeats)
+        return 0;
+    repeat = lines_changed(&b->lines);
+    MPI_Bcast(&repeat, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    *again += repeat;
+    return repeat;
+}
+
 /* ---- Options ---- */
 
 static const char *const common_help =
@@ -197,6 +233,7 @@ void bench_start(bench *b, const char *measurement, const char *sizes, int *argc
         stop(b->rank, 2, "%s: the library has no such thread level\n", measurement);
     parse_options(b, sizes, *argc, *argv, own, own_count);
     find_peer(b);
+    start_lines(b);
     b->requests = malloc(2 * BENCH_WINDOW_MAX * sizeof *b->requests);
     if (!b->requests)
         stop(b->rank, 2, "%s: no memory\n", measurement);
@@ -204,6 +241,7 @@ void bench_start(bench *b, const char *measurement, const char *sizes, int *argc
 
 int bench_end(bench *b, int status)
 {
+    lines_end(&b->lines);
     free(b->send);
     free(b->receive);
     free(b->requests);
@@ -423,6 +461,7 @@ static void print_sample(const bench *b, const bench_case *c, size_t size, int s
     json_true("checked", c->check != NULL);
     if (c->fields)
         c->fields(b, size, seconds);
+    bench_lines_fields(b);
     json_true("valid", valid);
     if (!valid)
         json_text("why", why);
@@ -434,7 +473,7 @@ static int measure_size(bench *b, const bench_case *c, size_t size)
 {
     size_t send = 0, receive = 0;
     long iterations = b->iterations;
-    int status = 0;
+    int status = 0, again = 0;
     if (c->buffers)
         c->buffers(b, size, &send, &receive);
     if (send > BYTES_MAX || receive > BYTES_MAX) {
@@ -450,18 +489,23 @@ static int measure_size(bench *b, const bench_case *c, size_t size)
         timed(b, c, size, iterations < 10 ? iterations : 10, NULL);
     if (!iterations)
         iterations = choose_iterations(b, c, size);
-    for (int sample = 0; sample < b->samples; sample++) {
+    for (int sample = 0; sample < b->samples + again; sample++) {
         char why[BENCH_WHY_MAX] = "";
         double seconds;
         int valid;
         b->seed++;
         if (c->prepare)
             c->prepare(b, size);
+        if (b->lines.word)
+            MPI_Barrier(MPI_COMM_WORLD);
+        bench_lines_before(b);
         seconds = timed(b, c, size, iterations, NULL) / (double)iterations;
+        bench_lines_after(b);
         valid = bench_agree(b, !c->check || c->check(b, size, why), why);
         status |= !valid;
         if (b->rank == 0)
             print_sample(b, c, size, sample, iterations, seconds, valid, why);
+        bench_lines_repeat(b, &again);
     }
     return status;
 }

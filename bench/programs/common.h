@@ -9,6 +9,7 @@
 /* clock_gettime, nanosleep and posix_memalign: this header comes before any other. */
 #define _POSIX_C_SOURCE 200809L
 
+#include "lines.h"
 #include "plain.h"
 #include <mpi.h>
 #include <string.h>
@@ -50,6 +51,7 @@ typedef struct bench {
     size_t send_bytes, receive_bytes;
     unsigned seed;              /* of the contents; another for each sample */
     MPI_Request *requests;      /* 2 * BENCH_WINDOW_MAX of them */
+    lines lines;                /* between rank 0 and its peer */
 } bench;
 
 /* A measurement that bench_measure can drive. */
@@ -86,6 +88,14 @@ int bench_end(bench *b, int status);
 
 /* A line that says why there is no figure: {"valid":false,"why":…}. Rank 0 prints, the others do nothing. */
 void bench_failed(const bench *b, size_t size, const char *unit, const char *why);
+
+/* What a cache line costs between rank 0 and its peer, around a sample: at once on both, which stand at the same place in the program.
+ * bench_lines_fields adds it to the sample's line. They do nothing unless BENCH_LINES is set (lines.h). */
+void bench_lines_before(bench *b);
+void bench_lines_after(bench *b);
+void bench_lines_fields(const bench *b);
+/* 1 on all ranks when the sample is to be taken again because the lines changed; `again` counts. Collective. */
+int bench_lines_repeat(const bench *b, int *again);
 
 /* Seconds since some moment; MPI_Wtime, which every library here makes from a clock of nanoseconds. */
 double bench_now(void);

@@ -72,6 +72,7 @@ static inline void nas_print(const bench *b, const char *class, long long size, 
     json_text("class", class);
     json_number("seconds", seconds);
     json_true("checked", 1);
+    bench_lines_fields(b);
     json_true("valid", valid);
     if (!valid)
         json_text("why", why);

@@ -272,9 +272,11 @@ static int measure(bench *b, problem *m, int sample)
     int valid;
     inverse_iteration(m, 1);
     MPI_Barrier(MPI_COMM_WORLD);
+    bench_lines_before(b);
     began = bench_now();
     zeta = inverse_iteration(m, OUTER);
     seconds = bench_max(bench_now() - began);
+    bench_lines_after(b);
     error = fabs(zeta - m->class->zeta) / m->class->zeta;
     if (!(error <= tolerance))
         snprintf(why, sizeof why, "rank %d: zeta is %.13f, published is %.13f", b->rank, zeta, m->class->zeta);

@@ -234,10 +234,12 @@ static int measure(bench *b, const class *c, int sample)
     make_keys(&s);
     iterate(&s, 1);
     MPI_Barrier(MPI_COMM_WORLD);
+    bench_lines_before(b);
     began = bench_now();
     for (int i = 1; i <= ITERATIONS; i++)
         passed += iterate(&s, i);
     seconds = bench_max(bench_now() - began);
+    bench_lines_after(b);
     MPI_Allreduce(&passed, &all_passed, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     in_order = sorted(&s);
     if (!in_order)

@@ -7,6 +7,7 @@ mod compare;
 mod doctor;
 mod hosts;
 mod info;
+mod lines;
 mod measure;
 mod record;
 mod report;

@@ -62,6 +62,18 @@ pub(crate) struct Place {
     /// What else was changed there, a sentence: "segmentation offload is off, so that a lost frame is one packet".
     #[serde(default)]
     pub(crate) note: Option<String>,
+    /// What a cache line cost there, for a place that was made when a run is shown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) lines: Option<Lines>,
+}
+
+/// One state of the lines between processors.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Lines {
+    /// `near`, `far`, …: none where there was only this state.
+    pub(crate) name: Option<String>,
+    /// Nanoseconds that a line took one way, the median.
+    pub(crate) ns: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,7 +143,7 @@ pub(crate) struct Sample {
     pub(crate) library: String,
     pub(crate) round: u32,
     /// The line itself: `measurement`, `size` (bytes), `ranks`, `unit`, `value` (or null), `valid`, `why`, and the measurement's own
-    /// fields. `availability_sample` lines are the points of the sweeps behind `availability`.
+    /// fields. On one node `line_ns_before` and `line_ns_after`: what a cache line took between the ranks (null: not known). `availability_sample` lines are the points of the sweeps behind `availability`.
     #[serde(flatten)]
     pub(crate) line: Map<String, Value>,
 }

@@ -11,6 +11,7 @@
 pub(crate) mod chart;
 pub(crate) mod export;
 pub(crate) mod html;
+mod lines;
 pub(crate) mod markdown;
 pub(crate) mod read;
 mod statistics;

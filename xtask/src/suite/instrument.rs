@@ -22,7 +22,10 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let libraries = format!("weft,mpich={}", context.root.join("build/venv").display());
             let run =
                 weft(context, "compare pingpong barrier launch --rounds 2 --samples 1 --seconds 0.005 --sizes 8,64k");
-            check_run(context, "one-host", run.args(["--library", &libraries]), 0)
+            match check_run(context, "one-host", run.args(["--library", &libraries]), 0) {
+                Outcome::Passed => check_lines(context, "one-host"),
+                other => other,
+            }
         }),
         Case::new("two hosts, shaped, with carriers", |context| {
             let run = weft(
@@ -121,6 +124,23 @@ fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     match (bad.is_empty(), jobs().count() > 0, text.lines().last()) {
         (true, true, Some(end)) if end.contains(r#""interrupted":false"#) => Outcome::Passed,
         (_, _, last) => Outcome::Failed(format!("{}\nlast line: {}", bad.join("\n"), last.unwrap_or("none"))),
+    }
+}
+
+/// On one host every sample of two ranks says what a cache line cost, or that it could not be measured; a launch does not.
+fn check_lines(context: &Context, name: &str) -> Outcome {
+    let path = context.work.join(format!("instrument-{name}.jsonl"));
+    let text = std::fs::read_to_string(&path).unwrap_or_default();
+    let alone = std::thread::available_parallelism().is_ok_and(|count| count.get() < 2);
+    for line in text.lines().filter(|line| line.contains(r#""record":"sample""#)) {
+        let says = line.contains(r#""line_ns_before":"#) && line.contains(r#""line_ns_after":"#);
+        if says == (alone || line.contains(r#""measurement":"launch""#)) {
+            return Outcome::Failed(format!("what a cache line cost is missing, or too much: {line}"));
+        }
+    }
+    match text.contains("line_ns_before") || alone {
+        true => Outcome::Passed,
+        false => Outcome::Failed("no sample at all".to_owned()),
     }
 }
 

@@ -40,6 +40,11 @@ impl Place {
         self.ranks.div_ceil(self.hosts)
     }
 
+    /// Whether ranks can tell what a cache line costs between their processors: each has one of its own.
+    pub(crate) fn has_lines(&self) -> bool {
+        self.hosts == 1 && (2..=processors()).contains(&self.ranks)
+    }
+
     pub(crate) fn record(&self) -> record::Place {
         record::Place {
             id: self.id(),
@@ -49,6 +54,7 @@ impl Place {
             loss_percent: self.loss.map(|loss| loss.percent),
             processors: processors(),
             note: self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned()),
+            lines: None,
         }
     }
 
@@ -126,5 +132,14 @@ mod tests {
         place = Place { rate: None, loss: "1%".parse().ok(), ranks: 3, ..place };
         assert_eq!((place.id().as_str(), place.ranks_per_host()), ("2-hosts-3-ranks-loss-1%", 2));
         assert!(place.record().note.is_some());
+    }
+
+    /// Ranks that share a processor cannot wait for each other's writes; hosts are other machines.
+    #[test]
+    fn only_ranks_of_one_host_with_a_processor_each_have_lines() {
+        let has = |hosts, ranks| Place { hosts, ranks, rate: None, loss: None }.has_lines();
+        let all = processors();
+        assert_eq!([has(1, 1), has(2, 2), has(1, all + 1)], [false; 3]);
+        assert_eq!(has(1, 2), all >= 2);
     }
 }

@@ -15,8 +15,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use super::launch::Invocation;
+use crate::lines::{CHANGE_RATIO, REPEATS_MAX};
 
 const MARK: &str = "WEFT_MEASUREMENT_JOB";
+/// `RATIO:REPEATS:FILE`, for bench/programs/lines.h.
+const LINES: &str = "BENCH_LINES";
 /// How often an ending signal and the time limit are looked at: seldom, because looking takes processor time from the job.
 const LOOK: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(1);
@@ -62,6 +65,15 @@ pub(crate) struct Task<'a> {
     pub(crate) limit: Duration,
     /// Tells this job from all others.
     pub(crate) number: u32,
+    /// It is to say what a cache line costs around its samples.
+    pub(crate) lines: bool,
+}
+
+impl Task<'_> {
+    /// Maps the line that ranks measure by.
+    fn lines_file(&self) -> PathBuf {
+        self.temporary.join(format!("lines-{}", self.number))
+    }
 }
 
 enum Said {
@@ -106,6 +118,10 @@ pub(crate) fn run(task: &Task, stop: &mut dyn FnMut() -> Option<i32>) -> Result<
     while let Ok(said) = receiver.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
         finished.take(said);
     }
+    if task.lines {
+        // It is there only if the program got so far.
+        let _ = fs::remove_file(task.lines_file());
+    }
     result.map(|()| finished)
 }
 
@@ -128,6 +144,9 @@ fn start(what: &Invocation, task: &Task, mark: &str, sender: &Sender<Said>) -> R
     let mut command = Command::new(&what.words[0]);
     command.args(&what.words[1..]).envs(what.environment.iter().cloned()).env(MARK, mark).env("TMPDIR", task.temporary);
     command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if task.lines {
+        command.env(LINES, format!("{CHANGE_RATIO}:{REPEATS_MAX}:{}", task.lines_file().display()));
+    }
     let mut child = command.spawn().map_err(|error| format!("cannot run {}: {error}", what.words[0]))?;
     read(child.stdout.take(), sender.clone(), Said::Out);
     read(child.stderr.take(), sender.clone(), Said::Complaint);
@@ -267,7 +286,7 @@ mod tests {
         let temporary = std::env::temp_dir();
         let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let limit = Duration::from_secs_f64(limit);
-        let task = Task { main: &main, companion: None, temporary: &temporary, limit, number };
+        let task = Task { main: &main, companion: None, temporary: &temporary, limit, number, lines: false };
         let began = Instant::now();
         let finished =
             run(&task, &mut || stop_after.filter(|after| began.elapsed() > *after).map(|_| 2)).expect("sh starts");

@@ -348,16 +348,22 @@ impl Session<'_> {
     fn ask(&mut self, mpi: &Mpi, place: &Place, programs: &Programs) -> Result<String, String> {
         let program = programs.build(build::LIBRARY)?;
         let invocation = launch::invocation(mpi, place, None, self.libfabric.as_deref(), &program, &[]);
-        let (verdict, _) = self.execute(&invocation, None)?;
+        let (verdict, _) = self.execute(&invocation, None, false)?;
         let text = verdict.samples.first().and_then(|sample| sample.get("library")?.as_str().map(str::to_owned));
         text.filter(|_| verdict.outcome == Outcome::Succeeded).ok_or(verdict.why.unwrap_or("it said nothing".into()))
     }
 
-    fn execute(&mut self, main: &Invocation, companion: Option<&Invocation>) -> Result<(Verdict, Duration), String> {
+    /// `lines`: the program is to say what a cache line costs around its samples.
+    fn execute(
+        &mut self,
+        main: &Invocation,
+        companion: Option<&Invocation>,
+        lines: bool,
+    ) -> Result<(Verdict, Duration), String> {
         self.jobs += 1;
         let temporary = self.work.0.join("t");
         let limit = Duration::from_secs(self.request.limit_seconds.into());
-        let task = Task { main, companion, temporary: &temporary, limit, number: self.jobs };
+        let task = Task { main, companion, temporary: &temporary, limit, number: self.jobs, lines };
         let finished = process::run(&task, &mut || self.caught.terminated())?;
         Ok((verdict::judge(&finished, limit.as_secs_f64()), finished.elapsed))
     }
@@ -368,9 +374,10 @@ impl Session<'_> {
         main: &Invocation,
         companion: Option<&Invocation>,
         net: Option<&Net>,
+        lines: bool,
     ) -> Result<(Verdict, Duration), String> {
         let before = net.map_or(Ok(0), Net::sent_bytes)?;
-        let (mut verdict, took) = self.execute(main, companion)?;
+        let (mut verdict, took) = self.execute(main, companion, lines)?;
         if let Some(net) = net {
             verdict.require_wire(net.sent_bytes()?.saturating_sub(before));
         }
@@ -402,7 +409,7 @@ impl Session<'_> {
             Err((outcome, why)) => {
                 (Vec::new(), Verdict { samples: Vec::new(), outcome, why: Some(why) }, Duration::ZERO)
             }
-            Ok((main, companion)) => match self.measure(&main, companion.as_ref(), net) {
+            Ok((main, companion)) => match self.measure(&main, companion.as_ref(), net, place.has_lines()) {
                 Ok((verdict, took)) => (main.words, verdict, took),
                 Err(why) => {
                     let verdict = Verdict { samples: Vec::new(), outcome: Outcome::Failed, why: Some(why) };

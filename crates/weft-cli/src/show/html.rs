@@ -140,12 +140,10 @@ fn facts(page: &mut String, summary: &Summary) {
 }
 
 fn measured(page: &mut String, summary: &Summary, table: &Table, charts: &[&Chart]) {
-    let better = if units::better(&table.unit) == units::Better::Lower { "lower" } else { "higher" };
     let _ = writeln!(page, "<section class=\"measurement\">\n<h3>{}</h3>", escape(&words::title(&table.measurement)));
     let what = words::what(&table.measurement);
     let what = if what.is_empty() { String::new() } else { format!("{}; ", capital(what)) };
-    let _ =
-        writeln!(page, "<p>{}</p>", escape(&format!("{what}{}, {better} is better.", units::unit_title(&table.unit))));
+    let _ = writeln!(page, "<p>{}</p>", escape(&format!("{what}{}.", words::caption(table))));
     let compared = columns_compared(table);
     let _ = write!(page, "<div class=\"wide\"><table>\n<thead><tr><th>{}</th>", escape(words::row_heading(table)));
     for library in &table.columns {

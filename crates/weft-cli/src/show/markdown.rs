@@ -86,7 +86,6 @@ fn facts(text: &mut String, summary: &Summary) {
 }
 
 fn measured(text: &mut String, summary: &Summary, table: &Table) {
-    let better = if units::better(&table.unit) == units::Better::Lower { "lower" } else { "higher" };
     let _ = write!(
         text,
         "\n### {}, {}\n\n",
@@ -95,7 +94,7 @@ fn measured(text: &mut String, summary: &Summary, table: &Table) {
     );
     let what = words::what(&table.measurement);
     let comma = if what.is_empty() { "" } else { "; " };
-    let _ = write!(text, "{what}{comma}{}, {better} is better\n\n", units::unit_title(&table.unit));
+    let _ = write!(text, "{what}{comma}{}\n\n", words::caption(table));
     let compared = columns_compared(table);
     let mut head = vec![words::row_heading(table).to_owned()];
     head.extend(table.columns.iter().map(|library| summary.library(*library).title.clone()));

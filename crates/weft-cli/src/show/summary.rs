@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::read::RunFile;
 use super::statistics::{Figure, Observation, figure, paired};
 use super::units::{Better, better, is_share};
-use super::{warnings, words};
+use super::{lines, warnings, words};
 use crate::record::{Job, Library, Outcome, Place, Role, Run, Sample};
 
 /// Fields of a sample that tell figures of one program and size apart, and what they are when absent.
@@ -28,7 +28,7 @@ const LEVEL_POINTS: f64 = 2.0;
 const CARRIER_SIZES_APART_MAX: u64 = 8;
 
 /// How the names of carriers start in a run file.
-const CARRIER_PREFIX: &str = "carrier-";
+pub(crate) const CARRIER_PREFIX: &str = "carrier-";
 
 /// Everything that is shown of one run file.
 pub(crate) struct Summary {
@@ -164,6 +164,7 @@ struct Gathered {
 
 impl Summary {
     pub(crate) fn new(file: RunFile) -> Summary {
+        let (file, told) = lines::separate(file);
         let mut libraries = file.libraries.clone();
         for id in file.jobs.iter().map(|job| &job.library).chain(file.samples.iter().map(|sample| &sample.library)) {
             if !libraries.iter().any(|library| library.id == *id) {
@@ -183,7 +184,9 @@ impl Summary {
                     .collect();
                 let found = gathered.get(&(measurement.clone(), place.id.clone()));
                 if found.is_some() || (!jobs.is_empty() && words::program(&measurement) == measurement) {
-                    tables.push(table(&measurement, place, &libraries, &jobs, found));
+                    let mut table = table(&measurement, place, &libraries, &jobs, found);
+                    table.footnotes.extend(warnings::few(&table, &libraries, file.run.rounds));
+                    tables.push(table);
                 }
             }
         }
@@ -200,6 +203,7 @@ impl Summary {
             tables,
         };
         summary.warnings = warnings::of(&file, &summary);
+        summary.warnings.extend(told);
         summary
     }
 
@@ -233,7 +237,16 @@ fn known_places(file: &RunFile) -> Vec<Place> {
     for id in file.jobs.iter().map(|job| &job.place).chain(file.samples.iter().map(|sample| &sample.place)) {
         if !places.iter().any(|place| place.id == *id) {
             let id = id.clone();
-            places.push(Place { id, hosts: 0, ranks: 0, rate: None, loss_percent: None, processors: 0, note: None });
+            places.push(Place {
+                id,
+                hosts: 0,
+                ranks: 0,
+                rate: None,
+                loss_percent: None,
+                processors: 0,
+                note: None,
+                lines: None,
+            });
         }
     }
     places
@@ -464,9 +477,11 @@ fn cell(table: &mut Table, library: &Library, jobs: &[&Job], observed: &[Observe
     if cell.figure.is_some() {
         cell.missing = None;
     } else if cell.missing.is_none() {
-        let (missing, sentence) = match jobs {
-            [] if observed.is_empty() => (Missing::NotRun, "was not run here"),
-            _ => (Missing::NoSample, "ended well but has no sample of this size"),
+        let state = table.place.lines.as_ref().and_then(|lines| lines.name.as_ref());
+        let (missing, sentence) = match (jobs, state) {
+            ([], _) if observed.is_empty() => (Missing::NotRun, "was not run here".to_owned()),
+            (_, Some(state)) => (Missing::NoSample, format!("has no sample of this size while lines were {state}")),
+            (_, None) => (Missing::NoSample, "ended well but has no sample of this size".to_owned()),
         };
         note(table, &mut cell, format!("{} {sentence}.", library.title));
         cell.missing = Some(missing);

@@ -43,9 +43,7 @@ pub(crate) fn write(out: &mut dyn Write, summary: &Summary, look: Look) -> io::R
 /// One table with its footnotes.
 pub(crate) fn write_table(out: &mut dyn Write, summary: &Summary, table: &Table, look: Look) -> io::Result<()> {
     let title = format!("{}, {}", words::title(&table.measurement), words::place(&table.place));
-    let better = if units::better(&table.unit) == units::Better::Lower { "lower" } else { "higher" };
-    let unit = units::unit_title(&table.unit);
-    writeln!(out, "\n{} ({unit}, {better} is better)", painted(look, "1", &title))?;
+    writeln!(out, "\n{} ({})", painted(look, "1", &title), words::caption(table))?;
     let mut grid = Grid::new();
     grid.load_style(presets::UTF8_FULL_CONDENSED).set_content_arrangement(ContentArrangement::Dynamic);
     if let Some(width) = look.width {

@@ -314,3 +314,124 @@ fn the_document_says_where_the_subject_is_behind_first() {
     at("![Ping-pong latency, 1 host, 2 ranks](performance/pingpong-p.svg)");
     at("| 8 | **2.00 k** | 1.00 k | 2.00× other |");
 }
+
+/// `measurement unit size library round value before after …`: the same with what a cache line cost; `-` is null.
+fn run_with_lines(samples: &str, more: &str) -> Summary {
+    let mut text = HEAD.to_owned() + more;
+    for line in samples.lines().map(|line| line.replace(" -", " null")).filter(|line| !line.trim().is_empty()) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [measurement, unit, size, library, round, value, before, after] = words[..] else { panic!("{line}") };
+        text += &format!(
+            "{{\"record\":\"sample\",\"place\":\"p\",\"library\":\"{library}\",\"round\":{round},\
+             \"measurement\":\"{measurement}\",\"size\":{size},\"unit\":\"{unit}\",\"value\":{value},\"valid\":true,\
+             \"line_ns_before\":{before},\"line_ns_after\":{after}}}\n"
+        );
+    }
+    summary(&(text + "{\"record\":\"end\",\"at\":1.0,\"interrupted\":false}\n"))
+}
+
+const TWO_STATES: &str = "pingpong us 8 weft 0 1 32 33\n pingpong us 8 other 0 2 33 32\n pingpong us 8 weft 1 1 31 31
+    pingpong us 8 other 1 9 155 150\n pingpong us 8 weft 2 3 152 160\n pingpong us 8 other 2 9 161 155
+    pingpong us 8 weft 3 50 32 155\n pingpong us 8 other 3 60 - 32";
+
+#[test]
+fn what_lines_cost_makes_tables_of_their_own() {
+    let summary = run_with_lines(TWO_STATES, "");
+    let places: Vec<&str> = summary.tables.iter().map(|table| table.place.id.as_str()).collect();
+    assert_eq!(places, ["p-lines-near", "p-lines-far"]);
+    let medians = |table: usize| -> Vec<f64> {
+        summary.tables[table].rows[0].cells.iter().map(|cell| cell.figure.unwrap().median).collect()
+    };
+    assert_eq!([medians(0), medians(1)], [[1.0, 2.0], [3.0, 9.0]]);
+    // Rounds 1 and 3 have nobody beside whom the other may stand: one was near, the other far, or it changed.
+    let ratio = |table: usize| summary.tables[table].rows[0].best_peer.unwrap().advantage;
+    assert_eq!([ratio(0).median, ratio(1).median], [2.0, 3.0]);
+    assert_eq!([ratio(0).rounds, ratio(1).rounds], [1, 1]);
+    let said = summary.warnings.join("\n");
+    for part in ["lines near, 32 ns (3 samples); lines far, 155 ns (3 samples)", "1 sample in which", "1 sample around"]
+    {
+        assert!(said.contains(part), "no {part:?} in:\n{said}");
+    }
+    let text = terminal(&summary, false);
+    for part in [
+        "Ping-pong latency, 1 host, 2 ranks, lines near, 32 ns (µs, lower is better; 3 samples)",
+        "Ping-pong latency, 1 host, 2 ranks, lines far, 155 ns (µs, lower is better; 3 samples)",
+        "Few samples while lines were near: of 5 rounds some size has only, by library, Weft 2, Other 1.",
+    ] {
+        assert!(text.contains(part), "no {part:?} in:\n{text}");
+    }
+    let mut ids: Vec<String> = chart::all(&summary).into_iter().map(|chart| chart.id).collect();
+    ids.dedup();
+    assert!(ids.iter().any(|id| id.contains("near")) && ids.iter().any(|id| id.contains("far")), "{ids:?}");
+    let mut json = Vec::new();
+    export::json(&mut json, std::slice::from_ref(&summary)).unwrap();
+    let json: Value = serde_json::from_slice(&json).unwrap();
+    assert_eq!(json["runs"][0]["places"][1]["lines"]["name"], "far");
+    assert_eq!(json["runs"][0]["tables"][1]["place"], "p-lines-far");
+}
+
+#[test]
+fn what_has_no_lines_stays_in_one_table() {
+    let more = r#"{"record":"sample","place":"p","library":"weft","round":0,"measurement":"startup","size":0,"unit":"ms","value":5,"valid":true}
+{"record":"library","id":"carrier-memcpy","role":"carrier","title":"memcpy","version":"","prefix":null,"environment":{}}
+{"record":"sample","place":"p","library":"carrier-memcpy","round":0,"measurement":"pingpong","size":8,"unit":"us","value":0.5,"valid":true}
+{"record":"sample","place":"p","library":"carrier-memcpy","round":2,"measurement":"pingpong","size":8,"unit":"us","value":0.5,"valid":true}
+"#;
+    let summary = run_with_lines(TWO_STATES, more);
+    let places = |id: &str| -> Vec<&str> {
+        summary.tables.iter().filter(|table| table.measurement == id).map(|table| table.place.id.as_str()).collect()
+    };
+    assert_eq!(places("startup"), ["p"]);
+    assert_eq!(places("pingpong"), ["p-lines-near", "p-lines-far"]);
+    // A program of one process has no lines to wait for: it is the floor of both.
+    assert!(summary.tables.iter().filter(|t| t.measurement == "pingpong").all(|t| t.rows[0].carrier.is_some()));
+}
+
+/// A floor that met a state which no library met is shown alone, and nobody's absence with it.
+#[test]
+fn a_state_that_only_a_carrier_met_has_no_empty_columns() {
+    let job = r#"{"record":"job","measurement":"pingpong","place":"p","library":"weft","round":0,"command":[],"outcome":"succeeded","why":null,"seconds":1.0}
+{"record":"library","id":"carrier-udp","role":"carrier","title":"UDP","version":"","prefix":null,"environment":{}}
+"#;
+    let summary = run_with_lines("pingpong us 8 weft 0 1 32 33\n pingpong us 8 carrier-udp 0 2 155 155", job);
+    let columns: Vec<usize> = summary.tables.iter().map(|table| table.columns.len()).collect();
+    assert_eq!(columns, [2, 1]);
+    assert_eq!(summary.tables[0].footnotes[0], "Other was not run here.");
+    assert!(summary.tables[1].footnotes.iter().all(|note| !note.contains("Weft")), "{:?}", summary.tables[1].footnotes);
+}
+
+#[test]
+fn one_state_has_the_tables_it_had() {
+    let samples = "pingpong us 8 weft 0 1 32 33\n pingpong us 8 other 0 2 33 32\n pingpong us 8 weft 1 1 - 31";
+    let summary = run_with_lines(samples, "");
+    assert_eq!(summary.tables.len(), 1);
+    assert_eq!(summary.tables[0].rows[0].cells[0].figure.unwrap().samples, 2);
+    assert!(terminal(&summary, false).contains("1 host, 2 ranks, lines 32 ns (µs, lower is better)\n"));
+    assert!(!summary.warnings.join(" ").contains("cache line"), "{:?}", summary.warnings);
+}
+
+/// The points of a sweep come before the line that says in which state it was.
+#[test]
+fn a_sweep_is_shown_with_its_state() {
+    let point = |library: &str, number: u32| {
+        format!(
+            "{{\"record\":\"sample\",\"place\":\"p\",\"library\":\"{library}\",\"round\":0,\"measurement\":\"availability_sample\",\
+             \"direction\":\"send\",\"size\":8,\"unit\":\"us\",\"value\":2,\"valid\":true,\"point\":{number},\"work_us\":{number},\
+             \"iteration_us\":2}}\n"
+        )
+    };
+    let result = |library: &str, ns: f64| {
+        format!(
+            "{{\"record\":\"sample\",\"place\":\"p\",\"library\":\"{library}\",\"round\":0,\"measurement\":\"availability\",\
+             \"direction\":\"send\",\"size\":8,\"unit\":\"percent\",\"value\":90,\"valid\":true,\"overhead_us\":1,\"transfer_us\":2,\
+             \"line_ns_before\":{ns},\"line_ns_after\":{ns}}}\n"
+        )
+    };
+    let sweep = |library: &str, ns: f64| (0..4).map(|i| point(library, i)).collect::<String>() + &result(library, ns);
+    // The second library's first sweep is broken off: its points belong to nobody.
+    let summary =
+        run_of("", &(sweep("weft", 32.0) + &point("other", 0) + &sweep("weft", 155.0) + &sweep("other", 155.0)));
+    let found: Vec<(&str, usize, usize)> =
+        summary.sweeps.iter().map(|sweep| (sweep.place.id.as_str(), sweep.library, sweep.points.len())).collect();
+    assert_eq!(found, [("p-lines-near", 0, 4), ("p-lines-far", 0, 4), ("p-lines-far", 1, 4)]);
+}

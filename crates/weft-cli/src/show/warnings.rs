@@ -2,8 +2,9 @@
 
 use super::read::RunFile;
 use super::statistics::{Figure, median};
-use super::summary::Summary;
+use super::summary::{Summary, Table};
 use super::units::is_share;
+use crate::record::Library;
 
 /// The quartiles are further apart than this share of the median, or than so many percentage points.
 const SPREAD_SHARE: f64 = 0.25;
@@ -25,6 +26,25 @@ pub(crate) fn is_spread(figure: &Figure, unit: &str) -> bool {
     let width = figure.high - figure.low;
     let limit = if is_share(unit) { SPREAD_POINTS } else { SPREAD_SHARE * figure.median.abs() };
     figure.samples >= SPREAD_SAMPLES_MIN && width > limit
+}
+
+/// What is said below a table of one state of the lines when some library has samples of too few rounds there.
+pub(crate) fn few(table: &Table, libraries: &[Library], rounds: u32) -> Option<String> {
+    let state = table.place.lines.as_ref()?.name.as_ref()?;
+    let rounds_of = |column: usize| {
+        let figures = table.rows.iter().filter_map(|row| row.cells[column].figure);
+        figures.map(|figure| figure.rounds).min()
+    };
+    let least = rounds.min(ROUNDS_MIN) as usize;
+    let columns = table.columns.iter().enumerate().filter_map(|(column, library)| Some((library, rounds_of(column)?)));
+    let few = columns
+        .filter(|(_, seen)| *seen < least)
+        .map(|(library, seen)| format!("{} {seen}", libraries[*library].title));
+    let few: Vec<String> = few.collect();
+    (!few.is_empty()).then(|| {
+        let list = few.join(", ");
+        format!("Few samples while lines were {state}: of {rounds} rounds some size has only, by library, {list}.")
+    })
 }
 
 pub(crate) fn of(file: &RunFile, summary: &Summary) -> Vec<String> {

@@ -131,6 +131,35 @@ pub(crate) fn place(place: &Place) -> String {
     if let Some(loss) = place.loss_percent.filter(|loss| *loss > 0.0) {
         text += &format!(", {loss} % of the frames lost");
     }
+    if let Some(lines) = lines(place) {
+        text += &format!(", {lines}");
+    }
+    text
+}
+
+/// `lines near, 36 ns`, or `lines 36 ns` where they had one state.
+pub(crate) fn lines(place: &Place) -> Option<String> {
+    let lines = place.lines.as_ref()?;
+    let name = lines.name.as_ref().map(|name| format!("{name},")).unwrap_or_default();
+    Some(
+        ["lines", &name, &format!("{:.0} ns", lines.ns)]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
+    )
+}
+
+/// `µs, lower is better`, with the number of samples where a table is one of several states of the lines.
+pub(crate) fn caption(table: &Table) -> String {
+    let better = if units::better(&table.unit) == units::Better::Lower { "lower" } else { "higher" };
+    let mut text = format!("{}, {better} is better", units::unit_title(&table.unit));
+    if table.place.lines.as_ref().is_some_and(|lines| lines.name.is_some()) {
+        let figures = table.rows.iter().flat_map(|row| &row.cells).filter_map(|cell| cell.figure);
+        let carriers = table.carriers.iter().filter(|(library, _, _)| !table.columns.contains(library));
+        let count: usize = figures.chain(carriers.map(|(_, _, figure)| *figure)).map(|figure| figure.samples).sum();
+        text += &format!("; {count} samples");
+    }
     text
 }
 
@@ -294,6 +323,9 @@ pub(crate) const METHOD: &[&str] = &[
      above 1× Weft is better, whichever way the unit runs. Percentages are compared by their difference, in points. A lead or a lag \
      counts when the median is more than 5 % (2 points) away, three quarters of the rounds agree, and the medians over all rounds \
      agree too; all else is level.",
+    "On one node a program says, before and after each sample, what a cache line costs between the processors of two ranks. Where a \
+     virtual machine changed between states, each has tables of its own, named by what a line takes one way; samples in which it \
+     changed are left out.",
     "Carriers are the floor under the figures: the same machine, in the same run, without MPI. A carrier of the same size is taken; \
      for a time else the nearest, for a stream else the fastest whose frames are not far larger than the message.",
     "Overhead and availability follow Doerfler and Brightwell, “Measuring MPI Send and Receive Overhead and Application \
