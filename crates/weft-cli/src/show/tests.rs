@@ -356,7 +356,8 @@ fn what_lines_cost_makes_tables_of_their_own() {
     for part in [
         "Ping-pong latency, 1 host, 2 ranks, lines near, 32 ns (µs, lower is better; 3 samples)",
         "Ping-pong latency, 1 host, 2 ranks, lines far, 155 ns (µs, lower is better; 3 samples)",
-        "Few samples while lines were near: of 5 rounds some size has only, by library, Weft 2, Other 1.",
+        "Few samples while lines were near: at some size there are samples of only 2 (Weft), 1 (Other) of 5 rounds; some ratio is \
+         of 1 only.",
     ] {
         assert!(text.contains(part), "no {part:?} in:\n{text}");
     }

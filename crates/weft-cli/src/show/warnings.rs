@@ -37,14 +37,15 @@ pub(crate) fn few(table: &Table, libraries: &[Library], rounds: u32) -> Option<S
     };
     let least = rounds.min(ROUNDS_MIN) as usize;
     let columns = table.columns.iter().enumerate().filter_map(|(column, library)| Some((library, rounds_of(column)?)));
-    let few = columns
-        .filter(|(_, seen)| *seen < least)
-        .map(|(library, seen)| format!("{} {seen}", libraries[*library].title));
-    let few: Vec<String> = few.collect();
-    (!few.is_empty()).then(|| {
-        let list = few.join(", ");
-        format!("Few samples while lines were {state}: of {rounds} rounds some size has only, by library, {list}.")
-    })
+    let few = columns.filter(|(_, seen)| *seen < least);
+    let few: Vec<String> = few.map(|(library, seen)| format!("{seen} ({})", libraries[*library].title)).collect();
+    let paired = table.rows.iter().filter_map(|row| Some(row.best_peer?.advantage.rounds)).min();
+    let mut parts = Vec::new();
+    if !few.is_empty() {
+        parts.push(format!("at some size there are samples of only {} of {rounds} rounds", few.join(", ")));
+    }
+    parts.extend(paired.filter(|paired| *paired < least).map(|paired| format!("some ratio is of {paired} only")));
+    (!parts.is_empty()).then(|| format!("Few samples while lines were {state}: {}.", parts.join("; ")))
 }
 
 pub(crate) fn of(file: &RunFile, summary: &Summary) -> Vec<String> {
