@@ -6,7 +6,7 @@ use weft_core::message::{Frame, Head};
 use weft_core::rails::{self, Carrier, Rails};
 use weft_core::reach::{Ends, Keys, SIZE, is_reach};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
+use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_engine::group::PeerId;
 use weft_engine::memory::{Address, promised_bytes};
 use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
@@ -14,7 +14,9 @@ use weft_engine::request::{Receive, State};
 
 use crate::{join, pieces};
 
-const SECRET: [u8; 16] = [5; 16];
+fn secret() -> Secret {
+    Secret::new([5; 16])
+}
 /// Messages that a flow is given to send before strangers speak.
 const OWN_MESSAGES: usize = 20;
 /// Packets asked of a flow after each that arrives.
@@ -93,15 +95,15 @@ pub(crate) fn flow(bytes: &[u8]) {
     let Some((how, rest)) = bytes.split_first() else { return };
     let (sealed, authentic) = (how & 1 != 0, how & 2 != 0);
     let settings = Settings { packet_size: 600, window_packets: 64, sealed, ..Settings::default() };
-    let mut flow = Flow::new(settings.into(), SECRET, 0, 1);
+    let mut flow = Flow::new(settings.into(), &secret(), 0, 1);
     (0..OWN_MESSAGES).for_each(|_| flow.submit_message(b"own", &[7; 100]));
     flow.submit_data(1, 2, 0..100_000);
-    let key = Key::derive(&SECRET, 1, 0);
+    let key = Key::derive(&secret(), 1, 0);
     let (mut now, mut out) = (Instant(1), vec![0; 600]);
     for piece in pieces(rest) {
         let mut packet = piece.to_vec();
         if authentic && packet.len() >= 28 {
-            key.seal(0, &mut packet, TAG_BYTES);
+            key.seal(0, &mut packet);
         }
         flow.handle_packet(now, &packet, &mut Sink);
         for _ in 0..ANSWERS_MAX {
@@ -125,7 +127,7 @@ pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
 /// Questions whether a lane works, by the peer or by strangers.
 pub(crate) fn reach(bytes: &[u8]) {
     let mut rails = lanes();
-    let keys = || Keys::new(&SECRET, 0, 1);
+    let keys = || Keys::new(&secret(), 0, 1);
     let asked = rails.poll_question(0, Instant(0), keys);
     assert!(asked.is_some() && (!is_reach(bytes) || bytes.len() == SIZE));
     // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
@@ -145,7 +147,7 @@ fn lanes() -> Rails {
 
 /// A question.
 pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
-    let question = lanes().poll_question(0, Instant(0), || Keys::new(&[6; 16], 1, 0));
+    let question = lanes().poll_question(0, Instant(0), || Keys::new(&Secret::new([6; 16]), 1, 0));
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 

@@ -39,7 +39,7 @@ pub use settings::*;
 pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, WAYS_MAX};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret, WAYS_MAX};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -50,7 +50,7 @@ use pauses::Pauses;
 
 /// Most bytes that an idle flow occupies after `Flow::rest`, allocations included; one that has striped bulk data keeps
 /// [`striped_bytes`] besides. One that is not used for long is folded, and is smaller then ([`FOLDED_BYTES_MAX`]).
-pub const IDLE_BYTES_MAX: usize = 1088;
+pub const IDLE_BYTES_MAX: usize = 1152;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
 /// Bytes that a flow with so many ways of bulk data keeps once it has used them.
@@ -123,9 +123,9 @@ pub struct Flow {
 impl Flow {
     /// A flow from process `own_index` to process `peer_index` (both below 2²⁴) of the job that knows `secret`.
     ///
-    /// Both sides must use the same `packet_size`, `window_packets` and `tag_bytes`. Panics if the settings are outside
+    /// Both sides must use the same `packet_size`, `window_packets` and `sealed`. Panics if the settings are outside
     /// their limits. They are shared with the driver.
-    pub fn new(settings: Arc<Settings>, secret: [u8; 16], own_index: u32, peer_index: u32) -> Self {
+    pub fn new(settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
         assert!(usize::from(settings.bulk_ways) < WAYS_MAX, "more ways than a packet can name");
@@ -135,8 +135,8 @@ impl Flow {
             settings,
             own_index,
             failed: false,
-            seal: Key::derive(&secret, own_index, peer_index),
-            verify: Key::derive(&secret, peer_index, own_index),
+            seal: Key::derive(secret, own_index, peer_index),
+            verify: Key::derive(secret, peer_index, own_index),
             ciphers: None,
             next_bare: u64::from(Number::FIRST.0),
             watched: false,

@@ -20,6 +20,7 @@
 //! ```
 
 use crate::time::{Duration, Instant};
+use crate::wire::Secret;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
@@ -100,10 +101,10 @@ impl core::fmt::Debug for Keys {
 
 impl Keys {
     /// For packets between the processes `own_index` and `peer_index` of the job that knows `secret`.
-    pub fn new(secret: &[u8; 16], own_index: u32, peer_index: u32) -> Self {
+    pub fn new(secret: &Secret, own_index: u32, peer_index: u32) -> Self {
         let key = |sender: u32, receiver: u32| {
             [0, 1].map(|half: u8| {
-                let mut hasher = SipHasher24::new_with_key(secret);
+                let mut hasher = SipHasher24::new_with_key(secret.bytes());
                 // Keys of flows are derived with another word.
                 hasher.write(b"weft reach");
                 hasher.write(&sender.to_le_bytes());
@@ -270,10 +271,12 @@ impl Reach {
 mod tests {
     use super::*;
 
-    const SECRET: [u8; 16] = [9; 16];
+    fn secret() -> Secret {
+        Secret::new([9; 16])
+    }
 
     fn keys() -> (Keys, Keys) {
-        (Keys::new(&SECRET, 3, 70_000), Keys::new(&SECRET, 70_000, 3))
+        (Keys::new(&secret(), 3, 70_000), Keys::new(&secret(), 70_000, 3))
     }
 
     const ENDS: Ends = Ends { own: 2, peer: 1 };
@@ -358,7 +361,7 @@ mod tests {
         }
         assert_eq!(answer(&question[..SIZE - 1]), None);
         // To another process, and of another job.
-        assert_eq!(Keys::new(&SECRET, 4, 3).open(&question), None);
-        assert_eq!(Keys::new(&[8; 16], 70_000, 3).open(&question), None);
+        assert_eq!(Keys::new(&secret(), 4, 3).open(&question), None);
+        assert_eq!(Keys::new(&Secret::new([8; 16]), 70_000, 3).open(&question), None);
     }
 }

@@ -3,7 +3,7 @@
 //! All numbers are little-endian.
 //!
 //! ```text
-//!  0  tag             8   keyed hash of the length, the rest of the header and the first bytes of the body
+//!  0  tag             8   keyed hash of all that follows, and of its length (`wire/key.rs`)
 //!  8  sender          3   index of the sending process in the job
 //! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the way it takes, 3 bits
 //! 12  number          4   number of the packet; bare acknowledgements and probes have a count of their own
@@ -29,14 +29,12 @@ mod cipher;
 mod key;
 
 pub(crate) use cipher::{Ciphers, SEAL_SIZE};
-pub use key::Key;
+pub use key::{Key, Secret};
 
 use crate::time::Duration;
 
 /// Bytes in front of every packet's body.
 pub const HEADER_SIZE: usize = 28;
-/// Bytes of the body that the tag covers unless a setting says otherwise.
-pub const TAG_BYTES: usize = 64;
 /// Bytes in front of each message in a packet.
 pub const FRAME_PREFIX: usize = 2;
 /// Most bytes of a packet that are not messages: header, echo, prefix.
@@ -250,8 +248,8 @@ impl Packet {
     }
 
     /// Verifies and parses a datagram; returns the payload (of a bare acknowledgement: the map) beside the rest.
-    pub fn open<'a>(key: &Key, epoch: u32, covered: usize, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
-        if !key.verify(epoch, bytes, covered) {
+    pub fn open<'a>(key: &Key, epoch: u32, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
+        if !key.verify(epoch, bytes) {
             return Err(Reject::Forged);
         }
         Self::parse(bytes).ok_or(Reject::Malformed)

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use weft_core::flow::Counters;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
+use weft_core::wire::Secret;
 
 use crate::group::PeerId;
 use crate::lanes::{Descriptors, Devices};
@@ -72,7 +73,7 @@ pub struct Engine<P: Platform> {
     direct: direct::Direct,
     devices: Devices,
     awaited: awaited::Awaited,
-    secret: [u8; 16],
+    secret: Secret,
     eager_limit: u64,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
@@ -123,7 +124,7 @@ impl<P: Platform> Engine<P> {
             past: Counters::default(),
             attended: false,
             coalescing: false,
-            secret: parts.secret,
+            secret: Secret::new(parts.secret),
             eager_limit: parts.eager_limit,
             frame_max,
             immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),

@@ -10,6 +10,7 @@ use weft_core::flow::{Counters, Flow, Folded, Settings as FlowSettings};
 use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
 use weft_core::reach::{Ends, Keys};
 use weft_core::time::Instant;
+use weft_core::wire::Secret;
 
 use crate::transport::{Address, Datagrams};
 pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
@@ -168,20 +169,20 @@ impl Remote {
     }
 
     /// The flow, made on first contact.
-    pub(crate) fn flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> &mut Flow {
+    pub(crate) fn flow(&mut self, secret: &Secret, own: u32, peer: u32) -> &mut Flow {
         let Self { flow, folded, settings, .. } = self;
         flow.get_or_insert_with(|| {
             let settings = settings.clone();
             Box::new(match folded.take() {
-                Some(folded) => Flow::unfold(*folded, settings, *secret, own, peer),
-                None => Flow::new(settings, *secret, own, peer),
+                Some(folded) => Flow::unfold(*folded, settings, secret, own, peer),
+                None => Flow::new(settings, secret, own, peer),
             })
         })
     }
 
     /// The same, taken out of here until it is put back; none while it is out.
     #[inline]
-    pub(crate) fn take_flow(&mut self, secret: &[u8; 16], own: u32, peer: u32) -> Option<Box<Flow>> {
+    pub(crate) fn take_flow(&mut self, secret: &Secret, own: u32, peer: u32) -> Option<Box<Flow>> {
         if self.flow.is_none() {
             self.flow(secret, own, peer);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant as Clock;
 use weft_core::flow::{Deliver, Flow, IDLE_BYTES_MAX, Regions, Settings};
 use weft_core::time::{Duration, Instant};
+use weft_core::wire::Secret;
 
 const ROUNDS: u32 = 300_000;
 const REPEATS: usize = 7;
@@ -33,7 +34,8 @@ impl Deliver for Memory {
 
 fn pair(settings: &Settings) -> (Flow, Flow) {
     let settings = Arc::new(settings.clone());
-    (Flow::new(settings.clone(), [1; 16], 0, 1), Flow::new(settings, [1; 16], 1, 0))
+    let secret = Secret::new([1; 16]);
+    (Flow::new(settings.clone(), &secret, 0, 1), Flow::new(settings, &secret, 1, 0))
 }
 
 /// The best of some repeats, in nanoseconds.

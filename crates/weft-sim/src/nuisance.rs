@@ -53,7 +53,7 @@ pub enum Nuisance {
         /// By how much at most.
         delay_max: Duration,
     },
-    /// Packets are damaged: a bit, or cut short, or made longer.
+    /// Packets are damaged: a byte anywhere, whatever the packet is, or cut short, or made longer.
     Corruption {
         /// How many.
         per_million: u32,
@@ -430,9 +430,6 @@ impl Stage for Reordering {
     }
 }
 
-/// Damage to single bits stays where any tag reaches: what a shorter tag lets pass is the user's choice, and the Ethernet
-/// checksum's business. A changed length is noticed by every tag.
-const DAMAGE_REACH: usize = 90;
 /// Bytes by which a packet becomes longer, at most.
 const GROWTH_MAX: u64 = 20;
 
@@ -450,10 +447,7 @@ impl Stage for Corruption {
             match random.below(4) {
                 0 => flight.bytes.truncate(random.below(length as u64) as usize),
                 1 => flight.bytes.resize(length + random.between(1, GROWTH_MAX) as usize, 0),
-                _ => {
-                    let reach = length.min(DAMAGE_REACH) as u64;
-                    flight.bytes[random.below(reach) as usize] ^= 1 << random.below(8);
-                }
+                _ => flight.bytes[random.below(length as u64) as usize] ^= random.between(1, 255) as u8,
             }
             if flight.number.take().is_some() {
                 outcome.cause = Some(Cause::Damage);

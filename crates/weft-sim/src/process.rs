@@ -5,7 +5,7 @@ use crate::clock::Clock;
 use crate::grants::{Control, Granting};
 use crate::nuisance::{Flight, Nuisance};
 use crate::plan::Plan;
-use crate::world::{SECRET, Violation, World};
+use crate::world::{Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use weft_core::flow::{Counters, Event, Flow, Settings, striped_bytes};
 use weft_core::rails::{Carrier, Lane, Rails};
 use weft_core::reach::{self, Ends, Keys};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire;
+use weft_core::wire::{self, Secret};
 
 /// Packets a process handles, and packets it sends, before it looks at the rest of its work.
 const BATCH: usize = 64;
@@ -54,14 +54,14 @@ pub(crate) struct Peer {
 
 impl Peer {
     /// The flow is given time to rest. Now and then it is folded, as drivers do with many peers: nothing may come of it.
-    fn rest(&mut self, own: u32, settings: &Arc<Settings>) {
+    fn rest(&mut self, own: u32, settings: &Arc<Settings>, secret: &Secret) {
         self.flow.rest();
         self.rests += 1;
         if self.rests.is_multiple_of(FOLD_EVERY) && self.flow.is_foldable() {
-            let new = || Flow::new(settings.clone(), SECRET, own, self.other);
+            let new = || Flow::new(settings.clone(), secret, own, self.other);
             let (folded, counters) = std::mem::replace(&mut self.flow, new()).fold();
             self.past.add(&counters);
-            self.flow = Flow::unfold(folded, settings.clone(), SECRET, own, self.other);
+            self.flow = Flow::unfold(folded, settings.clone(), secret, own, self.other);
         }
     }
 
@@ -202,7 +202,7 @@ impl World<'_> {
             return Some(peer);
         }
         let (&there, &back) = (self.pairs.get(&(own, other))?, self.pairs.get(&(other, own))?);
-        let flow = Flow::new(self.settings.clone(), SECRET, own, other);
+        let flow = Flow::new(self.settings.clone(), &self.secret, own, other);
         let rails = (self.fabrics.len() > 1).then(|| rails(self.fabrics.len() as u8));
         let process = &mut self.processes[own as usize];
         process.by_index.insert(other, process.peers.len());
@@ -267,7 +267,9 @@ impl World<'_> {
         let peer = &mut self.processes[own as usize].peers[index];
         let (there, other) = (peer.there, peer.other);
         let Some(rails) = peer.rails.as_mut().filter(|_| reach::is_reach(&flight.bytes)) else { return false };
-        if let Some((lane, answer)) = rails.handle(flight.carrier, &flight.bytes, || Keys::new(&SECRET, own, other)) {
+        if let Some((lane, answer)) =
+            rails.handle(flight.carrier, &flight.bytes, || Keys::new(&self.secret, own, other))
+        {
             let lane = rails.named(lane);
             self.say(there, own, other, lane, &answer);
         }
@@ -292,7 +294,7 @@ impl World<'_> {
             let peer = &mut self.processes[own as usize].peers[index];
             let (there, other) = (peer.there, peer.other);
             let Some(rails) = &mut peer.rails else { return };
-            if let Some(question) = rails.poll_question(lane, now, || Keys::new(&SECRET, own, other)) {
+            if let Some(question) = rails.poll_question(lane, now, || Keys::new(&self.secret, own, other)) {
                 let lane = rails.named(lane);
                 self.say(there, own, other, lane, &question);
             }
@@ -352,7 +354,7 @@ impl World<'_> {
                 }
             }
         }
-        peer.rest(own, &self.settings);
+        peer.rest(own, &self.settings, &self.secret);
         Ok(())
     }
 

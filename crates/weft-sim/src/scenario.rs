@@ -215,7 +215,7 @@ fn swaps(random: &mut Random) -> Plan {
 
 fn hostile(random: &mut Random) -> Plan {
     let mut plan = quiet();
-    plan.settings.tag_bytes = random.pick(&[64, usize::MAX]);
+    plan.settings.sealed = random.chance(500_000);
     plan.nuisances = vec![
         Nuisance::Duplication { per_million: 50_000, late_max: Duration(50_000) },
         Nuisance::Reordering { per_million: 10_000, delay_max: Duration(50_000) },

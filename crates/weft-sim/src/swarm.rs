@@ -37,7 +37,7 @@ fn settings(random: &mut Random) -> Settings {
         bulk_ways: u8::from(random.chance(500_000)),
         ack_scheme: random.pick(&[AckScheme::Deferred, AckScheme::Immediate, AckScheme::EveryPacket]),
         ack_packets: random.pick(&[1, 4, 16, 64]),
-        tag_bytes: random.pick(&[64, usize::MAX]),
+        sealed: random.chance(300_000),
         queue_bytes: random.pick(&[1_000, 100_000]),
         ..Settings::default()
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use weft_core::flow::{Flow, Settings};
 use weft_core::rails::RAILS_MAX;
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{self, Kind};
+use weft_core::wire::{self, Kind, Secret};
 
 /// Events after which a run is taken for endless.
 const EVENTS_MAX: u64 = 200_000_000;
@@ -24,7 +24,7 @@ const FLOW_BYTES_SLACK: usize = 256 * 1024;
 /// Bytes that leave at once at most: what one UDP datagram could hold, which is Linux's limit for segmentation offload.
 const TRAIN_BYTES_MAX: usize = 65_507;
 /// The job's secret.
-pub(crate) const SECRET: [u8; 16] = *b"the job's secret";
+const SECRET: [u8; 16] = *b"the job's secret";
 
 /// What the run did wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,6 +98,7 @@ pub(crate) struct World<'a> {
     stages: Stages,
     outcome: Outcome,
     pub(crate) processes: Vec<Process>,
+    pub(crate) secret: Secret,
     pub(crate) conversations: Vec<Conversation>,
     /// By sender and receiver.
     pub(crate) pairs: HashMap<(u32, u32), usize>,
@@ -139,6 +140,7 @@ impl<'a> World<'a> {
             stages: Stages::new(&plan.nuisances, plan.ranks, seed),
             outcome: Outcome::default(),
             processes: (0..plan.ranks).map(process).collect(),
+            secret: Secret::new(SECRET),
             conversations: Vec::new(),
             pairs: HashMap::new(),
             packets: Slab::default(),
@@ -155,7 +157,7 @@ impl<'a> World<'a> {
     }
 
     fn open_conversations(&mut self, seed: u64) -> Result<(), Violation> {
-        let frame_max = Flow::new(self.settings.clone(), SECRET, 0, 1).frame_max();
+        let frame_max = Flow::new(self.settings.clone(), &self.secret, 0, 1).frame_max();
         let mut workload: Vec<&Traffic> = self.plan.workload.iter().collect();
         // The latest first, as `will_begin` wants it; otherwise in the order of the plan.
         workload.reverse();
@@ -180,7 +182,7 @@ impl<'a> World<'a> {
     }
 
     fn converse(&mut self, seed: u64, traffic: Traffic, frame_max: usize) {
-        let key = wire::Key::derive(&SECRET, traffic.from, traffic.to);
+        let key = wire::Key::derive(&self.secret, traffic.from, traffic.to);
         self.conversations.push(Conversation::new(seed, traffic, frame_max, key));
     }
 
@@ -217,7 +219,7 @@ impl<'a> World<'a> {
     pub(crate) fn depart(&mut self, conversation: usize, mut flight: Flight) -> Result<(), Violation> {
         let witnessed = &mut self.conversations[conversation];
         // No run is long enough for a third epoch.
-        let genuine = |epoch| witnessed.key.verify(epoch, &flight.bytes, self.plan.settings.tag_bytes);
+        let genuine = |epoch| witnessed.key.verify(epoch, &flight.bytes);
         let opened = wire::Packet::parse(&flight.bytes).filter(|_| (0..2).any(genuine));
         if let Some((packet, payload)) = &opened {
             flight.way = packet.way;

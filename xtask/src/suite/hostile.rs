@@ -84,9 +84,6 @@ fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)]) -> Case
         let switch = context.hosts()?.switch()?;
         let attack = Run::new("ip").args(["netns", "exec", &switch]).arg(tool);
         let attack = attack.args(["--ports", "p0-0,p1-0", "--packets", &packets.to_string(), "--seconds-max", "100"]);
-        // The tag of a packet covers its beginning; what is behind it is protected by its seal only.
-        let is_sealed = settings.iter().any(|(name, _)| *name == "WEFT_SEALED");
-        let attack = attack.args(["--everything", if is_sealed { "1" } else { "0" }]);
         let attacked = attack.limit(LIMIT.as_secs()).finish();
         std::fs::write(&end, "")?;
         let finished = running.finish(LIMIT)?;

@@ -6,7 +6,7 @@ use super::outgoing::Outgoing;
 use super::settings::Settings;
 use super::ways::{FoldedWays, Ways};
 use super::{Counters, Flow};
-use crate::wire::Number;
+use crate::wire::{Number, Secret};
 use alloc::sync::Arc;
 
 /// Most bytes that a folded flow occupies whose bulk data does not take several ways.
@@ -43,7 +43,7 @@ impl Flow {
 
     /// The flow that was folded, with the arguments that it was made with. What it knew of time alone is forgotten: how long the
     /// peer has been silent, and when somebody looked last.
-    pub fn unfold(folded: Folded, settings: Arc<Settings>, secret: [u8; 16], own_index: u32, peer_index: u32) -> Self {
+    pub fn unfold(folded: Folded, settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
         let Folded { ways, reordering, base, next_bare, next_message, incoming } = folded;
         let ways = Ways::unfold(ways, &settings);
         let mut flow = Self::new(settings, secret, own_index, peer_index);

@@ -34,7 +34,7 @@ impl Flow {
             return;
         };
         let epoch = self.incoming.epoch(number, numbered);
-        if !self.verify.verify(epoch, bytes, self.settings.tag_bytes) {
+        if !self.verify.verify(epoch, bytes) {
             self.counters.forged += 1;
             return;
         }

@@ -103,8 +103,6 @@ pub struct Settings {
     pub queue_bytes: usize,
     /// Payloads are encrypted and authenticated whole, at 16 bytes a packet and some processor time a byte.
     pub sealed: bool,
-    /// Bytes of the body that the tag covers (the header always is); `usize::MAX` for all.
-    pub tag_bytes: usize,
 }
 
 impl Settings {
@@ -135,7 +133,6 @@ impl Default for Settings {
             peer_timeout: Duration::from_secs(30),
             queue_bytes: 512 * 1024,
             sealed: false,
-            tag_bytes: wire::TAG_BYTES,
         }
     }
 }

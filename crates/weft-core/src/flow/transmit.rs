@@ -276,7 +276,7 @@ impl Flow {
     }
 
     fn finish(&mut self, epoch: u32, length: usize, out: &mut [u8]) -> usize {
-        self.seal.seal(epoch, &mut out[..length], self.settings.tag_bytes);
+        self.seal.seal(epoch, &mut out[..length]);
         self.counters.packets_sent += 1;
         length
     }

@@ -1,14 +1,62 @@
-//! Tags: who may make packets of one direction of one pair.
+//! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the way.
+//!
+//! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the header, and behind it
+//! what a universal hash makes of each KiB of the body: NH with words of 64 bits (Black, Halevi, Krawczyk, Krovetz, Rogaway 1999;
+//! RFC 4418 §5.2 has it with words of 32 bits), whose key nobody learns, because SipHash hides its results. Two bodies of one length
+//! have the same result in one of 2⁶⁴ keys.
 
 use super::{HEADER_SIZE, TAG_SIZE, u64_at};
+use alloc::sync::Arc;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
+
+/// Bytes of body up to which SipHash takes all of a packet: about as far it costs no more.
+const SHORT_BODY: usize = 64;
+/// Words of the universal hash's key …
+const BODY_WORDS: usize = 128;
+/// … and so many bytes it takes at a time.
+const BLOCK: usize = 8 * BODY_WORDS;
+/// Bytes that it takes with one multiplication.
+const PAIR: usize = 16;
+
+/// What all processes of a job know and nobody else, and what is derived from it for the whole process.
+#[derive(Clone)]
+pub struct Secret {
+    bytes: [u8; 16],
+    body: Arc<[[u64; 2]; BODY_WORDS / 2]>,
+}
+
+impl core::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl Secret {
+    /// From the bytes that the job's launcher has given to all. To be made once and cloned: that shares a KiB.
+    pub fn new(bytes: [u8; 16]) -> Self {
+        let word = |index: usize| {
+            let mut hasher = SipHasher24::new_with_key(&bytes);
+            // Keys of flows and of questions are derived with other words.
+            hasher.write(b"weft body");
+            hasher.write(&(index as u32).to_le_bytes());
+            hasher.finish()
+        };
+        Self { body: Arc::new(core::array::from_fn(|pair| [word(2 * pair), word(2 * pair + 1)])), bytes }
+    }
+
+    /// The bytes.
+    pub const fn bytes(&self) -> &[u8; 16] {
+        &self.bytes
+    }
+}
 
 /// What makes and verifies the tags of one direction of one pair: nobody else's packets fit, not even the same sender's to others.
 #[derive(Clone)]
 pub struct Key {
     k0: u64,
     k1: u64,
+    body: Arc<[[u64; 2]; BODY_WORDS / 2]>,
 }
 
 impl core::fmt::Debug for Key {
@@ -19,16 +67,16 @@ impl core::fmt::Debug for Key {
 
 impl Key {
     /// The key for packets from process `sender` to process `receiver` of the job that knows `secret`.
-    pub fn derive(secret: &[u8; 16], sender: u32, receiver: u32) -> Self {
+    pub fn derive(secret: &Secret, sender: u32, receiver: u32) -> Self {
         let half = |which: u8| {
-            let mut hasher = SipHasher24::new_with_key(secret);
+            let mut hasher = SipHasher24::new_with_key(&secret.bytes);
             hasher.write(b"weft tag");
             hasher.write(&sender.to_le_bytes());
             hasher.write(&receiver.to_le_bytes());
             hasher.write(&[which]);
             hasher.finish()
         };
-        Self { k0: half(0), k1: half(1) }
+        Self { k0: half(0), k1: half(1), body: secret.body.clone() }
     }
 
     /// A key for something else, by SipHash-2-4.
@@ -43,25 +91,102 @@ impl Key {
         key
     }
 
-    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the first `covered` bytes behind the header.
-    fn tag(&self, epoch: u32, packet: &[u8], covered: usize) -> u64 {
-        let end = HEADER_SIZE.saturating_add(covered).min(packet.len());
+    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the body or what NH makes of it.
+    #[inline]
+    fn tag(&self, epoch: u32, packet: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
         // No packet is longer than 2¹⁶ bytes.
         hasher.write(&(u64::from(epoch) << 32 | packet.len() as u64).to_le_bytes());
-        hasher.write(&packet[TAG_SIZE..end]);
+        if packet.len() <= HEADER_SIZE + SHORT_BODY {
+            hasher.write(&packet[TAG_SIZE..]);
+            return hasher.finish();
+        }
+        self.long_tag(hasher, packet)
+    }
+
+    #[inline(never)]
+    fn long_tag(&self, mut hasher: SipHasher13, packet: &[u8]) -> u64 {
+        let (header, body) = packet.split_at(HEADER_SIZE);
+        hasher.write(&header[TAG_SIZE..]);
+        for block in body.chunks(BLOCK) {
+            hasher.write(&universal(&self.body, block).to_le_bytes());
+        }
         hasher.finish()
     }
 
     /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits by: a packet recorded
     /// 2³² numbers ago does not fit any more. Panics if it is shorter than a header.
-    pub fn seal(&self, epoch: u32, packet: &mut [u8], covered: usize) {
-        let tag = self.tag(epoch, packet, covered);
+    pub fn seal(&self, epoch: u32, packet: &mut [u8]) {
+        let tag = self.tag(epoch, packet);
         packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
     }
 
-    /// Whether the holder of this key made the packet in this epoch; in constant time.
-    pub fn verify(&self, epoch: u32, packet: &[u8], covered: usize) -> bool {
-        packet.len() >= HEADER_SIZE && self.tag(epoch, packet, covered) ^ u64_at(packet, 0) == 0
+    /// Whether the holder of this key made the packet in this epoch, all of it; in constant time.
+    pub fn verify(&self, epoch: u32, packet: &[u8]) -> bool {
+        packet.len() >= HEADER_SIZE && self.tag(epoch, packet) ^ u64_at(packet, 0) == 0
+    }
+}
+
+/// NH of at most a block: the sum of the products of its words, the key's added, two at a time. The last is filled up with zeros:
+/// the length is hashed besides.
+fn universal(key: &[[u64; 2]; BODY_WORDS / 2], block: &[u8]) -> u128 {
+    let product = |bytes: &[u8; PAIR], key: &[u64; 2]| {
+        let words = u128::from_le_bytes(*bytes);
+        let [low, high] = [(words as u64).wrapping_add(key[0]), ((words >> 64) as u64).wrapping_add(key[1])];
+        u128::from(low) * u128::from(high)
+    };
+    let (pairs, rest) = block.as_chunks::<PAIR>();
+    let mut sum = pairs.iter().zip(key).fold(0_u128, |sum, (bytes, key)| sum.wrapping_add(product(bytes, key)));
+    if let (false, Some(key)) = (rest.is_empty(), key.get(pairs.len())) {
+        let mut last = [0; PAIR];
+        last[..rest.len()].copy_from_slice(rest);
+        sum = sum.wrapping_add(product(&last, key));
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    #[test]
+    fn the_universal_hash_is_the_sum_of_products() {
+        // Three words, the last of them cut short; keys 1, 2, 3, 4, the others unused.
+        let mut key = [[0; 2]; BODY_WORDS / 2];
+        (key[0], key[1]) = ([1, 2], [3, u64::MAX]);
+        let mut bytes = vec![0; 21];
+        (bytes[0], bytes[8], bytes[16], bytes[20]) = (10, 20, 30, 1);
+        let third = (30 + (1 << 32) + 3) * u128::from(u64::MAX);
+        assert_eq!(universal(&key, &bytes), 11 * 22 + third);
+    }
+
+    #[test]
+    fn every_byte_of_packets_of_any_length_counts() {
+        let key = Key::derive(&Secret::new([5; 16]), 1, 2);
+        for length in [HEADER_SIZE, 90, 91, 92, 93, 100, 107, 108, 109, 1052, 1053, 1452, 3000] {
+            let mut packet = vec![7; length];
+            key.seal(3, &mut packet);
+            assert!(key.verify(3, &packet) && !key.verify(4, &packet), "{length} bytes");
+            for at in 0..length {
+                packet[at] ^= 0x40;
+                assert!(!key.verify(3, &packet), "byte {at} of {length}");
+                packet[at] ^= 0x40;
+            }
+            let mut other = vec![7; length + 1];
+            other[..length].copy_from_slice(&packet);
+            assert!(!key.verify(3, &packet[..length - 1]) && !key.verify(3, &other), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn blocks_of_a_body_do_not_change_places() {
+        let key = Key::derive(&Secret::new([5; 16]), 1, 2);
+        let mut packet = vec![1; HEADER_SIZE + 2 * BLOCK];
+        packet[HEADER_SIZE + BLOCK..].fill(2);
+        key.seal(0, &mut packet);
+        let (first, second) = packet[HEADER_SIZE..].split_at_mut(BLOCK);
+        first.swap_with_slice(second);
+        assert!(!key.verify(0, &packet));
     }
 }

@@ -381,7 +381,7 @@ mod tests {
     #[test]
     fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
         let question = Reach::unknown().poll_question(Instant(0)).unwrap();
-        let question = Keys::new(&[1; 16], 1, 0).question(&question, Ends::default());
+        let question = Keys::new(&wire::Secret::new([1; 16]), 1, 0).question(&question, Ends::default());
         let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
         let asked = [packets.as_slice(), &question].concat();
         let twice = [question, question].concat();

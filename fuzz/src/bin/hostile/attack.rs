@@ -1,6 +1,6 @@
 //! What is sent.
 
-use weft_core::wire::{HEADER_SIZE, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, TAG_BYTES, peek_sender};
+use weft_core::wire::{Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_fuzz::mutate::{Random, flip_bits};
 
 use crate::sample::{Pool, Sample};
@@ -31,20 +31,16 @@ const REPEATED_KIND: usize = 1;
 
 /// The attack's own job, and what it has sent.
 pub(crate) struct Attack {
-    secret: [u8; 16],
+    secret: Secret,
     number: u32,
-    /// Bytes of a packet that are changed: those that its tag covers, or all.
-    reach: usize,
     pub(crate) counts: [usize; KINDS.len()],
 }
 
 impl Attack {
-    /// `everything`: packets are changed anywhere, which only sealed ones bear.
-    pub(crate) fn new(everything: bool, random: &mut Random) -> Self {
+    pub(crate) fn new(random: &mut Random) -> Self {
         let mut secret = [0; 16];
         secret[..8].copy_from_slice(&random.next_u64().to_le_bytes());
-        let reach = if everything { usize::MAX } else { HEADER_SIZE + TAG_BYTES };
-        Self { secret, number: Number::FIRST.0, reach, counts: [0; KINDS.len()] }
+        Self { secret: Secret::new(secret), number: Number::FIRST.0, counts: [0; KINDS.len()] }
     }
 
     /// The next frames.
@@ -77,10 +73,10 @@ fn truncated(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> 
     frame
 }
 
-fn flipped(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
+fn flipped(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let mut packet = sample.packet.clone();
     // The start is where the tag and the header are.
-    let end = if random.below(2) == 0 { packet.len().min(attack.reach) } else { packet.len().min(64) };
+    let end = if random.below(2) == 0 { packet.len() } else { packet.len().min(64) };
     flip_bits(&mut packet[..end], random);
     sample.frame(&packet)
 }
@@ -118,16 +114,14 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
     let length = head.emit(payload.len(), &mut packet);
     packet.truncate(length);
     packet.extend(payload);
-    Key::derive(&attack.secret, sender, 1 - sender.min(1)).seal(0, &mut packet, TAG_BYTES);
+    Key::derive(&attack.secret, sender, 1 - sender.min(1)).seal(0, &mut packet);
     sample.frame(&packet)
 }
 
 /// The front of one and the back of another.
-fn spliced(sample: &Sample, pool: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
+fn spliced(sample: &Sample, pool: &Pool, _: &mut Attack, random: &mut Random) -> Vec<u8> {
     let other = &pool.pick(random).packet;
-    // Before the number, which is another then.
-    let front = random.below(if attack.reach == usize::MAX { sample.packet.len() } else { 12 });
-    let back = if attack.reach == usize::MAX { random.below(other.len()) } else { front };
+    let (front, back) = (random.below(sample.packet.len()), random.below(other.len()));
     let mut packet = [&sample.packet[..front], &other[back..]].concat();
     packet.truncate(sample.packet.len().max(other.len()));
     sample.frame(&packet)

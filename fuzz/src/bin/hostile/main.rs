@@ -19,7 +19,7 @@ use sample::{Pool, Sample};
 use sys::{Capture, Sender};
 use weft_fuzz::mutate::Random;
 
-const USAGE: &str = "usage: hostile --ports P0,P1 [--packets N] [--seconds-max S] [--seed N] [--everything 0|1]";
+const USAGE: &str = "usage: hostile --ports P0,P1 [--packets N] [--seconds-max S] [--seed N]";
 /// Samples of each side that must be there before it begins, and how long it waits for them.
 const SAMPLES_MIN: usize = 64;
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -35,8 +35,6 @@ struct Options {
     packets: usize,
     time: Duration,
     seed: u64,
-    /// Packets are changed also where their tag does not cover them.
-    everything: bool,
 }
 
 fn main() -> ExitCode {
@@ -55,7 +53,6 @@ fn main() -> ExitCode {
 
 fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let (mut ports, mut packets, mut seconds, mut seed) = (None, 1_000_000, 60, 1);
-    let mut everything = false;
     while let Some(name) = arguments.next() {
         let value = arguments.next().ok_or(USAGE)?;
         let number = || value.parse::<u64>().map_err(|_| format!("{name} {value} is no number; {USAGE}"));
@@ -64,11 +61,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String>
             "--packets" => packets = number()? as usize,
             "--seconds-max" => seconds = number()?,
             "--seed" => seed = number()?,
-            "--everything" => everything = number()? != 0,
             _ => return Err(USAGE.into()),
         }
     }
-    Ok(Options { ports: ports.ok_or(USAGE)?, packets, time: Duration::from_secs(seconds), seed, everything })
+    Ok(Options { ports: ports.ok_or(USAGE)?, packets, time: Duration::from_secs(seconds), seed })
 }
 
 /// What enters at one port is aimed at the other.
@@ -107,7 +103,7 @@ fn run(options: &Options) -> Result<String, String> {
         sides.iter_mut().for_each(|side| side.look(&mut random));
     }
     let began = Instant::now();
-    let mut attack = Attack::new(options.everything, &mut random);
+    let mut attack = Attack::new(&mut random);
     let (mut sent, mut refused) = (0, 0);
     while sent < options.packets {
         if began.elapsed() > options.time {

@@ -7,9 +7,9 @@ impl Side {
     fn refold(&mut self) -> Counters {
         let (own, peer) = if self.flow.own_index == 1 { (1, 2) } else { (2, 1) };
         let settings = self.flow.settings.clone();
-        let flow = core::mem::replace(&mut self.flow, Flow::new(settings.clone(), SECRET, own, peer));
+        let flow = core::mem::replace(&mut self.flow, Flow::new(settings.clone(), &secret(), own, peer));
         let (folded, counters) = flow.fold();
-        self.flow = Flow::unfold(folded, settings, SECRET, own, peer);
+        self.flow = Flow::unfold(folded, settings, &secret(), own, peer);
         counters
     }
 }
