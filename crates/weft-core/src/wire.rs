@@ -257,6 +257,23 @@ impl Packet {
 
     /// Parses a datagram of which nothing is proved: for traces.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Self::parse_by(bytes, parse_lane)
+    }
+
+    /// Parses what stands in front of a payload that may be sealed: for traces. Nothing is proved, and of the payload, which is
+    /// returned with all that follows it, nothing is looked at.
+    pub fn parse_head(bytes: &[u8]) -> Option<(Self, &[u8])> {
+        Self::parse_by(bytes, |kind, rest| {
+            let (lane, prefix) = parse_prefix(kind, rest)?;
+            *rest = &rest[prefix..];
+            Some(lane)
+        })
+    }
+
+    fn parse_by<'a>(
+        bytes: &'a [u8],
+        parse_lane: impl FnOnce(u8, &mut &'a [u8]) -> Option<Lane>,
+    ) -> Option<(Self, &'a [u8])> {
         let (header, mut rest) = bytes.split_at_checked(HEADER_SIZE)?;
         let flags = header[11];
         let mut echo = None;
@@ -359,20 +376,25 @@ fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> (u8, usize) {
     }
 }
 
-/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what fills up data.
-fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
-    let bytes = *rest;
+/// What the prefix of messages or data says, and its length.
+fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Lane, usize)> {
     if bytes.len() < MESSAGES_PREFIX {
         return None;
     }
     let word = u32_at(bytes, 4);
-    let (lane, prefix) = match kind {
-        kind::MESSAGES => (Lane::Messages { first: Number(word) }, MESSAGES_PREFIX),
+    match kind {
+        kind::MESSAGES => Some((Lane::Messages { first: Number(word) }, MESSAGES_PREFIX)),
         _ if bytes.len() > DATA_PREFIX => {
-            (Lane::Data { sink: word, offset: u64_at(bytes, 8), end: kind == kind::DATA_END }, DATA_PREFIX)
+            Some((Lane::Data { sink: word, offset: u64_at(bytes, 8), end: kind == kind::DATA_END }, DATA_PREFIX))
         }
-        _ => return None,
-    };
+        _ => None,
+    }
+}
+
+/// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what fills up data.
+fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
+    let bytes = *rest;
+    let (lane, prefix) = parse_prefix(kind, bytes)?;
     let (payload, filling) = bytes[prefix..].split_at_checked(usize::from(u16_at(bytes, 0)))?;
     *rest = payload;
     match lane {

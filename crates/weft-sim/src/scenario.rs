@@ -25,6 +25,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("reordering", "packets that overtake each other", reordering),
     ("swaps", "neighbours that change places: no resend", swaps),
     ("hostile", "damaged, forged, repeated and replayed packets", hostile),
+    ("damaged", "packets lost, doubled, late and damaged anywhere, many large messages outstanding both ways", damaged),
     ("stalled", "a rank that computes and does not look: no resend of data", stalled),
     ("narrow", "a switch whose queue is much too short", narrow),
     ("overrun", "a slow receiver whose socket is much too small", overrun),
@@ -226,6 +227,29 @@ fn hostile(random: &mut Random) -> Plan {
     plan.ranks = 3;
     plan.workload = workload::both_ways(random, 2_000, 1_000_000);
     plan.workload.push(Traffic { messages: 500, sizes: (0, 300), ..Traffic::between(0, 2) });
+    plan
+}
+
+/// A damaged acknowledgement must not be believed: its sender would forget packets that have never arrived.
+fn damaged(random: &mut Random) -> Plan {
+    let mut plan = quiet();
+    plan.settings.sealed = random.chance(500_000);
+    plan.settings.bulk_ways = random.pick(&[0, 1]);
+    plan.host.train_packets = random.pick(&[1, 44]);
+    plan.nuisances = vec![
+        Nuisance::Loss { per_million: 50_000, rank: None },
+        Nuisance::Duplication { per_million: 20_000, late_max: Duration(200_000) },
+        Nuisance::Reordering { per_million: 30_000, delay_max: Duration(200_000) },
+        Nuisance::Corruption { per_million: random.between(10_000, 50_000) as u32 },
+    ];
+    let mut outstanding = |from, to| Traffic {
+        bulk: (0..24).map(|_| random.between(20_000, 400_000)).collect(),
+        bulk_open: 24,
+        messages: 200,
+        sizes: (1, 1400),
+        ..Traffic::between(from, to)
+    };
+    plan.workload = vec![outstanding(0, 1), outstanding(1, 0)];
     plan
 }
 
