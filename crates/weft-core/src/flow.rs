@@ -76,7 +76,7 @@ pub trait Deliver {
 /// What the driver should know.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// So many more bytes of the region have arrived at the peer; they will not be read again.
+    /// So many more bytes of the region, and all that was sent before them, have arrived at the peer; they will not be read again.
     Acknowledged {
         /// The region given to `submit_data`.
         region: u32,
@@ -95,7 +95,7 @@ pub enum Event {
 pub enum Failure {
     /// Probes went unanswered for `peer_timeout`.
     Silent,
-    /// It answers, but one packet does not get through however often it is sent: it may be too large for the way.
+    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be too large for the way.
     Blocked,
 }
 

@@ -39,6 +39,7 @@ pub(super) struct Progress {
     pub(super) unsent: bool,
     pub(super) lost_by_gap: u32,
     pub(super) lost_by_probe: u32,
+    pub(super) lost_by_denial: u32,
     pub(super) cuts: [u32; 3],
 }
 
@@ -89,15 +90,16 @@ impl Outgoing {
         let marked = self.marked_way(heard, echoed);
         let mut newly = self.settle_front(now, advance as u32, echoed, acknowledged);
         if maps {
-            newly += self.settle_map(now, heard, echoed, acknowledged);
+            newly += self.settle_map(now, heard, echoed);
         }
+        progress.lost_by_denial += self.believe_what_is_missing();
         let probed = self.probe_answered(now, heard.echo);
         if newly > 0 || probed.is_some() {
             self.patience.progress();
         }
         // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
         if self.has.is_some() || probed.is_some() || self.resent > 0 {
-            self.detect_losses(now, probed, &mut progress);
+            self.detect_losses(now, probed, settings, &mut progress);
         }
         self.adapt_windows(now, marked, settings, &mut progress);
         if self.records.is_empty() {
@@ -156,14 +158,21 @@ impl Outgoing {
     ) -> u32 {
         let mut newly = 0;
         for _ in 0..advance {
-            newly += self.settle_one(now, 0, echoed, acknowledged);
+            newly += self.settle_one(now, 0, echoed);
             if let Some(record) = self.records.pop_front() {
                 self.queue.forget(&record.content);
+                // Not before: until then it may have to be sent again.
+                if let Content::Data { region, length, .. } = record.content {
+                    acknowledged(region, u64::from(length));
+                }
             }
             if let Some(has) = &mut self.has {
                 has.take(Number(self.base as u32));
             }
             self.base += 1;
+        }
+        if advance > 0 {
+            self.in_vain = Duration(0);
         }
         if self.base().is_after(self.seen) {
             self.seen = self.base();
@@ -174,13 +183,7 @@ impl Outgoing {
         newly
     }
 
-    fn settle_map(
-        &mut self,
-        now: Instant,
-        heard: &Heard<'_>,
-        echoed: Option<EchoedPacket>,
-        acknowledged: &mut dyn FnMut(u32, u64),
-    ) -> u32 {
+    fn settle_map(&mut self, now: Instant, heard: &Heard<'_>, echoed: Option<EchoedPacket>) -> u32 {
         let mut newly = 0;
         let beyond = heard.first_missing.plus(SELECTIVE_PACKETS);
         let aligned = Number(beyond.0 & !63);
@@ -194,7 +197,7 @@ impl Outgoing {
                 fresh &= fresh - 1;
                 // The first word of the map may begin before the window.
                 let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
-                newly += self.settle_one(now, index, echoed, acknowledged);
+                newly += self.settle_one(now, index, echoed);
                 self.has.get_or_insert_default().set(number);
                 if number.plus(1).is_after(self.seen) {
                     self.seen = number.plus(1);
@@ -204,13 +207,7 @@ impl Outgoing {
         newly
     }
 
-    fn settle_one(
-        &mut self,
-        now: Instant,
-        index: usize,
-        echoed: Option<EchoedPacket>,
-        acknowledged: &mut dyn FnMut(u32, u64),
-    ) -> u32 {
+    fn settle_one(&mut self, now: Instant, index: usize, echoed: Option<EchoedPacket>) -> u32 {
         let echo = echoed.filter(|echoed| echoed.number == Number(self.base as u32).plus(index as u32));
         let record = &mut self.records[index];
         let index = usize::from(record.way);
@@ -246,9 +243,23 @@ impl Outgoing {
         }
         let order = record.order;
         self.ways.settled(now, index, order);
-        if let Content::Data { region, length, .. } = record.content {
-            acknowledged(region, u64::from(length));
+        1
+    }
+
+    /// The oldest packet is one that the peer misses: who told so had all before it. If it is noted that the peer has it, it was told
+    /// so while it missed an earlier one. Whatever the order in which it told the two, one of them was wrong, and only this one can be
+    /// put right: it is sent again. Returns how many packets that concerns.
+    fn believe_what_is_missing(&mut self) -> u32 {
+        let base = self.base();
+        let Some(record) = self.records.front_mut().filter(|record| record.state == State::Acknowledged) else {
+            return 0;
+        };
+        record.state = State::Lost;
+        self.resent += u32::from(record.transmission > 1);
+        if let Some(has) = &mut self.has {
+            has.take(base);
         }
+        self.lost.push(base, Evidence::Denial);
         1
     }
 
@@ -266,7 +277,7 @@ impl Outgoing {
     }
 
     /// Looks for packets that are missing although later ones of their way have arrived.
-    fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, progress: &mut Progress) {
+    fn detect_losses(&mut self, now: Instant, probed: Option<Probed>, settings: &Settings, progress: &mut Progress) {
         let threshold = self.reordering.packets() as i32;
         self.loss_at = None;
         let base = self.base();
@@ -280,19 +291,28 @@ impl Outgoing {
             while missing != 0 {
                 let index = at + missing.trailing_zeros();
                 missing &= missing - 1;
-                self.judge(now, index as usize, threshold, probed, progress);
+                self.judge(now, index as usize, threshold, probed, settings, progress);
             }
             at += 64;
         }
     }
 
-    fn judge(&mut self, now: Instant, index: usize, threshold: i32, probed: Option<Probed>, progress: &mut Progress) {
+    fn judge(
+        &mut self,
+        now: Instant,
+        index: usize,
+        threshold: i32,
+        probed: Option<Probed>,
+        settings: &Settings,
+        progress: &mut Progress,
+    ) {
         let number = self.base().plus(index as u32);
         let record = &mut self.records[index];
         let name = usize::from(record.way);
         let way = &mut self.ways[name];
         let overtaken = way.proved.since(record.order.plus(1));
         let age = now.since(record.sent_at);
+        let spacing = settings.spacing(record.transmission);
         let since = match record.state {
             State::InFlight => u32::try_from(age.0).unwrap_or(u32::MAX),
             State::Overtaken(since) => since,
@@ -300,8 +320,14 @@ impl Outgoing {
         };
         // It may have waited below us while a later one did not: it gets a moment to follow.
         let patience = self.reordering.patience(way.round_trip.loss_delay());
-        let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8));
-        let evidence = if overtaken >= threshold || overtaken > 0 && late <= age {
+        let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8).max(spacing.0));
+        let evidence = if age < spacing {
+            // It was sent often and in vain: whatever is proved, it is given time. A later probe proves as much.
+            if overtaken > 0 {
+                self.loss_at = earlier(self.loss_at, record.sent_at + late);
+            }
+            return;
+        } else if overtaken >= threshold || overtaken > 0 && late <= age {
             progress.lost_by_gap += 1;
             Evidence::Gap
         } else if probed.is_some_and(|(of, order)| of == name && order.is_after(record.order)) {
@@ -310,8 +336,7 @@ impl Outgoing {
         } else {
             if overtaken > 0 {
                 record.state = State::Overtaken(since);
-                let late_at = record.sent_at + late;
-                self.loss_at = Some(self.loss_at.map_or(late_at, |at| at.min(late_at)));
+                self.loss_at = earlier(self.loss_at, record.sent_at + late);
             }
             return;
         };
@@ -322,13 +347,17 @@ impl Outgoing {
     }
 
     /// The time threshold has passed for some packet.
-    pub(super) fn check_late(&mut self, now: Instant) -> Progress {
+    pub(super) fn check_late(&mut self, now: Instant, settings: &Settings) -> Progress {
         let mut progress = Progress::default();
         if self.loss_at.is_some_and(|at| at <= now) {
-            self.detect_losses(now, None, &mut progress);
+            self.detect_losses(now, None, settings, &mut progress);
         }
         progress
     }
+}
+
+fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
+    Some(known.map_or(at, |known| known.min(at)))
 }
 
 /// How far the map speaks beyond the first missing packet.

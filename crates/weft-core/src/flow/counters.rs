@@ -47,12 +47,16 @@ counters! {
     lost_by_gap,
     /// Packets found missing by the echo of a probe.
     lost_by_probe,
+    /// Packets found missing because the peer asked for them, though it had told that it has them.
+    lost_by_denial,
     /// Packets sent again because later ones were acknowledged.
     resent_by_gap,
     /// Packets sent again because the echo of a probe proved them missing.
     resent_by_probe,
     /// Packets sent again because their way leads there no more.
     resent_by_way,
+    /// Packets sent again because the peer misses them, though it had told that it has them.
+    resent_by_denial,
     /// Probes sent.
     probes,
     /// Probes that arrived.
@@ -110,7 +114,7 @@ impl Counters {
 
     /// Packets sent again, for whatever reason.
     pub fn resent(&self) -> u64 {
-        self.resent_by_gap + self.resent_by_probe + self.resent_by_way
+        self.resent_by_gap + self.resent_by_probe + self.resent_by_way + self.resent_by_denial
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) enum Evidence {
     Probe,
     /// The driver has given its way up.
     Way,
+    /// The peer misses it though it had told that it has it.
+    Denial,
 }
 
 /// How much packets overtake each other on this way (after RFC 8985 §6.2: a proof widens, resends without one narrow).

@@ -3,7 +3,9 @@
 use super::evidence::{Evidence, Patience, Reordering};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
-use super::settings::{AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, Settings, WAY_DOUBTS, WAY_TRIES};
+use super::settings::{
+    AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings, WAY_DOUBTS, WAY_TRIES,
+};
 use super::ways::{Way, Ways};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
@@ -95,7 +97,9 @@ pub(super) struct Outgoing {
     pass_at: Instant,
     pub(super) patience: Patience,
     pub(super) reordering: Reordering,
-    /// A packet was sent as often as can be.
+    /// How long the oldest packet has been sent in vain, beyond its first transmissions; our own absence not counted.
+    pub(super) in_vain: Duration,
+    /// A packet does not get through.
     pub(super) hopeless: bool,
 }
 
@@ -118,6 +122,7 @@ impl Outgoing {
             pass_at: Instant(0),
             patience: Patience::new(),
             reordering: Reordering::new(),
+            in_vain: Duration(0),
             hopeless: false,
         }
     }
@@ -218,7 +223,14 @@ impl Outgoing {
             if record.state != State::Lost {
                 continue;
             }
-            let Some(transmission) = record.transmission.checked_add(1) else {
+            if index == 0 && record.transmission >= SPACED_AFTER {
+                // Each time is ended by a proof of loss. One in which nobody looked here counts for little.
+                let spacing = settings.spacing(record.transmission).max(settings.probe_cap);
+                self.in_vain.0 += now.since(record.sent_at).0.min(2 * spacing.0);
+                self.hopeless = settings.peer_timeout.0 != 0 && self.in_vain >= settings.peer_timeout;
+            }
+            let transmission = record.transmission.checked_add(1);
+            let Some(transmission) = transmission.filter(|_| !self.hopeless) else {
                 self.hopeless = true;
                 return None;
             };
@@ -312,13 +324,19 @@ impl Outgoing {
 
     /// The way on which a probe is due first, and when.
     fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
-        let due = |way: &Way| way.asked_at + Self::probe_interval(way, settings);
+        let due = |index: usize, way: &Way| way.asked_at + self.probe_interval(index, way, settings);
         let waiting = self.ways.iter().enumerate().filter(|(_, way)| way.in_flight > 0);
+        let unsettled = || self.is_unsettled().then(|| (due(0, &self.ways[0]), 0));
         let keepalive = || {
             let quiet_since = self.patience.quiet_since().max(self.ways[0].asked_at);
             (watched && settings.keepalive.0 != 0).then_some((quiet_since + settings.keepalive, 0))
         };
-        waiting.map(|(index, way)| (due(way), index)).min().or_else(keepalive)
+        waiting.map(|(index, way)| (due(index, way), index)).min().or_else(unsettled).or_else(keepalive)
+    }
+
+    /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must be asked what it misses.
+    fn is_unsettled(&self) -> bool {
+        !self.records.is_empty() && self.in_flight() == 0 && self.lost.is_empty()
     }
 
     /// There may be an answer now: probes for what is in flight need not wait any longer.
@@ -328,9 +346,13 @@ impl Outgoing {
         }
     }
 
-    fn probe_interval(way: &Way, settings: &Settings) -> Duration {
+    fn probe_interval(&self, index: usize, way: &Way, settings: &Settings) -> Duration {
         let delay = way.round_trip.probe_delay(settings.ack_delay, settings.probe_floor);
-        Patience::interval(delay, way.unanswered, settings)
+        let interval = Patience::interval(delay, way.unanswered, settings);
+        // Nothing would come of an answer before the oldest packet may count as lost.
+        let oldest =
+            self.records.front().filter(|oldest| oldest.state == State::InFlight && usize::from(oldest.way) == index);
+        oldest.map_or(interval, |oldest| interval.max(settings.spacing(oldest.transmission)))
     }
 
     /// The way on which a probe should leave now.
@@ -340,11 +362,11 @@ impl Outgoing {
 
     /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
     pub(super) fn peer_is_silent(&mut self, now: Instant, way: usize, settings: &Settings) -> bool {
-        let asks_only = self.in_flight() == 0;
+        let asks_only = self.records.is_empty();
         if asks_only {
             self.patience.was_quiet(settings.keepalive);
         }
-        let interval = if asks_only { settings.keepalive } else { Self::probe_interval(&self.ways[way], settings) };
+        let interval = if asks_only { settings.keepalive } else { self.probe_interval(way, &self.ways[way], settings) };
         self.patience.is_silent(now, interval, settings)
     }
 
@@ -395,7 +417,7 @@ impl Outgoing {
         for way in self.ways.iter_mut() {
             way.in_flight = 0;
         }
-        self.resent = 0;
+        (self.resent, self.in_vain) = (0, Duration(0));
         self.settled();
         self.records = VecDeque::new();
     }

@@ -48,6 +48,13 @@ pub const PAUSE_MEMORY: Duration = Duration::from_millis(20);
 pub const WAY_DOUBTS: u8 = 2;
 /// Transmissions of a packet after which it is sent on another way, if there is one: this one may not carry its size.
 pub const WAY_TRIES: u8 = 4;
+/// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is given time, `probe_floor`
+/// at first and twice that for the next …
+pub const SPACED_AFTER: u8 = 8;
+/// … up to one part of so many of `peer_timeout`, so that this passes before a packet has been sent as often as it can be …
+pub const SPACING_SHARE: u64 = 64;
+/// … and to this where there is no timeout.
+pub const SPACING_MAX: Duration = Duration::from_secs(10);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.
@@ -97,7 +104,8 @@ pub struct Settings {
     /// While the program waits for the peer, one of which nothing is heard for this long is probed, and again after this
     /// long; zero: never. An eighth of `peer_timeout` leaves room for some lost probes.
     pub keepalive: Duration,
-    /// Unanswered probes for this long mean that the peer has failed; zero: never.
+    /// Unanswered probes for this long mean that the peer has failed, and so does a packet that is proved lost again and again for
+    /// this long; zero: never.
     pub peer_timeout: Duration,
     /// `can_accept` is false while more bytes than this are queued or unacknowledged on the ordered lane.
     pub queue_bytes: usize,
@@ -109,6 +117,17 @@ impl Settings {
     /// Most bytes of messages, with their prefixes, that a packet takes.
     pub(super) const fn messages_max(&self) -> usize {
         self.packet_size - wire::MESSAGES_OVERHEAD - self.seal_size()
+    }
+
+    /// How long after a packet was sent for the time `transmission` it may count as lost at the earliest: nothing at first, more and
+    /// more once it was sent in vain so often that something else must be wrong.
+    pub(super) fn spacing(&self, transmission: u8) -> Duration {
+        let Some(doublings) = transmission.checked_sub(SPACED_AFTER) else { return Duration(0) };
+        let longest = match self.peer_timeout.0 {
+            0 => SPACING_MAX.0,
+            timeout => (timeout / SPACING_SHARE).max(self.probe_cap.0),
+        };
+        Duration(self.probe_floor.0.max(1).saturating_mul(1 << doublings.min(40)).min(longest))
     }
 
     /// Bytes that a seal takes of each packet.

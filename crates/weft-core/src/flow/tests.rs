@@ -640,6 +640,7 @@ fn can_accept_turns_false_and_true_again() {
     assert_eq!(pair.b.memory.messages.len(), submitted);
 }
 
+mod denial;
 mod folded;
 mod sealed;
 mod stripes;

@@ -85,7 +85,7 @@ impl Flow {
             return None;
         }
         self.pauses.look(now);
-        let progress = self.outgoing.check_late(now);
+        let progress = self.outgoing.check_late(now, &self.settings);
         self.count_progress(&progress);
         if self.must_acknowledge_first() {
             return Some(self.emit_acknowledgement(now, out));
@@ -95,6 +95,7 @@ impl Flow {
                 Evidence::Gap => self.counters.resent_by_gap += 1,
                 Evidence::Probe => self.counters.resent_by_probe += 1,
                 Evidence::Way => self.counters.resent_by_way += 1,
+                Evidence::Denial => self.counters.resent_by_denial += 1,
             }
             let length = self.emit_numbered(now, &departure, 0, regions, out);
             return Some(Written { length, way: departure.way, fresh: None });
@@ -285,6 +286,7 @@ impl Flow {
         self.counters.acknowledged_unsent += u64::from(progress.unsent);
         self.counters.lost_by_gap += u64::from(progress.lost_by_gap);
         self.counters.lost_by_probe += u64::from(progress.lost_by_probe);
+        self.counters.lost_by_denial += u64::from(progress.lost_by_denial);
         let [loss, mark, delay] = progress.cuts.map(u64::from);
         self.counters.window_cuts += loss;
         self.counters.window_cuts_by_mark += mark;

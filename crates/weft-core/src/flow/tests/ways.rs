@@ -190,21 +190,39 @@ fn who_no_longer_waits_does_not_probe() {
 
 #[test]
 fn a_packet_that_never_gets_through_fails_the_peer_though_it_answers() {
-    let mut pair = Pair::new(&small());
-    pair.a.flow.submit_data(0, 0, 0..200);
-    for _ in 0..10_000 {
-        let now = pair.now;
-        // The way takes probes and nothing larger.
-        let packets: Vec<_> = pair.a.packets(now).into_iter().filter(|packet| packet.len() < 100).collect();
-        if let Some(event) = pair.a.flow.poll_event() {
-            assert_eq!(event, Event::PeerFailed { reason: Failure::Blocked });
-            assert_eq!(pair.a.flow.counters().resent(), 254);
-            return;
-        }
-        pair.b.receive(now, &packets);
-        let answer = pair.b.packets(now);
-        pair.a.receive(now, &answer);
-        pair.now = pair.a.flow.next_timeout().expect("it goes on").max(now + us(1));
+    for timeout in [Duration::from_secs(1), Duration::from_secs(30), Duration::from_secs(3600)] {
+        let mut pair = Pair::new(&Settings { peer_timeout: timeout, ..small() });
+        pair.a.flow.submit_data(0, 0, 0..200);
+        let began = pair.now;
+        let event = loop {
+            let now = pair.now;
+            // The way takes probes and nothing larger.
+            let packets: Vec<_> = pair.a.packets(now).into_iter().filter(|packet| packet.len() < 100).collect();
+            if let Some(event) = pair.a.flow.poll_event() {
+                break event;
+            }
+            pair.b.receive(now, &packets);
+            let answer = pair.b.packets(now);
+            pair.a.receive(now, &answer);
+            pair.now = pair.a.flow.next_timeout().expect("it goes on").max(now + us(1));
+            assert!(pair.now.since(began).0 < 2 * timeout.0, "the flow sends one packet for ever");
+        };
+        // Expect: time is what decides, not a count, and what fills the time is little.
+        assert_eq!(event, Event::PeerFailed { reason: Failure::Blocked });
+        assert!(pair.now.since(began) >= timeout, "after {} ns", pair.now.since(began).0);
+        let counters = pair.a.flow.counters();
+        assert!((20..=150).contains(&counters.resent()), "{} resends", counters.resent());
+        assert!(counters.probes <= 3 * counters.resent(), "{} probes", counters.probes);
     }
-    panic!("the flow sends one packet for ever");
+}
+
+#[test]
+fn a_packet_is_not_sent_as_often_as_can_be_before_the_peer_would_fail() {
+    for timeout_ms in [0, 1, 1_000, 30_000, 600_000, 86_400_000] {
+        let settings = Settings { peer_timeout: Duration::from_millis(timeout_ms), ..Settings::default() };
+        let whole: u64 = (1..u8::MAX).map(|transmission| settings.spacing(transmission).0).sum();
+        let least = if timeout_ms == 0 { Duration::from_secs(1000) } else { settings.peer_timeout };
+        assert!(whole >= 2 * least.0, "{whole} ns with a timeout of {timeout_ms} ms");
+        assert_eq!(settings.spacing(settings::SPACED_AFTER - 1), Duration(0));
+    }
 }
