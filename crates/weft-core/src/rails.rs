@@ -5,11 +5,12 @@
 //! being one way of the flow. A lane that does not answer leaves its work to the others: the other carrier of its rail, or the
 //! other rails.
 //!
-//! A way whose probes go unanswered is doubted, and its lane asked. Only when it stays silent although another lane has answered
-//! meanwhile, what is in flight there is sent again: a peer that does not look answers on none of them.
+//! A way whose probes go unanswered is doubted, and its lane asked; the lanes that are proved are asked with it. Only when it stays
+//! silent although another lane answers again and again, what is in flight there is sent again: a peer that does not look answers
+//! on none of them.
 
 use crate::flow::Flow;
-use crate::reach::{Ends, Heard, Keys, Reach, SIZE, Said};
+use crate::reach::{Answered, Ends, Heard, Keys, Reach, SIZE, Said};
 use crate::time::Instant;
 use crate::wire::WAYS_MAX;
 use alloc::boxed::Box;
@@ -62,6 +63,8 @@ pub struct Rails {
     /// Rails that are silent while others answer, one bit each, and how often that has begun.
     failed: u8,
     failures: [u16; RAILS_MAX],
+    /// How often bulk data has left UDP because that was silent.
+    departures: u16,
     /// A lane has been proved of which the flow has not been told.
     news: bool,
     /// What is known of some lane has changed since the flow was told.
@@ -91,6 +94,7 @@ impl Rails {
             forged: 0,
             failed: 0,
             failures: [0; RAILS_MAX],
+            departures: 0,
             news: false,
             stirred: true,
         }
@@ -153,6 +157,8 @@ impl Rails {
             };
             let other = || proved(Carrier::Raw).filter(|_| self.known[lane].reach.is_silent());
             if let Some(next) = proved(Carrier::Udp).or_else(other).filter(|next| *next != lane) {
+                self.departures =
+                    self.departures.saturating_add(u16::from(self.known[next].lane.carrier == Carrier::Raw));
                 self.bulk[rail] = next as u8;
                 changed |= 2 << rail;
             }
@@ -224,6 +230,11 @@ impl Rails {
         (self.failures[rail], self.failed & 1 << rail != 0)
     }
 
+    /// How often bulk data has left UDP on some rail because that was silent while raw frames were answered.
+    pub fn departures(&self) -> u16 {
+        self.departures
+    }
+
     /// The first lane of a kind that is proved.
     fn first(&self, wanted: impl Fn(&Known) -> bool) -> Option<usize> {
         self.known.iter().position(|known| known.reach.is_proved() && wanted(known))
@@ -260,8 +271,10 @@ impl Rails {
     }
 
     fn answered(&mut self, lane: usize, answer: &Heard) {
-        if !self.known[lane].reach.handle_answer(answer) {
-            return;
+        match self.known[lane].reach.handle_answer(answer) {
+            Answered::Nothing => return,
+            Answered::Check => return self.known.iter_mut().for_each(|known| known.reach.was_checked()),
+            Answered::Proof => {}
         }
         self.last_resort = lane as u8;
         self.news = true;
@@ -274,9 +287,13 @@ impl Rails {
             return None;
         }
         let Known { lane, reach } = &mut self.known[lane];
+        let (ends, is_check) = (lane.ends, reach.is_proved());
         let question = reach.poll_question(now)?;
+        if !is_check {
+            self.known.iter_mut().for_each(|known| known.reach.check());
+        }
         self.stirred = true;
-        Some(self.keys.get_or_insert_with(|| Box::new(keys())).question(&question, lane.ends))
+        Some(self.keys.get_or_insert_with(|| Box::new(keys())).question(&question, ends))
     }
 
     /// The machine has refused a packet for this lane. Its interface may be down, so the rail's other lane must answer, too.
@@ -362,11 +379,42 @@ mod tests {
         assert!(rails.handle(carrier(lane), &answer, || keys(0, 1)).is_none());
     }
 
-    /// The lane is asked and does not answer.
+    /// The lane is asked and does not answer, though the peer answers on all that are proved.
     fn be_silent(rails: &mut Rails, lane: usize) {
-        for ms in [0, 1, 3] {
+        for ms in [0, 1, 3, 7] {
+            let now = Instant(0) + Duration::from_millis(ms);
+            rails.poll_question(lane, now, || keys(0, 1));
+            for other in 0..rails.lanes() {
+                if rails.is_proved(other) {
+                    ask(rails, other, now);
+                }
+            }
+        }
+    }
+
+    /// The lane is asked, and nothing answers.
+    fn be_alone(rails: &mut Rails, lane: usize) {
+        for ms in [0, 1, 3, 7, 15, 31, 63, 127] {
             rails.poll_question(lane, Instant(0) + Duration::from_millis(ms), || keys(0, 1));
         }
+    }
+
+    #[test]
+    fn a_peer_that_does_not_look_costs_no_lane() {
+        let mut rails = rails(2);
+        let settings = Settings { bulk_ways: 2, ..Settings::default() };
+        let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 0, 1);
+        for lane in [0, 2, 3] {
+            ask(&mut rails, lane, Instant(0));
+        }
+        rails.steer(&mut flow);
+        // Something is in flight on one way only, and goes unanswered for long.   Expect: nobody is to blame.
+        rails.doubt(1);
+        be_alone(&mut rails, 1);
+        rails.steer(&mut flow);
+        assert_eq!((rails.lane(1), rails.failures(0), rails.change_lanes()), (1, (0, false), 0));
+        ask(&mut rails, 1, Instant(0) + Duration::from_secs(1));
+        assert!(rails.is_proved(1));
     }
 
     #[test]

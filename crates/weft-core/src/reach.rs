@@ -7,6 +7,10 @@
 //! An answer that comes back proves both directions, but only to who asked. Who hears nothing says so with its question: then
 //! the other end asks too, for perhaps its answers are what does not arrive.
 //!
+//! A peer that is busy answers on no lane, so silence alone proves nothing. With each question on a lane that is in doubt, the
+//! lanes that are proved are asked, too (a check): a peer that answered a check, and not the question that had left before it,
+//! looked and found nothing.
+//!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
 //!  8  sender    3   index of the sending process in the job
@@ -32,8 +36,8 @@ pub const QUESTIONS_MAX: u32 = 8;
 pub const PATIENCE: Duration = Duration::from_millis(1);
 /// … and how long after the last question one more is asked, as long as there is traffic: a lane may come back.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// Questions in a row without an answer, though another lane to the same peer has answered meanwhile, before a lane counts as
-/// silent.
+/// Questions without an answer, behind each of which another lane to the same peer has answered a check, before a lane counts as
+/// silent. They take 7 ms at least; a peer that is kept from running between two looks at its lanes misses one of them.
 pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;
@@ -174,22 +178,53 @@ enum State {
     Proved,
 }
 
+/// What the peer was asked on a lane that is proved, because another is in doubt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Check {
+    Nothing,
+    Due,
+    Asked,
+}
+
 /// What is known of one lane to one peer.
 #[derive(Clone, Debug)]
 pub struct Reach {
     state: State,
+    /// Of the last question.
     number: u32,
+    /// The first question since the lane was in doubt: an answer to it or a later one proves it, however late it comes.
+    first: u32,
+    /// The peer has answered a check on another lane since the last question.
+    was_checked: bool,
+    /// Questions that were followed by such a check, and not answered.
+    missed: u32,
+    check: Check,
+}
+
+/// What an answer means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answered {
+    /// Nothing: it answers nothing that is open.
+    Nothing,
+    /// The lane leads to the peer, which was not proved before.
+    Proof,
+    /// The peer looks, which matters to the other lanes.
+    Check,
 }
 
 impl Reach {
     /// A lane of which nothing is known.
     pub const fn unknown() -> Self {
-        Self { state: State::Untried { doubted: false }, number: 0 }
+        Self::new(State::Untried { doubted: false })
     }
 
     /// A lane that is believed in until there is a doubt.
     pub const fn assumed() -> Self {
-        Self { state: State::Proved, number: 0 }
+        Self::new(State::Proved)
+    }
+
+    const fn new(state: State) -> Self {
+        Self { state, number: 0, first: 1, was_checked: false, missed: 0, check: Check::Nothing }
     }
 
     /// Whether the lane may be used.
@@ -203,9 +238,21 @@ impl Reach {
         matches!(self.state, State::Asked { times, .. } if times > QUESTIONS_MAX)
     }
 
-    /// Whether so many questions have gone unanswered that an answer would be here if there was one.
+    /// Whether the peer has answered on other lanes so often that an answer would be here if there was one.
     pub fn is_silent(&self) -> bool {
-        matches!(self.state, State::Asked { times, .. } if times >= SILENT_AFTER)
+        !self.is_proved() && self.missed >= SILENT_AFTER
+    }
+
+    /// Another lane is in doubt: this one, if it is proved, asks whether the peer looks.
+    pub fn check(&mut self) {
+        if self.is_proved() {
+            self.check = Check::Due;
+        }
+    }
+
+    /// The peer has answered a check on another lane that left behind the last question here.
+    pub fn was_checked(&mut self) {
+        self.was_checked = matches!(self.state, State::Asked { .. });
     }
 
     /// Another lane has just answered: if this one leads to the peer, it answers now.
@@ -218,20 +265,31 @@ impl Reach {
     /// Something was sent over the lane and there is no sign that it arrived: it must answer again before it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
-            self.state = State::Untried { doubted: true };
+            self.begin(true);
         }
     }
 
     /// What was sent over the lane has arrived: there is no doubt any more.
     pub fn believe(&mut self) {
-        self.state = State::Proved;
+        if !self.is_proved() {
+            self.prove();
+        }
     }
 
     /// The peer has doubts: the lane must answer us too, and the peer knows that.
     pub fn doubt_with_peer(&mut self) {
         if self.is_proved() {
-            self.state = State::Untried { doubted: false };
+            self.begin(false);
         }
+    }
+
+    fn begin(&mut self, doubted: bool) {
+        let number = self.number;
+        *self = Self { number, first: number.wrapping_add(1), ..Self::new(State::Untried { doubted }) };
+    }
+
+    fn prove(&mut self) {
+        *self = Self { number: self.number, first: self.first, ..Self::new(State::Proved) };
     }
 
     /// The question to send now, if one is due.
@@ -239,8 +297,14 @@ impl Reach {
         let (times, doubts) = match self.state {
             State::Untried { doubted } => (0, doubted),
             State::Asked { times, next } if next <= now => (times, false),
+            State::Proved if self.check == Check::Due => {
+                self.check = Check::Asked;
+                self.number = self.number.wrapping_add(1);
+                return Some(Question { doubts: false, number: self.number });
+            }
             _ => return None,
         };
+        self.missed += u32::from(core::mem::take(&mut self.was_checked));
         if times == 0 {
             self.number = self.number.wrapping_add(1);
         }
@@ -253,17 +317,28 @@ impl Reach {
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Asked { next, .. } if !self.is_useless() => Some(next),
+            State::Proved if self.check == Check::Due => Some(Instant(0)),
             _ => None,
         }
     }
 
-    /// Takes an answer; true if it proves the lane, which was not proved before. One to another question is ignored.
-    pub fn handle_answer(&mut self, answer: &Heard) -> bool {
-        let proves = answer.number == self.number && matches!(self.state, State::Asked { .. });
-        if proves {
-            self.state = State::Proved;
+    /// Takes an answer. One to a question that is not open any more means nothing.
+    pub fn handle_answer(&mut self, answer: &Heard) -> Answered {
+        match self.state {
+            State::Proved if self.check == Check::Asked && answer.number == self.number => {
+                self.check = Check::Nothing;
+                Answered::Check
+            }
+            // A new round of questions may have begun since.
+            State::Untried { .. } | State::Asked { .. }
+                if answer.number.wrapping_sub(self.first) <= self.number.wrapping_sub(self.first)
+                    && self.number.wrapping_add(1) != self.first =>
+            {
+                self.prove();
+                Answered::Proof
+            }
+            _ => Answered::Nothing,
         }
-        proves
     }
 }
 
@@ -293,7 +368,7 @@ mod tests {
     fn take(reach: &mut Reach, answer: &[u8]) -> bool {
         let heard = keys().0.open(answer).unwrap();
         assert_eq!((heard.said, heard.ends), (Said::Answer, ENDS));
-        reach.handle_answer(&heard)
+        reach.handle_answer(&heard) == Answered::Proof
     }
 
     #[test]
@@ -349,6 +424,53 @@ mod tests {
         let first = ask(&mut near, Instant(0)).unwrap();
         assert!(ask(&mut near, Instant(0) + AGAIN).is_some());
         assert!(take(&mut near, &answer(&first).unwrap()) && near.is_proved());
+    }
+
+    /// A question there, and what the peer answers to a check on another lane behind it, if it looks.
+    fn ask_with_check(near: &mut Reach, other: &mut Reach, now: Instant, looks: bool) -> Option<[u8; SIZE]> {
+        let question = ask(near, now)?;
+        other.check();
+        let check = ask(other, now).expect("a check is due");
+        let heard = keys().0.open(&answer(&check).unwrap()).unwrap();
+        if looks {
+            assert_eq!(other.handle_answer(&heard), Answered::Check);
+            near.was_checked();
+        }
+        // Once only.
+        assert!(!looks || other.handle_answer(&heard) == Answered::Nothing);
+        Some(question)
+    }
+
+    #[test]
+    fn a_lane_is_silent_only_if_the_peer_looks() {
+        for looks in [false, true] {
+            let (mut near, mut other) = (Reach::assumed(), Reach::assumed());
+            near.doubt();
+            let mut now = Instant(0);
+            for missed in 0..=SILENT_AFTER {
+                assert!(!near.is_silent(), "{missed}");
+                ask_with_check(&mut near, &mut other, now, looks).unwrap();
+                now = near.next_timeout().unwrap();
+            }
+            assert_eq!(near.is_silent(), looks);
+            assert!(other.is_proved(), "who is asked for the sake of another is not in doubt");
+        }
+    }
+
+    #[test]
+    fn an_answer_that_comes_late_proves_the_lane_though_it_was_asked_anew() {
+        let mut near = Reach::assumed();
+        near.doubt();
+        let first = ask(&mut near, Instant(0)).unwrap();
+        near.ask_again();
+        let second = ask(&mut near, Instant(0)).unwrap();
+        assert_ne!(first, second);
+        assert!(take(&mut near, &answer(&first).unwrap()) && near.is_proved());
+        // What was asked before the next doubt proves nothing of it.
+        near.doubt();
+        assert!(!take(&mut near, &answer(&second).unwrap()));
+        ask(&mut near, Instant(1)).unwrap();
+        assert!(!take(&mut near, &answer(&second).unwrap()) && !near.is_proved());
     }
 
     #[test]

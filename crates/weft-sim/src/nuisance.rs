@@ -77,6 +77,14 @@ pub enum Nuisance {
         /// The end.
         to: Instant,
     },
+    /// All hosts have more to run than processors: each process, its progress thread included, runs for a short time in each
+    /// period, at a place of its own by chance, and is not there otherwise.
+    Overload {
+        /// How long it runs …
+        run: Duration,
+        /// … in each of these.
+        period: Duration,
+    },
     /// A rank needs so many times the processor time.
     Slow {
         /// Who.
@@ -129,6 +137,7 @@ impl Nuisance {
             Self::Forgery { .. } => "forgery",
             Self::Replay { .. } => "replay",
             Self::Pause { .. } => "pause",
+            Self::Overload { .. } => "overload",
             Self::Slow { .. } => "slow",
             Self::Cut { .. } => "cut",
             Self::Flapping { .. } => "flapping",
@@ -163,7 +172,12 @@ impl Nuisance {
             Self::Corruption { per_million } => Box::new(Corruption { per_million, random }),
             Self::Forgery { per_million } => Box::new(Forgery { per_million, random }),
             Self::Replay { per_million } => Box::new(Replay { per_million, random, overheard: Vec::new() }),
-            Self::Pause { .. } | Self::Slow { .. } | Self::Cut { .. } | Self::Flapping { .. } | Self::Clocks { .. } => {
+            Self::Pause { .. }
+            | Self::Overload { .. }
+            | Self::Slow { .. }
+            | Self::Cut { .. }
+            | Self::Flapping { .. }
+            | Self::Clocks { .. } => {
                 return None;
             }
         };
@@ -191,6 +205,7 @@ impl fmt::Display for Nuisance {
             Self::Forgery { per_million } => write!(f, "forgery {}", percent(*per_million)),
             Self::Replay { per_million } => write!(f, "replay {}", percent(*per_million)),
             Self::Pause { rank, from, to } => write!(f, "pause of rank {rank} {} to {}", us(from.0), us(to.0)),
+            Self::Overload { run, period } => write!(f, "overload: {} of {}", us(run.0), us(period.0)),
             Self::Slow { rank, factor } => write!(f, "rank {rank} slow {factor} times"),
             Self::Cut { cable, from, to } => write!(f, "cut of {cable:?} {} to {}", us(from.0), us(to.0)),
             Self::Flapping { cable, from, down, up, times } => {

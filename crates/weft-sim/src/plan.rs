@@ -42,11 +42,19 @@ pub struct Host {
     pub packet_cost: Duration,
     /// Packets of equal size that leave at once at most, as with segmentation offload; 1: each for itself.
     pub train_packets: usize,
+    /// Raw frames beside UDP, with a socket of its own for each, as on interfaces where both are possible.
+    pub frames: bool,
 }
 
 impl Default for Host {
     fn default() -> Self {
-        Self { send_bytes: 128 << 10, receive_bytes: 4 << 20, packet_cost: Duration(300), train_packets: 1 }
+        Self {
+            send_bytes: 128 << 10,
+            receive_bytes: 4 << 20,
+            packet_cost: Duration(300),
+            train_packets: 1,
+            frames: false,
+        }
     }
 }
 
@@ -109,6 +117,8 @@ impl Traffic {
 pub struct Demands {
     /// Nothing is sent again and nothing probed for.
     pub no_resend: bool,
+    /// No rail is given up, and no lane of bulk data.
+    pub no_lane_given_up: bool,
     /// Nothing is sent again, probes are allowed.
     pub no_resend_of_data: bool,
     /// Packets sent again though the packet, or a copy of it, was alive: at most so many in a thousand numbered packets.

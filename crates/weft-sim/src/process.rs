@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::grants::{Control, Granting};
 use crate::nuisance::{Flight, Nuisance};
 use crate::plan::Plan;
+use crate::random::mix;
 use crate::world::{Violation, World};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
@@ -21,6 +22,8 @@ const BATCH: usize = 64;
 const TURN: usize = 16;
 /// A flow that wants to be asked again at once, and had nothing, is asked after this: time does not stand still.
 const MOMENT: Duration = Duration(100);
+/// While raw frames come, UDP is looked at once in so many passes.
+const UDP_EVERY: u32 = 16;
 /// An idle flow is folded once in so many times.
 const FOLD_EVERY: u32 = 16;
 
@@ -65,9 +68,51 @@ impl Peer {
         }
     }
 
+    /// How often a rail was given up, or the lane of its bulk data.
+    pub(crate) fn given_up(&self) -> u64 {
+        let of = |rails: &Rails| {
+            (0..rails.rails()).map(|rail| u64::from(rails.failures(rail).0)).sum::<u64>()
+                + u64::from(rails.departures())
+        };
+        self.rails.as_ref().map_or(0, of)
+    }
+
     /// Bytes that the flow keeps because it stripes.
     pub(crate) fn striped_bytes(&self) -> usize {
         self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_ways() as u8))
+    }
+}
+
+/// Packets that wait for a process.
+#[derive(Default)]
+struct Socket {
+    slots: VecDeque<u32>,
+    bytes: u64,
+}
+
+/// When a process runs on a host that is overloaded.
+struct Overload {
+    run: Duration,
+    period: Duration,
+    seed: u64,
+}
+
+impl Overload {
+    /// When it runs in a period.
+    fn turn(&self, period: u64) -> Range<Instant> {
+        let spare = self.period.0.saturating_sub(self.run.0) + 1;
+        let begin = Instant(period * self.period.0 + mix(self.seed ^ period) % spare);
+        begin..begin + self.run
+    }
+
+    /// The next instant at which it runs, if it does not now.
+    fn away_until(&self, now: Instant) -> Option<Instant> {
+        let period = now.0 / self.period.0.max(1);
+        let turn = self.turn(period);
+        if turn.contains(&now) {
+            return None;
+        }
+        Some(if now < turn.start { turn.start } else { self.turn(period + 1).start })
     }
 }
 
@@ -75,9 +120,10 @@ impl Peer {
 pub(crate) struct Process {
     pub(crate) peers: Vec<Peer>,
     by_index: HashMap<u32, usize>,
-    /// Slots of packets that wait.
-    socket: VecDeque<u32>,
-    socket_bytes: u64,
+    /// Of raw frames, and of UDP.
+    sockets: [Socket; 2],
+    /// Passes since UDP was looked at.
+    passes: u32,
     /// It does nothing before: it works off what it did.
     busy_until: Instant,
     wake_at: Option<Instant>,
@@ -87,6 +133,7 @@ pub(crate) struct Process {
     /// Conversations not yet begun, the last the earliest.
     to_begin: Vec<(Instant, usize)>,
     pauses: Vec<Range<Instant>>,
+    overload: Option<Overload>,
     clock: Clock,
     packet_cost: Duration,
     granting: Granting,
@@ -95,10 +142,13 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) fn new(own: u32, plan: &Plan, seed: u64) -> Self {
         let mut pauses = Vec::new();
-        let mut factor = 1;
+        let (mut factor, mut overload) = (1, None);
         for nuisance in &plan.nuisances {
             match *nuisance {
                 Nuisance::Pause { rank, from, to } if rank == own => pauses.push(from..to),
+                Nuisance::Overload { run, period } => {
+                    overload = Some(Overload { run, period, seed: mix(seed ^ mix(u64::from(own))) });
+                }
                 Nuisance::Slow { rank, factor: times } if rank == own => factor *= u64::from(times),
                 _ => {}
             }
@@ -106,14 +156,15 @@ impl Process {
         Self {
             peers: Vec::new(),
             by_index: HashMap::new(),
-            socket: VecDeque::new(),
-            socket_bytes: 0,
+            sockets: Default::default(),
+            passes: 0,
             busy_until: Instant(0),
             wake_at: None,
             active: VecDeque::new(),
             timers: BTreeSet::new(),
             to_begin: Vec::new(),
             pauses,
+            overload,
             clock: Clock::of(own, &plan.nuisances, seed),
             packet_cost: Duration(plan.host.packet_cost.0 * factor),
             granting: Granting::default(),
@@ -126,13 +177,30 @@ impl Process {
     }
 
     /// Takes a packet into the socket; false if there is no room.
-    pub(crate) fn receive(&mut self, slot: u32, bytes: u64, room: u64) -> bool {
-        let fits = self.socket_bytes + bytes <= room;
+    pub(crate) fn receive(&mut self, carrier: Carrier, slot: u32, bytes: u64, room: u64) -> bool {
+        let socket = &mut self.sockets[usize::from(carrier == Carrier::Udp)];
+        let fits = socket.bytes + bytes <= room;
         if fits {
-            self.socket_bytes += bytes;
-            self.socket.push_back(slot);
+            socket.bytes += bytes;
+            socket.slots.push_back(slot);
         }
         fits
+    }
+
+    /// Until when it does nothing, if it does not run now.
+    fn away_until(&self, now: Instant) -> Option<Instant> {
+        let pause = self.pauses.iter().find(|pause| pause.contains(&now)).map(|pause| pause.end);
+        pause.or_else(|| self.overload.as_ref()?.away_until(now))
+    }
+
+    /// The sockets that are looked at now: while frames come, UDP is not looked at in each pass, as in the library.
+    fn looks(&mut self) -> Range<usize> {
+        self.passes += 1;
+        let udp = self.sockets[0].slots.is_empty() || self.passes >= UDP_EVERY;
+        if udp {
+            self.passes = 0;
+        }
+        0..1 + usize::from(udp)
     }
 
     fn activate(&mut self, peer: usize) {
@@ -181,8 +249,7 @@ impl World<'_> {
     pub(crate) fn run_process(&mut self, own: u32) -> Result<(), Violation> {
         let process = &mut self.processes[own as usize];
         process.wake_at = None;
-        if let Some(pause) = process.pauses.iter().find(|pause| pause.contains(&self.now)) {
-            let until = pause.end;
+        if let Some(until) = process.away_until(self.now) {
             self.wake(own, until);
             return Ok(());
         }
@@ -203,7 +270,8 @@ impl World<'_> {
         }
         let (&there, &back) = (self.pairs.get(&(own, other))?, self.pairs.get(&(other, own))?);
         let flow = Flow::new(self.settings.clone(), &self.secret, own, other);
-        let rails = (self.fabrics.len() > 1).then(|| rails(self.fabrics.len() as u8));
+        let has_lanes = self.fabrics.len() > 1 || self.plan.host.frames;
+        let rails = has_lanes.then(|| rails(self.fabrics.len() as u8));
         let process = &mut self.processes[own as usize];
         process.by_index.insert(other, process.peers.len());
         let (past, rests) = (Counters::default(), 0);
@@ -212,14 +280,17 @@ impl World<'_> {
     }
 
     fn handle_arrivals(&mut self, own: u32) -> Result<usize, Violation> {
-        let count = self.processes[own as usize].socket.len().min(BATCH);
-        for _ in 0..count {
-            let process = &mut self.processes[own as usize];
-            let Some(slot) = process.socket.pop_front() else { break };
-            let flight = self.packets.take(slot);
-            process.socket_bytes -= flight.bytes.len() as u64;
-            self.handle(own, &flight)?;
-            self.spare.push(flight.bytes);
+        let mut count = 0;
+        for place in self.processes[own as usize].looks() {
+            for _ in 0..BATCH {
+                let socket = &mut self.processes[own as usize].sockets[place];
+                let Some(slot) = socket.slots.pop_front() else { break };
+                let flight = self.packets.take(slot);
+                socket.bytes -= flight.bytes.len() as u64;
+                self.handle(own, &flight)?;
+                self.spare.push(flight.bytes);
+                count += 1;
+            }
         }
         Ok(count)
     }
@@ -463,7 +534,8 @@ impl World<'_> {
 
     fn plan_wake(&mut self, own: u32) {
         let process = &self.processes[own as usize];
-        let mut next = (!process.socket.is_empty()).then_some(self.now);
+        let waits = process.sockets.iter().any(|socket| !socket.slots.is_empty());
+        let mut next = waits.then_some(self.now);
         let timer = process.timers.first().map(|(at, _)| *at);
         let begin = process.to_begin.last().map(|(at, _)| *at);
         let granting = process.granting.next_timeout().map(|at| process.clock.reaches(at));

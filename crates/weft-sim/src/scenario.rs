@@ -27,6 +27,7 @@ pub const SCENARIOS: &[(&str, &str, Scenario)] = &[
     ("hostile", "damaged, forged, repeated and replayed packets", hostile),
     ("damaged", "packets lost, doubled, late and damaged anywhere, many large messages outstanding both ways", damaged),
     ("stalled", "a rank that computes and does not look: no resend of data", stalled),
+    ("overloaded", "hosts on which every process runs for 10 ms in each 100, and many messages both ways", overloaded),
     ("narrow", "a switch whose queue is much too short", narrow),
     ("overrun", "a slow receiver whose socket is much too small", overrun),
     ("shaped", "a link behind a token bucket", shaped),
@@ -118,6 +119,7 @@ pub(crate) fn quiet() -> Plan {
 }
 
 const CLEAN: Demands = Demands {
+    no_lane_given_up: true,
     no_resend: true,
     no_resend_of_data: true,
     spurious_permille_max: Some(0),
@@ -262,6 +264,29 @@ fn stalled(random: &mut Random) -> Plan {
     }
     // The socket holds a window and the probes, so nothing is lost and nothing may be sent again.
     plan.demands = Demands { no_resend_of_data: true, ..Demands::default() };
+    plan
+}
+
+/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no lane is given up, and little is sent
+/// again: nothing is lost, but what overtakes on the other lane may mislead.
+fn overloaded(random: &mut Random) -> Plan {
+    let mut plan = if random.chance(300_000) { two_networks(random) } else { quiet() };
+    plan.ranks = 2;
+    plan.host.frames = random.chance(800_000);
+    plan.host.train_packets = random.pick(&[1, 44]);
+    plan.host.receive_bytes = 16 << 20;
+    let period = Duration(random.pick(&[1_000_000, 10_000_000, 100_000_000]));
+    plan.nuisances = vec![Nuisance::Overload { run: Duration(period.0 / 10), period }];
+    let messages = |random: &mut Random, from, to| Traffic {
+        messages: 3_000,
+        sizes: (512, 1024),
+        bulk: vec![random.between(100_000, 2_000_000); 3],
+        per_turn: random.between(1, 64) as u32,
+        gap: Duration(random.below(200_000)),
+        ..Traffic::between(from, to)
+    };
+    plan.workload = vec![messages(random, 0, 1), messages(random, 1, 0)];
+    plan.demands = Demands { no_lane_given_up: true, spurious_permille_max: Some(5), ..Demands::default() };
     plan
 }
 

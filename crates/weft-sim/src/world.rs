@@ -125,7 +125,8 @@ impl<'a> World<'a> {
             return Err(Violation(flaw));
         }
         let cuts: Vec<_> = plan.nuisances.iter().flat_map(Nuisance::cuts).collect();
-        let bulk_ways = if plan.rails.is_empty() { settings.bulk_ways } else { 1 + plan.rails.len() as u8 };
+        let bulk_ways =
+            if plan.rails.is_empty() && !plan.host.frames { settings.bulk_ways } else { 1 + plan.rails.len() as u8 };
         let process = |own| Process::new(own, plan, seed);
         let mut world = Self {
             plan,
@@ -281,8 +282,9 @@ impl<'a> World<'a> {
     }
 
     fn at_host(&mut self, slot: u32, rank: u32) {
-        let bytes = self.packets.at(slot).bytes.len() as u64;
-        if self.processes[rank as usize].receive(slot, bytes, self.plan.host.receive_bytes) {
+        let flight = self.packets.at(slot);
+        let (carrier, bytes) = (flight.carrier, flight.bytes.len() as u64);
+        if self.processes[rank as usize].receive(carrier, slot, bytes, self.plan.host.receive_bytes) {
             return self.wake(rank, self.now);
         }
         let flight = self.packets.take(slot);
@@ -329,6 +331,7 @@ impl<'a> World<'a> {
                 self.report.add(peer.flow.counters());
                 self.report.add(&peer.past);
                 self.report.flows += 1;
+                self.report.given_up += peer.given_up();
             }
         }
         self.report.fates = self.outcome.fates;

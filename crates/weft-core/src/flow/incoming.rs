@@ -76,6 +76,15 @@ pub(super) enum Cause {
     Mark,
 }
 
+/// What the number of a bare packet says about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BareArrival {
+    New,
+    /// So old that it is not known whether it was there before.
+    Old,
+    Duplicate,
+}
+
 /// Numbers of bare packets that have been seen: the highest, and which of the 64 before it.
 #[derive(Debug)]
 struct Bare {
@@ -172,22 +181,23 @@ impl Incoming {
         (near.wrapping_add_signed(number.since(Number(near as u32)) as i64) >> 32) as u32
     }
 
-    /// Notes the number of an authentic bare packet; false if it was there before, or is too old to tell.
-    pub(super) fn bare_is_new(&mut self, number: Number) -> bool {
+    /// Notes the number of an authentic bare packet.
+    pub(super) fn bare_arrives(&mut self, number: Number) -> BareArrival {
         let ahead = i64::from(number.since(Number(self.bare.next as u32)));
         if ahead >= 0 {
             let shift = ahead as u64 + 1;
             // The newest is bit 0.
             self.bare.seen = if shift < 64 { self.bare.seen << shift } else { 0 } | 1;
             self.bare.next += shift;
-            return true;
+            return BareArrival::New;
         }
         let bit = (-ahead - 1) as u64;
-        let new = bit < 64 && self.bare.seen >> bit & 1 == 0;
-        if new {
-            self.bare.seen |= 1 << bit;
+        if bit >= 64 {
+            return BareArrival::Old;
         }
-        new
+        let was_seen = self.bare.seen >> bit & 1 != 0;
+        self.bare.seen |= 1 << bit;
+        if was_seen { BareArrival::Duplicate } else { BareArrival::New }
     }
 
     /// What the number means, before anything is changed.

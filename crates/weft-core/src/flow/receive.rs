@@ -1,7 +1,7 @@
 //! What arrives at a flow.
 
 use super::acknowledged::Heard;
-use super::incoming::{Arrival, Arriving, Cause};
+use super::incoming::{Arrival, Arriving, BareArrival, Cause};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
 use crate::wire::{Kind, Lane, Packet, peek_number};
@@ -63,8 +63,14 @@ impl Flow {
         match packet.kind {
             Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, sink),
             Kind::Acknowledgement(number) | Kind::Probe(number) => {
-                if !self.incoming.bare_is_new(number) {
+                let arrival = self.incoming.bare_arrives(number);
+                if arrival != BareArrival::New {
                     self.counters.replayed += 1;
+                    // Acknowledgements of another lane may have overtaken a probe that waited long in its socket. An answer does no
+                    // harm, and without one the lane would seem dead.
+                    if packet.kind == Kind::Probe(number) && arrival == BareArrival::Old {
+                        self.incoming.probed(now, number, self.pauses.away());
+                    }
                     return;
                 }
                 if packet.kind == Kind::Probe(number) {
