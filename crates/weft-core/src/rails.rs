@@ -56,7 +56,8 @@ pub struct Rails {
     keys: Option<Box<Keys>>,
     /// Where messages go while nothing is proved: the lane that was proved last, at first UDP, which passes routers.
     last_resort: u8,
-    /// The lane that carries the bulk data of each rail. It changes only in `change_lanes`, of which the flow is told.
+    /// The lanes that carry messages, and the bulk data of each rail. They change only in `change_lanes`, of which the flow is told.
+    messages: u8,
     bulk: [u8; RAILS_MAX],
     /// Questions and answers that the peer did not make.
     forged: u32,
@@ -87,6 +88,7 @@ impl Rails {
             udp.or_else(|| lanes.iter().position(on(rail))).unwrap_or(last_resort) as u8
         };
         Self {
+            messages: last_resort as u8,
             bulk: core::array::from_fn(bulk),
             known: lanes.iter().enumerate().map(known).collect(),
             keys: None,
@@ -140,15 +142,19 @@ impl Rails {
         if let Some(rail) = way.checked_sub(1) {
             return usize::from(self.bulk.get(rail).copied().unwrap_or(self.last_resort));
         }
-        let raw = self.first(|known| known.lane.carrier == Carrier::Raw);
-        raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort))
+        usize::from(self.messages)
     }
 
+    /// Messages take the best lane that is proved, raw frames before UDP.
+    ///
     /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent: before, they would
     /// overtake what is under way. Then it stays with them until UDP has answered; that it may answer again is not enough.
     /// Returns the ways whose lane is another one now, one bit each.
     fn change_lanes(&mut self) -> u8 {
-        let mut changed = 0;
+        let raw = self.first(|known| known.lane.carrier == Carrier::Raw);
+        let messages = raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort)) as u8;
+        let mut changed = u8::from(messages != self.messages);
+        self.messages = messages;
         for rail in 0..self.rails() {
             let lane = usize::from(self.bulk[rail]);
             let proved = |carrier| {
@@ -193,7 +199,7 @@ impl Rails {
             self.last_resort = lane as u8;
         }
         let changed = self.change_lanes();
-        for way in (1..WAYS_MAX).filter(|way| changed & 1 << way != 0) {
+        for way in (0..WAYS_MAX).filter(|way| changed & 1 << way != 0) {
             flow.changes_lane(way);
         }
         let rails = self.rails();
@@ -423,19 +429,20 @@ mod tests {
         assert_eq!((rails.lane(0), rails.lane(1)), (1, 1));
         assert!(rails.poll_question(1, Instant(0), || keys(0, 1)).is_none(), "UDP is believed in");
         ask(&mut rails, 0, Instant(0));
-        assert_eq!((rails.lane(0), rails.lane(1)), (0, 1));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 0, 1));
     }
 
     #[test]
     fn a_lane_that_does_not_answer_leaves_everything_to_the_other() {
         let mut rails = rails(1);
         ask(&mut rails, 0, Instant(0));
+        assert_eq!(rails.change_lanes(), 1);
         rails.doubt(0);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 1, 1));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 1, 1));
         ask(&mut rails, 0, Instant(1));
         // UDP may still answer.   Expect: nothing overtakes what is under way there.
         rails.doubt(1);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 1));
+        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 0, 1));
         be_silent(&mut rails, 1);
         assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (2, 0, 0));
         // Frames are doubted and answer, so that UDP is asked once more.   Expect: bulk data does not go back before it has answered.
@@ -501,10 +508,12 @@ mod tests {
         for lane in [0, 2, 3, 4, 5] {
             ask(&mut rails, lane, Instant(0));
         }
+        assert_eq!(rails.change_lanes() & 1, 1);
         assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [0, 1, 3, 5]);
         // The best rail is doubted.   Expect: messages take the next; its bulk data is probed for where it is.
         rails.doubt(0);
         rails.doubt(1);
+        assert_eq!(rails.change_lanes(), 1);
         assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 1, 3, 5]);
         // UDP stays silent on the second.   Expect: its raw frames carry all.
         rails.doubt(3);

@@ -4,7 +4,7 @@ use super::congestion::{Acknowledged, Cut};
 use super::evidence::Evidence;
 use super::outgoing::{Outgoing, State};
 use super::queue::Content;
-use super::settings::Settings;
+use super::settings::{LANE_PATIENCE, Settings};
 use super::ways::Way;
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Number, SELECTIVE_PACKETS, map_words};
@@ -321,7 +321,17 @@ impl Outgoing {
         // It may have waited below us while a later one did not: it gets a moment to follow.
         let patience = self.reordering.patience(way.round_trip.loss_delay());
         let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8).max(spacing.0));
-        let evidence = if age < spacing {
+        let is_probed = probed.is_some_and(|(of, order)| of == name && order.is_after(record.order));
+        let proves_later = |order: Number| order.is_after(way.lane_from);
+        let is_crossed = way.lane_from.is_after(record.order)
+            && (proves_later(way.proved) || is_probed && probed.is_some_and(|(_, order)| proves_later(order)));
+        // What overtook it took another lane, and may have been looked at before.
+        let late = if is_crossed { Duration(late.0.max(u64::from(since) + LANE_PATIENCE.0)) } else { late };
+        let evidence = if is_crossed && late > age {
+            record.state = State::Overtaken(since);
+            self.loss_at = earlier(self.loss_at, record.sent_at + late);
+            return;
+        } else if age < spacing {
             // It was sent often and in vain: whatever is proved, it is given time. A later probe proves as much.
             if overtaken > 0 {
                 self.loss_at = earlier(self.loss_at, record.sent_at + late);
@@ -330,7 +340,7 @@ impl Outgoing {
         } else if overtaken >= threshold || overtaken > 0 && late <= age {
             progress.lost_by_gap += 1;
             Evidence::Gap
-        } else if probed.is_some_and(|(of, order)| of == name && order.is_after(record.order)) {
+        } else if is_probed {
             progress.lost_by_probe += 1;
             Evidence::Probe
         } else {

@@ -55,6 +55,8 @@ pub const SPACED_AFTER: u8 = 8;
 pub const SPACING_SHARE: u64 = 64;
 /// … and to this where there is no timeout.
 pub const SPACING_MAX: Duration = Duration::from_secs(10);
+/// What overtook a packet on another lane gives it so much time to follow: the receiver may not have looked there yet.
+pub const LANE_PATIENCE: Duration = Duration::from_millis(2);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
 /// One packet of so many may be lost beside those before the window is cut: a bad cable is no congestion.

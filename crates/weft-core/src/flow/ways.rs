@@ -42,6 +42,8 @@ pub(super) struct Way {
     doubted: Number,
     /// The next probe when it has taken another lane.
     changed: Number,
+    /// The first transmission on the lane that it takes now.
+    pub(super) lane_from: Number,
     pub(super) round_trip: RoundTrip,
     pub(super) congestion: Congestion,
 }
@@ -58,6 +60,7 @@ impl Way {
             unanswered: 0,
             doubted: Number::FIRST,
             changed: Number::FIRST,
+            lane_from: Number::FIRST,
             round_trip: RoundTrip::new(),
             congestion: Congestion::new(settings.window_packets),
         }
@@ -70,7 +73,7 @@ impl Way {
 
     fn unfold(folded: FoldedWay, settings: &Settings) -> Self {
         let FoldedWay { order, proved, doubted, changed, round_trip, congestion } = folded;
-        Self { order, proved, doubted, changed, round_trip, congestion, ..Self::new(settings) }
+        Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
     }
 
     /// As many packets are in flight as may be.
@@ -282,6 +285,7 @@ impl Ways {
         if self.get(index).is_some() {
             let way = &mut self[index];
             (way.doubted, way.changed, way.unanswered) = (way.order, bare, 0);
+            way.lane_from = way.order;
         }
     }
 
