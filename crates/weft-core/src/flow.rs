@@ -1,4 +1,4 @@
-//! One reliable flow to one remote process over packets that may vanish, repeat or change places.
+//! One reliable flow to one remote process, over packets that may be lost, duplicated or reordered.
 //!
 //! A flow is a pure state machine: packets and time come in, packets and events go out.
 //! The driver's loop is
@@ -9,10 +9,10 @@
 //! 4. `poll_transmit` until `None`,
 //! 5. sleep until something arrives or `next_timeout`.
 //!
-//! A link that sends or receives several packets at once uses `poll_train` and `handle_train`: one clock reading, one decision to
-//! acknowledge.
+//! A link that sends or receives several packets at once uses `poll_train` and `handle_train`: then one clock reading and one decision to
+//! acknowledge serve all of them.
 //!
-//! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong has no packet of its own for them.
+//! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong needs no packets for acknowledgements alone.
 //!
 //! The ordered lane delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
 //! Messages overtake bulk data.

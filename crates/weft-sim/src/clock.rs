@@ -1,4 +1,4 @@
-//! A host's clock: when it began, and how fast it runs.
+//! A host's clock: its offset from the simulator's time, and how fast it runs.
 
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};

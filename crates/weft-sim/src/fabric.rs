@@ -1,4 +1,4 @@
-//! The switches and cables of a topology: which way a packet takes, and when it arrives at the next node, if it does.
+//! The switches and cables of a topology: on which route a packet travels, and when it arrives at the next node, if it does.
 
 use crate::port::{Offer, Port};
 use crate::random::{Random, mix};

@@ -1,4 +1,4 @@
-//! What one process owes another and what the other got of it, checked byte by byte as it arrives.
+//! What one process has to deliver to another and what has arrived there, checked byte by byte as it arrives.
 
 use crate::grants::Control;
 use crate::plan::Traffic;

@@ -1,4 +1,4 @@
-//! What a run came to, for people and for programs.
+//! The results of a run, for people and for programs.
 
 use crate::ledger::Conversation;
 use crate::nuisance::Fates;

@@ -1,4 +1,4 @@
-//! Plans by chance: any topology, any workload, any nuisances, each drawn for itself from the seed.
+//! Random plans: any topology, any workload and any nuisances, each drawn independently from the seed.
 
 use crate::nuisance::Nuisance;
 use crate::plan::{Host, Plan, Traffic};

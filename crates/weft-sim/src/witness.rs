@@ -1,4 +1,4 @@
-//! What really became of every packet of one flow, so that a resend can be judged.
+//! Knows what became of every packet of one flow in the network, and so whether a resend was necessary.
 
 use crate::nuisance::Cause;
 use std::collections::VecDeque;

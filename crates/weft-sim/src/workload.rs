@@ -1,4 +1,4 @@
-//! Who sends what to whom: patterns of communication, as lists of traffic. Pure functions of their numbers.
+//! Patterns of communication, as lists of who sends what to whom. Each is a pure function of its parameters.
 
 use crate::plan::Traffic;
 use crate::random::Random;

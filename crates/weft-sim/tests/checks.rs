@@ -1,4 +1,4 @@
-//! What is demanded and does not hold is named; what a nuisance should do it does.
+//! Tests of the simulator: a demand that is not met is reported by name, and each nuisance has its effect.
 
 use weft_core::time::{Duration, Instant};
 use weft_sim::nuisance::Nuisance;

@@ -1,4 +1,4 @@
-//! The floors: what carries a message can do between two processes, without MPI.
+//! Carriers: the same transfers between two processes without MPI, which bound what any library can reach.
 
 use std::path::Path;
 

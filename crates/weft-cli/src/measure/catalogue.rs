@@ -1,4 +1,4 @@
-//! What can be measured.
+//! The list of measurements.
 
 /// Paces of a job: rounds repeat it, so one job takes few samples.
 const SHORT: &[&str] = &["--samples", "2", "--seconds", "0.02"];

@@ -1,4 +1,4 @@
-//! Peers from the Python package index, each in a virtual environment of its own, so that they do not mix.
+//! Fetches other MPI libraries from the Python package index, each into a virtual environment of its own, so that they do not mix.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

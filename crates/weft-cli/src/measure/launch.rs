@@ -1,7 +1,7 @@
-//! How each library starts ranks in a place.
+//! How the launcher of each library starts ranks in a place.
 //!
-//! Weft's `mpiexec` stays outside and reaches hosts through its agent. Other launchers need to be reached back over IP, so they
-//! run inside the first host; they reach the others by a script in the place of `ssh`.
+//! Weft's `mpiexec` runs outside the virtual hosts and reaches them through its agent. Other launchers must be reachable over IP from the other hosts, so they
+//! run inside the first host, and reach the others by a script in the place of `ssh`.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! The libraries that are compared: what the user calls them, where they are, what they are.
+//! The libraries that are compared: their names on the command line, where they are installed, and which MPI they are.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Places: how many hosts and ranks, and what the wires between them are like.
+//! Places: how many hosts and ranks there are, and the speed and loss of the links between the hosts.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;

@@ -1,7 +1,7 @@
 //! A session: every library in every place, round by round, into a run file.
 //!
 //! In a round each measurement runs each library in turn before the next measurement begins, and each round begins with
-//! another library: drift of the machine hits all alike, and so does standing behind a neighbour.
+//! another library. So a change in the machine's speed affects all libraries alike, and none always runs after the same other one.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

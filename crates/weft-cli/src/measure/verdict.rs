@@ -1,4 +1,4 @@
-//! How a job went, from how it ended and what it printed.
+//! Decides how a job went, from its exit status and its output.
 
 use serde_json::{Map, Value};
 

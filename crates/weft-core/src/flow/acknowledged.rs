@@ -1,4 +1,4 @@
-//! What an acknowledgement means to the sending half: what has arrived, what is lost.
+//! What the sending half does with an acknowledgement: which packets have arrived, and which count as lost (RFC 9002 §6.1).
 
 use super::congestion::{Acknowledged, Cut};
 use super::evidence::Evidence;

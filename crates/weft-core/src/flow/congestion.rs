@@ -1,10 +1,10 @@
-//! How many packets may be in flight on one way to a destination.
+//! How many packets may be in flight on one way to a destination: the congestion window of that way.
 //!
-//! The window starts full: all the receiver takes. Once a round trip in which it was full, it is compared with the delay: where
+//! The window starts full: all that the receiver takes. Once in each round trip in which the window was full, the delay decides. Where
 //! packets take longer than an empty round trip and a short queue, the window shrinks in proportion, as in Swift and
-//! HPCC, to rate × round trip and half as much; where they do not, it grows. Only the network's delay counts: a packet that
-//! may have waited for a process that was not looking proves no queue (`Pauses`), for a smaller window would not
-//! shorten that wait. Losses beyond what a bad cable explains and marks of congestion cut at once, at most by half in a
+//! HPCC, to rate × round trip and half as much; where they do not, it grows. Only the network's delay counts. If a packet
+//! may have waited because a process was not looking (`Pauses`), that is no sign of a queue, and a smaller window would not
+//! shorten that wait. Losses beyond what a bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a
 //! round trip.
 
 use super::settings::{LOSS_SHARE, LOSSES_FREE, Settings, WINDOW_GROWTH, WINDOW_GROWTH_SHARE, WINDOW_MIN};

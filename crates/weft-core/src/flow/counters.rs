@@ -1,4 +1,4 @@
-//! Everything that happened in one flow, as plain numbers with a table of their names.
+//! The counters and gauges of one flow, with a table of their names.
 
 /// Declares the counters once: as fields, as a sum, and by name.
 macro_rules! counters {

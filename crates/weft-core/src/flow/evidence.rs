@@ -1,4 +1,5 @@
-//! What proves a packet lost, and a peer dead.
+//! What shows that a packet is lost (packet and time thresholds, answered probes; RFC 9002 §6.1) or that a peer has failed, and how long to wait for
+//! a peer before the next probe (its probe timeout, RFC 9002 §6.2).
 
 use super::settings::{REORDER_MEMORY, REORDER_PACKETS, REORDER_PACKETS_MAX, Settings};
 use crate::time::{Duration, Instant};

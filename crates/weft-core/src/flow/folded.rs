@@ -1,4 +1,4 @@
-//! What is kept of a flow in which nothing happens: enough to go on as if nothing had been, in a fraction of the memory.
+//! What is kept of a flow that has been idle for long: enough to go on later as if nothing had been, in a fraction of the memory.
 
 use super::evidence::Reordering;
 use super::incoming::{self, Incoming};

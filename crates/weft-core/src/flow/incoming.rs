@@ -1,4 +1,4 @@
-//! The receiving half: what has arrived, what is held until its turn comes, and when to acknowledge.
+//! The receiving half: what has arrived, what is held until the messages before it are here, and when to acknowledge.
 
 use super::ring::{Ring, WORDS};
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};

@@ -1,4 +1,4 @@
-//! How long a packet may have waited here before anybody looked.
+//! Host delay: how long a packet may have waited at this end because no process looked at the flow.
 
 use super::settings::PAUSE_MEMORY;
 use crate::time::{Duration, Instant};

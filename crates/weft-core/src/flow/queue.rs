@@ -1,4 +1,4 @@
-//! What the program has submitted: messages in a ring of bytes until they are acknowledged, and ranges of regions.
+//! What the program has submitted and the peer has not acknowledged: messages, copied into a ring of bytes, and ranges of regions.
 
 use super::settings::{FILLING_SHARE, RUN_PACKETS};
 use crate::wire::{FRAME_PREFIX, Number};

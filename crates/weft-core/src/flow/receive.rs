@@ -1,4 +1,4 @@
-//! What arrives at a flow.
+//! Takes in the packets that arrive at a flow.
 
 use super::acknowledged::Heard;
 use super::incoming::{Arrival, Arriving, BareArrival, Cause};

@@ -1,4 +1,4 @@
-//! One bit for each packet of a window, found by its number.
+//! A bit set over the packets of a window; a packet number selects the bit.
 
 use super::settings::WINDOW_MAX;
 use crate::wire::Number;

@@ -1,4 +1,4 @@
-//! What a flow may be told, what it counts, and every limit it keeps.
+//! The settings of a flow, and all its limits.
 
 use crate::time::Duration;
 use crate::wire;

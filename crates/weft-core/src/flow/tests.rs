@@ -1,4 +1,4 @@
-//! Two flows and a wire that does what the test says. The large space of faults is searched by weft-sim.
+//! Two flows, and between them a wire that does what each test says. Combinations of faults are left to weft-sim.
 
 use super::*;
 use crate::wire::{Echo, Echoed, Kind, Lane, Packet};

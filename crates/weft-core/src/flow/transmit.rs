@@ -1,4 +1,4 @@
-//! What leaves a flow: one packet at a time, or a run of equal ones.
+//! Builds the packets that leave a flow: one at a time, or a train of equal size.
 
 use super::acknowledged::Progress;
 use super::evidence::Evidence;

@@ -1,7 +1,8 @@
-//! The ways that packets take: what overtakes a packet proves something only on the same way, and so does what is not answered.
+//! The ways (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same way; and a probe that goes unanswered
+//! says something only about its own way.
 //!
-//! Way 0 is that of messages. Bulk data goes there too, or on ways of its own, each packet on the one that will have
-//! delivered it first.
+//! Way 0 is that of messages. Bulk data goes there too, or on ways of its own: each packet takes the one on which it will have
+//! arrived first.
 
 use super::congestion::Congestion;
 use super::evidence::Run;

@@ -1,4 +1,4 @@
-//! Flows that are folded when nothing happens, and go on as if nothing had been.
+//! Flows that are folded when they are idle, and go on as if nothing had been.
 
 use super::*;
 

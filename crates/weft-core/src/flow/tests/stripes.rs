@@ -1,4 +1,4 @@
-//! Bulk data over several ways: each carries a share, what one overtakes on the other is not lost, and one that fails is left.
+//! Bulk data over several ways: each carries a share; a packet that another way overtakes is not lost; a way that fails is not used any more.
 
 use super::*;
 
