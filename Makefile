@@ -35,6 +35,12 @@ help:
 setup:
 	@tools/setup.sh
 
+setup-bench:
+	@tools/setup.sh bench
+
+setup-demo:
+	@tools/setup.sh demo
+
 setup-tests:
 	@tools/setup.sh tests
 
@@ -47,7 +53,7 @@ install: build
 own: build
 	@tools/install.sh $(OWN)
 
-demo: own
+demo: setup-demo own
 	@demo/demo.sh
 
 check: setup
@@ -58,7 +64,7 @@ check: setup
 	$(CARGO) build --workspace
 	$(CARGO) test --workspace
 
-suite: own setup-tests
+suite: setup-tests own
 	$(CARGO) xtask suite $(SUITE)
 
 test: check loom suite
@@ -82,10 +88,10 @@ fuzz: setup
 instructions: own setup-tests
 	@before="$(BEFORE)"; $(CARGO) xtask instructions $${before:+--prefix "$$before"} --prefix $(OWN)
 
-bench: own
+bench: setup-bench own
 	@bench/bench.sh
 
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-tests build install own demo check suite test loom miri swarm fuzz instructions bench clean
+.PHONY: help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri swarm fuzz instructions bench clean

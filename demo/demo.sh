@@ -1,8 +1,9 @@
 #!/bin/bash
 # make demo: programs that nobody here wrote run over Weft, between two hosts.
 #
-# Where the user is root, the two hosts are network namespaces joined by a bridge (`weft hosts`); otherwise they are two
-# sets of ranks that treat each other as remote, over loopback. Everything made is gone afterwards, also after Ctrl-C.
+# The two hosts are network namespaces joined by a bridge (`weft hosts`), an ordinary user's in a user namespace. Where the kernel
+# lets that user have none, they are two sets of ranks that treat each other as remote, over loopback. Everything made is gone
+# afterwards, also after Ctrl-C.
 set -eu -o pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
@@ -10,10 +11,12 @@ prefix=$root/build/prefix
 
 # Inside `weft hosts run` this script runs a second time, with the hosts' names in WEFT_HOSTS.
 if [ -z "${DEMO_HOSTS:-}" ]; then
-    if [ "$(id -u)" = 0 ] && "$prefix/bin/weft" hosts run --count 2 -- true 2>/dev/null; then
-        export DEMO_HOSTS=namespaces
+    if why=$("$prefix/bin/weft" hosts run --count 2 -- true 2>&1); then
+        case $why in *"user namespace"*) DEMO_HOSTS='network namespaces in a user namespace, without root,' ;; *) DEMO_HOSTS='network namespaces' ;; esac
+        export DEMO_HOSTS
         exec "$prefix/bin/weft" hosts run --count 2 -- "$root/demo/demo.sh"
     fi
+    printf '%s\n' "$why" >&2
     export DEMO_HOSTS=loopback WEFT_HOSTS=h0,h1 WEFT_AGENT='env WEFT_NODE={host}'
 fi
 
@@ -101,10 +104,10 @@ exec 3>&1
 
 demo_began=$(now)
 printf '%sWeft: two hosts, %s%s\n' "$bold" "$WEFT_HOSTS" "$plain"
-if [ "$DEMO_HOSTS" = namespaces ]; then
-    echo '(network namespaces joined by a bridge; ranks of different hosts meet over Ethernet and UDP)'
+if [ "$DEMO_HOSTS" = loopback ]; then
+    echo '(two sets of ranks on this machine that treat each other as remote, over UDP on loopback)'
 else
-    echo '(no root: two sets of ranks on this machine that treat each other as remote, over UDP on loopback)'
+    echo "($DEMO_HOSTS joined by a bridge; ranks of different hosts meet over Ethernet and UDP)"
 fi
 
 step 1 "mpi4py, from PyPI's source distribution, built with Weft's mpicc, unmodified"

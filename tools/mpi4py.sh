@@ -13,8 +13,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK=1
 fail() { printf 'mpi4py: %s\n' "$*" >&2; exit 1; }
 [ -x "$prefix/bin/mpicc" ] || fail "there is no $prefix/bin/mpicc"
 
+# The build may be moved together with the prefix, which it finds from where it lies.
+lib=$(realpath -m --relative-to="$home/site/mpi4py" "$prefix/lib")
 key=$(cat "$prefix/include/mpi.h" "$prefix/bin/mpicc" tools/requirements.txt "$0" | sha256sum | cut -d' ' -f1)
-if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $prefix" ]; then
+if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $lib" ]; then
     mkdir -p "$home"
     archive=$home/mpi4py-$version.tar.gz
     if [ ! -f "$archive" ]; then
@@ -25,9 +27,9 @@ if [ "$(cat "$home/key" 2>/dev/null || true)" != "$key $prefix" ]; then
     mkdir "$home/source"
     tar -xzf "$archive" -C "$home/source" --strip-components=1
     # Without optimization the one large file compiles in a quarter of the time; MPI's own speed is not touched by it.
-    CFLAGS='-O0 -g0' MPICC="$prefix/bin/mpicc" $python -m pip install -q --no-deps --no-build-isolation --no-cache-dir \
+    LDFLAGS="-Wl,-rpath,\$ORIGIN/$lib" CFLAGS='-O0 -g0' MPICC="$prefix/bin/mpicc" $python -m pip install -q --no-deps --no-build-isolation --no-cache-dir \
         --target "$home/site" "$archive" >"$home/log" 2>&1 || { tail -n 40 "$home/log" >&2; fail "it did not build"; }
-    printf '%s' "$key $prefix" >"$home/key"
+    printf '%s' "$key $lib" >"$home/key"
 fi
 module=$(echo "$home"/site/mpi4py/MPI.*.so)
 readelf -d "$module" | grep -q 'NEEDED.*\[libmpi_abi\.so\.1\]' || fail "$module does not need libmpi_abi.so.1"

@@ -1,61 +1,83 @@
 #!/bin/sh
 # Installs what is missing on a Debian 12 machine, and nothing that is there already:
 # Debian packages (as root; otherwise it says what to type), Rust, and Python packages in build/venv.
-# `setup.sh tests` adds what only tests use: a browser, for the pages of `weft report`, tshark, for captured packets, and valgrind,
-# which counts instructions. They do without what cannot be had.
+#
+# usage: tools/setup.sh [GOAL]
+#   build    what compiling takes; this is the default
+#   bench    and measuring: virtual hosts (`weft hosts`), also such as lose frames, and what fetches peers
+#   demo     and the demonstration
+#   tests    and all tests, with a browser for the pages of `weft report`, tshark for captured packets, and valgrind, which counts instructions
+#
+# An ordinary user is stopped only by what the goal cannot do without; what it does without, with less to show, is named.
 set -eu
 cd "$(dirname "$0")/.."
+goal=${1:-build}
+# Administrators' tools are looked for where they are, also by those whose PATH does not lead there.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
+# is_for GOAL…: whether the goal is one of these.
+is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
+is_for build bench demo tests || { say "$goal is no goal: build, bench, demo or tests" >&2; exit 2; }
 
 # --- Debian packages -------------------------------------------------------------------------------------------------
+# What the goal cannot do without, and what it is less without.
 missing=
+lacking=
 need() { missing="$missing $1"; }
+want() { lacking="$lacking $1"; }
 have gcc || need gcc
-have g++ || need g++
 echo 'int main(void){return 0;}' | { have gcc && gcc -x c -o /dev/null - 2>/dev/null; } || need libc6-dev
-have cmake || need cmake
-have curl || need "curl ca-certificates"
-have pkg-config || need pkg-config
-have ip && have tc || need iproute2
-have nft || need nftables
-have ethtool || need ethtool
-if ! have python3; then
-    need "python3 python3-venv python3-dev"
-else
-    python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
-    python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || need python3-dev
+have cargo || [ -x "${CARGO_HOME:-$HOME/.cargo}/bin/cargo" ] || have curl || need "curl ca-certificates"
+if is_for bench demo tests; then
+    { have ip && have tc; } || want iproute2
 fi
-if [ -n "$missing" ]; then
-    if [ "$(id -u)" != 0 ]; then
-        say "please install what is missing, then run it again:  sudo apt-get install -y$missing" >&2
+if is_for bench tests; then
+    have nft || want nftables
+    have ethtool || want ethtool
+fi
+if is_for bench; then
+    { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; } || want "python3 python3-venv"
+fi
+if is_for demo tests; then
+    if ! have python3; then
+        need "python3 python3-venv python3-dev"
+    else
+        python3 -c 'import ensurepip, venv' 2>/dev/null || need python3-venv
+        python3 -c 'import os, sysconfig; os.stat(sysconfig.get_path("include") + "/Python.h")' 2>/dev/null || need python3-dev
+    fi
+fi
+if is_for tests; then
+    have g++ || need g++
+    have cmake || need cmake
+    have pkg-config || need pkg-config
+    have chromium || have chromium-browser || have google-chrome || want chromium
+    have tshark || want tshark
+    have valgrind || want valgrind
+fi
+
+# apt PACKAGE…: installs them.
+apt() {
+    say "installing $*"
+    export DEBIAN_FRONTEND=noninteractive
+    { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; } >/dev/null
+}
+# shellcheck disable=SC2086 # lists of words
+if [ "$(id -u)" != 0 ]; then
+    if [ -n "$missing" ]; then
+        say "please install what is missing, then run it again:  sudo apt-get install -y$missing$lacking" >&2
         exit 1
     fi
-    say "installing$missing"
-    export DEBIAN_FRONTEND=noninteractive
-    # shellcheck disable=SC2086 # a list of words
-    apt-get update -q >/dev/null && apt-get install -q -y --no-install-recommends $missing >/dev/null || {
+    [ -z "$lacking" ] || say "this goes on without$lacking, and leaves out what takes that:  sudo apt-get install -y$lacking"
+else
+    [ -z "$missing" ] || apt $missing || {
         say "apt-get could not install$missing; is there a network?" >&2
         exit 1
     }
-fi
-
-# for_tests PACKAGE: installs what some tests are skipped without.
-for_tests() {
-    if [ "$(id -u)" != 0 ]; then
-        say "without $1 some tests are skipped; to have it:  sudo apt-get install -y $1"
-    else
-        say "installing $1"
-        export DEBIAN_FRONTEND=noninteractive
-        { apt-get update -q && apt-get install -q -y --no-install-recommends "$1"; } >/dev/null ||
-            say "apt-get could not install $1: some tests are skipped"
-    fi
-}
-if [ "${1:-}" = tests ]; then
-    have chromium || have chromium-browser || have google-chrome || for_tests chromium
-    have tshark || for_tests tshark
-    have valgrind || for_tests valgrind
+    for package in $lacking; do
+        apt $package || say "apt-get could not install $package: what takes it is left out"
+    done
 fi
 
 # --- Rust ------------------------------------------------------------------------------------------------------------
@@ -84,6 +106,7 @@ if ! rust_is_there; then
 fi
 
 # --- Python packages -------------------------------------------------------------------------------------------------
+is_for demo tests || exit 0
 # The mark holds what was installed, so that the second run needs no network.
 mark=build/venv/requirements
 if ! cmp -s tools/requirements.txt "$mark"; then

@@ -18,8 +18,10 @@ mod programs;
 mod rails;
 mod report;
 mod trace;
+mod user;
 mod virtual_hosts;
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Instant;
@@ -74,22 +76,26 @@ const SUITES: &[Suite] = &[
     Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
     Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
     Suite { name: "demo", what: "the demonstration of the README, to its end", cases: peers::demo },
+    Suite { name: "user", what: "the same, and some of the others, as an ordinary user", cases: user::cases },
 ];
 
 #[derive(Default)]
 struct Tally {
     passed: usize,
     failed: Vec<String>,
-    skipped: usize,
+    /// How many by each reason.
+    skipped: BTreeMap<String, usize>,
 }
 
 pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     let mut prefix = PathBuf::from("build/prefix");
+    let mut root = None;
     let mut wanted = Vec::new();
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match argument.as_str() {
             "--prefix" => prefix = rest.next().ok_or(anyhow::anyhow!("--prefix needs a directory"))?.into(),
+            "--root" => root = Some(rest.next().ok_or(anyhow::anyhow!("--root needs a directory"))?.into()),
             "--list" => {
                 SUITES.iter().for_each(|suite| println!("{:14} {}", suite.name, suite.what));
                 return Ok(());
@@ -100,7 +106,7 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     if wanted.is_empty() {
         wanted = SUITES.iter().map(|suite| (suite, "")).collect();
     }
-    let context = Context::new(&prefix)?;
+    let context = Context::new(root, &prefix)?;
     process::catch_interrupts()?;
     let began = Instant::now();
     let mut tally = Tally::default();
@@ -111,11 +117,15 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         println!("\nfailed:");
         tally.failed.iter().for_each(|name| println!("  {name}"));
     }
+    if !tally.skipped.is_empty() {
+        println!("\nskipped:");
+        tally.skipped.iter().for_each(|(why, count)| println!("  {count:4}  {why}"));
+    }
     println!(
         "\nsuite: {} passed, {} failed, {} skipped in {:.0} s",
         tally.passed,
         tally.failed.len(),
-        tally.skipped,
+        tally.skipped.values().sum::<usize>(),
         began.elapsed().as_secs_f64()
     );
     anyhow::ensure!(tally.failed.is_empty(), "the suite failed");
@@ -148,7 +158,7 @@ fn run_suite(suite: &Suite, filter: &str, context: &Context, tally: &mut Tally) 
                 ("ok", String::new())
             }
             Outcome::Skipped(why) => {
-                tally.skipped += 1;
+                *tally.skipped.entry(why.clone()).or_default() += 1;
                 ("skip", format!("  ({why})"))
             }
             Outcome::Failed(why) => {

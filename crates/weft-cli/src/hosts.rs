@@ -7,11 +7,14 @@
 //! - `WEFT_AGENT` is the template by which `mpiexec` reaches one of them, `weft hosts enter {host}`: there the host has
 //!   its own name as well.
 //!
+//! Whoever may not make hosts on the machine makes them in a user namespace of their own ([`namespaces`]), and all is the same.
+//!
 //! Whatever ends the command, the hosts and the processes left in them are removed. Only SIGKILL cannot be answered: what
 //! it leaves is swept by the next start, since the creator's process id is part of every name.
 
 pub(crate) mod fabric;
 pub(crate) mod loss;
+pub(crate) mod namespaces;
 pub(crate) mod supervise;
 
 use std::process::ExitCode;
@@ -84,12 +87,6 @@ pub(crate) fn main(arguments: Arguments) -> ExitCode {
 }
 
 fn run(plan: &Plan, command: &[String]) -> ExitCode {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!(
-            "weft hosts: only root can make network namespaces; run it as root, or use hosts you have with --hosts"
-        );
-        return ExitCode::from(EXIT_SKIPPED);
-    }
     // Signals are caught from here on: everything below is undone before this process ends.
     let mut signals = match supervise::Caught::new() {
         Ok(signals) => signals,
@@ -98,8 +95,16 @@ fn run(plan: &Plan, command: &[String]) -> ExitCode {
             return ExitCode::from(EXIT_NOT_STARTED);
         }
     };
+    // From inside a user namespace of its own this process would not see what others have left.
     for name in fabric::sweep() {
         eprintln!("weft hosts: removed {name}, left by a process that is gone");
+    }
+    match namespaces::prepare() {
+        Ok(ground) => ground.remark().iter().for_each(|remark| eprintln!("weft hosts: {remark}")),
+        Err(why) => {
+            eprintln!("weft hosts: {why}; run it as root, or use hosts you have with --hosts");
+            return ExitCode::from(EXIT_SKIPPED);
+        }
     }
     let fabric = match Fabric::create(plan, &mut || signals.terminated()) {
         Ok(fabric) => fabric,

@@ -12,6 +12,7 @@ mod measure;
 mod record;
 mod report;
 mod show;
+mod tools;
 
 use std::process::ExitCode;
 

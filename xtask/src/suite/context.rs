@@ -1,6 +1,7 @@
 //! What all cases share: where things are, compiled programs, two hosts.
 
 use std::cell::OnceCell;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -9,6 +10,9 @@ use anyhow::Context as _;
 
 use super::Outcome;
 use super::process::{Finished, Run};
+
+/// The exit code by which `weft` says that it can make no virtual hosts.
+pub(crate) const EXIT_NO_HOSTS: i32 = 77;
 
 /// Where the project, the installed library and the built programs are; made once.
 pub(crate) struct Context {
@@ -21,8 +25,10 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    pub(crate) fn new(prefix: &Path) -> anyhow::Result<Context> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?.to_path_buf();
+    /// `root`: where the project lies, unless it is where this was built. `prefix`: what is installed, seen from there.
+    pub(crate) fn new(root: Option<PathBuf>, prefix: &Path) -> anyhow::Result<Context> {
+        let built = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
+        let root = root.unwrap_or_else(|| built.to_path_buf());
         let prefix = root.join(prefix);
         anyhow::ensure!(
             prefix.join("bin/mpiexec").exists(),
@@ -106,14 +112,49 @@ impl Context {
 pub(crate) struct Hosts {
     pub(crate) names: Vec<String>,
     pub(crate) agent: String,
-    /// `weft hosts run … cat`: it ends when its input is closed, also when this process is killed.
-    holder: Option<Child>,
+    weft: PathBuf,
+    kind: Kind,
+}
+
+/// What hosts are.
+enum Kind {
+    Namespaces {
+        /// `weft hosts run … cat`: it ends when its input is closed, also when this process is killed.
+        holder: Child,
+        /// They are in a user namespace: what takes a privilege on the machine itself is not to be had.
+        without_root: bool,
+    },
+    /// Two sets of ranks of this host that treat each other as remote; and why there is nothing better.
+    Loopback { why: String },
 }
 
 impl Hosts {
-    /// Whether they have networks of their own, by the names of their namespaces.
-    pub(crate) fn are_namespaces(&self) -> bool {
-        self.holder.is_some()
+    /// None where they have networks of their own, else the reason to skip what needs that.
+    pub(crate) fn no_namespaces(&self) -> Option<Outcome> {
+        match &self.kind {
+            Kind::Namespaces { .. } => None,
+            Kind::Loopback { why } => Some(no_hosts(why)),
+        }
+    }
+
+    /// Whether they are an ordinary user's own, in a user namespace.
+    pub(crate) fn are_without_root(&self) -> bool {
+        matches!(self.kind, Kind::Namespaces { without_root: true, .. })
+    }
+
+    /// A command in one of the hosts, or at the switch.
+    pub(crate) fn on<T: AsRef<OsStr>>(&self, host: &str, command: impl IntoIterator<Item = T>) -> Run {
+        Run::new(&self.weft).args(["hosts", "enter", host]).args(command)
+    }
+
+    /// Runs a command in one of the hosts, or at the switch; what it says.
+    ///
+    /// # Errors
+    /// It fails.
+    pub(crate) fn do_on(&self, host: &str, command: &[&str]) -> anyhow::Result<String> {
+        let finished = self.on(host, command).finish()?;
+        anyhow::ensure!(finished.code == Some(0), "{} failed on {host}:\n{}", command.join(" "), finished.report());
+        Ok(finished.output)
     }
 
     /// The namespace with the switch between them.
@@ -123,34 +164,45 @@ impl Hosts {
     }
 
     fn open(weft: &Path, options: &[&str]) -> anyhow::Result<Hosts> {
-        let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; exec cat";
+        let script = "printf '%s\\n' \"$WEFT_HOSTS\" \"$WEFT_AGENT\"; readlink /proc/self/ns/user; exec cat";
         let mut holder = Command::new(weft)
             .args(["hosts", "run", "--count", "2"])
             .args(options)
             .args(["--", "sh", "-c", script])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("cannot run {}", weft.display()))?;
         let mut lines = BufReader::new(holder.stdout.take().context("piped above")?).lines();
-        match (lines.next(), lines.next()) {
-            (Some(Ok(names)), Some(Ok(agent))) => {
-                Ok(Hosts { names: names.split(',').map(str::to_owned).collect(), agent, holder: Some(holder) })
-            }
-            _ => {
-                anyhow::ensure!(holder.wait()?.code() == Some(77), "weft hosts failed");
-                eprintln!(
-                    "  (no privilege for network namespaces: two sets of ranks on this host, joined by loopback)"
-                );
-                Ok(Hosts { names: vec!["h0".into(), "h1".into()], agent: "env WEFT_NODE={host}".into(), holder: None })
-            }
+        let mut remarks = BufReader::new(holder.stderr.take().context("piped above")?).lines();
+        let weft = weft.to_path_buf();
+        if let (Some(Ok(names)), Some(Ok(agent)), Some(Ok(users))) = (lines.next(), lines.next(), lines.next()) {
+            let without_root = std::fs::read_link("/proc/self/ns/user")? != Path::new(&users);
+            // That they are in a user namespace, and, in the end, what could not be removed.
+            std::thread::spawn(move || remarks.map_while(Result::ok).for_each(|line| eprintln!("{line}")));
+            let names = names.split(',').map(str::to_owned).collect();
+            return Ok(Hosts { names, agent, weft, kind: Kind::Namespaces { holder, without_root } });
         }
+        let why = remarks.find_map(Result::ok).unwrap_or_default();
+        anyhow::ensure!(holder.wait()?.code() == Some(EXIT_NO_HOSTS), "weft hosts failed: {why}");
+        eprintln!("  (two sets of ranks on this host, joined by loopback: {why})");
+        let names = vec!["h0".into(), "h1".into()];
+        Ok(Hosts { names, agent: "env WEFT_NODE={host}".into(), weft, kind: Kind::Loopback { why } })
     }
+}
+
+/// The reason to skip in what `weft` said when it ended because it can make no hosts, [`EXIT_NO_HOSTS`].
+pub(crate) fn no_hosts(said: &str) -> Outcome {
+    let line = said.lines().next().unwrap_or_default();
+    // "weft hosts: why; what to do"
+    let why = line.split_once(": ").map_or(line, |(_, why)| why);
+    Outcome::Skipped(why.rsplit_once("; ").map_or(why, |(why, _)| why).to_owned())
 }
 
 impl Drop for Hosts {
     fn drop(&mut self) {
-        if let Some(holder) = &mut self.holder {
+        if let Kind::Namespaces { holder, .. } = &mut self.kind {
             drop(holder.stdin.take());
             let _ = holder.wait();
         }

@@ -1,11 +1,10 @@
 //! Ranks that only wait for ranks of another host: they hear of it when that host is gone, and of nothing when it is only slow.
 
-use std::process::Command;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::context::{Context, Expected};
+use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
 use super::process::Running;
 use super::{Case, Outcome};
@@ -80,9 +79,9 @@ fn case(
     happens: impl Fn(&Context, &Running) -> anyhow::Result<()> + 'static,
 ) -> Case {
     Case::new(name, move |context| {
-        match context.hosts() {
-            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
-            Ok(_) => {}
+        match context.hosts().map(Hosts::no_namespaces) {
+            Ok(Some(skipped)) => return skipped,
+            Ok(None) => {}
             Err(error) => return Outcome::Failed(error.to_string()),
         }
         let attempt = || {
@@ -101,8 +100,8 @@ fn case(
 
 /// The ranks of the second host, without their agent.
 fn ranks_of_second_host(context: &Context, running: &Running) -> anyhow::Result<Vec<Pid>> {
-    let there = Command::new("ip").args(["netns", "pids", &context.hosts()?.names[1]]).output()?;
-    let there = String::from_utf8_lossy(&there.stdout).into_owned();
+    let hosts = context.hosts()?;
+    let there = hosts.do_on(&hosts.names[1], &["ip", "netns", "pids", &hosts.names[1]])?;
     let is_there = |pid: &Pid| there.lines().any(|line| line.trim() == pid.as_raw_nonzero().to_string());
     let ranks = running.processes().into_iter().filter(|(pid, command)| {
         command.split(' ').nth(1).is_some_and(|program| program.contains("vanish")) && is_there(pid)

@@ -2,14 +2,14 @@
 //! without privileges, with and without the helper that has them.
 
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use super::context::{Context, Expected};
-use super::process::{Finished, Run};
+use super::context::{Context, Expected, Hosts};
+use super::process::{Finished, Run, Running};
 use super::{Case, Outcome};
 
 /// What is sent in the first attack, and in those on one thing.
@@ -49,9 +49,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 (Some(&helpers), "doctor", "gives sockets for links on Ethernet"),
             ];
             for (helpers, command, says) in expected {
-                let host = &context.hosts()?.names[0];
-                let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket(host));
-                let run = Run::new("ip").args(["netns", "exec", host]).args(as_nobody());
+                let hosts = context.hosts()?;
+                let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket(&hosts.names[0]));
+                let run = hosts.on(&hosts.names[0], as_nobody(hosts));
                 let finished = run.arg(context.bin("weft")).arg(command).env("WEFT_NETD", netd).finish();
                 if let Outcome::Failed(why) = Expected::code(0).says(says).judge(finished) {
                     return Ok(Outcome::Failed(format!("weft {command}: {why}")));
@@ -63,9 +63,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
 }
 
 fn on_hosts(name: &str, attempt: impl Fn(&Context) -> anyhow::Result<Outcome> + 'static) -> Case {
-    Case::new(name, move |context| match context.hosts() {
-        Ok(hosts) if !hosts.are_namespaces() => Outcome::Skipped("needs network namespaces".into()),
-        Ok(_) => attempt(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
+    Case::new(name, move |context| match context.hosts().map(Hosts::no_namespaces) {
+        Ok(Some(skipped)) => skipped,
+        Ok(None) => attempt(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}"))),
         Err(error) => Outcome::Failed(error.to_string()),
     })
 }
@@ -81,8 +81,8 @@ fn attacked(name: &str, packets: u64, settings: &'static [(&str, &str)]) -> Case
         }
         let tool = tool(context)?;
         let running = run.start()?;
-        let switch = context.hosts()?.switch()?;
-        let attack = Run::new("ip").args(["netns", "exec", &switch]).arg(tool);
+        let hosts = context.hosts()?;
+        let attack = hosts.on(&hosts.switch()?, [tool]);
         let attack = attack.args(["--ports", "p0-0,p1-0", "--packets", &packets.to_string(), "--seconds-max", "100"]);
         let attacked = attack.limit(LIMIT.as_secs()).finish();
         std::fs::write(&end, "")?;
@@ -125,8 +125,12 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     Ok(BUILT.get_or_init(|| path).clone())
 }
 
-fn as_nobody() -> [&'static str; 6] {
-    ["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"]
+/// Runs what follows without any privilege: root as nobody; on a user's own hosts as that user, who has some there.
+fn as_nobody(hosts: &Hosts) -> &'static [&'static str] {
+    match hosts.are_without_root() {
+        true => &["setpriv", "--inh-caps", "-all", "--ambient-caps", "-all"],
+        false => &["setpriv", "--reuid", NOBODY, "--regid", NOBODY, "--clear-groups"],
+    }
 }
 
 /// Messages of all sizes between ranks that have no privilege.
@@ -134,18 +138,17 @@ fn unprivileged(context: &Context, helpers: Option<&Helpers>) -> anyhow::Result<
     let hosts = context.hosts()?;
     let netd = helpers.map_or("/nowhere".into(), |helpers| helpers.socket("{host}"));
     // What follows the host runs there.
-    let agent = format!("{} env WEFT_NETD={} {}", hosts.agent, netd.display(), as_nobody().join(" "));
+    let agent = format!("{} env WEFT_NETD={} {}", hosts.agent, netd.display(), as_nobody(hosts).join(" "));
     let program = context.compile("tests/c/sizes.c")?;
-    let runs = as_nobody();
-    let reaches = Command::new(runs[0]).args(&runs[1..]).args(["test", "-x"]).arg(&program).status()?;
-    anyhow::ensure!(reaches.success(), "{} is in a directory that other users may not enter", program.display());
+    let reaches = hosts.on(&hosts.names[0], as_nobody(hosts)).args(["test", "-x"]).arg(&program).finish()?;
+    anyhow::ensure!(reaches.code == Some(0), "{} is in a directory that other users may not enter", program.display());
     let run = context.mpiexec(2).args(["-ppn", "1", "--hosts", &hosts.names.join(","), "--agent", &agent, "--stats"]);
     Ok(run.arg(program).limit(60))
 }
 
-/// `weft-netd` on both hosts, for nobody; ended when dropped.
+/// `weft-netd` on both hosts, for who has no privilege; ended when dropped.
 struct Helpers {
-    children: Vec<Child>,
+    running: Vec<Running>,
     directory: PathBuf,
 }
 
@@ -153,19 +156,23 @@ impl Helpers {
     fn start(context: &Context) -> anyhow::Result<Self> {
         let directory = std::env::temp_dir().join(format!("weft-suite-netd-{}", std::process::id()));
         std::fs::create_dir_all(&directory)?;
-        let mut helpers = Self { children: Vec::new(), directory };
-        let group = Run::new("getent").args(["group", NOBODY]).finish()?.output;
-        let group = group.split(':').next().unwrap_or_default().to_owned();
+        let mut helpers = Self { running: Vec::new(), directory };
+        let hosts = context.hosts()?;
+        let group = match hosts.are_without_root() {
+            true => Run::new("id").args(["-g"]).finish()?.output.trim().to_owned(),
+            false => NOBODY.to_owned(),
+        };
+        let group = Run::new("getent").args(["group", &group]).finish()?.output;
+        let group = group.split(':').next().unwrap_or_default();
         let program = context.prefix.join("sbin/weft-netd");
-        for host in &context.hosts()?.names {
-            let mut command = Command::new("ip");
-            command.args(["netns", "exec", host]).arg(&program).arg("--socket").arg(helpers.socket(host));
-            helpers.children.push(command.args(["--group", &group]).spawn()?);
+        for host in &hosts.names {
+            let run = hosts.on(host, [&program]).arg("--socket").arg(helpers.socket(host)).args(["--group", group]);
+            helpers.running.push(run.start()?);
         }
         let deadline = Instant::now() + Duration::from_secs(10);
-        for host in &context.hosts()?.names {
+        for (host, running) in hosts.names.iter().zip(&helpers.running) {
             while !helpers.socket(host).exists() {
-                anyhow::ensure!(Instant::now() < deadline, "weft-netd does not start");
+                anyhow::ensure!(Instant::now() < deadline, "weft-netd does not start:\n{}", running.output());
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -179,9 +186,9 @@ impl Helpers {
 
 impl Drop for Helpers {
     fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
+        for mut running in self.running.drain(..) {
+            let _ = running.kill();
+            let _ = running.finish(LIMIT);
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }

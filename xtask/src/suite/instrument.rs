@@ -6,15 +6,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use super::context::{Context, Expected};
+use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
 /// How long the first sample may take: programs are built before it.
 const FIRST_SAMPLE: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(20);
-/// `weft` has no privilege for virtual hosts.
-const EXIT_SKIPPED: i32 = 77;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = vec![
@@ -110,8 +108,8 @@ fn run_file(context: &Context, name: &str) -> PathBuf {
 fn check_run(context: &Context, name: &str, run: Run, code: i32) -> Outcome {
     let path = run_file(context, name);
     let finished = run.arg("--output").arg(&path).finish();
-    if let Ok(Finished { code: Some(EXIT_SKIPPED), output, .. }) = &finished {
-        return Outcome::Skipped(output.lines().next().unwrap_or_default().to_owned());
+    if let Ok(Finished { code: Some(EXIT_NO_HOSTS), output, .. }) = &finished {
+        return no_hosts(output);
     }
     match Expected::code(code).says("pingpong").judge(finished) {
         Outcome::Passed => {}
@@ -157,8 +155,8 @@ fn interrupted(context: &Context, signal: Signal, code: i32, hosts: &str) -> Out
         running.finish(Duration::from_secs(20))
     };
     let finished = attempt();
-    if let Ok(Finished { code: Some(EXIT_SKIPPED), .. }) = &finished {
-        return Outcome::Skipped("no privilege for virtual hosts".into());
+    if let Ok(Finished { code: Some(EXIT_NO_HOSTS), output, .. }) = &finished {
+        return no_hosts(output);
     }
     let end = std::fs::read_to_string(&path).unwrap_or_default();
     let says_so = end.lines().last().is_some_and(|line| line.contains(r#""interrupted":true"#));

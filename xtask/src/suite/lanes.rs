@@ -3,10 +3,9 @@
 
 mod xdp;
 
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use super::context::{Context, Expected};
+use super::context::{Context, Expected, Hosts};
 use super::process::{Finished, Run};
 use super::rails::await_carriers;
 use super::{Case, Outcome};
@@ -65,12 +64,12 @@ fn case(
     attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
 ) -> Case {
     Case::new(name, move |context| {
-        match context.hosts() {
-            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
-            Ok(_) if !Command::new("nft").arg("-v").stdout(Stdio::null()).status().is_ok_and(|s| s.success()) => {
-                return Outcome::Skipped("needs nft".into());
+        match context.hosts().map(Hosts::no_namespaces) {
+            Ok(Some(skipped)) => return skipped,
+            Ok(None) if !Run::new("nft").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) => {
+                return Outcome::Skipped("needs nft (Debian has it in the package nftables)".into());
             }
-            Ok(_) => {}
+            Ok(None) => {}
             Err(error) => return Outcome::Failed(error.to_string()),
         }
         match attempt(context) {
@@ -103,10 +102,8 @@ fn broken<T>(context: &Context, breaks: impl FnOnce() -> anyhow::Result<T>) -> a
 
 /// Runs a command on the first host.
 fn on_host(context: &Context, command: &[&str]) -> anyhow::Result<()> {
-    let host = &context.hosts()?.names[0];
-    let status = Command::new("ip").args(["netns", "exec", host]).args(command).status()?;
-    anyhow::ensure!(status.success(), "{} failed on {host}", command.join(" "));
-    Ok(())
+    let hosts = context.hosts()?;
+    hosts.do_on(&hosts.names[0], command).map(drop)
 }
 
 /// Frames of one kind do not arrive at the first host, until dropped.
@@ -142,7 +139,8 @@ impl Drop for Down<'_> {
     fn drop(&mut self) {
         let up = || {
             on_host(self.0, &["ip", "link", "set", "e0", "up"])?;
-            await_carriers(&self.0.hosts()?.names[0], 1)
+            let hosts = self.0.hosts()?;
+            await_carriers(hosts, &hosts.names[0], 1)
         };
         if let Err(error) = up() {
             eprintln!("suite: the interface stays down: {error}");

@@ -5,8 +5,8 @@ use super::process::Run;
 use super::{Case, Outcome};
 
 const END: u64 = 60;
-/// What `unshare` says when this user may not make mount namespaces.
-const REFUSED: &str = "Operation not permitted";
+/// What `unshare` says when this user may make no namespaces, and what `mount` does.
+const REFUSED: [&str; 2] = ["unshare: unshare failed", "Operation not permitted"];
 const NO_COPIES: &str = "refuses copies between ranks of this host";
 const DIVIDED: &str = "ranks of this host cannot all share memory";
 
@@ -47,13 +47,21 @@ fn with_shm(context: &Context, size: &str, says: &'static str, variable: &str) -
             context.bin("mpiexec").display(),
             context.compile("tests/c/sizes.c")?.display()
         );
-        Run::new("unshare").args(["--mount", "sh", "-c", &script]).limit(END).finish()
+        as_root(&["unshare", "--mount", "sh", "-c", &script]).limit(END).finish()
     };
     let finished = attempt();
-    if finished.as_ref().is_ok_and(|finished| finished.output.contains(REFUSED)) {
+    if finished.as_ref().is_ok_and(|finished| REFUSED.iter().any(|text| finished.output.contains(text))) {
         return Outcome::Skipped("no privilege to mount".into());
     }
     Expected::code(0).says(says).judge(finished)
+}
+
+/// Runs a command as root: an ordinary user is root in a user namespace.
+fn as_root(command: &[&str]) -> Run {
+    match rustix::process::geteuid().is_root() {
+        true => Run::new(command[0]).args(&command[1..]),
+        false => Run::new("unshare").arg("--map-root-user").args(command),
+    }
 }
 
 fn refused(context: &Context) -> Outcome {
@@ -69,10 +77,10 @@ fn contained(context: &Context, arguments: &str, says: &'static str) -> Outcome 
     let attempt = || {
         let script = format!("exec '{}' {arguments}", context.bin("mpiexec").display());
         let sizes = context.compile("tests/c/sizes.c")?.display().to_string();
-        Run::new("sh").args(["-c", &script]).env("SIZES", sizes).limit(END).finish()
+        as_root(&["sh", "-c", &script]).env("SIZES", sizes).limit(END).finish()
     };
     let finished = attempt();
-    if finished.as_ref().is_ok_and(|finished| finished.output.contains("unshare: unshare failed")) {
+    if finished.as_ref().is_ok_and(|finished| finished.output.contains(REFUSED[0])) {
         return Outcome::Skipped("no privilege to make namespaces".into());
     }
     Expected::code(0).says(says).judge(finished)

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::context::{Context, Expected};
+use super::context::{Context, EXIT_NO_HOSTS, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
@@ -66,8 +66,13 @@ pub(crate) fn measurements(_: &Context) -> Vec<Case> {
         Expected::code(0).says("all right").judge(run.finish())
     });
     let carriers = Case::new("every carrier without MPI", |context| {
-        let run = Run::new(context.root.join("bench/carriers/check.sh")).limit(120);
-        Expected::code(0).says("all right").judge(run.finish())
+        let check = context.root.join("bench/carriers/check.sh");
+        let between_hosts = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2", "--"]).arg(&check);
+        let finished = between_hosts.limit(120).finish();
+        match finished.as_ref().is_ok_and(|finished| finished.code == Some(EXIT_NO_HOSTS)) {
+            true => Expected::code(0).says("all right").judge(Run::new(&check).limit(120).finish()),
+            false => Expected::code(0).says("all right").says("packet between two hosts").judge(finished),
+        }
     });
     vec![programs, carriers]
 }

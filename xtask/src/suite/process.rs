@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How long a command may take to end after SIGTERM.
 const END_TIMEOUT: Duration = Duration::from_secs(3);
@@ -41,6 +41,15 @@ pub(crate) fn catch_interrupts() -> std::io::Result<()> {
 
 fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
+}
+
+/// PATH with the directories of administrators behind it: `ip` and `nft` are there, and an ordinary user's PATH does not lead there.
+pub(crate) fn search_path() -> OsString {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = std::env::split_paths(&path).filter(|directory| !directory.as_os_str().is_empty());
+    let all: Vec<PathBuf> = own.chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from)).collect();
+    // Each came out of a list or holds no colon.
+    std::env::join_paths(all).unwrap_or(path)
 }
 
 /// What to run.
@@ -120,7 +129,8 @@ impl Run {
         let log = directory.join(format!("weft-suite-{mark}.log"));
         let file = File::create(&log)?;
         let mut command = Command::new(&self.program);
-        command.args(&self.arguments).envs(&self.environment).env(MARK, &mark).process_group(0);
+        command.args(&self.arguments).env("PATH", search_path()).envs(&self.environment);
+        command.env(MARK, &mark).process_group(0);
         command.stdout(file.try_clone()?).stderr(file);
         command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
         if let Some(directory) = &self.directory {
@@ -156,16 +166,25 @@ impl Running {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Waits until the output holds `text`; false when it has not come within `limit`.
+    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command ended.
     pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
         let deadline = Instant::now() + limit;
-        while !self.output().contains(text) {
-            if Instant::now() > deadline || is_interrupted() {
+        loop {
+            let has_ended = self.has_ended();
+            if self.output().contains(text) {
+                return true;
+            }
+            if has_ended || Instant::now() > deadline || is_interrupted() {
                 return false;
             }
             std::thread::sleep(POLL);
         }
-        true
+    }
+
+    /// Whether the command has ended; it can still be waited for.
+    fn has_ended(&self) -> bool {
+        let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        waitid(WaitId::Pid(self.pid()), look).is_ok_and(|ended| ended.is_some())
     }
 
     /// The processes of this run that live now, as `pid command`.

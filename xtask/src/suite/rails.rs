@@ -1,9 +1,8 @@
 //! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on.
 
-use std::process::Command;
 use std::time::Duration;
 
-use super::context::{Context, Expected};
+use super::context::{Context, Expected, Hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
@@ -43,7 +42,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Ok((finished, failed(&rails, "e0", "down")))
         }),
         case("one goes down and comes back", |context| {
-            let flap = |hosts: &[String]| {
+            let flap = |hosts: &Hosts| {
                 set(hosts, 0, "e1", "down")?;
                 std::thread::sleep(DOWN);
                 set(hosts, 0, "e1", "up")
@@ -58,14 +57,14 @@ type Judged = anyhow::Result<(Finished, Option<String>)>;
 
 fn case(name: &str, attempt: impl Fn(&Context) -> Judged + 'static) -> Case {
     Case::new(name, move |context| {
-        match context.hosts_on_rails() {
-            Ok(hosts) if !hosts.are_namespaces() => return Outcome::Skipped("needs network namespaces".into()),
-            Ok(_) => {}
+        match context.hosts_on_rails().map(Hosts::no_namespaces) {
+            Ok(Some(skipped)) => return skipped,
+            Ok(None) => {}
             Err(error) => return Outcome::Failed(error.to_string()),
         }
         let outcome = attempt(context);
         // The next case finds all as it was.
-        let healed = context.hosts_on_rails().and_then(|hosts| heal(&hosts.names));
+        let healed = context.hosts_on_rails().and_then(heal);
         match (outcome, healed) {
             (Err(error), _) | (_, Err(error)) => Outcome::Failed(format!("{error:#}")),
             (Ok((finished, wrong)), Ok(())) => {
@@ -89,38 +88,36 @@ fn run(
     context: &Context,
     kind: &str,
     seconds: &str,
-    breaks: impl FnOnce(&[String]) -> anyhow::Result<()>,
+    breaks: impl FnOnce(&Hosts) -> anyhow::Result<()>,
 ) -> anyhow::Result<(Finished, Vec<Rail>)> {
     let running = traffic(context, kind, seconds)?.start()?;
     if running.says("under way", LIMIT) {
         std::thread::sleep(BEFORE);
-        breaks(&context.hosts_on_rails()?.names)?;
+        breaks(context.hosts_on_rails()?)?;
     }
     let finished = running.finish(LIMIT)?;
     let found = rails(&finished.output);
     Ok((finished, found))
 }
 
-fn set(hosts: &[String], host: usize, interface: &str, state: &str) -> anyhow::Result<()> {
-    let status = Command::new("ip").args(["-n", &hosts[host], "link", "set", interface, state]).status()?;
-    anyhow::ensure!(status.success(), "{interface} of {} cannot be set {state}", hosts[host]);
-    Ok(())
+fn set(hosts: &Hosts, host: usize, interface: &str, state: &str) -> anyhow::Result<()> {
+    hosts.do_on(&hosts.names[host], &["ip", "link", "set", interface, state]).map(drop)
 }
 
 /// Every interface is up and has its carrier.
-fn heal(hosts: &[String]) -> anyhow::Result<()> {
-    for (host, interface) in (0..hosts.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
+fn heal(hosts: &Hosts) -> anyhow::Result<()> {
+    for (host, interface) in (0..hosts.names.len()).flat_map(|host| ["e0", "e1"].map(|interface| (host, interface))) {
         set(hosts, host, interface, "up")?;
     }
-    hosts.iter().try_for_each(|host| await_carriers(host, 2))
+    hosts.names.iter().try_for_each(|host| await_carriers(hosts, host, 2))
 }
 
 /// Waits until so many interfaces of a virtual host have their carrier: that takes a moment behind `ip link set up`.
-pub(super) fn await_carriers(host: &str, count: usize) -> anyhow::Result<()> {
+pub(super) fn await_carriers(hosts: &Hosts, host: &str, count: usize) -> anyhow::Result<()> {
     let deadline = std::time::Instant::now() + LIMIT;
     loop {
-        let shown = Command::new("ip").args(["-n", host, "-o", "link", "show", "type", "veth"]).output()?;
-        if String::from_utf8_lossy(&shown.stdout).matches("state UP").count() == count {
+        let shown = hosts.do_on(host, &["ip", "-o", "link", "show", "type", "veth"])?;
+        if shown.matches("state UP").count() == count {
             return Ok(());
         }
         anyhow::ensure!(std::time::Instant::now() < deadline, "the interfaces of {host} do not come up");

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -50,13 +49,12 @@ fn traced(context: &Context, what: &str) -> anyhow::Result<Run> {
 
 /// Runs the exchange with a capture, and compares what tshark reads with what the program did.
 fn captured(context: &Context, link: &str, sealed: &str) -> Outcome {
-    let tshark = Command::new("tshark").arg("-v").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if !tshark.is_ok_and(|status| status.success()) {
+    if !Run::new("tshark").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) {
         return Outcome::Skipped("no tshark here; as root, tools/setup.sh tests installs it".into());
     }
     let attempt = || {
-        if link == "ethernet" && !context.hosts()?.are_namespaces() {
-            return Ok(Outcome::Skipped("needs network namespaces".into()));
+        if let (Some(skipped), "ethernet") = (context.hosts()?.no_namespaces(), link) {
+            return Ok(skipped);
         }
         let at = context.work.join(format!("trace-{link}-{sealed}-%rank.pcapng"));
         let run = traced(context, "exchange")?.env("WEFT_CAPTURE", &at);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,7 @@ use weft_net::{node, udp};
 
 use crate::info::library::Library;
 use crate::info::machine::{Machine, field, read};
+use crate::tools;
 
 /// How long a tool of the system may take to answer.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -175,7 +176,7 @@ fn stops(line: &str) -> bool {
 
 /// The output of one of the system's tools; the error says why there is none.
 fn tool(name: &str, arguments: &[&str]) -> Result<String, String> {
-    let mut command = Command::new(name);
+    let mut command = tools::command(name);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     let mut child = command.spawn().map_err(|error| error.to_string())?;
     let mut output = child.stdout.take().ok_or("no output")?;

@@ -1,13 +1,18 @@
 //! Making and removing the virtual hosts, by `ip` and `tc`.
 
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::loss::Loss;
+use super::namespaces::{self, NAMES};
+use crate::tools;
 
 /// How long processes left in a host may take to die after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -68,11 +73,9 @@ impl Fabric {
         let hosts = (0..plan.count).map(|index| format!("{PREFIX}{pid}-{index}")).collect();
         // From here on `drop` removes whatever part of it exists.
         let fabric = Fabric { hosts, switch: format!("{PREFIX}{pid}-{SWITCH}"), interfaces: plan.interfaces };
-        ip_batch(None, &format!("netns add {}\n", fabric.switch)).map_err(Failure::Unsupported)?;
+        add_namespace(&fabric.switch).map_err(Failure::Unsupported)?;
+        fabric.hosts.iter().try_for_each(|host| add_namespace(host))?;
         let mut script = String::new();
-        for host in &fabric.hosts {
-            script += &format!("netns add {host}\n");
-        }
         for (index, host) in fabric.hosts.iter().enumerate() {
             for interface in 0..plan.interfaces {
                 let port = format!("p{index}-{interface}");
@@ -80,7 +83,8 @@ impl Fabric {
                     &format!("link add e{interface} netns {host} type veth peer name {port} netns {}\n", fabric.switch);
             }
         }
-        ip_batch(None, &script)?;
+        // Inside, since the network that this process is in may be nobody's to change.
+        ip_batch(&fabric.switch, &script)?;
         let mut script = String::new();
         for interface in 0..plan.interfaces {
             // Without snooping the bridge passes multicast to every host, as a plain switch does.
@@ -89,7 +93,7 @@ impl Fabric {
                 script += &format!("link set p{index}-{interface} master br{interface} up\n");
             }
         }
-        ip_batch(Some(&fabric.switch), &script)?;
+        ip_batch(&fabric.switch, &script)?;
         for (index, host) in fabric.hosts.iter().enumerate() {
             if stop().is_some() {
                 return Err(Failure::Interrupted);
@@ -100,7 +104,7 @@ impl Fabric {
                 script += &format!("address add {address}/24 dev e{interface}\nlink set e{interface} up\n");
             }
             script += "route add 224.0.0.0/4 dev e0\n";
-            ip_batch(Some(host), &script)?;
+            ip_batch(host, &script)?;
             for interface in 0..plan.interfaces {
                 plan.shape(host, interface)?;
             }
@@ -145,17 +149,17 @@ impl Fabric {
         self.hosts.iter().flat_map(|host| (0..self.interfaces).map(move |interface| (host, interface))).map(sent).sum()
     }
 
-    /// The variables by which the command finds its hosts.
-    pub(crate) fn environment(&self) -> [(&'static str, String); 2] {
+    /// The variables by which the command finds its hosts, and the tools for them.
+    pub(crate) fn environment(&self) -> [(&'static str, OsString); 3] {
         let weft = std::env::current_exe().unwrap_or_else(|_| "weft".into());
         let agent = format!("'{}' hosts enter {{host}}", weft.display());
-        [("WEFT_HOSTS", self.hosts.join(",")), ("WEFT_AGENT", agent)]
+        [("WEFT_HOSTS", self.hosts.join(",").into()), ("WEFT_AGENT", agent.into()), ("PATH", tools::path())]
     }
 }
 
 impl Drop for Fabric {
     fn drop(&mut self) {
-        let existing = existing();
+        let existing = existing(Path::new(NAMES));
         for name in self.hosts.iter().chain([&self.switch]).filter(|name| existing.contains(name)) {
             if let Err(why) = remove(name) {
                 eprintln!("weft hosts: {name} could not be removed: {why}");
@@ -185,22 +189,66 @@ fn address_of(index: usize, interface: usize) -> String {
 }
 
 /// Becomes `command` inside `host`, where the system's name is the host's; returns why not.
+///
+/// A user's own hosts are where their creator is ([`namespaces`]): whoever is elsewhere goes there first.
 pub(crate) fn enter(host: &str, command: &[String]) -> String {
-    const NAME_AND_RUN: &str = "echo \"$0\" >/proc/sys/kernel/hostname && exec \"$@\"";
-    let error = Command::new("ip")
-        .args(["netns", "exec", host, "unshare", "--uts", "sh", "-c", NAME_AND_RUN, host])
-        .args(command)
-        .exec();
+    if !Path::new(NAMES).join(host).exists() {
+        let Some(pid) = creator(host).filter(|pid| is_weft(*pid)) else {
+            return format!("there is no virtual host {host}");
+        };
+        if let Err(error) = namespaces::join(pid) {
+            return format!("{host} cannot be reached through process {pid}, which made it: {error}");
+        }
+    }
+    if let Err(error) = namespaces::own_host_name(host) {
+        return format!("{host} cannot have its name: {error}");
+    }
+    let error = tools::command("ip").args(["netns", "exec", host]).args(command).exec();
     format!("ip: {error} (Debian has it in the package iproute2)")
 }
 
 /// Removes the hosts of creators that no longer live; returns the names of what was removed.
 pub(crate) fn sweep() -> Vec<String> {
-    existing()
+    let mut removed: Vec<String> = existing(Path::new(NAMES))
         .into_iter()
-        .filter(|name| creator(name).is_some_and(|pid| !is_weft(pid)))
+        .filter(|name| is_left(name))
         .filter(|name| remove(name).is_ok())
-        .collect()
+        .collect();
+    if !rustix::process::geteuid().is_root() {
+        removed.extend(sweep_elsewhere());
+    }
+    removed.sort();
+    removed.dedup();
+    removed
+}
+
+/// A user's own hosts end with the last process that sees them. So of those whose creator is gone only the processes in them
+/// have to be ended, which hold them.
+fn sweep_elsewhere() -> Vec<String> {
+    let link = |pid: &str, kind: &str| std::fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok();
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let pids = processes.filter_map(|entry| entry.file_name().into_string().ok()?.parse::<i32>().ok());
+    // Where processes have other numbers, a creator's number says nothing.
+    let own = link("self", "pid");
+    let pids = pids.filter(|pid| own.is_some() && link(&pid.to_string(), "pid") == own);
+    let mut removed = Vec::new();
+    for pid in pids {
+        let identity = |path: PathBuf| path.metadata().ok().map(|data| (data.dev(), data.ino()));
+        let Some(network) = identity(format!("/proc/{pid}/ns/net").into()) else { continue };
+        let names = PathBuf::from(format!("/proc/{pid}/root{NAMES}"));
+        let is_in = |name: &String| is_left(name) && identity(names.join(name)) == Some(network);
+        if let (Some(host), Some(process)) = (existing(&names).into_iter().find(is_in), Pid::from_raw(pid))
+            && kill_process(process, Signal::KILL).is_ok()
+        {
+            removed.push(host);
+        }
+    }
+    removed
+}
+
+/// Whether the creator of a host or switch of this name is gone.
+fn is_left(name: &str) -> bool {
+    creator(name).is_some_and(|pid| !is_weft(pid))
 }
 
 /// The process id in the name of a virtual host or switch; none for every other name.
@@ -217,8 +265,9 @@ fn is_weft(pid: u32) -> bool {
     stat.split_once(" (weft) ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
 }
 
-fn existing() -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir("/run/netns") else { return Vec::new() };
+/// The names of virtual hosts and switches in a directory.
+fn existing(names: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(names) else { return Vec::new() };
     let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.filter(|name| creator(name).is_some()).collect()
 }
@@ -241,24 +290,39 @@ fn remove(name: &str) -> Result<(), String> {
     tool("ip", &["netns", "delete", name], "").map(drop)
 }
 
-fn ip_batch(namespace: Option<&str>, script: &str) -> Result<(), String> {
-    let mut arguments = namespace.map_or(vec![], |name| vec!["-n", name]);
-    arguments.extend(["-batch", "-"]);
-    tool("ip", &arguments, script).map(drop)
+/// Makes a network namespace of this name. `ip netns add` would return to the network it came from, and only that network's owner may.
+fn add_namespace(name: &str) -> Result<(), String> {
+    let file = Path::new(NAMES).join(name);
+    std::fs::File::create(&file).map_err(|error| format!("{}: {error}", file.display()))?;
+    tool("unshare", &[&format!("--net={}", file.display()), "true"], "").map(drop)
+}
+
+fn ip_batch(namespace: &str, script: &str) -> Result<(), String> {
+    tool("ip", &["-n", namespace, "-batch", "-"], script).map(drop)
+}
+
+/// The Debian package of a tool.
+fn package(program: &str) -> &'static str {
+    match program {
+        "unshare" => "util-linux",
+        "nft" => "nftables",
+        "ethtool" => "ethtool",
+        _ => "iproute2",
+    }
 }
 
 /// Runs `program` with `input`; its output, or the first line of what it complained about.
 ///
 /// It runs in a process group of its own, so that Ctrl-C at the terminal cannot cut a clean-up short.
 pub(super) fn tool(program: &str, arguments: &[&str], input: &str) -> Result<String, String> {
-    let mut child = Command::new(program)
+    let mut child = tools::command(program)
         .args(arguments)
         .process_group(0)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| format!("{program}: {error} (Debian has it in the package iproute2)"))?;
+        .map_err(|error| format!("{program}: {error} (Debian has it in the package {})", package(program)))?;
     // A program that ends without reading its input says why on its standard error.
     let _ = child.stdin.take().expect("piped above").write_all(input.as_bytes());
     let output = child.wait_with_output().map_err(|error| format!("{program}: {error}"))?;

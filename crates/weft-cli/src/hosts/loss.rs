@@ -6,6 +6,7 @@
 use std::str::FromStr;
 
 use super::fabric::tool;
+use crate::tools;
 
 /// The random numbers of the rule are below this, so a share of 0.0001 % can still be told from nothing.
 const SCALE: f64 = 1_000_000.0;
@@ -34,9 +35,7 @@ impl FromStr for Loss {
 impl Loss {
     /// Err when a program that this needs is not here, with the cure.
     pub(super) fn tools() -> Result<(), String> {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let is_here = |tool: &str| std::env::split_paths(&path).any(|directory| directory.join(tool).is_file());
-        match TOOLS.iter().find(|(tool, _)| !is_here(tool)) {
+        match TOOLS.iter().find(|(tool, _)| tools::find(tool).is_none()) {
             Some((tool, package)) => Err(format!("losing frames needs {tool}; Debian has it in the package {package}")),
             None => Ok(()),
         }

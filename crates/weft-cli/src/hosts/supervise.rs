@@ -1,5 +1,6 @@
 //! Running the command: signals are passed on to it, its end is waited for, its exit code handed over.
 
+use std::ffi::OsString;
 use std::process::{Child, Command, ExitCode};
 use std::time::Duration;
 
@@ -38,7 +39,7 @@ pub(crate) fn exit_by_signal(signal: i32) -> ExitCode {
 }
 
 /// Runs `command` with `environment` added to ours until it ends.
-pub(crate) fn run(command: &[String], environment: &[(&'static str, String)], caught: &mut Caught) -> ExitCode {
+pub(crate) fn run(command: &[String], environment: &[(&'static str, OsString)], caught: &mut Caught) -> ExitCode {
     let mut child = match Command::new(&command[0]).args(&command[1..]).envs(environment.iter().cloned()).spawn() {
         Ok(child) => child,
         Err(error) => {

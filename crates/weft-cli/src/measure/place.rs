@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hosts::fabric::{self, Fabric, Failure, Plan};
 use crate::hosts::loss::Loss;
+use crate::hosts::namespaces::Ground;
 use crate::record;
 
 /// More virtual hosts than this on one machine measure nothing but its scheduler.
@@ -45,7 +46,11 @@ impl Place {
         self.hosts == 1 && (2..=processors()).contains(&self.ranks)
     }
 
-    pub(crate) fn record(&self) -> record::Place {
+    /// `ground`: where its hosts are made.
+    pub(crate) fn record(&self, ground: Ground) -> record::Place {
+        let loss = self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned());
+        let remark = ground.remark().filter(|_| self.hosts > 1);
+        let notes: Vec<String> = loss.into_iter().chain(remark).collect();
         record::Place {
             id: self.id(),
             hosts: self.hosts,
@@ -53,7 +58,7 @@ impl Place {
             rate: self.rate.clone(),
             loss_percent: self.loss.map(|loss| loss.percent),
             processors: processors(),
-            note: self.loss.map(|_| "segmentation offload is off, so that a lost frame is one packet".to_owned()),
+            note: (!notes.is_empty()).then(|| notes.join("; ")),
             lines: None,
         }
     }
@@ -131,7 +136,9 @@ mod tests {
         assert_eq!(place.id(), "2-hosts-2-ranks-10gbit");
         place = Place { rate: None, loss: "1%".parse().ok(), ranks: 3, ..place };
         assert_eq!((place.id().as_str(), place.ranks_per_host()), ("2-hosts-3-ranks-loss-1%", 2));
-        assert!(place.record().note.is_some());
+        let note = |ground| place.record(ground).note.unwrap_or_default();
+        assert!(note(Ground::Machine).contains("segmentation offload") && !note(Ground::Machine).contains("user"));
+        assert!(note(Ground::UserNamespace).contains("user namespace"));
     }
 
     /// Ranks that share a processor cannot wait for each other's writes; hosts are other machines.

@@ -23,6 +23,7 @@ use super::process::{self, Task};
 use super::progress::Progress;
 use super::verdict::{self, Verdict};
 use crate::hosts::fabric::{self, Failure};
+use crate::hosts::namespaces::{self, Ground};
 use crate::hosts::supervise::Caught;
 use crate::record::{self, Condition, End, Job, Outcome, Record, Role, Run, Sample};
 
@@ -74,12 +75,10 @@ enum What {
 
 /// Holds the session that `request` describes and writes it to `path`.
 pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<Ended, Refused> {
-    if request.places.iter().any(|place| place.hosts > 1) && !rustix::process::geteuid().is_root() {
-        return Err(Refused::Unsupported("only root can make virtual hosts; run it as root, or with --hosts 1".into()));
-    }
     let cache = super::cache();
     let mut caught = Caught::new().map_err(|error| format!("cannot catch signals: {error}"))?;
     fabric::sweep();
+    let ground = ground(request)?;
     let work = Work::new()?;
     let libraries = libraries(wanted, &cache, request.is_quiet)?;
     let output = Output::create(path)?;
@@ -91,6 +90,7 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
         began,
         work,
         caught: &mut caught,
+        ground,
         jobs: 0,
         figures: 0,
         given_up: BTreeMap::new(),
@@ -122,6 +122,19 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
         None if session.figures == 0 => Ended::Nothing,
         None => Ended::Complete,
     })
+}
+
+/// Goes to where the virtual hosts of the request can be made, if it asks for any.
+fn ground(request: &Request) -> Result<Ground, Refused> {
+    if request.places.iter().all(|place| place.hosts == 1) {
+        return Ok(Ground::Machine);
+    }
+    let ground = namespaces::prepare()
+        .map_err(|why| Refused::Unsupported(format!("{why}; run it as root, or with --hosts 1")))?;
+    if let (Some(remark), false) = (ground.remark(), request.is_quiet) {
+        eprintln!("{remark}");
+    }
+    Ok(ground)
 }
 
 /// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
@@ -210,6 +223,7 @@ struct Session<'a> {
     began: Instant,
     work: Work,
     caught: &'a mut Caught,
+    ground: Ground,
     jobs: u32,
     /// Jobs that gave a figure.
     figures: usize,
@@ -231,7 +245,7 @@ impl Session<'_> {
     fn hold(&mut self, libraries: &[Mpi], cache: &Path) -> Result<(), Refused> {
         let request = self.request;
         for place in &request.places {
-            self.write(Record::Place(place.record()))?;
+            self.write(Record::Place(place.record(self.ground)))?;
         }
         let competitors = self.competitors(libraries, cache)?;
         let in_place = |place: &Place| {

@@ -1,14 +1,13 @@
 //! Raw frames received by AF_XDP, where the user asks for it: the interface must not notice, whatever becomes of the job.
 
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use super::super::Case;
-use super::super::context::{Context, Expected};
+use super::super::context::{Context, Expected, Hosts};
 use super::super::process::{Finished, Run, Running};
 use super::super::programs::BAD_DAY;
+use super::super::{Case, Outcome};
 use super::{LIMIT_SECONDS, case, on_host};
 
 const LINK: &str = "auto,xdp";
@@ -21,15 +20,18 @@ const RIGHTS: &str = "-bpf,-net_admin,-sys_admin,-perfmon";
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases: Vec<Case> = ["point_to_point", "sizes", "collectives", "requests"].map(bad_day).into();
-    cases.push(case("AF_XDP: all other traffic passes, and nothing stays behind a job that is killed", |context| {
-        let running = hang(context)?;
-        let passes = everything_passes(context);
-        let finished = kill(running);
-        passes?;
-        expect_detached(context)?;
-        Ok((Expected::code(128 + Signal::KILL.as_raw()), finished))
-    }));
-    cases.push(case("AF_XDP: a second job on the same interface does without", |context| {
+    cases.push(attached(
+        "AF_XDP: all other traffic passes, and nothing stays behind a job that is killed",
+        |context| {
+            let running = hang(context)?;
+            let passes = everything_passes(context);
+            let finished = kill(running);
+            passes?;
+            expect_detached(context)?;
+            Ok((Expected::code(128 + Signal::KILL.as_raw()), finished))
+        },
+    ));
+    cases.push(attached("AF_XDP: a second job on the same interface does without", |context| {
         let first = hang(context)?;
         let second = xdp(context)?.arg(context.compile("tests/c/sizes.c")?).finish();
         kill(first)?;
@@ -46,16 +48,33 @@ pub(super) fn cases() -> Vec<Case> {
         ("-all", "there is no AF_XDP without raw frames, and UDP carries everything: ", " udp "),
     ] {
         cases.push(case(&format!("AF_XDP: a job without privileges does without ({rights})"), move |context| {
-            let run =
-                xdp(context)?.args(["setpriv", "--bounding-set", rights]).arg(context.compile("tests/c/sizes.c")?);
+            // In a user namespace nobody has the right to attach programs, nor to lock memory for several ranks, which is seen first.
+            let (give_up, sentence): (&[&str], _) = match (context.hosts()?.are_without_root(), rights) {
+                (false, _) => (&["setpriv", "--bounding-set", rights], sentence),
+                (true, RIGHTS) => (&[], "small messages go as raw frames without it"),
+                (true, _) => (&["setpriv", "--inh-caps", rights, "--ambient-caps", rights], sentence),
+            };
+            let run = xdp(context)?.args(give_up).arg(context.compile("tests/c/sizes.c")?);
             Ok((Expected::code(0).says(sentence).says(links), once_a_host(run.finish(), sentence)))
         }));
     }
     cases
 }
 
+/// A case in which a program is attached to interfaces: only root of the machine may, also in namespaces of somebody's own.
+fn attached(
+    name: &str,
+    attempt: impl Fn(&Context) -> anyhow::Result<(Expected, anyhow::Result<Finished>)> + 'static,
+) -> Case {
+    let case = case(name, attempt);
+    Case::new(name, move |context| match context.hosts().map(Hosts::are_without_root) {
+        Ok(true) => Outcome::Skipped("AF_XDP needs root: the kernel takes programs from nobody else".into()),
+        _ => (case.run)(context),
+    })
+}
+
 fn bad_day(name: &'static str) -> Case {
-    case(&format!("AF_XDP: {name}, {RANKS} ranks on a bad day"), move |context| {
+    attached(&format!("AF_XDP: {name}, {RANKS} ranks on a bad day"), move |context| {
         let run = xdp(context)?.arg(context.compile(&format!("tests/c/{name}.c"))?);
         let finished = run.env("WEFT_FAULTS", BAD_DAY).finish();
         expect_detached(context)?;
@@ -88,10 +107,8 @@ fn kill(running: Running) -> anyhow::Result<Finished> {
 }
 
 fn is_attached(context: &Context, host: usize) -> anyhow::Result<bool> {
-    let host = &context.hosts()?.names[host];
-    let shown = Command::new("ip").args(["netns", "exec", host, "ip", "-details", "link", "show", "e0"]).output()?;
-    anyhow::ensure!(shown.status.success(), "{host} has no interface e0");
-    Ok(String::from_utf8_lossy(&shown.stdout).contains("prog/xdp"))
+    let hosts = context.hosts()?;
+    Ok(hosts.do_on(&hosts.names[host], &["ip", "-details", "link", "show", "e0"])?.contains("prog/xdp"))
 }
 
 fn expect_detached(context: &Context) -> anyhow::Result<()> {

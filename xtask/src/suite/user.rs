@@ -1,0 +1,208 @@
+//! The README's commands for an ordinary user: the demonstration, and some of the suites once more, by somebody who has no privilege
+//! and whose PATH does not lead to administrators' tools. Where this is run by such a user, all of it is that already.
+//!
+//! The checkout may lie where others cannot read: what is needed is copied to where that user can.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
+use super::process::{Finished, Run};
+use super::{Case, Outcome};
+
+/// A user and group that systems give to nobody by themselves.
+const USER: &str = "47110";
+/// As Debian sets it for who is not root.
+const PATH: &str = "/usr/local/bin:/usr/bin:/bin:/usr/games";
+/// What the demonstration and the suites below use of the project; the last is there if it has been built.
+const USED: &[&str] =
+    &["Cargo.toml", "demo", "tests", "examples", "bench", "tools", "build/prefix", "build/venv", "build/mpi4py"];
+/// Something of all that takes hosts or a privilege.
+const SELECTION: &[&str] = &[
+    "hosts:sizes, 3",
+    "hosts:WEFT_LINK=ethernet",
+    "faults:WEFT_LINK=ethernet, point",
+    "rails:large messages",
+    "lanes:both lanes",
+    "lanes:without privileges",
+    "gone:launcher says so",
+    "hostile:privilege",
+    "hostile:info and doctor",
+    "memory:1 MiB",
+    "memory:pid namespace",
+    "virtual-hosts",
+    "doctor:two hosts that are fine",
+    "instrument:lose frames",
+];
+/// The same kinds of cases, where there are only two sets of ranks.
+const SELECTION_WITHOUT: &[&str] =
+    &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "lanes", "gone", "memory:namespace", "virtual-hosts"];
+const LIMIT_SECONDS: u64 = 300;
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    vec![
+        case("nothing is asked for that is there", |user| {
+            // A stand-in for Rust, which is no package and would be fetched.
+            let bin = user.home().join(".cargo/bin");
+            std::fs::create_dir_all(&bin)?;
+            std::fs::write(bin.join("cargo"), "#!/bin/sh\necho cargo 99.0.0\n")?;
+            let ready = Run::new("chmod").args(["755"]).arg(bin.join("cargo")).finish()?;
+            anyhow::ensure!(ready.code == Some(0), "{}", ready.report());
+            let finished = user.run(&[], user.tree().join("tools/setup.sh"), ["bench"]).finish();
+            std::fs::remove_dir_all(user.home().join(".cargo"))?;
+            // This has been run as root, so they are there.
+            Ok(["iproute2", "nftables", "ethtool"]
+                .iter()
+                .fold(Expected::code(0), |all, one| all.never_says(one))
+                .judge(finished))
+        }),
+        case("the demonstration, between hosts in a user namespace", |user| {
+            let finished = user.run(&[], user.tree().join("demo/demo.sh"), [""; 0]).limit(LIMIT_SECONDS).finish();
+            let expected = Expected::code(0).says("in a user namespace, without root").says("byte for byte");
+            Ok(expected.says("ethernet+udp").judge(finished))
+        }),
+        case("hosts where nobody has made any before", |user| {
+            // There is no /run/netns; all else in /run must stay in sight.
+            let preparation =
+                "mount -t tmpfs none /run && mkdir /run/folder && ln -s folder /run/link && echo inside >/run/file";
+            let before =
+                ["unshare", "--mount", "sh", "-c", &format!("{preparation} && exec \"$@\""), "sh"].map(str::to_owned);
+            let script =
+                "test -d /run/folder && test -L /run/link && cat /run/file && $WEFT_AGENT && ls /run/netns | wc -l";
+            let script = script.replace(
+                "$WEFT_AGENT",
+                "eval \"$(echo \"$WEFT_AGENT\" | sed \"s/{host}/${WEFT_HOSTS%%,*}/\") hostname\"",
+            );
+            let run = user.run(&before, user.weft(), ["hosts", "run", "--count", "2", "--", "sh", "-c", &script]);
+            Ok(Expected::code(0).says("inside\n").says("-0\n").says("\n3\n").judge(run.finish()))
+        }),
+        case("a selection of the suites", |user| Ok(judge(user.suite(&[], SELECTION)?))),
+        Case::new("the same where the kernel lets this user have no namespaces: nothing fails", |context| {
+            attempt(context, |user| {
+                // In a chroot nobody may make a user namespace (user_namespaces(7)).
+                let new_root = user.directory.join("root");
+                std::fs::create_dir(&new_root)?;
+                let at = new_root.display();
+                let script = format!("mount --rbind / {at} && exec chroot {at} \"$@\"");
+                let before = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+                let finished = user.suite(&before, SELECTION_WITHOUT)?;
+                let reason =
+                    "network namespaces take root or a user namespace, and the kernel refuses a user namespace";
+                let is_told =
+                    finished.output.lines().skip_while(|line| *line != "skipped:").any(|line| line.contains(reason));
+                let report = finished.report();
+                Ok(match judge(finished) {
+                    Outcome::Passed if !is_told => {
+                        Outcome::Failed(format!("{report}\nit should list what was skipped, and why"))
+                    }
+                    outcome => outcome,
+                })
+            })
+        }),
+    ]
+}
+
+/// A case for which the user must be able to make hosts.
+fn case(name: &str, run: impl Fn(&User) -> anyhow::Result<Outcome> + 'static) -> Case {
+    Case::new(name, move |context| {
+        attempt(context, |user| {
+            let probe = user.run(&[], user.weft(), ["hosts", "run", "--", "true"]).finish()?;
+            if probe.code == Some(EXIT_NO_HOSTS) { Ok(no_hosts(&probe.output)) } else { run(user) }
+        })
+    })
+}
+
+fn attempt(context: &Context, run: impl FnOnce(&User) -> anyhow::Result<Outcome>) -> Outcome {
+    if !rustix::process::geteuid().is_root() {
+        return Outcome::Skipped("all of this is run by an ordinary user".into());
+    }
+    User::new(context).and_then(|user| run(&user)).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+}
+
+/// What the suites of that user came to is told in a line.
+fn judge(finished: Finished) -> Outcome {
+    if let Some(line) = finished.output.lines().rfind(|line| line.starts_with("suite: ")) {
+        println!("  (user {USER}: {line})");
+    }
+    Expected::code(0).says(" passed, 0 failed, ").judge(Ok(finished))
+}
+
+/// An ordinary user with a copy of the project; both are gone when this is dropped.
+struct User {
+    directory: PathBuf,
+}
+
+impl User {
+    fn new(context: &Context) -> anyhow::Result<User> {
+        let directory = std::env::temp_dir().join(format!("weft-suite-user-{}", std::process::id()));
+        let user = User { directory };
+        std::fs::create_dir_all(user.tree().join("build"))?;
+        std::fs::create_dir_all(user.home().join("tmp"))?;
+        for name in USED.iter().filter(|name| context.root.join(name).exists()) {
+            step(
+                Run::new("cp")
+                    .args(["-R", "--preserve=mode,timestamps,links"])
+                    .arg(context.root.join(name))
+                    .arg(user.tree().join(name)),
+            )?;
+        }
+        let own = std::env::current_exe().context("this program is a file")?;
+        step(Run::new("cp").arg(own).arg(user.xtask()))?;
+        step(Run::new("chown").args(["-R", &format!("{USER}:{USER}")]).arg(&user.directory))?;
+        Ok(user)
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.directory.join("tree")
+    }
+
+    fn home(&self) -> PathBuf {
+        self.directory.join("home")
+    }
+
+    fn xtask(&self) -> PathBuf {
+        self.directory.join("xtask")
+    }
+
+    fn weft(&self) -> PathBuf {
+        self.tree().join("build/prefix/bin/weft")
+    }
+
+    /// A command of this user. `before`: what root does first, and then becomes what follows.
+    fn run<T: AsRef<OsStr>>(
+        &self,
+        before: &[String],
+        program: impl AsRef<Path>,
+        arguments: impl IntoIterator<Item = T>,
+    ) -> Run {
+        let become_user = ["setpriv", "--reuid", USER, "--regid", USER, "--clear-groups"].map(str::to_owned);
+        let unset = ["env", "-u", "XDG_CACHE_HOME", "-u", "XDG_RUNTIME_DIR", "-u", "CARGO_HOME"].map(str::to_owned);
+        let path = format!("PATH={PATH}");
+        let mut words = before.iter().chain(&become_user).chain(&unset);
+        let run = Run::new(words.next().expect("become_user has words"))
+            .args(words)
+            .arg(path)
+            .arg(program.as_ref())
+            .args(arguments);
+        run.env("HOME", self.home()).env("TMPDIR", self.home().join("tmp")).directory(&self.tree())
+    }
+
+    fn suite(&self, before: &[String], selection: &[&str]) -> anyhow::Result<Finished> {
+        let run = self.run(before, self.xtask(), ["suite", "--root"]).arg(self.tree()).args(selection);
+        run.limit(LIMIT_SECONDS).finish()
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn step(run: Run) -> anyhow::Result<()> {
+    let finished = run.finish()?;
+    anyhow::ensure!(finished.code == Some(0), "{}", finished.report());
+    Ok(())
+}
