@@ -12,8 +12,8 @@ prefix=$root/build/prefix
 # Inside `weft hosts run` this script runs a second time, with the hosts' names in WEFT_HOSTS.
 if [ -z "${DEMO_HOSTS:-}" ]; then
     if why=$("$prefix/bin/weft" hosts run --count 2 -- true 2>&1); then
-        case $why in *"user namespace"*) DEMO_HOSTS='network namespaces in a user namespace, without root,' ;; *) DEMO_HOSTS='network namespaces' ;; esac
-        export DEMO_HOSTS
+        export DEMO_HOSTS='network namespaces'
+        case $why in *'user namespace'*) DEMO_HOSTS="$DEMO_HOSTS in a user namespace, without root," ;; esac
         exec "$prefix/bin/weft" hosts run --count 2 -- "$root/demo/demo.sh"
     fi
     printf '%s\n' "$why" >&2
@@ -138,8 +138,8 @@ printf '   %-18s %-12s %6s %9s %9s %8s %8s\n' program link pairs messages bytes 
 while IFS=$'\t' read -r number name seconds; do
     if [ -s "$work/$name.stats" ]; then
         awk -v name="$name" -v seconds="$seconds" '
-            NR == 1 { next }
-            { pairs[$3]++; messages[$3] += $4; bytes[$3] += $5; resends[$3] += $6 }
+            # What is behind the table of pairs begins with words.
+            $1 ~ /^[0-9]+$/ && $2 ~ /^[0-9]+$/ { pairs[$3]++; messages[$3] += $4; bytes[$3] += $5; resends[$3] += $6 }
             END { for (link in pairs) {
                 printf "   %-18s %-12s %6d %9d %9d %8d %8s\n", name, link, pairs[link], messages[link], bytes[link], resends[link], seconds
                 name = seconds = "" } }' "$work/$name.stats"

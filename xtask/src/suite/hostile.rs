@@ -158,16 +158,13 @@ impl Helpers {
         std::fs::create_dir_all(&directory)?;
         let mut helpers = Self { running: Vec::new(), directory };
         let hosts = context.hosts()?;
-        let group = match hosts.are_without_root() {
-            true => Run::new("id").args(["-g"]).finish()?.output.trim().to_owned(),
-            false => NOBODY.to_owned(),
-        };
-        let group = Run::new("getent").args(["group", &group]).finish()?.output;
-        let group = group.split(':').next().unwrap_or_default();
+        let group = Run::new("getent").args(["group", NOBODY]).finish()?.output;
+        // On a user's own hosts who asks is who owns the socket.
+        let group = group.split(':').next().filter(|_| !hosts.are_without_root());
         let program = context.prefix.join("sbin/weft-netd");
         for host in &hosts.names {
-            let run = hosts.on(host, [&program]).arg("--socket").arg(helpers.socket(host)).args(["--group", group]);
-            helpers.running.push(run.start()?);
+            let run = hosts.on(host, [&program]).arg("--socket").arg(helpers.socket(host));
+            helpers.running.push(run.args(group.iter().flat_map(|group| ["--group", group])).start()?);
         }
         let deadline = Instant::now() + Duration::from_secs(10);
         for (host, running) in hosts.names.iter().zip(&helpers.running) {

@@ -3,8 +3,11 @@
 //!
 //! The checkout may lie where others cannot read: what is needed is copied to where that user can.
 
+use std::cell::OnceCell;
 use std::ffi::OsStr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::Context as _;
 
@@ -12,6 +15,8 @@ use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
+/// The copy of the project is in a directory of this name and this process's id.
+const PREFIX: &str = "weft-suite-user-";
 /// A user and group that systems give to nobody by themselves.
 const USER: &str = "47110";
 /// As Debian sets it for who is not root.
@@ -39,9 +44,13 @@ const SELECTION: &[&str] = &[
 /// The same kinds of cases, where there are only two sets of ranks.
 const SELECTION_WITHOUT: &[&str] =
     &["hosts:WEFT_LINK", "faults:point_to_point, 2", "rails", "lanes", "gone", "memory:namespace", "virtual-hosts"];
+/// The permission of a directory.
+const OTHERS_MAY_ENTER: u32 = 0o001;
 const LIMIT_SECONDS: u64 = 300;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let user = Rc::new(OnceCell::new());
+    let case = |name: &str, run: fn(&User) -> anyhow::Result<Outcome>| able(&user, name, run);
     vec![
         case("nothing is asked for that is there", |user| {
             // A stand-in for Rust, which is no package and would be fetched.
@@ -59,7 +68,8 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 .judge(finished))
         }),
         case("the demonstration, between hosts in a user namespace", |user| {
-            let finished = user.run(&[], user.tree().join("demo/demo.sh"), [""; 0]).limit(LIMIT_SECONDS).finish();
+            let demo = user.tree().join("demo/demo.sh");
+            let finished = user.run(&user.python_in_reach()?, demo, [""; 0]).limit(LIMIT_SECONDS).finish();
             let expected = Expected::code(0).says("in a user namespace, without root").says("byte for byte");
             Ok(expected.says("ethernet+udp").judge(finished))
         }),
@@ -79,46 +89,53 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Ok(Expected::code(0).says("inside\n").says("-0\n").says("\n3\n").judge(run.finish()))
         }),
         case("a selection of the suites", |user| Ok(judge(user.suite(&[], SELECTION)?))),
-        Case::new("the same where the kernel lets this user have no namespaces: nothing fails", |context| {
-            attempt(context, |user| {
-                // In a chroot nobody may make a user namespace (user_namespaces(7)).
-                let new_root = user.directory.join("root");
-                std::fs::create_dir(&new_root)?;
-                let at = new_root.display();
-                let script = format!("mount --rbind / {at} && exec chroot {at} \"$@\"");
-                let before = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
-                let finished = user.suite(&before, SELECTION_WITHOUT)?;
-                let reason =
-                    "network namespaces take root or a user namespace, and the kernel refuses a user namespace";
-                let is_told =
-                    finished.output.lines().skip_while(|line| *line != "skipped:").any(|line| line.contains(reason));
-                let report = finished.report();
-                Ok(match judge(finished) {
-                    Outcome::Passed if !is_told => {
-                        Outcome::Failed(format!("{report}\nit should list what was skipped, and why"))
-                    }
-                    outcome => outcome,
-                })
+        any("the same where the kernel lets this user have no namespaces: nothing fails", &user, |user| {
+            // In a chroot nobody may make a user namespace (user_namespaces(7)).
+            let new_root = user.directory.join("root");
+            std::fs::create_dir(&new_root)?;
+            let at = new_root.display();
+            let script = format!("mount --rbind / {at} && exec chroot {at} \"$@\"");
+            let before = ["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned);
+            let finished = user.suite(&before, SELECTION_WITHOUT)?;
+            let reason = "network namespaces take root or a user namespace, and the kernel refuses a user namespace";
+            let mut summary = finished.output.lines().skip_while(|line| *line != "skipped:");
+            let is_told = summary.any(|line| line.contains(reason));
+            let report = finished.report();
+            Ok(match judge(finished) {
+                Outcome::Passed if !is_told => {
+                    Outcome::Failed(format!("{report}\nit should list what was skipped, and why"))
+                }
+                outcome => outcome,
             })
         }),
     ]
 }
 
+/// The user of all cases, made by the first.
+type Shared = Rc<OnceCell<User>>;
+
 /// A case for which the user must be able to make hosts.
-fn case(name: &str, run: impl Fn(&User) -> anyhow::Result<Outcome> + 'static) -> Case {
-    Case::new(name, move |context| {
-        attempt(context, |user| {
-            let probe = user.run(&[], user.weft(), ["hosts", "run", "--", "true"]).finish()?;
-            if probe.code == Some(EXIT_NO_HOSTS) { Ok(no_hosts(&probe.output)) } else { run(user) }
-        })
+fn able(user: &Shared, name: &str, run: fn(&User) -> anyhow::Result<Outcome>) -> Case {
+    any(name, user, move |user| {
+        let probe = user.run(&[], user.weft(), ["hosts", "run", "--", "true"]).finish()?;
+        if probe.code == Some(EXIT_NO_HOSTS) { Ok(no_hosts(&probe.output)) } else { run(user) }
     })
 }
 
-fn attempt(context: &Context, run: impl FnOnce(&User) -> anyhow::Result<Outcome>) -> Outcome {
-    if !rustix::process::geteuid().is_root() {
-        return Outcome::Skipped("all of this is run by an ordinary user".into());
-    }
-    User::new(context).and_then(|user| run(&user)).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+fn any(name: &str, user: &Shared, run: impl Fn(&User) -> anyhow::Result<Outcome> + 'static) -> Case {
+    let user = Rc::clone(user);
+    Case::new(name, move |context| {
+        if !rustix::process::geteuid().is_root() {
+            return Outcome::Skipped("all of this is run by an ordinary user".into());
+        }
+        let attempt = || {
+            if user.get().is_none() {
+                let _ = user.set(User::new(context)?);
+            }
+            run(user.get().context("just made")?)
+        };
+        attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+    })
 }
 
 /// What the suites of that user came to is told in a line.
@@ -136,7 +153,8 @@ struct User {
 
 impl User {
     fn new(context: &Context) -> anyhow::Result<User> {
-        let directory = std::env::temp_dir().join(format!("weft-suite-user-{}", std::process::id()));
+        sweep();
+        let directory = std::env::temp_dir().join(format!("{PREFIX}{}", std::process::id()));
         let user = User { directory };
         std::fs::create_dir_all(user.tree().join("build"))?;
         std::fs::create_dir_all(user.home().join("tmp"))?;
@@ -189,6 +207,25 @@ impl User {
         run.env("HOME", self.home()).env("TMPDIR", self.home().join("tmp")).directory(&self.tree())
     }
 
+    /// What root does before this user can run the Python of `build/venv`: nothing, unless that is in a directory that others may not
+    /// enter, such as root's home. Then a directory stands before that one in which there is nothing else.
+    fn python_in_reach(&self) -> anyhow::Result<Vec<String>> {
+        let ask = ["-c", "import sys; print(sys.base_prefix, end='')"];
+        let finished = Run::new(self.tree().join("build/venv/bin/python")).args(ask).finish()?;
+        anyhow::ensure!(finished.code == Some(0), "{}", finished.report());
+        let prefix = Path::new(&finished.output);
+        let is_closed = |path: &&Path| path.metadata().is_ok_and(|data| data.mode() & OTHERS_MAY_ENTER == 0);
+        let Some(closed) = prefix.ancestors().filter(is_closed).last() else { return Ok(Vec::new()) };
+        let (hold, prefix, closed) = (self.directory.join("python"), prefix.display(), closed.display());
+        std::fs::create_dir_all(&hold)?;
+        let hold = hold.display();
+        let script = format!(
+            "mount --bind {prefix} {hold} && mount -t tmpfs -o mode=755 none {closed} && mkdir -p {prefix} && \
+             mount --bind {hold} {prefix} && exec \"$@\""
+        );
+        Ok(["unshare", "--mount", "sh", "-c", &script, "sh"].map(str::to_owned).into())
+    }
+
     fn suite(&self, before: &[String], selection: &[&str]) -> anyhow::Result<Finished> {
         let run = self.run(before, self.xtask(), ["suite", "--root"]).arg(self.tree()).args(selection);
         run.limit(LIMIT_SECONDS).finish()
@@ -198,6 +235,17 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// Removes what runs that were interrupted have left.
+fn sweep() {
+    for entry in std::fs::read_dir(std::env::temp_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let creator = name.to_str().and_then(|name| name.strip_prefix(PREFIX));
+        if creator.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists()) {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
     }
 }
 

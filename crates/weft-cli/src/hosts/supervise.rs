@@ -48,8 +48,9 @@ pub(crate) fn run(command: &[String], environment: &[(&'static str, OsString)], 
         }
     };
     let pid = Pid::from_child(&child);
-    if caught.terminated().is_some() {
-        let _ = kill_process(pid, Signal::TERM);
+    // One that came before there was a command, or just now.
+    if let Some(signal) = caught.terminated() {
+        pass_on(pid, signal, true);
     }
     loop {
         // SIGCHLD ends this wait as well, so the child's end is seen at once.
