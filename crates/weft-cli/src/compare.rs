@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 /// Runs the comparison. 0: done, with a reason in each cell that has no figure; 1: not one cell has a figure, or it could
-/// not go on; 2: wrong use; 77: no privilege for virtual hosts; 128 + signal: interrupted.
+/// not go on; 2: wrong use; 77: virtual hosts cannot be made; 128 + signal: interrupted.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let common = &arguments.common;
     let request = match common.request(&arguments.measurements, arguments.rounds.rounds, !arguments.no_carriers) {

@@ -23,7 +23,7 @@ use clap::{Args, Subcommand};
 use fabric::{Fabric, Failure, Plan};
 use loss::Loss;
 
-/// No privilege (or no kernel support) to make network namespaces: the code by which test drivers skip a case.
+/// Network namespaces cannot be made: neither the privilege nor a user namespace is to be had. The code by which test drivers skip a case.
 pub(crate) const EXIT_SKIPPED: u8 = 77;
 /// The command could not be started, as shells have it.
 pub(crate) const EXIT_NOT_STARTED: u8 = 127;

@@ -296,7 +296,7 @@ fn privileges(host: &str, facts: &Facts) -> Vec<Finding> {
     let namespaces = match facts.user_namespaces {
         Some(1..) => Finding::ok("user-namespaces", host, "user namespaces can be made"),
         _ => {
-            let cure = "nothing, unless containers are run without root: `sysctl -w user.max_user_namespaces=15000`";
+            let cure = "nothing, unless virtual hosts or containers are made without root: `sysctl -w user.max_user_namespaces=15000`";
             Finding::new(Level::Note, "no-user-namespaces", host, "user namespaces cannot be made", cure)
         }
     };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::hosts::fabric::{self, Fabric, Failure, Plan};
 use crate::hosts::loss::Loss;
-use crate::hosts::namespaces::Ground;
+use crate::hosts::namespaces::{self, Ground};
 use crate::record;
 
 /// More virtual hosts than this on one machine measure nothing but its scheduler.
@@ -75,6 +75,19 @@ impl Place {
         write_agent(&agent, fabric.hosts()).map_err(|error| format!("cannot write {}: {error}", agent.display()))?;
         Ok(Some(Net { fabric, agent }))
     }
+}
+
+/// Goes to where the virtual hosts of these places can be made, if there are any; Err says why that is nowhere. As
+/// [`namespaces::prepare`] this comes while the process has one thread.
+pub(crate) fn ground(places: &[Place], is_quiet: bool) -> Result<Ground, String> {
+    if places.iter().all(|place| place.hosts == 1) {
+        return Ok(Ground::Machine);
+    }
+    let ground = namespaces::prepare().map_err(|why| format!("{why}; run it as root, or with --hosts 1"))?;
+    if let (Some(remark), false) = (ground.remark(), is_quiet) {
+        eprintln!("{remark}");
+    }
+    Ok(ground)
 }
 
 pub(crate) fn processors() -> u32 {

@@ -18,12 +18,12 @@ use super::fetch;
 use super::launch::{self, Invocation};
 use super::library::{Kind, Mpi, Spec};
 use super::output::{self, Output};
-use super::place::{Net, Place};
+use super::place::{self, Net, Place};
 use super::process::{self, Task};
 use super::progress::Progress;
 use super::verdict::{self, Verdict};
 use crate::hosts::fabric::{self, Failure};
-use crate::hosts::namespaces::{self, Ground};
+use crate::hosts::namespaces::Ground;
 use crate::hosts::supervise::Caught;
 use crate::record::{self, Condition, End, Job, Outcome, Record, Role, Run, Sample};
 
@@ -42,7 +42,7 @@ pub(crate) enum Ended {
 pub(crate) enum Refused {
     /// A sentence for the command line.
     Wrong(String),
-    /// No privilege for virtual hosts, and why.
+    /// Virtual hosts cannot be made, and why.
     Unsupported(String),
 }
 
@@ -78,7 +78,7 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
     let cache = super::cache();
     let mut caught = Caught::new().map_err(|error| format!("cannot catch signals: {error}"))?;
     fabric::sweep();
-    let ground = ground(request)?;
+    let ground = place::ground(&request.places, request.is_quiet).map_err(Refused::Unsupported)?;
     let work = Work::new()?;
     let libraries = libraries(wanted, &cache, request.is_quiet)?;
     let output = Output::create(path)?;
@@ -122,19 +122,6 @@ pub(crate) fn run(request: &Request, wanted: &Wanted, path: &Path) -> Result<End
         None if session.figures == 0 => Ended::Nothing,
         None => Ended::Complete,
     })
-}
-
-/// Goes to where the virtual hosts of the request can be made, if it asks for any.
-fn ground(request: &Request) -> Result<Ground, Refused> {
-    if request.places.iter().all(|place| place.hosts == 1) {
-        return Ok(Ground::Machine);
-    }
-    let ground = namespaces::prepare()
-        .map_err(|why| Refused::Unsupported(format!("{why}; run it as root, or with --hosts 1")))?;
-    if let (Some(remark), false) = (ground.remark(), request.is_quiet) {
-        eprintln!("{remark}");
-    }
-    Ok(ground)
 }
 
 /// Finds, and on request fetches, what takes part. What cannot be fetched is said, and left out.
