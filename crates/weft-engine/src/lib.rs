@@ -13,6 +13,7 @@
 //! | [`engine`] | one pass of progress; the path to each peer; what leaves and what arrives |
 //! | [`protocols`] | which protocol carries a message: a pure function, and its thresholds |
 //! | [`messages`] | from frames to requests and back: eager messages, rendezvous, credit |
+//! | [`regions`] | memory that a peer may read or write, and the checks of each access |
 //! | [`request`] | operations that have begun |
 //! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
 //! | [`memory`] | the program's memory: the only unsafe module |
@@ -30,6 +31,7 @@ pub mod memory;
 pub mod messages;
 pub mod peers;
 pub mod protocols;
+pub mod regions;
 pub mod request;
 pub mod schedules;
 pub mod transport;

@@ -17,6 +17,7 @@ use crate::error::{Error, INTERNAL, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
+use crate::regions::{RegionKey, Regions};
 use crate::request::{NO_COMMUNICATOR, Receive, Request, State, Status};
 use crate::transport::{Remainder, Ticket, number_near};
 
@@ -228,10 +229,12 @@ pub struct Messages {
     pub unexpected: Slab<Unexpected>,
     /// Memory for the next ones.
     spare: Vec<Vec<u8>>,
+    /// Memory that peers may read or write.
+    pub regions: Regions,
     /// Which announced messages may send how much.
     pub grants: Grants,
-    /// Receives, by their names on the wire, of which bytes have arrived that the grants do not know of.
-    arrived: Vec<u32>,
+    /// Regions of which bytes have arrived that the grants do not know of.
+    arrived: Vec<RegionKey>,
     /// Something has happened after which there may be something to grant.
     regrant: bool,
     /// A probe has found nothing, since somebody asked …
@@ -287,6 +290,7 @@ impl Messages {
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             spare: Vec::new(),
+            regions: Regions::default(),
             grants: Grants::new(),
             arrived: Vec::new(),
             regrant: false,
@@ -384,8 +388,8 @@ impl Messages {
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
         let freed = request.freed;
-        if let State::Receiving { pulled: Some(_), .. } = before {
-            self.end_pull(handle);
+        if let State::Receiving { region: Some(key), .. } | State::Sending { region: Some(key), .. } = &before {
+            self.end_access(*key, matches!(before, State::Receiving { pulled: Some(_), .. }));
         }
         if freed {
             self.forget(handle);
@@ -542,7 +546,8 @@ impl Messages {
         match (begun, rest) {
             (Some((data, fits)), Some(Remainder { bytes, request })) if bytes <= fits => {
                 if let Some(entry) = self.requests.get_mut(handle) {
-                    entry.state = State::Receiving { peer, data, total: bytes, received: 0, pulled: None };
+                    entry.state =
+                        State::Receiving { peer, data, total: bytes, received: 0, region: None, pulled: None };
                 }
                 self.ask(handle, peer, request, bytes, peers);
             }
@@ -584,6 +589,11 @@ pub fn failure(peer: PeerId, peers: &impl PeerAccess) -> Error {
 #[cold]
 fn too_many() -> Error {
     Error::new(NO_MEMORY, "too many requests are active (limit 16777216): complete some with MPI_Wait first")
+}
+
+#[cold]
+fn too_many_regions() -> Error {
+    Error::new(NO_MEMORY, "too many large messages are under way (limit 1048576): complete some with MPI_Wait first")
 }
 
 fn status_of(envelope: Envelope, bytes: u64) -> Status {

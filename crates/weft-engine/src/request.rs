@@ -9,6 +9,7 @@ use crate::arguments::{Arguments, Place};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::memory::UserData;
+use crate::regions::RegionKey;
 use crate::transport::Ticket;
 
 /// What a completed operation reports (MPI-5.0 §3.2.5).
@@ -97,6 +98,8 @@ pub enum State {
         send: Send,
         /// The receiver's name for where it goes.
         sink: u32,
+        /// The region that its bytes are read from.
+        region: Option<RegionKey>,
         /// Bytes that the receiver takes.
         total: u64,
         /// Of those, the bytes that may be sent so far.
@@ -121,6 +124,8 @@ pub enum State {
         total: u64,
         /// Bytes that have arrived.
         received: u64,
+        /// The region that its sender writes to, once it has been asked for the message.
+        region: Option<RegionKey>,
         /// Set if its sender sends what it is granted, bit by bit.
         pulled: Option<Pulled>,
     },

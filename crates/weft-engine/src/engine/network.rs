@@ -13,7 +13,7 @@ use crate::group::PeerId;
 use crate::lanes::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot};
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
-use crate::request::State;
+use crate::regions::RegionKey;
 use crate::transport::{Address, Arrival, Datagrams, Outcome, Platform};
 
 /// Packets that one pass sends to one peer before others get their turn.
@@ -91,12 +91,7 @@ struct Sources<'a>(&'a Messages);
 
 impl Regions for Sources<'_> {
     fn read(&mut self, region: u32, offset: u64, out: &mut [u8]) {
-        let request = self.0.requests.from_wire(region).and_then(|handle| self.0.requests.get(handle));
-        match request.map(|request| &request.state) {
-            Some(State::Sending { send, .. }) => send.data.read(offset, out),
-            // The receiver has everything already, or the send has failed: what it gets is never looked at.
-            _ => out.fill(0),
-        }
+        self.0.regions.read_for_sending(RegionKey::from_wire(region), offset, out);
     }
 }
 
@@ -276,7 +271,9 @@ impl<P: Platform> Engine<P> {
         loop {
             let Route::Remote(remote) = &mut self.peers[peer].route else { return };
             match remote.flow.as_mut().and_then(|flow| flow.poll_event()) {
-                Some(Event::Acknowledged { region, bytes }) => self.messages.handle_acknowledged(region, bytes),
+                Some(Event::Acknowledged { region, bytes }) => {
+                    self.messages.handle_acknowledged(RegionKey::from_wire(region), bytes);
+                }
                 Some(Event::PeerFailed { reason }) => self.peer_failed(peer, describe(reason)),
                 None => return,
             }

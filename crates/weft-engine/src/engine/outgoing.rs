@@ -190,7 +190,7 @@ impl<P: Platform> Engine<P> {
             state.pending.push_front(Outgoing::Rest { request: handle, offset: sent });
             if let Some(entry) = self.messages.requests.get_mut(handle) {
                 // All of it may leave: there is no region that anything could be granted to.
-                entry.state = State::Sending { send, sink: 0, total: bytes, granted: bytes, left };
+                entry.state = State::Sending { send, sink: 0, region: None, total: bytes, granted: bytes, left };
             }
         } else if !is_synchronous {
             self.messages.complete(handle);
@@ -310,12 +310,14 @@ impl<P: Platform> Engine<P> {
     }
 
     pub(super) fn push_stream(&mut self, peer: PeerId, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
-        let wire = self.messages.requests.wire(handle);
-        let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
+        let Some(State::Sending { send, region: Some(key), .. }) =
+            self.messages.requests.get(handle).map(|entry| &entry.state)
+        else {
             return true;
         };
+        let key = *key;
         if let Route::Remote(_) = self.peers[peer].route {
-            self.flow(peer).submit_data(sink, wire, *offset..limit);
+            self.flow(peer).submit_data(sink, key.wire(), *offset..limit);
             return true;
         }
         let data = send.data.clone();
@@ -334,7 +336,7 @@ impl<P: Platform> Engine<P> {
             }
             *offset += length;
             // A ring holds a copy: the program's buffer is free again.
-            self.messages.handle_acknowledged(wire, length);
+            self.messages.handle_acknowledged(key, length);
         }
         true
     }

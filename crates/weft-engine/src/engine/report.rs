@@ -61,6 +61,7 @@ impl<P: Platform> Engine<P> {
             ("nonsense", self.messages.nonsense),
         ]
         .into_iter()
+        .chain(self.messages.regions.refused())
         .filter(|(_, count)| *count > 0)
     }
 

@@ -8,9 +8,10 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected};
+use super::{Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected, too_many_regions};
 use crate::group::PeerId;
 use crate::memory::{self, UserData};
+use crate::regions::{Access, Purpose, Region, RegionKey};
 use crate::request::{Pulled, State};
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
@@ -43,7 +44,7 @@ impl Messages {
         if fetched != Fetched::Whole
             && let Some(request) = self.requests.get_mut(handle)
         {
-            request.state = State::Receiving { peer, data, total: fits, received: 0, pulled: None };
+            request.state = State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None };
         }
         if direct.is_none() && fetched == Fetched::Refused {
             return self.ask(handle, peer, request, fits, peers);
@@ -86,22 +87,29 @@ impl Messages {
         }
     }
 
-    /// Asks the sender for its `request`.
+    /// Asks the sender for its `request`: a region is opened for it.
     pub(super) fn ask(&mut self, handle: usize, peer: PeerId, request: u32, limit: u64, peers: &mut impl PeerAccess) {
-        let sink = self.requests.wire(handle);
-        if !peers.peer(peer).paced {
+        let Some(State::Receiving { data, .. }) = self.requests.get(handle).map(|entry| &entry.state) else { return };
+        let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: limit, owner: handle };
+        let Some(key) = self.regions.open(opened) else {
+            // The sender's operation is over, as if its message had been cut to nothing.
+            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+            return self.fail(handle, too_many_regions());
+        };
+        let is_paced = peers.peer(peer).paced;
+        if let Some(State::Receiving { total, region, pulled, .. }) =
+            self.requests.get_mut(handle).map(|entry| &mut entry.state)
+        {
+            (*total, *region) = (limit, Some(key));
+            *pulled = is_paced.then_some(Pulled { request, counted: 0 });
+        }
+        if is_paced {
+            self.grants.submit(key.wire(), peer.index() as u32, limit);
+            self.regrant = true;
+        } else {
             peers.peer_mut(peer).asked += limit;
-            if let Some(State::Receiving { total, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
-                *total = limit;
-            }
-            self.outbox.push((peer, Outgoing::Control(Head::grant(request, sink, limit, limit))));
-            return;
+            self.outbox.push((peer, Outgoing::Control(Head::grant(request, key.wire(), limit, limit))));
         }
-        if let Some(State::Receiving { pulled, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) {
-            *pulled = Some(Pulled { request, counted: 0 });
-        }
-        self.grants.submit(sink, peer.index() as u32, limit);
-        self.regrant = true;
     }
 
     /// Whether [`Self::poll_grants`] may have something to do.
@@ -118,17 +126,18 @@ impl Messages {
     /// Tells the grants what has arrived, and the senders what they may send now.
     pub fn poll_grants(&mut self, now: Instant) {
         self.regrant = false;
-        for sink in self.arrived.drain(..) {
-            let Some(handle) = self.requests.from_wire(sink) else { continue };
+        for key in self.arrived.drain(..) {
+            let Some(region) = self.regions.get(key) else { continue };
             if let Some(State::Receiving { received, pulled: Some(pulled), .. }) =
-                self.requests.get_mut(handle).map(|entry| &mut entry.state)
+                self.requests.get_mut(region.owner).map(|entry| &mut entry.state)
             {
-                self.grants.arrived(now, sink, *received - pulled.counted);
+                self.grants.arrived(now, key.wire(), *received - pulled.counted);
                 pulled.counted = *received;
             }
         }
         while let Some(grant) = self.grants.poll(now) {
-            let entry = self.requests.from_wire(grant.name).and_then(|handle| self.requests.get(handle));
+            let region = self.regions.get(RegionKey::from_wire(grant.name));
+            let entry = region.and_then(|region| self.requests.get(region.owner));
             let Some(State::Receiving { peer, total, pulled: Some(pulled), .. }) = entry.map(|entry| &entry.state)
             else {
                 self.grants.cancel(grant.name);
@@ -139,27 +148,32 @@ impl Messages {
         }
     }
 
-    /// The receive `handle`, whose message was granted in pieces, is over: others may have its share.
-    pub(super) fn end_pull(&mut self, handle: usize) {
-        self.grants.cancel(self.requests.wire(handle));
-        self.regrant |= self.grants.has_waiting();
-        if self.grants.is_empty() {
-            self.arrived.clear();
+    /// An operation is over: no peer accesses its memory any more, and if its message `was_granted` in pieces, others may have its share.
+    pub(super) fn end_access(&mut self, key: RegionKey, was_granted: bool) {
+        self.regions.close(key);
+        if was_granted {
+            self.grants.cancel(key.wire());
+            self.regrant |= self.grants.has_waiting();
+            if self.grants.is_empty() {
+                self.arrived.clear();
+            }
         }
     }
 
     /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is dropped when it
     /// comes: the sender's operation completes.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
-        let sink = self.requests.wire(handle);
         let Some(entry) = self.requests.remove(handle) else { return };
         self.unsettled -= usize::from(!entry.is_settled());
-        if let State::Receiving { peer, total, pulled: Some(pulled), .. } = entry.state {
-            self.grants.cancel(sink);
-            self.regrant = true;
-            if peers.peer(peer).failed.is_none() {
-                self.outbox.push((peer, Outgoing::Control(Head::grant(pulled.request, sink, total, total))));
+        match entry.state {
+            State::Receiving { peer, total, region: Some(key), pulled, .. } => {
+                self.end_access(key, pulled.is_some());
+                if let Some(pulled) = pulled.filter(|_| peers.peer(peer).failed.is_none()) {
+                    self.outbox.push((peer, Outgoing::Control(Head::grant(pulled.request, key.wire(), total, total))));
+                }
             }
+            State::Sending { region: Some(key), .. } => self.end_access(key, false),
+            _ => {}
         }
     }
 
@@ -207,7 +221,10 @@ impl Messages {
                 if send.peer == Some(peer) && limit > 0 && limit <= total && total <= send.data.len() =>
             {
                 let send = send.clone();
-                entry.state = State::Sending { send, sink, total, granted: limit, left: total };
+                let opened =
+                    Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
+                let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
+                entry.state = State::Sending { send, sink, region: Some(key), total, granted: limit, left: total };
                 0
             }
             State::Sending { send, sink: known, total: agreed, granted, .. }
@@ -226,37 +243,37 @@ impl Messages {
         self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset, limit }));
     }
 
-    /// Granted data arrived from `peer`, in any order, each byte once.
-    pub fn handle_data(&mut self, peer: PeerId, sink: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
+    /// Granted data arrived from `peer` for the region that it calls `key`, in any order, each byte once.
+    pub fn handle_data(&mut self, peer: PeerId, key: u32, offset: u64, bytes: &[u8], peers: &mut impl PeerAccess) {
         let Peer { asked, writer, .. } = peers.peer_mut(peer);
+        let length = bytes.len() as u64;
         let to_come = *asked;
-        *asked = to_come.saturating_sub(bytes.len() as u64);
-        let Some(handle) = self.requests.from_wire(sink) else {
-            self.nonsense += 1;
-            return;
-        };
-        let Some(State::Receiving { peer: from, data, total, received, pulled }) =
+        *asked = to_come.saturating_sub(length);
+        let key = RegionKey::from_wire(key);
+        // What is refused has been counted.
+        let Ok(region) = self.regions.access(peer, key, Access::Write, offset, length) else { return };
+        let handle = region.owner;
+        let Some(State::Receiving { total, received, pulled, .. }) =
             self.requests.get_mut(handle).map(|request| &mut request.state)
         else {
             self.nonsense += 1;
             return;
         };
-        let end = offset.saturating_add(bytes.len() as u64);
-        if *from != peer || end > *total || *received + bytes.len() as u64 > *total {
+        if *received + length > *total {
             self.nonsense += 1;
             return;
         }
         if to_come.max(*total) >= BEYOND_CACHES_BYTES {
-            data.write_large(offset, bytes, writer);
+            region.data.write_large(offset, bytes, writer);
         } else {
-            data.write(offset, bytes);
+            region.data.write(offset, bytes);
         }
         let first_news = pulled.is_some_and(|pulled| pulled.counted == *received);
-        *received += bytes.len() as u64;
+        *received += length;
         if *received == *total {
             self.complete(handle);
         } else if first_news {
-            self.arrived.push(sink);
+            self.arrived.push(key);
         }
     }
 
@@ -274,9 +291,9 @@ impl Messages {
         }
     }
 
-    /// `bytes` of what was granted of the request named `request` have reached the receiver, or need its buffer no more.
-    pub fn handle_acknowledged(&mut self, request: u32, bytes: u64) {
-        let Some(handle) = self.requests.from_wire(request) else { return };
+    /// `bytes` of what was granted of the region `key` have reached the receiver, or need the program's buffer no more.
+    pub fn handle_acknowledged(&mut self, key: RegionKey, bytes: u64) {
+        let Some(handle) = self.regions.get(key).map(|region| region.owner) else { return };
         let Some(State::Sending { left, .. }) = self.requests.get_mut(handle).map(|entry| &mut entry.state) else {
             return;
         };

@@ -1,0 +1,279 @@
+//! Memory that a peer may read or write: buffers of receives that wait for data, of sends whose data is under way, and of windows.
+//!
+//! A region is opened for one peer with one right, and has a key with a generation. The key is what the peer names in its packets, so every
+//! access is checked: is there such a region, is it still the same one, is it this peer's, is that right granted, does it stay inside?
+//! What fails a check touches nothing, and is counted by what was wrong with it.
+
+use std::collections::VecDeque;
+
+use crate::group::PeerId;
+use crate::memory::UserData;
+
+/// Bits of a key that are the index; those above are the generation.
+const INDEX_BITS: u32 = 20;
+/// Regions that may be open at a time.
+pub const REGIONS_MAX: usize = 1 << INDEX_BITS;
+const GENERATION_MASK: u32 = (1 << (u32::BITS - INDEX_BITS)) - 1;
+
+/// A region's name on the wire. A place that has become free is used again after all others that were free before it, under the
+/// next of its 4096 generations: a packet that is so late that it meets the same generation again does not exist, because the
+/// flow has forgotten its number long before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RegionKey(u32);
+
+impl RegionKey {
+    /// As a peer names it.
+    pub const fn from_wire(key: u32) -> Self {
+        Self(key)
+    }
+
+    /// What a peer is told.
+    pub const fn wire(self) -> u32 {
+        self.0
+    }
+
+    fn new(index: usize, generation: u32) -> Self {
+        Self(index as u32 | generation << INDEX_BITS)
+    }
+
+    fn index(self) -> usize {
+        (self.0 & (REGIONS_MAX as u32 - 1)) as usize
+    }
+
+    fn generation(self) -> u32 {
+        self.0 >> INDEX_BITS
+    }
+}
+
+/// What a region is for, and so what a peer may do with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// A receive waits for the data of a message: the peer may write.
+    Receive,
+    /// The data of a message is under way: it may be read, to be sent to the peer.
+    Send,
+    /// A window of one-sided operations (MPI-5.0 §12): the peer may do both.
+    Window,
+}
+
+impl Purpose {
+    const fn allows(self, access: Access) -> bool {
+        matches!(
+            (self, access),
+            (Self::Receive, Access::Write) | (Self::Send, Access::Read) | (Self::Window, Access::Read | Access::Write)
+        )
+    }
+}
+
+/// What is done with a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its bytes are read.
+    Read,
+    /// Its bytes are written.
+    Write,
+}
+
+/// An open region.
+#[derive(Clone)]
+pub struct Region {
+    /// Who may access it; a window that all members may access is one region for each.
+    pub peer: PeerId,
+    /// What it is for.
+    pub purpose: Purpose,
+    /// The memory.
+    pub data: UserData,
+    /// Bytes from its beginning on that may be accessed.
+    pub length: u64,
+    /// Handle of the request that it belongs to.
+    pub owner: usize,
+}
+
+/// Why an access was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There has never been such a region.
+    Unknown,
+    /// The region has been closed: the packet is late, or repeated.
+    Closed,
+    /// The region is another peer's.
+    NotYours,
+    /// The region is not for that.
+    NotAllowed,
+    /// The access reaches past its end.
+    OutOfBounds,
+}
+
+impl Refusal {
+    /// All of them, with the names under which they are counted.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Unknown, "region-unknown"),
+        (Self::Closed, "region-closed"),
+        (Self::NotYours, "region-of-another-peer"),
+        (Self::NotAllowed, "region-not-for-that"),
+        (Self::OutOfBounds, "region-out-of-bounds"),
+    ];
+}
+
+struct Entry {
+    generation: u32,
+    region: Option<Region>,
+}
+
+/// All regions of this process.
+#[derive(Default)]
+pub struct Regions {
+    entries: Vec<Entry>,
+    /// Free places, the one that has been free for longest first.
+    free: VecDeque<u32>,
+    refused: [u64; Refusal::ALL.len()],
+}
+
+impl Regions {
+    /// Opens a region; none when [`REGIONS_MAX`] are open.
+    pub fn open(&mut self, region: Region) -> Option<RegionKey> {
+        // Places are used again late, so that a late packet finds another generation.
+        if let Some(index) = self.free.pop_front() {
+            let entry = &mut self.entries[index as usize];
+            entry.region = Some(region);
+            return Some(RegionKey::new(index as usize, entry.generation));
+        }
+        if self.entries.len() == REGIONS_MAX {
+            return None;
+        }
+        self.entries.push(Entry { generation: 0, region: Some(region) });
+        Some(RegionKey::new(self.entries.len() - 1, 0))
+    }
+
+    /// Closes a region: no access by its key succeeds from now on.
+    pub fn close(&mut self, key: RegionKey) {
+        let Some(entry) = self.entries.get_mut(key.index()) else { return };
+        if entry.generation == key.generation() && entry.region.take().is_some() {
+            entry.generation = (entry.generation + 1) & GENERATION_MASK;
+            self.free.push_back(key.index() as u32);
+        }
+    }
+
+    /// The region of `key`, if it is open.
+    pub fn get(&self, key: RegionKey) -> Option<&Region> {
+        let entry = self.entries.get(key.index())?;
+        entry.region.as_ref().filter(|_| entry.generation == key.generation())
+    }
+
+    /// The region of `key` for an access by `peer` to `length` bytes from `offset` on.
+    ///
+    /// # Errors
+    /// What is wrong with the access; it has been counted.
+    pub fn access(
+        &mut self,
+        peer: PeerId,
+        key: RegionKey,
+        access: Access,
+        offset: u64,
+        length: u64,
+    ) -> Result<&Region, Refusal> {
+        let refusal = match self.check(peer, key, access, offset, length) {
+            Ok(()) => return self.get(key).ok_or(Refusal::Closed),
+            Err(refusal) => refusal,
+        };
+        self.refused[refusal as usize] += 1;
+        Err(refusal)
+    }
+
+    fn check(&self, peer: PeerId, key: RegionKey, access: Access, offset: u64, length: u64) -> Result<(), Refusal> {
+        if key.index() >= self.entries.len() {
+            return Err(Refusal::Unknown);
+        }
+        let region = self.get(key).ok_or(Refusal::Closed)?;
+        if region.peer != peer {
+            return Err(Refusal::NotYours);
+        }
+        if !region.purpose.allows(access) {
+            return Err(Refusal::NotAllowed);
+        }
+        match offset.checked_add(length) {
+            Some(end) if end <= region.length => Ok(()),
+            _ => Err(Refusal::OutOfBounds),
+        }
+    }
+
+    /// Reads data of a send that is under way. One that is closed has reached its receiver, or has failed: what is read for it then is
+    /// never looked at, and is zeros.
+    pub fn read_for_sending(&self, key: RegionKey, offset: u64, out: &mut [u8]) {
+        match self.get(key) {
+            Some(region) if region.purpose.allows(Access::Read) => region.data.read(offset, out),
+            _ => out.fill(0),
+        }
+    }
+
+    /// How often accesses were refused, by what was wrong.
+    pub fn refused(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        Refusal::ALL.into_iter().map(|(refusal, name)| (name, self.refused[refusal as usize]))
+    }
+
+    /// How many are open.
+    pub fn len(&self) -> usize {
+        self.entries.len() - self.free.len()
+    }
+
+    /// Whether none is open.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn region(place: usize, purpose: Purpose, length: u64) -> Region {
+        Region { peer: PeerId::new(place, 0), purpose, data: UserData::empty(), length, owner: 1 }
+    }
+
+    /// Expect: only the peer itself, with the right that was granted, inside the bounds, as long as the region is open.
+    #[test]
+    fn every_access_is_checked_and_counted_by_what_is_wrong_with_it() {
+        let mut regions = Regions::default();
+        let key = regions.open(region(1, Purpose::Receive, 100)).unwrap();
+        let (owner, other) = (PeerId::new(1, 0), PeerId::new(2, 0));
+        assert!(regions.access(owner, key, Access::Write, 0, 100).is_ok());
+        assert!(regions.access(owner, key, Access::Write, 100, 0).is_ok());
+        let mut refused = |peer, key, access, offset, length| regions.access(peer, key, access, offset, length).err();
+        assert_eq!(refused(owner, key, Access::Write, 1, 100), Some(Refusal::OutOfBounds));
+        assert_eq!(refused(owner, key, Access::Write, u64::MAX, 2), Some(Refusal::OutOfBounds));
+        assert_eq!(refused(owner, key, Access::Read, 0, 1), Some(Refusal::NotAllowed));
+        assert_eq!(refused(other, key, Access::Write, 0, 1), Some(Refusal::NotYours));
+        assert_eq!(refused(PeerId::new(1, 1), key, Access::Write, 0, 1), Some(Refusal::NotYours));
+        assert_eq!(refused(owner, RegionKey::from_wire(7), Access::Write, 0, 1), Some(Refusal::Unknown));
+        regions.close(key);
+        assert_eq!(regions.access(owner, key, Access::Write, 0, 1).err(), Some(Refusal::Closed));
+        let counts: Vec<u64> = regions.refused().map(|(_, count)| count).collect();
+        assert_eq!(counts, [1, 1, 2, 1, 2]);
+    }
+
+    /// A region is closed and its place used again, as often as there are generations.   Expect: no earlier key opens a later region.
+    #[test]
+    fn a_key_of_an_earlier_generation_opens_nothing() {
+        let mut regions = Regions::default();
+        let mut earlier = Vec::new();
+        for _ in 0..100 {
+            let key = regions.open(region(1, Purpose::Window, 8)).unwrap();
+            assert!(earlier.iter().all(|key| regions.get(*key).is_none()));
+            regions.close(key);
+            regions.close(key);
+            earlier.push(key);
+        }
+        assert_eq!((regions.len(), regions.is_empty()), (0, true));
+        assert!(earlier.iter().all(|key| key.index() == 0));
+    }
+
+    /// Of several free places the one that was left first is used first.   Expect: a key comes back as late as possible.
+    #[test]
+    fn places_are_used_again_in_turns() {
+        let mut regions = Regions::default();
+        let keys: Vec<RegionKey> = (0..4).map(|_| regions.open(region(1, Purpose::Send, 8)).unwrap()).collect();
+        keys.iter().for_each(|key| regions.close(*key));
+        let again: Vec<usize> = (0..4).map(|_| regions.open(region(1, Purpose::Send, 8)).unwrap().index()).collect();
+        assert_eq!(again, [0, 1, 2, 3]);
+    }
+}
