@@ -16,6 +16,7 @@
 //! | [`regions`] | memory that a peer may read or write, and the checks of each access |
 //! | [`request`] | operations that have begun |
 //! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
+//! | [`waiting`] | when a call spins, yields or sleeps, and what the progress thread watches |
 //! | [`memory`] | the program's memory: the only unsafe module |
 //! | [`handle`], [`error`] | tables of objects that cannot be confused; what went wrong |
 #![deny(unsafe_code)]
@@ -35,6 +36,7 @@ pub mod regions;
 pub mod request;
 pub mod schedules;
 pub mod transport;
+pub mod waiting;
 
 /// The core's parts that users of the engine speak of.
 pub use weft_core::{collective as algorithms, layout, reduce};

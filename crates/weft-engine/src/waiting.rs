@@ -1,0 +1,74 @@
+//! Waiting: when a call spins, yields, migrates or sleeps, and what the progress thread is left with.
+//!
+//! Everything here is a state machine that is told facts as values and answers with what to do next. It has no clock, makes no call to
+//! the engine and starts nothing. Whoever runs it (the process in `weft-mpi`, a simulator, the model in `model_tests.rs`) carries out the
+//! answers, in the order in which they come.
+//!
+//! | type | whose it is | what it decides |
+//! |---|---|---|
+//! | [`Wait`] | one call that waits | another pass, a look at the clock, a yield, a migration, a sleep |
+//! | [`Learned`] | one process | how long its calls spin ([`SpinBudget`]), how often they change the processor ([`Migration`]) |
+//! | [`Waiters`] | one process | which of its threads sleeps on behalf of all, and who is woken by what |
+//! | [`Outstanding`], [`Coverage`] | one process | what the progress thread watches while the program computes, and what it does when it is woken |
+//! | [`Backoff`] | the progress thread | how long it pauses while the program is inside MPI |
+//!
+//! # One call that waits
+//!
+//! ```text
+//!              pass in vain          ┌──── Pass ◄── looked at neither clock nor facts: all passes but
+//!   free passes ──► Enter, Assess ───┤              every 64th, or none where ranks share processors
+//!                        │           └─► Look ──► (AskServed) ──► Yield ──► (AskShared) ──► Pass or Migrate
+//!                        ▼                │            │            │
+//!                      Sleep ◄────────────┴────────────┴────────────┘ the budget is spent, or somebody else needs the processor
+//! ```
+//!
+//! A thread that finds another thread of the process asleep on behalf of all parks instead.
+//!
+//! # No wake-up is lost
+//!
+//! A frame between processes of a node is covered by the order *announce the sleep, look once more, sleep* (`transport::Node::arm`)
+//! against *write the frame, read the announcement, wake*. What is outstanding while the program computes is covered by what [`Coverage`]
+//! arms. Completions that another thread of the process brings about are covered by [`Waiters::news`], which is asked before the lock is
+//! released. The model plays all three against each other, and shows that it finds what happens when one is left out.
+
+mod budget;
+mod call;
+mod coverage;
+mod migration;
+mod waiters;
+
+pub use budget::SpinBudget;
+pub use call::{Fact, Next, SPIN_NETWORK, SPIN_NODE, Wait};
+pub use coverage::{
+    Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Left, Outstanding, REPAIR_AFTER, State, TakeBack, Woken,
+    after_passes, when_busy,
+};
+pub use migration::Migration;
+pub use waiters::{Waiters, Wake};
+
+use weft_core::time::Duration;
+
+/// What the waits of one process have taught it.
+#[derive(Clone, Debug)]
+pub struct Learned {
+    budget: SpinBudget,
+    migration: Migration,
+}
+
+impl Learned {
+    /// Nothing yet: a call spins for `most` at most.
+    pub const fn new(most: Duration) -> Self {
+        Self { budget: SpinBudget::new(most), migration: Migration::new() }
+    }
+
+    /// Other jobs were on the processors before this one: spinning must show that it pays before it is trusted.
+    pub fn distrust_spinning(&mut self) {
+        self.budget.missed(true);
+    }
+
+    /// Whether spinning pays, as far as is known.
+    #[inline]
+    pub fn may_spin(&self) -> bool {
+        self.budget.now() > Duration::default()
+    }
+}

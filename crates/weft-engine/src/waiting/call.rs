@@ -1,0 +1,524 @@
+//! One call that waits: spins as long as that is worth it, then sleeps.
+
+use weft_core::time::{Duration, Instant};
+
+use super::Learned;
+
+/// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up of a peer that
+/// sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual machine whose processors idle.
+pub const SPIN_NODE: Duration = Duration::from_micros(100);
+/// The same when there are peers on other nodes.
+pub const SPIN_NETWORK: Duration = Duration::from_micros(200);
+/// The same while a neighbour copies a message to or from this process, which takes as long as the message is large.
+const SPIN_SERVED: Duration = Duration::from_micros(20_000);
+/// Passes of the progress loop after which a waiter sees whether it may spin on.
+const PASSES_FREE: u32 = 3;
+/// Passes between two looks at the clock while it spins.
+const PASSES_PER_LOOK: u32 = 64;
+/// Passes take much less, so a thread that sees so much time go by between two looks was not running.
+const PREEMPTED: Duration = Duration::from_micros(100);
+/// A yield that takes so long has let somebody else run.
+const YIELDED: Duration = Duration::from_micros(2);
+
+const _: () = assert!(PASSES_FREE < PASSES_PER_LOOK, "a look comes after the free passes");
+const _: () =
+    assert!(SPIN_NODE.as_nanos() <= SPIN_NETWORK.as_nanos() && SPIN_NETWORK.as_nanos() < SPIN_SERVED.as_nanos());
+const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
+
+/// What a call that waits does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// One more pass of the progress loop, and then [`Wait::pass_in_vain`].
+    Pass,
+    /// Another thread of the process sleeps on behalf of all: wait for what that one, or anybody, brings about. Then a pass.
+    Park,
+    /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then [`Fact::Entered`].
+    Enter,
+    /// Forget what has advanced so far, and see how many processors there are: [`Fact::Assessed`].
+    Assess,
+    /// See whether a neighbour is copying a message to or from this process: [`Fact::Served`].
+    AskServed,
+    /// Look at the clock, and at what has advanced since the last look: [`Fact::Looked`].
+    Look,
+    /// Say on which processor this thread waits; if `even_out`, see whether the waiting ranks are spread evenly over the processors;
+    /// then yield: [`Fact::Yielded`].
+    Yield {
+        /// It is time to see that, on a node that is oversubscribed.
+        even_out: bool,
+    },
+    /// See whether another rank of the node spins on this processor: [`Fact::Shared`].
+    AskShared,
+    /// Go to a processor on which no other rank spins. Then a pass.
+    Migrate,
+    /// Sleep until there is something to do; the wait goes on with a pass. It need not sleep if there is something to do already.
+    Sleep,
+}
+
+/// What was asked for by [`Next`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fact {
+    /// It has been said that a call waits.
+    Entered,
+    /// What came before the spin does not count any more.
+    Assessed {
+        /// There are fewer processors than ranks of the node, or than ranks that are awake.
+        oversubscribed: bool,
+    },
+    /// Whether a neighbour is copying a message to or from this process: it has a processor, and will soon be done.
+    Served(bool),
+    /// A look.
+    Looked {
+        /// The time.
+        now: Instant,
+        /// Something large was copied, or packets have arrived, since the last look.
+        advanced: bool,
+        /// As for [`Fact::Assessed`].
+        oversubscribed: bool,
+    },
+    /// The time when the yield was over.
+    Yielded(Instant),
+    /// Whether another rank of the node spins on this processor.
+    Shared(bool),
+}
+
+/// One call that waits. It begins with a pass.
+#[derive(Clone, Debug, Default)]
+pub struct Wait {
+    /// Since it began, or since it last slept; from the first look on, since the last look.
+    passes: u32,
+    /// When that was last looked at.
+    oversubscribed: bool,
+    looked: Option<Spinning>,
+    slept: bool,
+}
+
+/// A spin that has looked at the clock.
+#[derive(Clone, Copy, Debug)]
+struct Spinning {
+    /// The first look, or the last one at which something had advanced.
+    since: Instant,
+    /// The last look.
+    last: Instant,
+}
+
+impl Wait {
+    /// A pass has not brought what the call waits for. `sleeps`: another thread of the process sleeps on behalf of all.
+    #[inline]
+    pub fn pass_in_vain(&mut self, sleeps: bool) -> Next {
+        if sleeps {
+            return Next::Park;
+        }
+        self.passes += 1;
+        if self.passes < PASSES_FREE {
+            return Next::Pass;
+        }
+        if self.passes == PASSES_FREE {
+            return if self.slept { Next::Assess } else { Next::Enter };
+        }
+        // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next one.
+        if self.oversubscribed || self.passes.is_multiple_of(PASSES_PER_LOOK) { Next::Look } else { Next::Pass }
+    }
+
+    /// What was asked for is known.
+    pub fn next(&mut self, fact: Fact, learned: &mut Learned) -> Next {
+        match fact {
+            Fact::Entered => Next::Assess,
+            Fact::Assessed { oversubscribed } => {
+                self.oversubscribed = oversubscribed;
+                match (learned.may_spin(), oversubscribed) {
+                    (true, _) => Next::Pass,
+                    (false, false) => Next::AskServed,
+                    // A sleep like any other: it brings the next try nearer.
+                    (false, true) => self.sleep(learned, false),
+                }
+            }
+            Fact::Served(false) => self.sleep(learned, false),
+            Fact::Served(true) => match self.looked {
+                None => Next::Pass,
+                Some(spinning) => self.spin_on(spinning, learned),
+            },
+            Fact::Looked { now, advanced, oversubscribed } => self.looked(now, advanced, oversubscribed, learned),
+            Fact::Yielded(now) => self.yielded(now, learned),
+            Fact::Shared(shared) => match self.looked {
+                Some(spinning) if shared => migrate(spinning, learned),
+                _ => Next::Pass,
+            },
+        }
+    }
+
+    fn looked(&mut self, now: Instant, advanced: bool, oversubscribed: bool, learned: &mut Learned) -> Next {
+        // A wait may take many more passes than can be counted.
+        self.passes = PASSES_PER_LOOK;
+        if advanced {
+            // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive: the
+            // spin has brought them, and starts anew.
+            learned.budget.hit();
+        }
+        let before = self.looked.filter(|_| !advanced).unwrap_or(Spinning { since: now, last: now });
+        let spinning = Spinning { since: before.since, last: now };
+        self.looked = Some(spinning);
+        if now.since(before.last) > PREEMPTED {
+            return self.sleep(learned, true);
+        }
+        let was_oversubscribed = std::mem::replace(&mut self.oversubscribed, oversubscribed);
+        let spun = now.since(spinning.since);
+        if spun < learned.budget.now() {
+            self.spin_on(spinning, learned)
+        } else if !was_oversubscribed && spun < SPIN_SERVED {
+            Next::AskServed
+        } else {
+            self.sleep(learned, false)
+        }
+    }
+
+    /// Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one of them.
+    fn spin_on(&self, spinning: Spinning, learned: &mut Learned) -> Next {
+        Next::Yield { even_out: self.oversubscribed && learned.migration.is_time_to_even_out(spinning.last) }
+    }
+
+    fn yielded(&mut self, now: Instant, learned: &mut Learned) -> Next {
+        let Some(spinning) = self.looked else { return Next::Pass };
+        let away = now.since(spinning.last);
+        if away > PREEMPTED {
+            // Where ranks share processors it may have been something that comes once in a while.
+            if self.oversubscribed && !learned.budget.is_kept_away() {
+                self.looked = None;
+                return Next::Pass;
+            }
+            return self.sleep(learned, true);
+        }
+        let others = learned.migration.note_yield(away > YIELDED);
+        match (self.oversubscribed, away > YIELDED, others) {
+            (false, true, true) => migrate(spinning, learned),
+            (false, true, false) => Next::AskShared,
+            _ => Next::Pass,
+        }
+    }
+
+    fn sleep(&mut self, learned: &mut Learned, preempted: bool) -> Next {
+        learned.budget.missed(preempted);
+        *self = Self { slept: true, ..Self::default() };
+        Next::Sleep
+    }
+
+    /// What was waited for is here. Whether the call has said that it waits, and must take that back.
+    #[inline]
+    pub fn conclude(&self, learned: &mut Learned) -> bool {
+        if self.passes > PASSES_FREE && !self.slept {
+            learned.budget.hit();
+        }
+        self.passes >= PASSES_FREE || self.slept
+    }
+}
+
+fn migrate(spinning: Spinning, learned: &mut Learned) -> Next {
+    if learned.migration.is_due(spinning.last) { Next::Migrate } else { Next::Pass }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const US: u64 = 1_000;
+
+    /// What surrounds a call that waits, and the time.
+    #[derive(Clone, Copy, Debug)]
+    struct Around {
+        now: u64,
+        /// What a pass takes, and a yield, ns.
+        pass: u64,
+        away: u64,
+        advanced: bool,
+        oversubscribed: bool,
+        served: bool,
+        shared: bool,
+    }
+
+    const QUIET: Around =
+        Around { now: 0, pass: 100, away: 500, advanced: false, oversubscribed: false, served: false, shared: false };
+
+    impl Around {
+        /// Answers as the mechanism does; `None` for what needs no answer.
+        fn answer(&mut self, next: Next) -> Option<Fact> {
+            match next {
+                Next::Enter => Some(Fact::Entered),
+                Next::Assess => Some(Fact::Assessed { oversubscribed: self.oversubscribed }),
+                Next::AskServed => Some(Fact::Served(self.served)),
+                Next::Look => Some(Fact::Looked {
+                    now: Instant(self.now),
+                    advanced: self.advanced,
+                    oversubscribed: self.oversubscribed,
+                }),
+                Next::Yield { .. } => {
+                    self.now += self.away;
+                    Some(Fact::Yielded(Instant(self.now)))
+                }
+                Next::AskShared => Some(Fact::Shared(self.shared)),
+                Next::Pass | Next::Park | Next::Migrate | Next::Sleep => None,
+            }
+        }
+
+        /// All that the call does from one pass in vain on, up to the next pass or the sleep.
+        fn pass(&mut self, wait: &mut Wait, learned: &mut Learned) -> Vec<Next> {
+            self.now += self.pass;
+            let mut did = vec![wait.pass_in_vain(false)];
+            while let Some(fact) = self.answer(*did.last().unwrap()) {
+                did.push(wait.next(fact, learned));
+            }
+            did
+        }
+
+        /// Passes in vain until it sleeps, at most `most`; what it did, one entry a pass.
+        fn spin(&mut self, wait: &mut Wait, learned: &mut Learned, most: usize) -> Vec<Vec<Next>> {
+            let mut all = Vec::new();
+            while all.len() < most && all.last().is_none_or(|did: &Vec<Next>| did.last() != Some(&Next::Sleep)) {
+                all.push(self.pass(wait, learned));
+            }
+            all
+        }
+    }
+
+    fn without_budget() -> Learned {
+        let mut learned = Learned::new(SPIN_NODE);
+        learned.distrust_spinning();
+        assert!(!learned.may_spin());
+        learned
+    }
+
+    const YIELD: Next = Next::Yield { even_out: false };
+
+    #[test]
+    fn the_first_passes_look_at_nothing_then_it_enters_then_every_64th_looks_at_the_clock() {
+        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(SPIN_NODE), QUIET);
+        let did = around.spin(&mut wait, &mut learned, 128);
+        for (at, did) in did.iter().enumerate() {
+            let expected: &[Next] = match at + 1 {
+                3 => &[Next::Enter, Next::Assess, Next::Pass],
+                64 | 128 => &[Next::Look, YIELD, Next::Pass],
+                _ => &[Next::Pass],
+            };
+            assert_eq!(did, expected, "pass {}", at + 1);
+        }
+    }
+
+    #[test]
+    fn where_another_thread_of_the_process_sleeps_it_parks_and_that_is_no_pass() {
+        let mut wait = Wait::default();
+        for _ in 0..10 {
+            assert_eq!(wait.pass_in_vain(true), Next::Park);
+        }
+        assert_eq!([(); 3].map(|()| wait.pass_in_vain(false)), [Next::Pass, Next::Pass, Next::Enter]);
+    }
+
+    /// What a wait does behind its free passes, for each state of the budget and each fact.
+    #[test]
+    fn without_a_budget_it_sleeps_unless_a_neighbour_serves_it_and_has_a_processor_for_that() {
+        use Next::{AskServed, Assess, Enter, Pass, Sleep};
+        for budget in [false, true] {
+            for oversubscribed in [false, true] {
+                for served in [false, true] {
+                    let mut learned = if budget { Learned::new(SPIN_NODE) } else { without_budget() };
+                    let mut around = Around { oversubscribed, served, ..QUIET };
+                    let did = around.spin(&mut Wait::default(), &mut learned, 3).pop().unwrap();
+                    let expected: &[Next] = match (budget, oversubscribed, served) {
+                        (true, ..) => &[Enter, Assess, Pass],
+                        (false, true, _) => &[Enter, Assess, Sleep],
+                        (false, false, true) => &[Enter, Assess, AskServed, Pass],
+                        (false, false, false) => &[Enter, Assess, AskServed, Sleep],
+                    };
+                    assert_eq!(did, expected, "{budget} {oversubscribed} {served}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_spin_ends_with_its_budget_and_halves_the_next_one() {
+        let mut learned = Learned::new(SPIN_NODE);
+        let mut spans = Vec::new();
+        for _ in 0..7 {
+            let mut around = QUIET;
+            around.spin(&mut Wait::default(), &mut learned, usize::MAX);
+            spans.push(around.now / US);
+        }
+        // A look every 64 passes of 100 ns and a yield of 500. The spin is counted from the first: 100, 50, 25, 12.5, 6.25, 3.1 µs, none.
+        assert_eq!(spans, [109, 61, 34, 20, 13, 13, 0]);
+    }
+
+    #[test]
+    fn a_spin_during_which_something_advances_starts_anew_and_restores_the_budget() {
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        learned.budget.missed(false);
+        let mut around = Around { advanced: true, ..QUIET };
+        let did = around.spin(&mut wait, &mut learned, 100_000);
+        assert_eq!(did.len(), 100_000, "it does not sleep while packets arrive");
+        around.advanced = false;
+        let before = around.now;
+        around.spin(&mut wait, &mut learned, usize::MAX);
+        let spun = (around.now - before) / US;
+        assert!((95..=110).contains(&spun), "{spun}");
+    }
+
+    #[test]
+    fn passes_are_not_counted_without_end_so_that_a_very_long_wait_enters_only_once() {
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        let mut around = Around { advanced: true, ..QUIET };
+        around.spin(&mut wait, &mut learned, 3);
+        for _ in 0..10_000 {
+            assert_ne!(around.pass(&mut wait, &mut learned)[0], Next::Enter);
+            assert!(wait.passes > PASSES_FREE && wait.passes <= 2 * PASSES_PER_LOOK, "{}", wait.passes);
+        }
+    }
+
+    #[test]
+    fn while_a_neighbour_copies_it_spins_on_but_not_for_ever() {
+        let mut learned = without_budget();
+        let mut around = Around { served: true, ..QUIET };
+        around.spin(&mut Wait::default(), &mut learned, usize::MAX);
+        let spun = around.now / US;
+        assert!((20_000..20_020).contains(&spun), "{spun} µs");
+        // Neighbours have no processor for it where there are too few.
+        let mut around = Around { served: true, oversubscribed: true, ..QUIET };
+        around.spin(&mut Wait::default(), &mut Learned::new(SPIN_NODE), usize::MAX);
+        assert!((100..102).contains(&(around.now / US)), "{around:?}");
+    }
+
+    #[test]
+    fn who_was_not_running_between_two_looks_sleeps_and_spins_no_more() {
+        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(SPIN_NETWORK), QUIET);
+        around.spin(&mut wait, &mut learned, 127);
+        around.now += 150 * US;
+        assert_eq!(around.pass(&mut wait, &mut learned), [Next::Look, Next::Sleep]);
+        assert!(!learned.may_spin());
+    }
+
+    #[test]
+    fn on_an_oversubscribed_node_every_pass_yields_and_now_and_then_ranks_even_themselves_out() {
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let mut around = Around { oversubscribed: true, now: 1_000_000, ..QUIET };
+        let did = around.spin(&mut wait, &mut learned, usize::MAX);
+        let last = did.len() - 1;
+        for (at, did) in did.iter().enumerate().skip(3) {
+            let expected: &[Next] = match at {
+                3 => &[Next::Look, Next::Yield { even_out: true }, Next::Pass],
+                at if at == last => &[Next::Look, Next::Sleep],
+                _ => &[Next::Look, YIELD, Next::Pass],
+            };
+            assert_eq!(did, expected, "pass {at}");
+        }
+    }
+
+    #[test]
+    fn a_yield_that_took_long_ends_the_spin_at_once_but_on_an_oversubscribed_node_only_the_second_time() {
+        let long = Around { away: 150 * US, ..QUIET };
+        let mut learned = Learned::new(SPIN_NETWORK);
+        let did = { long }.spin(&mut Wait::default(), &mut learned, usize::MAX);
+        assert_eq!(did.last().unwrap()[..], [Next::Look, YIELD, Next::Sleep]);
+        assert_eq!(did.len(), 64);
+
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let mut long = Around { oversubscribed: true, ..long };
+        let did = long.spin(&mut wait, &mut learned, usize::MAX);
+        assert_eq!(did.len(), 5, "{did:?}");
+        assert_eq!(did[3].last(), Some(&Next::Pass));
+        assert_eq!(did[4].last(), Some(&Next::Sleep));
+        // A spin that paid in between makes it once again.
+        learned.budget.hit();
+        assert_eq!(long.spin(&mut Wait::default(), &mut learned, usize::MAX).len(), 5);
+    }
+
+    /// All facts that lead to a migration, and all neighbours of these that do not.
+    #[test]
+    fn it_migrates_when_somebody_else_ran_and_another_rank_spins_here_unless_it_has_just_done_so() {
+        for oversubscribed in [false, true] {
+            for away in [US, 3 * US] {
+                for shared in [false, true] {
+                    let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+                    let mut around = Around { oversubscribed, away, shared, ..QUIET };
+                    let did = around.spin(&mut wait, &mut learned, 64);
+                    let moves = did.iter().flatten().filter(|next| **next == Next::Migrate).count();
+                    assert_eq!(moves, usize::from(!oversubscribed && away > 2 * US && shared), "{around:?}");
+                    let asks = did.iter().flatten().any(|next| *next == Next::AskShared);
+                    assert_eq!(asks, !oversubscribed && away > 2 * US, "who shares is asked only if it matters");
+                    around.pass = 10;
+                    let did = around.spin(&mut wait, &mut learned, 64);
+                    assert!(did.iter().flatten().all(|next| *next != Next::Migrate), "too soon");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn somebody_of_another_job_that_always_takes_the_turn_is_left_as_well() {
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let mut around = Around { away: 3 * US, pass: 10, ..QUIET };
+        let did = around.spin(&mut wait, &mut learned, 64 * 16);
+        let looks: Vec<_> = did.iter().filter(|did| did[0] == Next::Look).collect();
+        assert!(looks[..15].iter().all(|did| did[..] == [Next::Look, YIELD, Next::AskShared, Next::Pass]), "{looks:?}");
+        assert_eq!(looks[15][..], [Next::Look, YIELD, Next::Migrate]);
+    }
+
+    #[test]
+    fn after_a_sleep_it_does_not_enter_again_and_what_comes_then_is_no_success_of_spinning() {
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        { QUIET }.spin(&mut wait, &mut learned, usize::MAX);
+        let halved = learned.budget.now();
+        assert!(halved < SPIN_NODE);
+        let did = { QUIET }.spin(&mut wait, &mut learned, 3);
+        assert_eq!(did[2][..], [Next::Assess, Next::Pass]);
+        { QUIET }.spin(&mut wait, &mut learned, 10);
+        assert!(wait.conclude(&mut learned));
+        assert_eq!(learned.budget.now(), halved);
+    }
+
+    #[test]
+    fn what_comes_in_the_free_passes_says_nothing_and_what_comes_later_says_that_spinning_pays() {
+        for (passes, has_entered, pays) in [(0, false, false), (2, false, false), (3, true, false), (4, true, true)] {
+            let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+            learned.budget.missed(false);
+            let halved = learned.budget.now();
+            { QUIET }.spin(&mut wait, &mut learned, passes);
+            assert_eq!(wait.conclude(&mut learned), has_entered, "{passes}");
+            assert_eq!(learned.budget.now() > halved, pays, "{passes}");
+        }
+    }
+
+    prop_compose! {
+        fn surroundings()(pass in 20_u64..3_000, away in prop_oneof![100_u64..4_000, 90_000_u64..200_000],
+            advanced in prop::bool::weighted(0.02), oversubscribed: bool, served: bool, shared: bool) -> Around {
+            Around { now: 0, pass, away, advanced, oversubscribed, served, shared }
+        }
+    }
+
+    proptest! {
+        /// Whatever happens, and whatever has been learnt: nothing is asked without end, a wait comes to a sleep, and it does not spin
+        /// longer than its budget by more than one look.
+        #[test]
+        fn a_wait_ends_in_a_sleep_and_no_spin_outlasts_its_budget_by_more_than_one_look(
+            changes in prop::collection::vec(surroundings(), 1..40),
+            misses in prop::collection::vec(any::<bool>(), 0..20),
+            at_random in prop::collection::vec(0_usize..400, 40),
+        ) {
+            let mut learned = Learned::new(SPIN_NETWORK);
+            misses.into_iter().for_each(|preempted| learned.budget.missed(preempted));
+            let (mut wait, mut around) = (Wait::default(), changes[0]);
+            for (change, passes) in changes.iter().zip(at_random) {
+                around = Around { now: around.now, ..*change };
+                for _ in 0..passes {
+                    let did = around.pass(&mut wait, &mut learned);
+                    prop_assert!(did.len() <= 5, "{did:?}");
+                    let Some(spinning) = wait.looked.filter(|_| did[0] == Next::Look) else { continue };
+                    // It goes on: at the time of this look there was budget left.
+                    let budget = learned.budget.now().max(if around.served { SPIN_SERVED } else { Duration::default() });
+                    prop_assert!(spinning.last.since(spinning.since) < budget, "{spinning:?} {budget:?}");
+                }
+            }
+            // With nothing that comes any more.
+            around = Around { advanced: false, served: false, ..around };
+            let did = around.spin(&mut wait, &mut learned, 1_000_000);
+            prop_assert!(did.last().unwrap().ends_with(&[Next::Sleep]));
+        }
+    }
+}
