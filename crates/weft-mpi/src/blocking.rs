@@ -1,6 +1,5 @@
 //! Blocking point-to-point communication, and what is made of it: no request unless there is something to wait for.
 
-use crate::collective::Place;
 use crate::completion::Outcome;
 use crate::contention::is_contended;
 use crate::engine::Received;
@@ -8,6 +7,7 @@ use crate::error::Result;
 use crate::memory::UserData;
 use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
+use weft_engine::arguments::Place;
 
 /// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
 const TURNS_MAX: u32 = 64;

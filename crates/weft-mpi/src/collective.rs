@@ -14,22 +14,11 @@ use weft_engine::schedules::{self, Cursor, Progress};
 use crate::error::{Error, Result};
 use crate::memory::{Address, UserReduction};
 use crate::object::Description;
-use crate::process::Process;
+use crate::process::{Process, Running};
 use crate::request::{Persistent, State};
 
 pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Datatype, Place, SharedDatatype};
-
-/// A collective under way.
-pub struct Running {
-    request: usize,
-    cursor: Cursor,
-    /// What it is a step of, if it is: goes on with it.
-    then: Option<Box<Continuation>>,
-}
-
-/// What is done when a collective is complete, with the error that it met.
-type Continuation = dyn FnOnce(&mut Process, Option<Error>) + Send;
 
 impl Process {
     /// Starts `schedule` on the communicator `communicator`; the request completes with it. All processes of the

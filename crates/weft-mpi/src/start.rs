@@ -20,6 +20,7 @@ use crate::collective::Arguments;
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, RailTraffic, Route};
 use crate::error::{Error, Result};
+use crate::job::Job;
 use crate::live::Live;
 use crate::object::PeerId;
 use crate::process::{self, Phase, Process};
@@ -30,32 +31,6 @@ use links::Opened;
 
 /// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each `WEFT_PEER_TIMEOUT`.
 const ANSWERS_PER_TIMEOUT: u64 = 4;
-
-/// How this process belongs to its job.
-pub struct Job {
-    client: Client,
-    /// Rank in `MPI_COMM_WORLD`.
-    pub rank: u32,
-    /// Processes in the job.
-    pub size: u32,
-    /// `MPI_APPNUM`.
-    pub appnum: Option<i32>,
-    /// `MPI_UNIVERSE_SIZE`.
-    pub universe_size: Option<i32>,
-    /// Name of the node: the machine's, and the setting `WEFT_NODE` where it is given.
-    pub processor_name: String,
-    /// Names of the interfaces over which other nodes are reached, by their number.
-    interfaces: Vec<String>,
-    /// The node of each process, as a number without meaning but equality.
-    nodes: HashMap<PeerId, u64>,
-}
-
-impl Job {
-    /// Whether two processes of the job are on one node.
-    pub fn share_node(&self, one: PeerId, other: PeerId) -> bool {
-        self.nodes.get(&one).is_some_and(|node| self.nodes.get(&other) == Some(node))
-    }
-}
 
 /// What a process tells all others of itself.
 struct Card {
@@ -175,7 +150,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         .attach_engine(engine, load, neighbours, live)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
     if settings.progress_thread {
-        process.allow_helper();
+        process.allow_progress_thread();
     }
     if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| links_open) {
         process.give_signs_of_life(period);
@@ -374,7 +349,7 @@ pub fn finalize() -> Result<()> {
 /// The launcher's barrier at the end: meanwhile packets of peers that are not done yet are still answered.
 fn leave() -> Result<()> {
     let mut process = process::lock();
-    if let Some(thread) = process.dismiss_helper() {
+    if let Some(thread) = process.dismiss_progress_thread() {
         drop(process);
         // It could only have panicked, which has been reported; nothing depends on it any more.
         let _ = thread.join();

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use weft_core::collective::Schedule;
 use weft_engine::schedules::Cursor;
 
-use super::{Arguments, Running};
+use super::Arguments;
 use crate::blocking;
 use crate::error::Result;
-use crate::process::{self, Guard};
+use crate::process::{self, Guard, Running};
 use crate::request::State;
 
 /// Runs `schedule` on the communicator `communicator` and waits for its end. The rounds that can do without are run without requests:

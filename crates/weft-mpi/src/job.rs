@@ -1,0 +1,33 @@
+//! The job that this process belongs to.
+
+use std::collections::HashMap;
+
+use weft_engine::group::PeerId;
+use weft_launch::Client;
+
+/// How this process belongs to its job.
+pub struct Job {
+    /// How it talks to its process manager.
+    pub(crate) client: Client,
+    /// Rank in `MPI_COMM_WORLD`.
+    pub rank: u32,
+    /// Processes in the job.
+    pub size: u32,
+    /// `MPI_APPNUM`.
+    pub appnum: Option<i32>,
+    /// `MPI_UNIVERSE_SIZE`.
+    pub universe_size: Option<i32>,
+    /// Name of the node: the machine's, and the setting `WEFT_NODE` where it is given.
+    pub processor_name: String,
+    /// Names of the interfaces over which other nodes are reached, by their number.
+    pub(crate) interfaces: Vec<String>,
+    /// The node of each process, as a number without meaning but equality.
+    pub(crate) nodes: HashMap<PeerId, u64>,
+}
+
+impl Job {
+    /// Whether two processes of the job are on one node.
+    pub fn share_node(&self, one: PeerId, other: PeerId) -> bool {
+        self.nodes.get(&one).is_some_and(|node| self.nodes.get(&other) == Some(node))
+    }
+}

@@ -1,0 +1,166 @@
+//! What is outstanding as a call leaves MPI is handed over to the progress thread; what that one does when it is awake.
+
+use std::sync::atomic::Ordering;
+
+use weft_core::time::Duration;
+use weft_engine::waiting::{CALLS_APART, Left, Outstanding, State, Woken, after_passes, when_busy};
+use weft_net::clock;
+
+use super::{Guard, PROCESS, Process, THREAD_HAS_LOCK, WAITS};
+use crate::contention::is_contended;
+use crate::progress_thread::ProgressThread;
+
+/// What the progress thread is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Helped {
+    /// Nothing.
+    Nothing,
+    /// Collectives: everything else of this process moves on by itself.
+    Collectives,
+    /// Whatever is outstanding.
+    Everything,
+}
+
+/// The lock, or when to look again.
+fn try_lock() -> std::result::Result<Guard, Duration> {
+    match PROCESS.try_lock() {
+        Ok(guard) => Ok(guard),
+        Err(std::sync::TryLockError::Poisoned(poisoned)) => Ok(poisoned.into_inner()),
+        Err(std::sync::TryLockError::WouldBlock) => Err(when_busy(WAITS.load(Ordering::Relaxed))),
+    }
+}
+
+/// What the progress thread does when the kernel has woken it. In how long to look again, if what is armed is not enough.
+fn help() -> Option<Duration> {
+    try_help().err()
+}
+
+fn try_help() -> std::result::Result<(), Duration> {
+    let mut process = try_lock()?;
+    let mut woken = process.woken(false);
+    if woken == Some(Woken::LookAgain) {
+        drop(process);
+        // A program that starts one operation after the other calls again by then.
+        let began = clock::now();
+        while clock::now().since(began) < CALLS_APART {
+            std::hint::spin_loop();
+        }
+        process = try_lock()?;
+        woken = process.woken(true);
+    }
+    let Some(Woken::Act { disarm_doorbell, passes }) = woken else { return Ok(()) };
+    THREAD_HAS_LOCK.store(true, Ordering::Relaxed);
+    process.act(disarm_doorbell, passes);
+    // Who comes now hands over again as it leaves: it need not wait until everything is armed.
+    let left = match after_passes(is_contended()) {
+        Left::HandOver => {
+            process.signal();
+            Ok(())
+        }
+        Left::Pause(span) => {
+            process.notify();
+            Err(span)
+        }
+    };
+    THREAD_HAS_LOCK.store(false, Ordering::Relaxed);
+    left
+}
+
+impl Process {
+    /// What the progress thread does now, see [`ProgressThread::woken`]; `None`: there is nothing left for it.
+    fn woken(&mut self, looked: bool) -> Option<Woken> {
+        let thread = self.progress_thread.as_mut()?;
+        Some(thread.woken(self.engine.as_ref()?, self.waiters.any(), looked))
+    }
+
+    /// The progress thread acts, and makes at most so many passes.
+    fn act(&mut self, disarm_doorbell: bool, passes: u32) {
+        let Self { progress_thread: Some(thread), engine: Some(engine), waiters, .. } = self else { return };
+        thread.act(engine, waiters.any(), disarm_doorbell);
+        if passes == 0 {
+            return;
+        }
+        engine.finish_sleep();
+        self.note_awake();
+        for _ in 0..passes {
+            self.progress();
+            if is_contended() {
+                break;
+            }
+        }
+        self.publish(false);
+    }
+
+    /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the progress thread.
+    #[inline(always)]
+    pub fn signal(&mut self) {
+        self.notify();
+        if self.helped == Helped::Everything || (self.helped == Helped::Collectives && !self.collectives.is_empty()) {
+            self.hand_over_outstanding();
+        }
+    }
+
+    fn hand_over_outstanding(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        let state = State {
+            requests: engine.messages.are_under_way(),
+            collectives: !self.collectives.is_empty(),
+            has_network: engine.has_network(),
+            node_needs_help: engine.node_needs_help(),
+        };
+        let Some(outstanding) = Outstanding::of(state, || engine.has_deadlines()) else { return };
+        if self.waiters.any() {
+            return;
+        }
+        if self.progress_thread.is_none() {
+            match ProgressThread::start(engine, None, help) {
+                Ok(thread) => self.progress_thread = Some(thread),
+                Err(error) => return self.do_without_progress_thread(&error),
+            }
+        }
+        if let Some(thread) = &mut self.progress_thread {
+            if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {
+                thread.note_processor();
+            }
+            thread.hand_over(engine, outstanding);
+        }
+    }
+
+    fn do_without_progress_thread(&mut self, error: &std::io::Error) {
+        self.helped = Helped::Nothing;
+        let rank = self.job.as_ref().map_or(0, |job| job.rank);
+        if let Some(engine) = &mut self.engine {
+            engine.attend(false);
+        }
+        eprintln!("weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}");
+    }
+
+    /// A thread answers those who ask whether this process lives, also while the program computes.
+    pub fn give_signs_of_life(&mut self, period: Duration) {
+        let Some(engine) = &self.engine else { return };
+        match ProgressThread::start(engine, Some(period), help) {
+            Ok(thread) => self.progress_thread = Some(thread),
+            Err(error) => self.do_without_progress_thread(&error),
+        }
+    }
+
+    /// From now on calls that leave MPI hand over to a thread what is outstanding.
+    pub fn allow_progress_thread(&mut self) {
+        self.helped = Helped::Collectives;
+        if let Some(engine) = &mut self.engine {
+            if engine.has_network() || engine.node_needs_help() {
+                self.helped = Helped::Everything;
+            }
+            engine.attend(true);
+        }
+    }
+
+    /// No more: the thread, if there is one, ends. It must be joined while the lock is free.
+    pub fn dismiss_progress_thread(&mut self) -> Option<std::thread::JoinHandle<()>> {
+        self.helped = Helped::Nothing;
+        if let Some(engine) = &mut self.engine {
+            engine.attend(false);
+        }
+        self.progress_thread.take()?.end()
+    }
+}

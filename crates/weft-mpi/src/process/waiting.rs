@@ -1,0 +1,249 @@
+//! Calls that wait: carries out what `weft_engine::waiting` decides.
+
+use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
+use std::sync::atomic::Ordering;
+
+use weft_core::time::Duration;
+use weft_engine::waiting::{Fact, Next, Wait};
+use weft_net::clock;
+use weft_net::wait::{self, Interest};
+
+use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
+use crate::contention::is_contended;
+use crate::engine::{Rest, SINGLE_COPY_BYTES_MIN};
+
+/// Times that a spinning waiter yields to threads that want the lock before it takes it again.
+const YIELDS_MAX: u32 = 64;
+
+/// Waits until `check` has a result, making progress meanwhile.
+#[inline]
+pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
+    block_from(lock(), check)
+}
+
+/// The same, when the lock is held already.
+pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> Option<R>) -> R {
+    let mut wait = Wait::default();
+    loop {
+        if let Some(result) = check(&mut process) {
+            process.conclude(&wait);
+            return result;
+        }
+        process.progress();
+        if process.has_due_reductions() {
+            process = run_due_reductions(process);
+            continue;
+        }
+        if let Some(result) = check(&mut process) {
+            process.conclude(&wait);
+            return result;
+        }
+        process.notify();
+        process = match process.next(&mut wait) {
+            Next::Park => park(process),
+            Next::Sleep => sleep(process),
+            _ => give_way(process),
+        };
+    }
+}
+
+/// Lets threads that want the lock have it.
+#[inline]
+fn give_way(process: Guard) -> Guard {
+    std::hint::spin_loop();
+    if !is_contended() {
+        return process;
+    }
+    drop(process);
+    for _ in 0..YIELDS_MAX {
+        std::thread::yield_now();
+        if !is_contended() {
+            break;
+        }
+    }
+    lock()
+}
+
+/// Another thread sleeps on behalf of all: wait for what it, or anybody, brings about.
+fn park(mut process: Guard) -> Guard {
+    process.waiters.park();
+    process = CHANGED.wait(process).unwrap_or_else(std::sync::PoisonError::into_inner);
+    process.waiters.unpark();
+    process
+}
+
+/// Sleeps in the kernel until there is something to do.
+fn sleep(mut process: Guard) -> Guard {
+    let Some(engine) = &mut process.engine else { return process };
+    let Some(plan) = engine.prepare_sleep() else { return process };
+    process.publish(true);
+    let timeout = plan.timeout.map(Duration);
+    let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
+    process.waiters.fall_asleep();
+    drop(process);
+    match plan.rest {
+        Rest::Neighbours(sleeper) => sleeper.sleep(timeout),
+        Rest::Descriptors { doorbell, network: [a, b, c, d, e] } => {
+            // ppoll(2) passes over negative descriptors.
+            let fds = [doorbell, alarm, a, b, c, d, e].map(|fd| (fd.unwrap_or(-1), Interest::Read));
+            // Whatever ends the sleep, the next thing to do is to look around.
+            let _ = wait::wait(&fds, timeout);
+        }
+    }
+    let mut process = lock();
+    let others = process.waiters.wake_up();
+    if let Some((receiver, _)) = &mut process.alarm {
+        // Level-triggered and non-blocking: whatever was written has done its work by now.
+        let _ = receiver.read(&mut [0; 64]);
+    }
+    if let Some(engine) = &mut process.engine {
+        engine.finish_sleep();
+    }
+    process.note_awake();
+    if others {
+        CHANGED.notify_all();
+    }
+    process
+}
+
+impl Process {
+    /// After a pass in vain: does what is to be done until the next pass, the sleep, or a park, and says which of these it is.
+    #[inline]
+    fn next(&mut self, wait: &mut Wait) -> Next {
+        match wait.pass_in_vain(self.waiters.sleeps()) {
+            next @ (Next::Pass | Next::Park) => next,
+            next => self.carry_out(wait, next),
+        }
+    }
+
+    fn carry_out(&mut self, wait: &mut Wait, mut next: Next) -> Next {
+        loop {
+            let fact = match next {
+                Next::Pass | Next::Park | Next::Sleep => return next,
+                Next::Migrate => {
+                    self.engine.iter().for_each(|engine| _ = engine.leave_processor());
+                    return next;
+                }
+                Next::Enter => {
+                    self.enter_wait();
+                    Fact::Entered
+                }
+                Next::Assess => {
+                    // What came before the spin is not what it brings.
+                    self.has_advanced();
+                    Fact::Assessed { oversubscribed: !self.has_processors() }
+                }
+                Next::AskServed => Fact::Served(self.is_served()),
+                Next::Look => {
+                    let now = clock::now();
+                    let advanced = self.has_advanced();
+                    Fact::Looked { now, advanced, oversubscribed: !self.has_processors() }
+                }
+                Next::Yield { even_out } => {
+                    if let Some(engine) = &self.engine {
+                        engine.note_processor();
+                        if even_out {
+                            engine.even_out();
+                        }
+                    }
+                    std::thread::yield_now();
+                    Fact::Yielded(clock::now())
+                }
+                Next::AskShared => Fact::Shared(self.engine.as_ref().is_some_and(|engine| engine.shares_processor())),
+            };
+            next = wait.next(fact, &mut self.learned);
+        }
+    }
+
+    /// What was waited for is here: the call leaves MPI.
+    #[inline]
+    fn conclude(&mut self, wait: &Wait) {
+        if wait.conclude(&mut self.learned) {
+            self.waiters.leave();
+            WAITS.store(self.waiters.any(), Ordering::Relaxed);
+        }
+        self.end_wait();
+        self.signal();
+    }
+
+    /// A call waits: it will see to what arrives, and neighbours and the progress thread may know.
+    fn enter_wait(&mut self) {
+        self.waiters.enter();
+        WAITS.store(true, Ordering::Relaxed);
+        let Some(engine) = &mut self.engine else { return };
+        engine.set_attentive(true);
+        if let Some(thread) = &mut self.progress_thread
+            && thread.is_armed()
+        {
+            thread.take_back(engine);
+        }
+    }
+
+    /// The call that begins will wait for messages of `bytes` bytes: neighbours may know that before it has looked in vain.
+    #[inline]
+    pub fn expect_wait(&mut self, bytes: u64) {
+        if bytes >= SINGLE_COPY_BYTES_MIN
+            && let Some(engine) = &mut self.engine
+        {
+            engine.set_attentive(true);
+        }
+    }
+
+    /// Neighbours must not count on this process any more, unless another thread waits.
+    #[inline]
+    fn end_wait(&mut self) {
+        if !self.waiters.any()
+            && let Some(engine) = &mut self.engine
+        {
+            engine.set_attentive(false);
+        }
+    }
+
+    /// Whether what it waits for may have come nearer since this was last asked.
+    fn has_advanced(&mut self) -> bool {
+        self.engine.as_mut().is_some_and(|engine| engine.take_advance())
+    }
+
+    /// Whether what it waits for is being copied by a neighbour.
+    fn is_served(&mut self) -> bool {
+        self.engine.as_mut().is_some_and(|engine| engine.is_served())
+    }
+
+    /// Whether there is a processor for every rank of the node that is awake. Where there are fewer than ranks it is no: those that sleep
+    /// will want theirs as soon as they are woken, and would have to wait for the end of a spin.
+    #[inline]
+    fn has_processors(&self) -> bool {
+        self.engine.as_ref().is_none_or(|engine| !engine.is_crowded() && engine.awake() <= self.processors)
+    }
+
+    /// Whether a pass in vain is worth more than a sleep, as far as is known.
+    #[inline]
+    pub(crate) fn may_spin(&self) -> bool {
+        self.has_processors() && self.learned.may_spin()
+    }
+
+    /// Wakes sleeping threads of this process when something has happened that they may wait for.
+    #[inline(always)]
+    pub(super) fn notify(&mut self) {
+        if self.waiters.may_want_news() {
+            self.signal_sleepers();
+        }
+    }
+
+    #[cold]
+    fn signal_sleepers(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        let wake = self.waiters.news(engine.messages.completions, || engine.has_deadlines());
+        if wake.sleeper
+            && !engine.nudge()
+            && let Some((_, sender)) = &mut self.alarm
+        {
+            // A full pipe means that the sleeper has been woken already.
+            let _ = sender.write(&[1]);
+        }
+        if wake.parked {
+            CHANGED.notify_all();
+        }
+    }
+}
