@@ -80,7 +80,7 @@ fn sleep(mut process: Guard) -> Guard {
     process.publish(true);
     let timeout = plan.timeout.map(Duration);
     let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
-    process.waiters.fall_asleep();
+    process.waiters.fall_asleep(timeout.map(|timeout| clock::now() + timeout));
     drop(process);
     match plan.rest {
         Rest::Neighbours(sleeper) => sleeper.sleep(timeout),
@@ -234,7 +234,8 @@ impl Process {
     #[cold]
     fn signal_sleepers(&mut self) {
         let Some(engine) = &mut self.engine else { return };
-        let wake = self.waiters.news(engine.messages.completions, || engine.has_deadlines());
+        let due = || engine.due().map(|span| clock::now() + Duration(span));
+        let wake = self.waiters.news(engine.messages.completions, due);
         if wake.sleeper
             && !engine.nudge()
             && let Some((_, sender)) = &mut self.alarm
