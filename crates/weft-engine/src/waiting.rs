@@ -35,6 +35,8 @@ mod budget;
 mod call;
 mod coverage;
 mod migration;
+#[cfg(test)]
+mod model_tests;
 mod waiters;
 
 pub use budget::SpinBudget;
