@@ -37,6 +37,8 @@ pub fn misleads(plan: &Plan) -> bool {
     plan.topology.spreads_packets()
         || plan.nuisances.iter().any(|nuisance| match nuisance {
             Nuisance::Duplication { .. } | Nuisance::Reordering { .. } | Nuisance::Replay { .. } => true,
+            // One socket is looked at, and the other when the process runs again.
+            Nuisance::Overload { .. } => plan.host.frames || !plan.rails.is_empty(),
             // A detour may be shorter than what waits on the way that was cut.
             Nuisance::Cut { .. } | Nuisance::Flapping { .. } => true,
             _ => false,

@@ -19,6 +19,7 @@ pub(crate) fn swarm(random: &mut Random) -> Plan {
         receive_bytes: random.pick(&[200_000, 1 << 20, 16 << 20]),
         packet_cost: Duration(random.between(100, 5_000)),
         train_packets: random.pick(&[1, 1, 8, 64]),
+        frames: random.chance(300_000),
         ..Host::default()
     };
     plan.workload = workload(random, plan.ranks, packet);
@@ -119,6 +120,10 @@ fn nuisances(random: &mut Random, plan: &Plan) -> Vec<Nuisance> {
     for _ in 0..random.below(4) {
         let (rank, (from, to)) = (any_rank(random), span(random, 200_000_000));
         nuisances.push(Nuisance::Pause { rank, from, to });
+    }
+    if random.chance(150_000) {
+        let period = Duration(random.pick(&[1_000_000, 10_000_000, 100_000_000]));
+        nuisances.push(Nuisance::Overload { run: Duration(period.0 / random.between(2, 10)), period });
     }
     if random.chance(200_000) {
         nuisances.push(Nuisance::Slow { rank: any_rank(random), factor: random.between(2, 20) as u32 });

@@ -69,6 +69,7 @@ impl Flow {
                     // Acknowledgements of another lane may have overtaken a probe that waited long in its socket. An answer does no
                     // harm, and without one the lane would seem dead.
                     if packet.kind == Kind::Probe(number) && arrival == BareArrival::Old {
+                        self.counters.probes_received += 1;
                         self.incoming.probed(now, number, self.pauses.away());
                     }
                     return;
