@@ -134,8 +134,12 @@ static void set_up_rings(xdp *x)
     int entries = RING;
     x->memory = memory((size_t)CHUNKS * CHUNK);
     reg.addr = (uintptr_t)x->memory;
-    if (setsockopt(x->fd, SOL_XDP_LEVEL, XDP_UMEM_REG, &reg, sizeof reg) < 0)
+    if (setsockopt(x->fd, SOL_XDP_LEVEL, XDP_UMEM_REG, &reg, sizeof reg) < 0) {
+        /* So the kernel tells who may not lock that much memory. */
+        if (errno == ENOBUFS)
+            give_up("registering memory with AF_XDP, more than `ulimit -l` allows", EPERM);
         give_up("registering memory with AF_XDP", errno);
+    }
     if (setsockopt(x->fd, SOL_XDP_LEVEL, XDP_UMEM_FILL_RING, &entries, sizeof entries) < 0
         || setsockopt(x->fd, SOL_XDP_LEVEL, XDP_UMEM_COMPLETION_RING, &entries, sizeof entries) < 0
         || setsockopt(x->fd, SOL_XDP_LEVEL, XDP_RX_RING, &entries, sizeof entries) < 0

@@ -116,7 +116,8 @@ fn tool(context: &Context) -> anyhow::Result<PathBuf> {
     }
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let arguments = ["build", "--quiet", "--package", "weft-fuzz", "--bin", "hostile", "--message-format", "json"];
-    let output = Command::new(cargo).args(arguments).current_dir(&context.root).stderr(Stdio::inherit()).output()?;
+    let output = Command::new(cargo).args(arguments).current_dir(&context.root).stderr(Stdio::inherit()).output();
+    let output = output.context("cannot run cargo, which builds the attacker")?;
     anyhow::ensure!(output.status.success(), "the attacker cannot be built");
     let text = String::from_utf8(output.stdout)?;
     let messages = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());

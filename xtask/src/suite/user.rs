@@ -49,6 +49,10 @@ const OTHERS_MAY_ENTER: u32 = 0o001;
 const LIMIT_SECONDS: u64 = 300;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    if !rustix::process::geteuid().is_root() {
+        let skipped = |_: &Context| Outcome::Skipped("the whole run is an ordinary user's".into());
+        return vec![Case::new("the demonstration and a selection of the suites", skipped)];
+    }
     let user = Rc::new(OnceCell::new());
     let case = |name: &str, run: fn(&User) -> anyhow::Result<Outcome>| able(&user, name, run);
     vec![
@@ -125,9 +129,6 @@ fn able(user: &Shared, name: &str, run: fn(&User) -> anyhow::Result<Outcome>) ->
 fn any(name: &str, user: &Shared, run: impl Fn(&User) -> anyhow::Result<Outcome> + 'static) -> Case {
     let user = Rc::clone(user);
     Case::new(name, move |context| {
-        if !rustix::process::geteuid().is_root() {
-            return Outcome::Skipped("all of this is run by an ordinary user".into());
-        }
         let attempt = || {
             if user.get().is_none() {
                 let _ = user.set(User::new(context)?);
