@@ -63,7 +63,9 @@ impl Capture {
         let fd = open(interface, libc::ETH_P_ALL)?;
         // Says of what size the segments of a train are.
         set(&fd, libc::SOL_PACKET, PACKET_VNET_HDR, 1)?;
-        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)?;
+        // Beyond the system's limit for users with the machine's privilege only; in a user namespace it is that limit.
+        set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, RECEIVE_BUFFER)
+            .or_else(|_| set(&fd, libc::SOL_SOCKET, libc::SO_RCVBUF, RECEIVE_BUFFER))?;
         Ok(Self { fd, buffer: vec![0; FRAME_MAX] })
     }
 
