@@ -5,6 +5,7 @@
 //! through it safely.
 
 mod copies;
+mod in_process;
 mod writer;
 
 use std::ops::Range;
@@ -14,6 +15,7 @@ use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
+pub use in_process::{InProcess, SharedBuffer};
 pub use writer::Writer;
 
 /// The memory of the node's other processes. A process is named by its id, as the system has it.
@@ -427,8 +429,14 @@ impl UserReduction {
 
 /// Scratch memory of a collective, aligned for any basic type.
 pub struct Scratch {
-    lines: Vec<Line>,
+    memory: ScratchMemory,
     bytes: usize,
+}
+
+enum ScratchMemory {
+    Own(Vec<Line>),
+    /// Kept for as long as somebody may touch it.
+    Shared(SharedBuffer),
 }
 
 #[derive(Clone, Copy)]
@@ -442,12 +450,20 @@ const _: () = assert!(align_of::<Line>() as u64 == SCRATCH_ALIGNMENT);
 impl Scratch {
     /// `bytes` zeroed bytes.
     pub fn new(bytes: usize) -> Self {
-        Self { lines: vec![Line { _bytes: [0; 64] }; bytes.div_ceil(64)], bytes }
+        Self { memory: ScratchMemory::Own(vec![Line { _bytes: [0; 64] }; bytes.div_ceil(64)]), bytes }
+    }
+
+    /// The bytes of `buffer`.
+    pub fn shared(buffer: SharedBuffer) -> Self {
+        Self { bytes: buffer.len(), memory: ScratchMemory::Shared(buffer) }
     }
 
     /// Its address; valid while the value lives.
     pub fn address(&mut self) -> Address {
-        Address(self.lines.as_mut_ptr().cast())
+        match &mut self.memory {
+            ScratchMemory::Own(lines) => Address(lines.as_mut_ptr().cast()),
+            ScratchMemory::Shared(buffer) => buffer.address(0),
+        }
     }
 
     /// Its length in bytes.

@@ -92,16 +92,13 @@ impl Cursor {
         if bytes > SCRATCH_MAX {
             return Err(Error::new(NO_MEMORY, format!("the collective needs {bytes} bytes of working memory")));
         }
-        Ok(Self {
-            scratch: Scratch::new(bytes as usize),
-            schedule,
-            round: 0,
-            stage: START,
-            transfers: Vec::new(),
-            arguments,
-            place,
-            due: None,
-        })
+        Ok(Self::in_scratch(place, schedule, arguments, Scratch::new(bytes as usize)))
+    }
+
+    /// The same with working memory that somebody else has made, at least as much as the schedule asks for.
+    pub fn in_scratch(place: Place, schedule: Arc<Schedule>, arguments: Arguments, scratch: Scratch) -> Self {
+        assert!(scratch.len() as u64 >= schedule.scratch, "the collective has less working memory than it asks for");
+        Self { scratch, schedule, round: 0, stage: START, transfers: Vec::new(), arguments, place, due: None }
     }
 
     /// Among whom it runs.
