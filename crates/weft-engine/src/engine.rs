@@ -245,7 +245,10 @@ impl<P: Platform> Engine<P> {
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
-            // Data that has left is not called back: programs look at the status right after MPI_Cancel and take what
+            // It has left, but nothing else says when the program may go on: a wait for what is cancelled must not depend on
+            // a receive that may never be posted (MPI-5.0 §3.8.4).
+            State::AwaitingMatch { peer, context } => (*peer, *context),
+            // Other data that has left is not called back: programs look at the status right after MPI_Cancel and take what
             // it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
             _ => return,
         };

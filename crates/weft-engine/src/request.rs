@@ -111,6 +111,8 @@ pub enum State {
     AwaitingMatch {
         /// Who must match it.
         peer: PeerId,
+        /// Its context: whoever cancels it asks for it by that.
+        context: u32,
     },
     /// A receive that waits for its message.
     Posted(Receive),

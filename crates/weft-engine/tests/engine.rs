@@ -833,3 +833,24 @@ fn who_waits_for_anybody_of_many_asks_them_in_turns() {
     }
     assert!((1..=64).contains(&first), "{first} were asked at once");
 }
+
+#[test]
+fn a_synchronous_send_that_nobody_wants_is_cancelled() {
+    // It has left: short, in one packet; long, in several; over a ring.
+    let (near, far) = (node_engines(2, false), engines(2, "seed=9", 8_000));
+    for (mut all, bytes) in [(near, 100), (far, 100), (engines(2, "seed=10,drop=5%", 8_000), 5_000)] {
+        let content = content(1, bytes);
+        // SAFETY: the content outlives the engines, and sends only read it.
+        let data = unsafe { UserData::from_bytes(content.as_ptr().cast_mut(), bytes as u64) };
+        let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
+        let send = Send { peer: Some(id(&all[0], 1)), envelope, data, mode: Mode::Synchronous, blocking: false };
+        let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
+        all[0].start_send(sent);
+        work(&mut all, |all| all[1].messages.matcher.unexpected_count() == 1);
+        assert!(!settled(&all[0], sent), "it was not matched");
+        all[0].cancel(sent);
+        work(&mut all, |all| settled(&all[0], sent));
+        assert!(all[0].messages.requests.get(sent).unwrap().status.cancelled);
+        assert_eq!((all[1].messages.matcher.unexpected_count(), all[1].messages.unexpected.len()), (0, 0));
+    }
+}

@@ -185,7 +185,7 @@ fn wait(engine: &Engine, request: &Request) -> Option<[u64; WAIT]> {
         }
         State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
         State::Sending { send, left, .. } => of_send(send, *left),
-        State::AwaitingMatch { peer } => [3, number(Some(*peer)), ANY, 0],
+        State::AwaitingMatch { peer, .. } => [3, number(Some(*peer)), ANY, 0],
         State::Receiving { peer, total, received, .. } => [4, number(Some(*peer)), ANY, total - received],
         _ => return None,
     })

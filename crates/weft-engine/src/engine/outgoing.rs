@@ -181,6 +181,7 @@ impl<P: Platform> Engine<P> {
         let bytes = send.data.len();
         let is_synchronous = send.mode == Mode::Synchronous;
         let acknowledge = is_synchronous.then(|| self.messages.requests.wire(handle));
+        let context = send.envelope.context;
         let Some(sent) = self.push_eager(peer, &send, acknowledge) else { return false };
         let state = &mut self.peers[peer];
         state.matching.credit -= bytes + CREDIT_PER_MESSAGE;
@@ -195,7 +196,7 @@ impl<P: Platform> Engine<P> {
         } else if !is_synchronous {
             self.messages.complete(handle);
         } else if let Some(entry) = self.messages.requests.get_mut(handle) {
-            entry.state = State::AwaitingMatch { peer };
+            entry.state = State::AwaitingMatch { peer, context };
         }
         true
     }

@@ -54,7 +54,7 @@ impl Messages {
                 }
                 State::Posted(Receive { context: Some(_), source: None, .. }) => tell(None),
                 State::Posted(Receive { context: Some(_), peer: Some(peer), .. })
-                | State::AwaitingMatch { peer }
+                | State::AwaitingMatch { peer, .. }
                 | State::Receiving { peer, .. } => tell(Some(*peer)),
                 _ => {}
             }
@@ -73,7 +73,7 @@ impl Messages {
         peers.peer_mut(peer).failed.get_or_insert_with(|| reason.to_owned());
         let waits = |request: &Request| match &request.state {
             State::Queued(send) | State::Announced(send) | State::Sending { send, .. } => send.peer == Some(peer),
-            State::AwaitingMatch { peer: to } => *to == peer,
+            State::AwaitingMatch { peer: to, .. } => *to == peer,
             // A receive from anybody may be waiting for the dead process: it must not wait for ever.
             State::Posted(receive) => {
                 // One that a live process is writing to has its message.

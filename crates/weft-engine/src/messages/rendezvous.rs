@@ -282,7 +282,7 @@ impl Messages {
         let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
         let expected = match state {
             Some(State::Announced(send)) => send.peer == Some(peer),
-            Some(State::AwaitingMatch { peer: to }) => *to == peer,
+            Some(State::AwaitingMatch { peer: to, .. }) => *to == peer,
             _ => false,
         };
         match handle {
@@ -329,7 +329,7 @@ impl Messages {
         let Some(entry) = self.requests.get_mut(handle) else { return };
         let ours = match &entry.state {
             State::Announced(send) => send.peer == Some(peer),
-            State::AwaitingMatch { peer: to } => *to == peer,
+            State::AwaitingMatch { peer: to, .. } => *to == peer,
             _ => false,
         };
         entry.cancelling = false;
