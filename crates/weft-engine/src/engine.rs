@@ -299,6 +299,8 @@ impl<P: Platform> Engine<P> {
     /// Peers of the node that have died or broken their ring.
     fn check_node(&mut self) {
         while let Some(fault) = self.node.as_mut().and_then(|node| node.poll_fault()) {
+            // What it has sent before is here, and comes before its end.
+            while self.poll_node() > 0 {}
             self.peer_failed(self.peers.near.places[fault.peer], &fault.reason);
         }
     }

@@ -64,6 +64,16 @@ pub struct Unexpected {
     body: Body,
 }
 
+impl Unexpected {
+    /// Bytes of it that are kept here; none of a message that its sender keeps.
+    pub fn held_bytes(&self) -> u64 {
+        match &self.body {
+            Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes.len() as u64,
+            Body::Announced { .. } => 0,
+        }
+    }
+}
+
 enum Body {
     /// All of it, and the sender's request that waits for the match.
     Whole { bytes: Vec<u8>, acknowledge: Option<u32> },
@@ -271,6 +281,11 @@ impl Peer {
         }
     }
 
+    /// Eager bytes of it that have been consumed here, and that it has not been told of.
+    pub fn owed(&self) -> u64 {
+        self.owed
+    }
+
     /// Messages of it that have been handled.
     pub fn handled(&self) -> u32 {
         self.handled
@@ -400,6 +415,14 @@ impl Messages {
     pub fn fail(&mut self, handle: usize, error: Error) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.error.get_or_insert(error);
+        }
+        self.complete(handle);
+    }
+
+    /// The same, whatever else is wrong with it: what has been cut is not even there.
+    pub(crate) fn fail_over(&mut self, handle: usize, error: Error) {
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.error = Some(error);
         }
         self.complete(handle);
     }

@@ -854,3 +854,47 @@ fn a_synchronous_send_that_nobody_wants_is_cancelled() {
         assert_eq!((all[1].messages.matcher.unexpected_count(), all[1].messages.unexpected.len()), (0, 0));
     }
 }
+
+#[test]
+fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
+    // The receive is posted before or after that is known; with or without room for all of it.
+    for (early, room) in [(true, 20_000), (true, 50), (false, 20_000), (false, 50)] {
+        let mut all = impatient_engines(2, "seed=11", 8_000, SECOND);
+        let content = content(1, 20_000);
+        let mut memory = vec![0_u8; room];
+        // SAFETY: both vectors outlive the engines.
+        let (out, into) = unsafe {
+            (
+                UserData::from_bytes(content.as_ptr().cast_mut(), 20_000),
+                UserData::from_bytes(memory.as_mut_ptr(), room as u64),
+            )
+        };
+        let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
+        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard, blocking: false };
+        let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
+        all[0].start_send(sent);
+        work(&mut all, |all| all[1].messages.matcher.unexpected_count() == 1);
+        let lost = all.remove(0);
+        let post = |all: &mut Vec<Engine>, tag, data| {
+            let receive = Receive {
+                context: Some(CONTEXT),
+                source: Some(0),
+                peer: Some(0),
+                tag: Some(tag),
+                data,
+                blocking: false,
+            };
+            let handle = all[0].messages.add(State::Posted(receive), 0).unwrap();
+            all[0].start_receive(handle);
+            handle
+        };
+        let before = early.then(|| post(&mut all, 1, into.clone()));
+        let other = post(&mut all, 2, UserData::empty());
+        work(&mut all, |all| settled(&all[0], other));
+        let received = before.unwrap_or_else(|| post(&mut all, 1, into));
+        work(&mut all, |all| settled(&all[0], received));
+        let error = all[0].messages.requests.get(received).unwrap().error.as_ref().expect("an error");
+        assert_eq!(error.class, weft_engine::error::PEER_GONE, "early {early}, room for {room}: {error}");
+        drop(lost);
+    }
+}

@@ -24,6 +24,8 @@ struct Block(NonNull<Line>);
 
 // SAFETY: a block is memory that nobody uses; whoever takes it is its only user.
 unsafe impl Send for Block {}
+// SAFETY: all that several threads can do with a block that they share is to look at its address.
+unsafe impl Sync for Block {}
 
 impl Block {
     fn take(class: usize) -> Self {

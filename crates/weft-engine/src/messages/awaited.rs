@@ -97,7 +97,7 @@ impl Messages {
                 self.matcher.cancel(context, |posted| *posted == handle);
             }
             let error = failure(peer, peers);
-            self.fail(handle, error);
+            self.fail_over(handle, error);
         }
     }
 }

@@ -5,7 +5,7 @@ use weft_core::message::Head;
 
 use super::{
     Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Matched, Messages, Outgoing, Peer, PeerAccess, Target,
-    Unexpected, status_of, truncated,
+    Unexpected, failure, status_of, truncated,
 };
 use crate::error::Error;
 use crate::group::PeerId;
@@ -41,6 +41,11 @@ impl Messages {
                 self.store_piece(handle, 0, &bytes);
                 let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
                 peers.peer_mut(peer).arriving = Some(Arriving { target: Target::Request(handle), total, received });
+                if peers.peer(peer).failed.is_some() {
+                    // The rest does not come any more.
+                    let error = failure(peer, peers);
+                    self.fail_over(handle, error);
+                }
             }
             Body::Announced { request, address } => {
                 self.pull(handle, peer, envelope, request, message.total, address, peers);

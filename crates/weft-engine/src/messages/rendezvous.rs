@@ -8,7 +8,9 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
-use super::{Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected, too_many_regions};
+use super::{
+    Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected, failure, too_many_regions,
+};
 use crate::group::PeerId;
 use crate::memory::{self, UserData};
 use crate::regions::{Access, Purpose, Region, RegionKey};
@@ -89,6 +91,11 @@ impl Messages {
 
     /// Asks the sender for its `request`: a region is opened for it.
     pub(super) fn ask(&mut self, handle: usize, peer: PeerId, request: u32, limit: u64, peers: &mut impl PeerAccess) {
+        if peers.peer(peer).failed.is_some() {
+            // It was announced while its sender lived.
+            let error = failure(peer, peers);
+            return self.fail_over(handle, error);
+        }
         let Some(State::Receiving { data, .. }) = self.requests.get(handle).map(|entry| &entry.state) else { return };
         let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: limit, owner: handle };
         let Some(key) = self.regions.open(opened) else {
