@@ -870,7 +870,7 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
             )
         };
         let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
-        let send = Send { peer: Some(1), envelope, data: out, mode: Mode::Standard, blocking: false };
+        let send = Send { peer: Some(id(&all[0], 1)), envelope, data: out, mode: Mode::Standard, blocking: false };
         let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
         all[0].start_send(sent);
         work(&mut all, |all| all[1].messages.matcher.unexpected_count() == 1);
@@ -879,7 +879,7 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
             let receive = Receive {
                 context: Some(CONTEXT),
                 source: Some(0),
-                peer: Some(0),
+                peer: Some(id(&all[0], 0)),
                 tag: Some(tag),
                 data,
                 blocking: false,

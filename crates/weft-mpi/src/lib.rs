@@ -21,6 +21,7 @@ pub mod constants;
 mod contention;
 pub mod context;
 pub mod datatypes;
+mod description;
 pub mod dimensions;
 pub mod engine;
 pub mod error_codes;

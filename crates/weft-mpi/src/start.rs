@@ -1,6 +1,7 @@
 //! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
 
 mod capture;
+mod devices;
 mod links;
 mod rails;
 mod raw;
@@ -245,7 +246,7 @@ fn connect(
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
-    let devices = if any_remote { links::devices(settings, &host, &paths, links) } else { Devices::NONE };
+    let devices = if any_remote { devices::devices(settings, &host, &paths, links) } else { Devices::NONE };
     let hosts = hosts(cards);
     let parts = Parts {
         platform: Machine,

@@ -31,6 +31,8 @@ enum Reach {
 /// The crates that are checked, one a line; `cargo xtask tidy --circles CRATE` shows any.
 const CHECKED: &[(&str, Reach)] = &[
     ("weft-core", Reach::All),
+    ("weft-engine", Reach::All),
+    ("weft-mpi", Reach::All),
     ("weft-net", Reach::Top),
     ("weft-netd", Reach::All),
     ("weft-cli", Reach::Top),

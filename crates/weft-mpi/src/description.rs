@@ -1,0 +1,103 @@
+//! What a datatype is (MPI-5.0 §5), and what else objects carry with them.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
+use weft_core::collective::ElementShape;
+use weft_core::layout::{Element, Layout};
+use weft_engine::arguments;
+
+/// Key-value pairs of an info object, in order of insertion (MPI-5.0 §10).
+pub type Info = Vec<(String, String)>;
+
+/// Cached attributes: keyval and value (MPI-5.0 §7.7).
+pub type Attributes = Vec<(i32, usize)>;
+
+/// How a datatype was made: what `MPI_Type_get_envelope` and `MPI_Type_get_contents` tell (MPI-5.0 §5.1.13).
+#[derive(Clone, Debug, Default)]
+pub struct Recipe {
+    /// `MPI_COMBINER_*`.
+    pub combiner: i32,
+    /// Integers, as counts.
+    pub integers: Vec<i64>,
+    /// Addresses of the small form (`MPI_Aint`).
+    pub addresses: Vec<i64>,
+    /// Counts of the large form.
+    pub counts: Vec<i64>,
+    /// Whether the large-count form of the constructor was called.
+    pub large: bool,
+    /// Constituents.
+    pub types: Vec<Constituent>,
+    /// How deep constituents are nested in it; 0 for predefined types.
+    pub nesting: u32,
+}
+
+/// A datatype that another is made of.
+#[derive(Clone)]
+pub enum Constituent {
+    /// By its predefined handle.
+    Predefined(usize),
+    /// Derived.
+    Derived(Arc<Description>),
+}
+
+impl std::fmt::Debug for Constituent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Predefined(handle) => write!(f, "Predefined({handle:#x})"),
+            Self::Derived(_) => f.write_str("Derived"),
+        }
+    }
+}
+
+/// The part of a datatype that never changes; operations that use it keep it alive.
+pub struct Description {
+    /// Where its bytes are.
+    pub layout: Layout,
+    /// Set for predefined types.
+    pub element: Option<Element>,
+    /// How it was made.
+    pub recipe: Recipe,
+    /// Handle at the time of the operation, for reduction functions of the program.
+    pub handle: AtomicUsize,
+}
+
+impl Description {
+    /// What the collective algorithms need to know of it.
+    pub fn shape(&self) -> ElementShape {
+        let layout = &self.layout;
+        ElementShape {
+            extent: layout.extent(),
+            true_lb: layout.true_lb(),
+            true_extent: layout.true_extent(),
+            size: layout.size(),
+            contiguous: layout.is_contiguous(2),
+        }
+    }
+}
+
+impl arguments::Datatype for Description {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn element(&self) -> Option<Element> {
+        self.element
+    }
+
+    fn handle(&self) -> &AtomicUsize {
+        &self.handle
+    }
+}
+
+/// A datatype (MPI-5.0 §5).
+pub struct Datatype {
+    /// What it describes.
+    pub description: Arc<Description>,
+    /// `MPI_Type_commit` was called, or it is predefined.
+    pub committed: bool,
+    /// Set by `MPI_Type_set_name`.
+    pub name: String,
+    /// Cached by the program.
+    pub attributes: Attributes,
+}
