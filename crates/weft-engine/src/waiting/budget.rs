@@ -11,7 +11,7 @@ const BUDGET_MIN: Duration = Duration::from_micros(2);
 ///
 /// A spin that sees what it waits for costs less than a sleep; one that does not takes the processor from whoever could
 /// bring it. Nobody can know beforehand which it will be: other jobs, other virtual hosts and other programs use the same
-/// processors. So the budget is halved by each spin in vain, and from time to time the whole budget is tried again (decision 0053).
+/// processors. So the budget is halved by each spin in vain, and from time to time the whole budget is tried again (decision 0108).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SpinBudget {
     most: Duration,

@@ -14,7 +14,7 @@
 //! A program that calls MPI again and again, a window of messages for instance, makes progress itself. The thread would only
 //! take its processor and its lock, and send from another processor what the network then carries out of order. So it does
 //! nothing if the program calls again within [`CALLS_APART`], or is calling, and looks again after [`CALLS_PAUSE`]
-//! (decision 0066). It leaves the program its processor, and the lock after a train (decision 0090).
+//! (decision 0108). It leaves the program its processor, and the lock after a train (decision 0108).
 
 use weft_core::time::Duration;
 

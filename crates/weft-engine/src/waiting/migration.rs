@@ -2,7 +2,7 @@
 //!
 //! The kernel likes to put a process that is woken beside the one that woke it. Two ranks that spin on one processor, each
 //! yielding to the other, never look idle nor long enough off the processor to be moved, so a waiter that sees another
-//! spinning rank of the node on its processor, or that somebody takes every turn that it yields, migrates itself (decision 0064).
+//! spinning rank of the node on its processor, or that somebody takes every turn that it yields, migrates itself (decision 0108).
 
 use weft_core::time::{Duration, Instant};
 
