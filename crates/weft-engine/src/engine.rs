@@ -13,10 +13,8 @@ mod report;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_core::flow::Counters;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
-use weft_core::wire::Secret;
 
 use crate::group::PeerId;
 use crate::lanes::{Descriptors, Devices};
@@ -71,45 +69,26 @@ pub struct Engine<P: Platform> {
     pub peers: Peers<P>,
     node: Option<P::Node>,
     direct: direct::Direct,
-    devices: Devices,
+    network: network::Network,
     awaited: awaited::Awaited,
-    secret: Secret,
     eager_limit: u64,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
     immediate_max: u64,
     myself: VecDeque<Vec<u8>>,
     backlog: Vec<PeerId>,
-    active: Vec<PeerId>,
-    stalled: VecDeque<network::Stalled>,
-    train: Vec<u8>,
-    udp_looks: network::Looks,
-    /// Idle flows that still have their memory.
-    warm: VecDeque<PeerId>,
-    /// What happened in flows that have been folded, until then.
-    past: Counters,
-    /// Somebody looks after messages that wait for others although no call of MPI comes.
-    attended: bool,
-    coalescing: bool,
     scratch: Vec<u8>,
     passes: u32,
-    /// The next pass looks at the network, whatever neighbours have sent.
-    must_look: bool,
     /// Whether this process may have been rung.
     doorbell_used: bool,
     /// More of a message could leave: it was time to look at what has arrived.
     turn_over: bool,
-    /// Packets have arrived since that was last asked.
-    packets_arrived: bool,
-    /// Packets that cannot have come from a peer.
-    foreign: u64,
 }
 
 impl<P: Platform> Engine<P> {
     /// Puts the parts together.
     pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
-        let train = network::train_room(&parts.devices);
         let peers = Peers::new(parts.number, parts.host, parts.memory, protocols::is_wide(frame_max));
         Self {
             platform: parts.platform,
@@ -117,29 +96,17 @@ impl<P: Platform> Engine<P> {
             peers,
             node: parts.node,
             direct: direct::Direct::default(),
+            network: network::Network::new(parts.devices, parts.secret),
             awaited: awaited::Awaited::new(parts.peer_timeout),
-            devices: parts.devices,
-            udp_looks: network::Looks::default(),
-            warm: VecDeque::new(),
-            past: Counters::default(),
-            attended: false,
-            coalescing: false,
-            secret: Secret::new(parts.secret),
             eager_limit: parts.eager_limit,
             frame_max,
             immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),
             myself: VecDeque::new(),
             backlog: Vec::new(),
-            active: Vec::new(),
-            stalled: VecDeque::new(),
-            train,
             scratch: Vec::new(),
             passes: 0,
-            must_look: false,
             doorbell_used: false,
             turn_over: false,
-            packets_arrived: false,
-            foreign: 0,
         }
     }
 
@@ -165,7 +132,7 @@ impl<P: Platform> Engine<P> {
         }
         self.peer_failed(peer, "it has left");
         self.direct.forget_peer(peer);
-        self.warm.retain(|warm| *warm != peer);
+        self.network.warm.retain(|warm| *warm != peer);
         self.messages.outbox.retain(|(to, _)| *to != peer);
         if self.messages.keeps_messages_of(peer) {
             return false;
@@ -197,7 +164,7 @@ impl<P: Platform> Engine<P> {
             // An announcement is a small message: those of a window of large ones share packets.
             let announced = matches!(state, Some(State::Announced(_)));
             self.depart(peer, HEAD_MAX + if announced { 0 } else { bytes });
-        } else if !self.active.is_empty() {
+        } else if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
         }
     }
@@ -264,14 +231,14 @@ impl<P: Platform> Engine<P> {
         let is_check = self.passes.is_multiple_of(NODE_CHECK_EVERY);
         if is_check {
             self.check_node();
-            self.must_look = true;
+            self.network.must_look = true;
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_direct();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
-            || !self.active.is_empty()
-            || std::mem::take(&mut self.must_look);
+            || !self.network.active.is_empty()
+            || std::mem::take(&mut self.network.must_look);
         if self.has_network() && look {
             // One look at the clock serves the whole pass.
             let now = self.platform.now();
@@ -288,7 +255,7 @@ impl<P: Platform> Engine<P> {
 
     /// Whether this process has copied something large, or taken packets in, since this was last asked.
     pub fn take_advance(&mut self) -> bool {
-        std::mem::take(&mut self.packets_arrived) | self.take_copied() | self.owes_a_turn()
+        std::mem::take(&mut self.network.packets_arrived) | self.take_copied() | self.owes_a_turn()
     }
 
     /// Whether more of a message can leave as soon as it has been looked at what has arrived.
@@ -330,7 +297,7 @@ impl<P: Platform> Engine<P> {
             return;
         }
         self.settle();
-        if !self.active.is_empty() {
+        if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
         }
     }
@@ -343,7 +310,7 @@ impl<P: Platform> Engine<P> {
         let state = &mut self.peers[peer];
         state.pending.clear();
         state.route = Route::None(reason.clone());
-        self.active.retain(|active| *active != peer);
+        self.network.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
         state.waiting = false;
         self.withdraw_receives_from_anybody(peer);
@@ -363,26 +330,26 @@ impl<P: Platform> Engine<P> {
 
     /// Whether something is under way that needs a look at a certain time.
     pub fn has_deadlines(&self) -> bool {
-        !self.active.is_empty() || !self.backlog.is_empty() || self.messages.grants.next_timeout().is_some()
+        !self.network.active.is_empty() || !self.backlog.is_empty() || self.messages.grants.next_timeout().is_some()
     }
 
     /// Whether there are peers on other nodes.
     pub fn has_network(&self) -> bool {
-        !self.devices.is_empty()
+        !self.network.devices.is_empty()
     }
 
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
     pub fn due(&self) -> Option<u64> {
-        let mut span = (!self.backlog.is_empty() || !self.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
+        let mut span = (!self.backlog.is_empty() || !self.network.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
         let grants = self.messages.grants.next_timeout();
-        if self.active.is_empty() && grants.is_none() {
+        if self.network.active.is_empty() && grants.is_none() {
             return span;
         }
         let now = self.platform.now();
         if let Some(due) = grants.map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
-        for peer in &self.active {
+        for peer in &self.network.active {
             let Route::Remote(remote) = &self.peers[*peer].route else { continue };
             if let Some(due) = remote.next_timeout() {
                 let due = due.since(now).as_nanos();
@@ -394,7 +361,7 @@ impl<P: Platform> Engine<P> {
 
     /// What a thread has to watch so that it can make progress for us: network and doorbell.
     pub fn watched(&self) -> (Vec<i32>, Option<i32>) {
-        let network = self.devices.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
+        let network = self.network.devices.descriptors().into_iter().flatten().filter(|fd| *fd >= 0).collect();
         (network, self.node.as_ref().map(Node::doorbell_fd))
     }
 
@@ -428,11 +395,11 @@ impl<P: Platform> Engine<P> {
             return None;
         }
         let timeout = self.due().into_iter().chain(self.asking_due()).min();
-        let network = self.devices.descriptors();
+        let network = self.network.devices.descriptors();
         let Some(node) = &mut self.node else {
             return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
         };
-        if !self.devices.is_empty() {
+        if !self.network.devices.is_empty() {
             let rest = Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network };
             return node.arm(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
         }
@@ -472,14 +439,14 @@ impl<P: Platform> Engine<P> {
     pub fn finish_sleep(&mut self) {
         if let Some(node) = &mut self.node {
             node.disarm();
-            if !self.devices.is_empty() || self.doorbell_used {
+            if !self.network.devices.is_empty() || self.doorbell_used {
                 node.drain_doorbell();
             }
         }
         self.check_node();
         // The network is looked at in the very next pass.
-        self.must_look = true;
-        self.udp_looks = network::Looks::now();
+        self.network.must_look = true;
+        self.network.udp_looks = network::Looks::now();
     }
 }
 

@@ -72,7 +72,7 @@ impl<P: Platform> Engine<P> {
             && self.messages.outbox.is_empty()
             && !self.messages.may_grant()
             && self.myself.is_empty()
-            && self.active.is_empty()
+            && self.network.active.is_empty()
             && self.is_direct_idle()
     }
 

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weft_core::flow::{Deliver, Event, Failure, Flow, Regions, Train};
+use weft_core::flow::{Counters, Deliver, Event, Failure, Flow, Regions, Train};
 use weft_core::rails::Sentence;
 use weft_core::reach::{self, Keys};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire;
+use weft_core::wire::{self, Secret};
 
 use super::{Engine, FRAMES_PER_PASS};
 use crate::group::PeerId;
@@ -65,8 +65,55 @@ impl Looks {
     }
 }
 
+/// What leads to other nodes, and what is under way there.
+pub(super) struct Network {
+    pub(super) devices: Devices,
+    secret: Secret,
+    /// Peers whose flows have something to send or to wait for.
+    pub(super) active: Vec<PeerId>,
+    /// Trains that a link had no room for.
+    pub(super) stalled: VecDeque<Stalled>,
+    train: Vec<u8>,
+    pub(super) udp_looks: Looks,
+    /// Idle flows that still have their memory.
+    pub(super) warm: VecDeque<PeerId>,
+    /// What happened in flows that have been folded, until then.
+    pub(super) past: Counters,
+    /// Somebody looks after messages that wait for others although no call of MPI comes.
+    attended: bool,
+    /// Messages wait for others to share their packet.
+    coalescing: bool,
+    /// The next pass looks at the network, whatever neighbours have sent.
+    pub(super) must_look: bool,
+    /// Packets have arrived since that was last asked.
+    pub(super) packets_arrived: bool,
+    /// Packets that cannot have come from a peer.
+    pub(super) foreign: u64,
+}
+
+impl Network {
+    /// Nothing is under way; `secret` is the job's.
+    pub(super) fn new(devices: Devices, secret: [u8; 16]) -> Self {
+        Self {
+            secret: Secret::new(secret),
+            active: Vec::new(),
+            stalled: VecDeque::new(),
+            train: train_room(&devices),
+            devices,
+            udp_looks: Looks::default(),
+            warm: VecDeque::new(),
+            past: Counters::default(),
+            attended: false,
+            coalescing: false,
+            must_look: false,
+            packets_arrived: false,
+            foreign: 0,
+        }
+    }
+}
+
 /// Room for a train.
-pub(super) fn train_room(devices: &Devices) -> Vec<u8> {
+fn train_room(devices: &Devices) -> Vec<u8> {
     let longest = devices.iter().map(|device| device.train_bytes()).max().unwrap_or(0).min(TRAIN_BYTES_MAX);
     vec![0; devices.iter().map(|device| device.packet_size()).fold(longest, usize::max)]
 }
@@ -97,22 +144,23 @@ impl Regions for Sources<'_> {
 
 impl<P: Platform> Engine<P> {
     pub(super) fn poll_network(&mut self, now: Instant) {
-        if !self.devices.raw.is_empty() {
-            for place in 0..self.devices.raw.len() {
+        if !self.network.devices.raw.is_empty() {
+            for place in 0..self.network.devices.raw.len() {
                 self.receive(Slot::Raw(place as u8), now);
             }
-            if !self.udp_looks.is_due() {
+            if !self.network.udp_looks.is_due() {
                 return;
             }
         }
-        if self.devices.udp.is_some() && self.receive(Slot::Udp, now) > 0 {
+        if self.network.devices.udp.is_some() && self.receive(Slot::Udp, now) > 0 {
             // Where something was, more will be.
-            self.udp_looks.found();
+            self.network.udp_looks.found();
         }
     }
 
     fn receive(&mut self, slot: Slot, now: Instant) -> usize {
-        let Self { devices, messages, peers, active, secret, foreign, .. } = self;
+        let Self { network, messages, peers, .. } = self;
+        let Network { devices, active, secret, foreign, .. } = network;
         let own = peers[peers.own()].number();
         let mut answers: Vec<(Hop, Sentence)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
@@ -147,7 +195,7 @@ impl<P: Platform> Engine<P> {
         for (hop, answer) in &answers {
             say(devices, hop, answer);
         }
-        self.packets_arrived |= count > 0;
+        self.network.packets_arrived |= count > 0;
         count
     }
 
@@ -158,16 +206,16 @@ impl<P: Platform> Engine<P> {
         let number = state.number();
         let Route::Remote(remote) = &mut state.route else { unreachable!("only remote peers have flows") };
         if !std::mem::replace(&mut remote.active, true) {
-            self.active.push(peer);
+            self.network.active.push(peer);
         }
-        remote.flow(&self.secret, own, number)
+        remote.flow(&self.network.secret, own, number)
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
-        self.coalescing = false;
+        self.network.coalescing = false;
         let mut at = 0;
-        while at < self.active.len() {
-            let peer = self.active[at];
+        while at < self.network.active.len() {
+            let peer = self.network.active[at];
             if let Route::Remote(remote) = &mut self.peers[peer].route {
                 remote.coalescing.end(true);
             }
@@ -177,7 +225,7 @@ impl<P: Platform> Engine<P> {
                 Route::Remote(remote) if remote.flow.as_ref().is_some_and(|flow| !flow.is_idle()) => at += 1,
                 Route::Remote(remote) => {
                     remote.active = false;
-                    self.active.swap_remove(at);
+                    self.network.active.swap_remove(at);
                     self.keep_warm(peer);
                 }
                 // It has failed just now, and is no longer among the active ones.
@@ -197,15 +245,15 @@ impl<P: Platform> Engine<P> {
         if std::mem::replace(&mut remote.warm, true) {
             return;
         }
-        self.warm.push_back(peer);
-        if self.warm.len() <= WARM_MAX {
+        self.network.warm.push_back(peer);
+        if self.network.warm.len() <= WARM_MAX {
             return;
         }
-        let Some(coldest) = self.warm.pop_front() else { return };
+        let Some(coldest) = self.network.warm.pop_front() else { return };
         if let Route::Remote(remote) = &mut self.peers[coldest].route {
             remote.warm = false;
             // One that is not idle comes back here.
-            self.past.add(&remote.fold());
+            self.network.past.add(&remote.fold());
         }
     }
 
@@ -214,14 +262,14 @@ impl<P: Platform> Engine<P> {
     #[inline]
     pub(super) fn depart(&mut self, peer: PeerId, length: usize) {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
-        let train = self.train.len();
-        let may_gather = self.attended
+        let train = self.network.train.len();
+        let may_gather = self.network.attended
             && remote.flow.as_ref().is_some_and(|flow| {
                 let packet = flow.frame_max();
                 flow.may_gather(length, if length <= packet { packet } else { train })
             });
         if may_gather && remote.coalescing.joins(|| self.platform.now()) {
-            self.coalescing = true;
+            self.network.coalescing = true;
             return;
         }
         remote.coalescing.end(false);
@@ -231,17 +279,18 @@ impl<P: Platform> Engine<P> {
 
     /// Whether messages may be waiting for others, at most [`COALESCE_TIME_MAX`].
     pub fn gathers(&self) -> Option<Duration> {
-        self.coalescing.then_some(COALESCE_TIME_MAX)
+        self.network.coalescing.then_some(COALESCE_TIME_MAX)
     }
 
     /// Whether somebody looks after messages that wait for others although no call of MPI comes.
     pub fn attend(&mut self, attended: bool) {
-        self.attended = attended;
+        self.network.attended = attended;
     }
 
     /// Sends what the flow of `peer` has for it, consecutive packets of equal size together.
     pub(super) fn transmit_to(&mut self, peer: PeerId, now: Instant) {
-        let Self { platform, peers, messages, devices, train, stalled, secret, .. } = self;
+        let Self { platform, peers, messages, network, .. } = self;
+        let Network { devices, train, stalled, secret, .. } = network;
         if !send_stalled(devices, stalled) {
             return;
         }

@@ -24,7 +24,7 @@ pub struct Traffic {
 impl<P: Platform> Engine<P> {
     /// What happened in all flows.
     pub fn counters(&self) -> Counters {
-        let mut sum = self.past.clone();
+        let mut sum = self.network.past.clone();
         self.flows().for_each(|flow| sum.add(flow.counters()));
         sum
     }
@@ -44,7 +44,9 @@ impl<P: Platform> Engine<P> {
             Route::Remote(remote) => remote.forged(),
             _ => 0,
         });
-        self.foreign + self.devices.iter().map(|device| device.rejected()).sum::<u64>() + sentences.sum::<u64>()
+        self.network.foreign
+            + self.network.devices.iter().map(|device| device.rejected()).sum::<u64>()
+            + sentences.sum::<u64>()
     }
 
     /// What arrived from other hosts and was dropped, by cause.
@@ -81,7 +83,7 @@ impl<P: Platform> Engine<P> {
             let (name, resends) = match &peer.route {
                 Route::Myself => ("self", 0),
                 Route::Shared(_) => ("shared", 0),
-                Route::Remote(remote) => (remote.links(&self.devices), remote.resent()),
+                Route::Remote(remote) => (remote.links(&self.network.devices), remote.resent()),
                 Route::None(_) => ("none", 0),
             };
             let [messages, bytes, _] = peer.traffic();
