@@ -99,6 +99,8 @@ pub struct Remote {
     hops: Box<[Hop]>,
     rails: Rails,
     settings: Arc<FlowSettings>,
+    /// Own and the peer's.
+    numbers: (u32, u32),
     /// Made on first contact, and again when something happens after it has been folded.
     pub flow: Option<Box<Flow>>,
     folded: Option<Box<Folded>>,
@@ -146,6 +148,7 @@ impl Remote {
             hops,
             rails,
             settings,
+            numbers: (0, 0),
             flow: None,
             folded: None,
             resent: 0,
@@ -169,24 +172,34 @@ impl Remote {
     }
 
     /// The flow, made on first contact.
-    pub(crate) fn flow(&mut self, secret: &Secret, own: u32, peer: u32) -> &mut Flow {
-        let Self { flow, folded, settings, .. } = self;
-        flow.get_or_insert_with(|| {
-            let settings = settings.clone();
-            Box::new(match folded.take() {
-                Some(folded) => Flow::unfold(*folded, settings, secret, own, peer),
-                None => Flow::new(settings, secret, own, peer),
-            })
+    #[inline]
+    pub(crate) fn flow(&mut self, secret: &Secret) -> &mut Flow {
+        if self.flow.is_none() {
+            self.flow = Some(self.make_flow(secret));
+        }
+        // It is there now.
+        self.flow.get_or_insert_with(|| unreachable!("the flow has just been made"))
+    }
+
+    #[cold]
+    fn make_flow(&mut self, secret: &Secret) -> Box<Flow> {
+        let (settings, (own, peer)) = (self.settings.clone(), self.numbers);
+        Box::new(match self.folded.take() {
+            Some(folded) => Flow::unfold(*folded, settings, secret, own, peer),
+            None => Flow::new(settings, secret, own, peer),
         })
     }
 
     /// The same, taken out of here until it is put back; none while it is out.
     #[inline]
-    pub(crate) fn take_flow(&mut self, secret: &Secret, own: u32, peer: u32) -> Option<Box<Flow>> {
-        if self.flow.is_none() {
-            self.flow(secret, own, peer);
-        }
+    pub(crate) fn take_flow(&mut self, secret: &Secret) -> Option<Box<Flow>> {
+        self.flow(secret);
         self.flow.take()
+    }
+
+    /// The numbers by which the two ends know each other: this process's, and the peer's.
+    pub(crate) fn set_numbers(&mut self, own: u32, peer: u32) {
+        self.numbers = (own, peer);
     }
 
     /// Folds the flow if nothing happens in it, or gives back what it can spare. What happened in one that is folded is returned.

@@ -523,13 +523,9 @@ impl Messages {
         let state = peers.peer_mut(peer);
         let handled = state.handled.wrapping_add(1);
         state.handled = handled;
+        let was_written = state.written.take_if(|written| *written == handled).is_some();
         peers.counted(peer, handled);
-        let state = peers.peer_mut(peer);
-        if state.written != Some(state.handled) {
-            return true;
-        }
-        state.written = None;
-        false
+        !was_written
     }
 
     /// Who has the receive `handle`, which the message that was counted last matches.

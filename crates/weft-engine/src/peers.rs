@@ -191,12 +191,16 @@ impl<P: Platform> Peers<P> {
 
     /// Adds a peer.
     pub(crate) fn add(&mut self, new: NewPeer) -> PeerId {
-        let NewPeer { number, route, process, host } = new;
+        let NewPeer { number, mut route, process, host } = new;
         let mut matching = messages::Peer::new(P::ticks);
         matching.host = host;
         matching.single_copy = process != 0;
-        match &route {
-            Route::Remote(_) => matching.paced = true,
+        match &mut route {
+            Route::Remote(remote) => {
+                matching.paced = true;
+                let own = self.get(self.own).map_or(number, Peer::number);
+                remote.set_numbers(own, number);
+            }
             // Receives from it must not wait for ever either.
             Route::None(reason) => matching.failed = Some(reason.clone()),
             Route::Myself | Route::Shared(_) => {}

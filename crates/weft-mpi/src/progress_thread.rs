@@ -78,7 +78,15 @@ impl ProgressThread {
     }
 
     /// A call leaves MPI, and nobody waits inside: arms what is to be armed.
+    #[inline]
     pub(crate) fn hand_over(&mut self, engine: &mut Engine, outstanding: Outstanding) {
+        if !self.coverage.is_covered(outstanding, engine.gathers().is_some()) {
+            self.arm(engine, outstanding);
+        }
+    }
+
+    #[inline(never)]
+    fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
         let arm = self.coverage.hand_over(outstanding);
         if arm.network {
             for network in &self.network {

@@ -224,7 +224,7 @@ impl transport::Node for Node {
         self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
     }
 
-    #[inline]
+    #[inline(always)]
     fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
         self.outbox.try_send_with(to, head, len, fill)
     }

@@ -68,7 +68,7 @@ impl Looks {
 /// What leads to other nodes, and what is under way there.
 pub(super) struct Network {
     pub(super) devices: Devices,
-    secret: Secret,
+    pub(super) secret: Secret,
     /// Peers whose flows have something to send or to wait for.
     pub(super) active: Vec<PeerId>,
     /// Trains that a link had no room for.
@@ -183,7 +183,7 @@ impl<P: Platform> Engine<P> {
                 active.push(peer);
             }
             // What the flow delivers may concern any peer, so it is taken out of the table meanwhile.
-            let Some(mut flow) = remote.take_flow(secret, own, number) else { return };
+            let Some(mut flow) = remote.take_flow(secret) else { return };
             let mut adapter = Adapter { peer, messages, peers };
             flow.handle_train(now, bytes, segment, marked, &mut adapter);
             if let Route::Remote(remote) = &mut peers[peer].route {
@@ -200,15 +200,13 @@ impl<P: Platform> Engine<P> {
     }
 
     /// The flow to `peer`, made on first use, and due to be looked at.
+    #[inline]
     pub(super) fn flow(&mut self, peer: PeerId) -> &mut Flow {
-        let own = self.peers[self.peers.own()].number();
-        let state = &mut self.peers[peer];
-        let number = state.number();
-        let Route::Remote(remote) = &mut state.route else { unreachable!("only remote peers have flows") };
+        let Route::Remote(remote) = &mut self.peers[peer].route else { unreachable!("only remote peers have flows") };
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
-        remote.flow(&self.network.secret, own, number)
+        remote.flow(&self.network.secret)
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {

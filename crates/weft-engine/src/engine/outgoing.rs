@@ -40,17 +40,29 @@ impl<P: Platform> Engine<P> {
     pub(super) fn send_small(&mut self, peer: PeerId, envelope: Envelope, data: &UserData) -> bool {
         let bytes = data.len();
         let cost = bytes + CREDIT_PER_MESSAGE;
-        if bytes > self.eager_limit || self.peers[peer].matching.credit < cost || !self.peers[peer].pending.is_empty() {
+        let state = &mut self.peers[peer];
+        let Route::Remote(remote) = &mut state.route else { return false };
+        if bytes > self.eager_limit || state.matching.credit < cost || !state.pending.is_empty() {
             return false;
         }
-        let flow = self.flow(peer);
+        let flow = remote.flow(&self.network.secret);
         if bytes as usize + HEAD_MAX > flow.frame_max() || flow.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }
         let head = Head::eager(envelope, None);
-        self.submit(peer, &head, data, 0, bytes);
-        self.peers[peer].matching.credit -= cost;
-        self.peers[peer].put(bytes);
+        match data.run(0, bytes) {
+            Some(run) => flow.submit_message(head.as_bytes(), run),
+            None => {
+                self.scratch.resize(bytes as usize, 0);
+                data_into(data, 0, &mut self.scratch);
+                flow.submit_message(head.as_bytes(), &self.scratch);
+            }
+        }
+        if !std::mem::replace(&mut remote.active, true) {
+            self.network.active.push(peer);
+        }
+        state.matching.credit -= cost;
+        state.put(bytes);
         self.depart(peer, head.as_bytes().len() + bytes as usize);
         true
     }

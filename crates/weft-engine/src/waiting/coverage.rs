@@ -154,7 +154,19 @@ impl Coverage {
         Self { has_doorbell, ..Self::default() }
     }
 
-    /// A call leaves MPI, and nobody waits inside: what to arm now. Then comes [`Self::set_timer`].
+    /// A call leaves MPI, and nobody waits inside. Whether all that is `outstanding` is covered already, messages that are `coalescing`
+    /// included: then the call has been counted, and there is nothing to do. It is the way of each small message of a burst but the first.
+    #[inline]
+    pub fn is_covered(&mut self, outstanding: Outstanding, coalescing: bool) -> bool {
+        let is_armed = (self.network || !outstanding.requests)
+            && (self.doorbell || !(outstanding.neighbours && self.has_doorbell));
+        let is_timed = if coalescing { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
+        let covered = is_armed && is_timed;
+        self.calls = self.calls.wrapping_add(u64::from(covered));
+        covered
+    }
+
+    /// The same where it is not: what to arm now. Then comes [`Self::set_timer`].
     pub fn hand_over(&mut self, outstanding: Outstanding) -> Arm {
         self.calls = self.calls.wrapping_add(1);
         let network = outstanding.requests && !self.network;
