@@ -31,6 +31,13 @@ const LIMIT_SECONDS: u64 = 60;
 pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
 const FAULTS: &[(&str, &str)] = &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
+/// Everything at once, damage included: what was damaged must not be believed, least of all an acknowledgement.
+const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
+/// Runs of the program under it, each with a seed of its own …
+const DAMAGE_SEEDS: u32 = 3;
+/// … and exchanges in each.
+const DAMAGE_ROUNDS: &str = "12";
+
 fn source(name: &str) -> String {
     format!("tests/c/{name}.c")
 }
@@ -81,6 +88,18 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
                 attempt(|| {
                     let run = context.mpiexec_on_hosts(2)?.arg(context.compile(&source(name))?);
                     Ok(run.env("WEFT_LINK", link).env("WEFT_FAULTS", FAULTS[0].1))
+                })
+            }));
+        }
+    }
+    for (link, sealed) in ["ethernet", "udp"].into_iter().flat_map(|link| [(link, "0"), (link, "1")]) {
+        for seed in 1..=DAMAGE_SEEDS {
+            let title = format!("WEFT_LINK={link} WEFT_SEALED={sealed}, outstanding, 2 ranks, damage with seed {seed}");
+            cases.push(Case::new(title, move |context| {
+                attempt(|| {
+                    let run = context.mpiexec_on_hosts(2)?.arg(context.compile(&source("outstanding"))?);
+                    let run = run.arg(DAMAGE_ROUNDS).env("WEFT_LINK", link).env("WEFT_SEALED", sealed);
+                    Ok(run.env("WEFT_FAULTS", format!("{DAMAGE},seed={seed}")))
                 })
             }));
         }
