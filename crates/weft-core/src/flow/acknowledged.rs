@@ -51,8 +51,15 @@ impl Progress {
     }
 }
 
-/// Which way, and the transmission on it before which all have arrived or are lost.
-type Probed = (usize, Number);
+/// What the answer to a probe proves.
+#[derive(Clone, Copy)]
+struct Probed {
+    way: usize,
+    /// The transmission before which all have arrived or are lost.
+    order: Number,
+    /// The probe took the lane that the way takes now.
+    on_this_lane: bool,
+}
 
 impl Outgoing {
     /// Whether it says nothing that was not known already, as most of many packets do that carry the same.
@@ -273,7 +280,7 @@ impl Outgoing {
         if let (Some(hold), true) = (hold, newest && order == way.order) {
             way.round_trip.sample(now, Duration(now.since(way.asked_at).0.saturating_sub(hold.0)));
         }
-        Some((index, order))
+        Some(Probed { way: index, order, on_this_lane: way.has_left_since_change(probe) })
     }
 
     /// Looks for packets that are missing although later ones of their way have arrived.
@@ -321,10 +328,10 @@ impl Outgoing {
         // It may have waited below us while a later one did not: it gets a moment to follow.
         let patience = self.reordering.patience(way.round_trip.loss_delay());
         let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8).max(spacing.0));
-        let is_probed = probed.is_some_and(|(of, order)| of == name && order.is_after(record.order));
-        let proves_later = |order: Number| order.is_after(way.lane_from);
+        let probed = probed.filter(|probed| probed.way == name && probed.order.is_after(record.order));
+        let is_probed = probed.is_some();
         let is_crossed = way.lane_from.is_after(record.order)
-            && (proves_later(way.proved) || is_probed && probed.is_some_and(|(_, order)| proves_later(order)));
+            && (way.proved.is_after(way.lane_from) || probed.is_some_and(|probed| probed.on_this_lane));
         // What overtook it took another lane, and may have been looked at before.
         let late = if is_crossed { Duration(late.0.max(u64::from(since) + LANE_PATIENCE.0)) } else { late };
         let evidence = if is_crossed && late > age {

@@ -67,6 +67,11 @@ impl Way {
         }
     }
 
+    /// Whether this probe has left on the lane that the way takes now.
+    pub(super) const fn has_left_since_change(&self, probe: Number) -> bool {
+        !self.changed.is_after(probe)
+    }
+
     fn fold(self) -> FoldedWay {
         let Self { order, proved, doubted, changed, round_trip, congestion, .. } = self;
         FoldedWay { order, proved, doubted, changed, round_trip, congestion }
@@ -293,7 +298,7 @@ impl Ways {
     /// An answer has come to this probe.
     pub(super) fn answered(&mut self, index: usize, probe: Number) {
         self[index].unanswered = 0;
-        if !self[index].changed.is_after(probe) {
+        if self[index].has_left_since_change(probe) {
             self.alive |= 1 << index;
         }
     }
