@@ -898,3 +898,40 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
         drop(lost);
     }
 }
+
+#[test]
+fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_for() {
+    let wire: Wire = Arc::new(Mutex::new(vec![VecDeque::new(); 3]));
+    let settings = Settings { packet_size: PACKET_SIZE, peer_timeout: SECOND, ..Settings::default() };
+    let address = SocketAddr::from(([127, 0, 0, 1], 2));
+    let key = format!("asleep-{}", std::process::id());
+    let mut engine = Engine::new(Parts {
+        platform: Machine,
+        memory: SingleCopy,
+        number: 0,
+        host: Some("test".into()),
+        node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
+        devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
+        secret: [7; 16],
+        eager_limit: 1_000,
+        peer_timeout: SECOND,
+    });
+    let far = Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)));
+    queue::add_peers(&mut engine, 0, vec![Route::Myself, Route::Shared(1), far], 0);
+    let receive = Receive {
+        context: Some(CONTEXT),
+        source: Some(2),
+        peer: Some(id(&engine, 2)),
+        tag: None,
+        data: UserData::empty(),
+        blocking: false,
+    };
+    let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
+    engine.start_receive(handle);
+    engine.progress();
+    let sleep = engine.prepare_sleep().expect("there is nothing to do");
+    assert!(
+        sleep.timeout.is_some_and(|timeout| timeout <= SECOND.as_nanos()),
+        "it would sleep until somebody wakes it"
+    );
+}

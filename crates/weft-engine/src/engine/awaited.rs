@@ -111,7 +111,11 @@ impl<P: Platform> Engine<P> {
 
     /// In how many nanoseconds the next round is due, if somebody is waited for.
     pub(super) fn asking_due(&self) -> Option<u64> {
-        let next = self.awaited.next.filter(|_| self.has_network() && self.messages.awaits())?;
-        Some(next.since(self.platform.now()).as_nanos())
+        if self.awaited.period.0 == 0 || !self.has_network() || !self.messages.awaits() {
+            return None;
+        }
+        // Who has peers on this node may fall asleep before it has ever looked at the network.
+        let left = self.awaited.next.map_or(self.awaited.period, |next| next.since(self.platform.now()));
+        Some(left.as_nanos())
     }
 }
