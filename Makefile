@@ -7,9 +7,12 @@ SHELL = /bin/sh
 # Where `make install` puts the library; demo, tests and benchmarks use one of their own, in build/prefix.
 PREFIX = /usr/local
 OWN = build/prefix
-# What `make swarm` plays: so many plans by chance, from this seed on.
+# What `make swarm` plays: so many plans, and programs on whole engines, by chance, from this seed on.
 RUNS = 5000
+PROGRAMS = 10000
 SEED = 1
+# Errors that `make mutants` puts in; all of them unless some are named.
+MUTANTS =
 # What `make fuzz` does: each target so long; all of them unless some are named.
 SECONDS = 60
 TARGETS =
@@ -28,7 +31,8 @@ help:
 	@echo 'make install PREFIX=DIR    mpicc, mpiexec, libmpi_abi.so.1, mpi.h, weft-netd into DIR (now $(PREFIX))'
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
-	@echo 'make swarm [RUNS=N] [SEED=N]  the protocol in virtual time, in many more networks than `make check` plays'
+	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
+	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make clean                 remove build/ and target/'
 
@@ -78,9 +82,14 @@ miri: setup
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-mpi --lib memory::
 
+# Errors put in by hand, one at a time: each must be found by some program.
+mutants: setup
+	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/mutants.sh $(MUTANTS)
+
 swarm: setup
 	$(CARGO) run --package weft-sim -- all --seed $(SEED) --runs 10 --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
+	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
 
 fuzz: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/fuzz.sh $(SECONDS) $(TARGETS)
@@ -94,4 +103,4 @@ bench: setup-bench own
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri swarm fuzz instructions bench clean
+.PHONY: help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri mutants swarm fuzz instructions bench clean

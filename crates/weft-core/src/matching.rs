@@ -54,6 +54,8 @@ impl<P, M> Queues<P, M> {
     #[inline(never)]
     fn take_unexpected(&mut self, context: u32, wanted: &Pattern) -> Option<(Envelope, M)> {
         let id = self.unexpected.find(wanted)?;
+        #[cfg(weft_mutant = "message_matched_out_of_order")]
+        let id = self.unexpected.newest_where(|found, _| found.matches(wanted)).unwrap_or(id);
         let (found, message) = self.unexpected.remove(id)?;
         Some((envelope(context, &found), message))
     }
@@ -99,6 +101,8 @@ impl<P, M> Matcher<P, M> {
         let arrived = Pattern::new(Some(envelope.source), Some(envelope.tag));
         let queues = self.queues(envelope.context);
         if let Some(id) = queues.posted.find(&arrived) {
+            #[cfg(weft_mutant = "receive_matched_out_of_order")]
+            let id = queues.posted.newest_where(|wanted, _| wanted.matches(&arrived)).unwrap_or(id);
             return queues.posted.take(id);
         }
         if let Some(message) = make() {

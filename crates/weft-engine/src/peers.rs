@@ -107,6 +107,11 @@ impl<P: Platform> Peer<P> {
         }
     }
 
+    /// Eager bytes of it that have been consumed here, and of which it does not know yet.
+    pub fn owed(&self) -> u64 {
+        self.matching.owed()
+    }
+
     /// Messages and bytes of payload that have left for it, and bytes that may still be sent to it unasked.
     pub fn traffic(&self) -> [u64; 3] {
         [self.messages, self.bytes, self.matching.credit]

@@ -157,6 +157,9 @@ impl Regions {
     /// The region of `key`, if it is open.
     pub fn get(&self, key: RegionKey) -> Option<&Region> {
         let entry = self.entries.get(key.index())?;
+        #[cfg(weft_mutant = "region_used_after_its_generation")]
+        return entry.region.as_ref();
+        #[cfg(not(weft_mutant = "region_used_after_its_generation"))]
         entry.region.as_ref().filter(|_| entry.generation == key.generation())
     }
 

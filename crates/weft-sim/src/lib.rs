@@ -13,6 +13,7 @@ pub mod check;
 pub mod clock;
 pub mod fabric;
 pub mod grants;
+pub mod job;
 pub mod ledger;
 pub mod nuisance;
 pub mod plan;

@@ -1,5 +1,8 @@
 //! `weft-sim <scenario> [--seed N] [--runs N]`: plays a scenario; a seed that fails is named, and replays the failure.
+//! `weft-sim programs`, `program` and `shrink` do the same with programs on whole engines.
 #![forbid(unsafe_code)]
+
+mod programs;
 
 use clap::Parser;
 use serde_json::json;
@@ -19,7 +22,7 @@ const JOBS_MAX: usize = 256;
 #[derive(Parser)]
 #[command(name = "weft-sim", after_help = list())]
 struct Arguments {
-    /// One of the scenarios below, or `all`
+    /// One of the scenarios below, or `all`; or `programs`, `program`, `shrink`
     scenario: String,
     /// Where chance begins; 0x… or decimal
     #[arg(long, value_parser = number, default_value = "1")]
@@ -45,11 +48,17 @@ struct Arguments {
     /// Write every packet to a file that Wireshark opens (one run)
     #[arg(long, value_name = "FILE.pcapng")]
     capture: Option<PathBuf>,
+    /// No further programs after one that fails
+    #[arg(long)]
+    until_failure: bool,
+    /// Programs of so many processes
+    #[arg(long, value_parser = clap::value_parser!(u8).range(2..=6))]
+    ranks: Option<u8>,
 }
 
 fn list() -> String {
     let lines = SCENARIOS.iter().map(|(name, about, _)| format!("  {name:<16}{about}"));
-    format!("Scenarios:\n{}", lines.collect::<Vec<_>>().join("\n"))
+    format!("Scenarios:\n{}\n\nWhole jobs:\n{}", lines.collect::<Vec<_>>().join("\n"), programs::LIST)
 }
 
 fn number(word: &str) -> Result<u64, String> {
@@ -73,6 +82,12 @@ fn main() -> ExitCode {
 
 /// Plays what was asked for; false if something failed.
 fn run(arguments: &Arguments) -> Result<bool, String> {
+    if arguments.jobs == 0 || arguments.jobs > JOBS_MAX {
+        return Err(format!("{} jobs; there are 1 to {JOBS_MAX}", arguments.jobs));
+    }
+    if let Some(done) = programs::run(arguments) {
+        return Ok(done);
+    }
     let all = arguments.scenario == "all";
     let chosen: Vec<_> = SCENARIOS.iter().filter(|(name, _, _)| all || *name == arguments.scenario).collect();
     if chosen.is_empty() {
@@ -80,9 +95,6 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     }
     if arguments.capture.is_some() && (all || arguments.runs != 1) {
         return Err("a capture is of one run: name one scenario, and leave --runs out".into());
-    }
-    if arguments.jobs == 0 || arguments.jobs > JOBS_MAX {
-        return Err(format!("{} jobs; there are 1 to {JOBS_MAX}", arguments.jobs));
     }
     let runs = chosen.len() as u64 * arguments.runs;
     let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));

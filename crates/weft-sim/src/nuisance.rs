@@ -293,7 +293,7 @@ pub struct Fates {
 }
 
 /// A place on the way between a host's link and the next node that changes, loses or adds packets. Stages stand in a row.
-pub trait Stage {
+pub trait Stage: Send {
     /// A packet passes. What goes on is added to `outcome.onward`; a packet that does not leaves its cause.
     fn pass(&mut self, now: Instant, flight: Flight, outcome: &mut Outcome);
 }

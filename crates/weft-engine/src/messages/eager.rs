@@ -87,6 +87,8 @@ impl Messages {
     #[inline(never)]
     fn give_credit(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
         let bytes = std::mem::take(&mut peers.peer_mut(peer).owed);
+        #[cfg(weft_mutant = "credit_given_twice")]
+        let bytes = bytes * 2;
         self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
     }
 

@@ -1,0 +1,64 @@
+//! Whole jobs in virtual time: engines (`weft-engine`) on simulated carriers, programs drawn from a seed, and oracles for what comes of
+//! them.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `program`, `draw`, `shrink` | what each thread calls; by chance; made smaller |
+//! | `platform`, `node`, `board`, `network` | the carriers: clock, frames and posted receives of a node, packets |
+//! | `construct` | how engines are put together |
+//! | `process`, `calls`, `collectives` | threads that call, wait and sleep; each call; schedules |
+//! | `shape`, `wild`, `check` | what must be where; who may have got what; what must hold always and at the end |
+//! | `play` | turns, until everything is over |
+
+mod board;
+mod calls;
+mod check;
+mod collectives;
+mod construct;
+mod draw;
+mod network;
+mod node;
+mod platform;
+mod play;
+mod process;
+mod program;
+mod shape;
+mod shrink;
+mod wild;
+
+pub use draw::Wanted;
+pub use play::Played;
+
+/// Plays the program of a seed; with `trace` it says what happens.
+///
+/// # Errors
+/// What does not hold.
+pub fn play_seed(seed: u64, wanted: Wanted, trace: bool) -> Result<Played, String> {
+    play::play(&draw::program(seed, wanted), trace)
+}
+
+/// What runs, on what, and what goes wrong, for people.
+pub fn describe(seed: u64, wanted: Wanted) -> String {
+    text(&draw::program(seed, wanted))
+}
+
+/// The smallest program that still fails like that of a seed, and why; none if that does not fail.
+pub fn shrink_seed(seed: u64, wanted: Wanted) -> Option<String> {
+    let program = draw::program(seed, wanted);
+    let first = play::play(&program, false).err()?;
+    let (smallest, tries) = shrink::shrink(&program, &mut |candidate| play::play(candidate, false).is_err());
+    let why = play::play(&smallest, true).err().unwrap_or_else(|| "it does not fail twice".into());
+    Some(format!("{first}\nafter {tries} tries:\n{}\n{why}", text(&smallest)))
+}
+
+fn text(program: &program::Program) -> String {
+    let program::Program { machine, pace, death, lanes, .. } = program;
+    let mut text = format!("{machine:?}\n{pace:?}\ndeath: {death:?}\n");
+    for (number, lane) in lanes.iter().enumerate() {
+        text += &format!("lane {number}, {} operations, communicators {:?}\n", lane.size(), lane.comms);
+        for block in &lane.blocks {
+            text += &format!("  {block:?}\n");
+        }
+    }
+    text
+}

@@ -1,0 +1,283 @@
+//! Receives that simulated processes post for their senders: lists, searched from the beginning, as `weft_engine::transport` describes
+//! them. No slots that are used again, no words that are compared: what is right here is so by looking.
+
+use super::node::{NodeMemory, SharedMemory};
+use super::platform::Moments;
+use weft_engine::transport::{
+    Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
+};
+
+/// Bytes of a unit of a message that both sides copy.
+const UNIT_BYTES: u64 = 16 << 10;
+
+/// A receive that has been posted.
+pub(super) struct Posted {
+    /// Its place in the order of posting.
+    order: u32,
+    /// For whom; the receiver itself: for anybody.
+    sender: usize,
+    /// Unique on the node.
+    word: u32,
+    wanted: Wanted,
+    fate: Fate,
+}
+
+/// One end of a table.
+pub(super) struct Table {
+    memory: SharedMemory,
+    receiver: usize,
+    /// The receiver itself: the common table.
+    sender: usize,
+    share: Share,
+    moments: Moments,
+}
+
+impl Table {
+    pub(super) fn new(memory: SharedMemory, receiver: usize, sender: usize, moments: Moments) -> Self {
+        let share = Share { memory: memory.clone(), receiver, sender, moments: moments.clone() };
+        Self { memory, receiver, sender, share, moments }
+    }
+
+    /// The earliest open receive for the sender that such a message matches.
+    fn find(&self, memory: &NodeMemory, context: u32, tag: i32) -> Option<usize> {
+        let place = &memory.places[self.receiver];
+        let fits = |post: &Posted| {
+            (post.sender == self.sender || post.sender == self.receiver)
+                && post.fate == Fate::Open
+                && post.wanted.context == context
+                && post.wanted.tag.is_none_or(|wanted| wanted == tag)
+        };
+        let earliest = place.posts.iter().enumerate().filter(|(_, post)| fits(post));
+        earliest.min_by_key(|(_, post)| post.order).map(|(at, _)| at)
+    }
+}
+
+impl PostedTable for Table {
+    type Cooperation = Share;
+
+    fn share(&self) -> &Share {
+        &self.share
+    }
+
+    fn note_several(&self, several: bool) {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).several = several;
+    }
+
+    fn sender_awaits_several(&self) -> bool {
+        let mut memory = self.memory.borrow_mut();
+        memory.pair(self.receiver, self.sender).several && memory.is_attentive(self.sender)
+    }
+
+    fn posted(&self) -> u32 {
+        self.memory.borrow().places[self.receiver].posted
+    }
+
+    fn advance(&mut self, handled: u32) {
+        self.memory.borrow_mut().pair(self.receiver, self.sender).handled = handled;
+        self.moments.pass();
+    }
+
+    fn settle(&mut self) {
+        {
+            let mut memory = self.memory.borrow_mut();
+            let pair = memory.pair(self.receiver, self.sender);
+            pair.settled = pair.handled;
+        }
+        self.moments.pass();
+    }
+
+    fn post(&mut self, wanted: &Wanted) -> Option<Ticket> {
+        let ticket = {
+            let mut memory = self.memory.borrow_mut();
+            let slots = memory.habits.slots;
+            let place = &memory.places[self.receiver];
+            if place.posts.iter().filter(|post| post.sender == self.sender).count() >= slots {
+                return None;
+            }
+            memory.serial = memory.serial.wrapping_add(1);
+            let word = memory.serial;
+            let place = &mut memory.places[self.receiver];
+            place.posted += 1;
+            let order = place.posted;
+            place.posts.push(Posted { order, sender: self.sender, word, wanted: *wanted, fate: Fate::Open });
+            Ticket { common: self.sender == self.receiver, slot: 0, word }
+        };
+        self.moments.pass();
+        Some(ticket)
+    }
+
+    fn withdraw(&mut self, ticket: Ticket) -> bool {
+        self.moments.pass();
+        let posts = &mut self.memory.borrow_mut().places[self.receiver].posts;
+        let open = posts.iter().position(|post| post.word == ticket.word && post.fate == Fate::Open);
+        if cfg!(weft_mutant = "withdrawn_receive_written_to") {
+            return open.is_some();
+        }
+        open.map(|at| posts.remove(at)).is_some()
+    }
+
+    fn fate(&self, ticket: Ticket) -> Fate {
+        let memory = self.memory.borrow();
+        let post = memory.places[self.receiver].posts.iter().find(|post| post.word == ticket.word);
+        post.map_or(Fate::Failed, |post| post.fate)
+    }
+
+    fn free(&mut self, ticket: Ticket) {
+        self.memory.borrow_mut().places[self.receiver].posts.retain(|post| post.word != ticket.word);
+    }
+
+    fn take(&mut self, message: &Offered) -> Option<Claim> {
+        self.moments.pass();
+        let claim = {
+            let mut memory = self.memory.borrow_mut();
+            let pair = memory.pair(self.receiver, self.sender);
+            let is_next = pair.settled == message.before && pair.handled == message.before;
+            if !is_next && !cfg!(weft_mutant = "ring_overtaken") {
+                return None;
+            }
+            let at = self.find(&memory, message.context, message.tag)?;
+            memory.taken += 1;
+            let announced = message.number.map(|number| number & ((1 << NUMBER_BITS) - 1));
+            let post = &mut memory.places[self.receiver].posts[at];
+            post.fate = Fate::Taken(Taker { by: self.sender, announced });
+            let Wanted { address, length, .. } = post.wanted;
+            let (common, word) = (post.sender == self.receiver, u64::from(post.word));
+            Claim { common, slot: 0, word, source: message.source, tag: message.tag, address, length }
+        };
+        self.moments.pass();
+        Some(claim)
+    }
+
+    fn wish(&self, context: u32, tag: i32) -> Wish {
+        let memory = self.memory.borrow();
+        let mut wish = Wish::None;
+        for post in &memory.places[self.receiver].posts {
+            let ours = post.sender == self.sender || post.sender == self.receiver;
+            let matches = post.wanted.context == context && post.wanted.tag.is_none_or(|wanted| wanted == tag);
+            if !ours || !matches || post.fate != Fate::Open {
+                continue;
+            }
+            if !post.wanted.awaited {
+                return Wish::Posted;
+            }
+            wish = Wish::Awaited;
+        }
+        wish
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.moments.pass();
+        let memory = self.memory.borrow();
+        let ours = |post: &Posted| post.sender == self.sender || post.sender == self.receiver;
+        memory.places[self.receiver].posts.iter().any(|post| ours(post) && post.fate == Fate::Open)
+    }
+
+    fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
+        let mut memory = self.memory.borrow_mut();
+        let posts = &mut memory.places[self.receiver].posts;
+        let Some(post) = posts.iter_mut().find(|post| u64::from(post.word) == claim.word) else { return };
+        let Fate::Taken(taker) = post.fate else { return };
+        let Claim { source, tag, .. } = *claim;
+        post.fate = if written { Fate::Done { taker, source, tag, total, rest } } else { Fate::Failed };
+    }
+}
+
+/// A message that two processes copy at the same time.
+#[derive(Default)]
+pub(super) struct Sharing {
+    name: u32,
+    address: u64,
+    length: u64,
+    /// Units that nobody has taken.
+    begin: u64,
+    end: u64,
+    /// Units that have not been moved.
+    left: u64,
+    failed: bool,
+}
+
+/// One end of it.
+pub(super) struct Share {
+    memory: SharedMemory,
+    receiver: usize,
+    sender: usize,
+    moments: Moments,
+}
+
+impl Share {
+    fn with<R>(&self, look: impl FnOnce(&mut Sharing) -> R) -> R {
+        look(&mut self.memory.borrow_mut().pair(self.receiver, self.sender).sharing)
+    }
+
+    fn take(&self, from_front: bool, name: Option<u32>) -> Option<Piece> {
+        self.moments.pass();
+        let chance = self.memory.borrow_mut().random.next();
+        let piece = self.with(|sharing| {
+            let open = sharing.end - sharing.begin;
+            if open == 0 || name.is_some_and(|name| name != sharing.name) {
+                return None;
+            }
+            let units = 1 + chance % open.div_ceil(2);
+            let first = if from_front {
+                sharing.begin += units;
+                sharing.begin - units
+            } else {
+                sharing.end -= units;
+                sharing.end
+            };
+            let at = |unit: u64| (unit * UNIT_BYTES).min(sharing.length);
+            Some(Piece { address: sharing.address, range: at(first)..at(first + units), units: units as u32 })
+        })?;
+        if !from_front {
+            self.memory.borrow_mut().shared += 1;
+        }
+        self.moments.pass();
+        Some(piece)
+    }
+}
+
+impl Cooperation for Share {
+    fn begin(&self, name: u32, address: u64, length: u64) -> bool {
+        let units = length.div_ceil(UNIT_BYTES);
+        self.with(|sharing| {
+            let begins = sharing.left == 0 && units >= 2;
+            if begins {
+                *sharing = Sharing { name, address, length, begin: 0, end: units, left: units, failed: false };
+            }
+            begins
+        })
+    }
+
+    fn open_name(&self) -> Option<u32> {
+        self.with(|sharing| (sharing.begin < sharing.end).then_some(sharing.name))
+    }
+
+    fn moving_name(&self) -> Option<u32> {
+        self.with(|sharing| (sharing.left > 0).then_some(sharing.name))
+    }
+
+    fn take_front(&self) -> Option<Piece> {
+        self.take(true, None)
+    }
+
+    fn take_back(&self, name: u32) -> Option<Piece> {
+        self.take(false, Some(name))
+    }
+
+    fn moved(&self, piece: &Piece, success: bool) -> bool {
+        self.with(|sharing| {
+            sharing.failed |= !success;
+            sharing.left -= u64::from(piece.units);
+            sharing.left == 0
+        })
+    }
+
+    fn ending(&self) -> Ending {
+        self.moments.pass();
+        self.with(|sharing| match (sharing.left, sharing.failed) {
+            (0, false) => Ending::Moved,
+            (0, true) => Ending::Failed,
+            _ => Ending::Open,
+        })
+    }
+}

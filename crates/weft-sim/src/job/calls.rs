@@ -1,0 +1,751 @@
+//! What the calls of a program do at the engine, and what must come of each.
+
+use super::construct::{self, Carriers};
+use super::process::{Checked, Proc};
+use super::program::{Block, Call, How, Message, Program, Step, WildReceive};
+use super::shape::{Placed, Shape, content};
+use super::wild::{self, Taken};
+use std::collections::BTreeMap;
+use std::fmt;
+use weft_core::matching::Envelope;
+use weft_engine::error::{Error, PEER_GONE, TRUNCATED};
+use weft_engine::group::PeerId;
+use weft_engine::request::{Mode, Receive, Request, Send, State, Status};
+
+/// The tag of what tells whether a send was cancelled.
+const TELLS: i32 = 5000;
+/// Looks of a blocking receive before it is posted, at most.
+const LOOKS_MAX: u64 = 3;
+
+/// An operation under way.
+pub(super) struct Live {
+    pub(super) handle: usize,
+    pub(super) placed: Placed,
+    pub(super) message: Option<Message>,
+}
+
+/// A message that has been received: which bytes, and where they are.
+pub(super) struct Done {
+    pub(super) placed: Placed,
+    pub(super) name: u64,
+    pub(super) bytes: usize,
+}
+
+/// One end of a message that is sent again and again.
+pub(super) struct Persistent {
+    message: Message,
+    is_send: bool,
+    live: Live,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug)]
+pub(super) enum Waiting {
+    Send(u32),
+    Receive(u32),
+    Probe {
+        step: Box<Step>,
+        message: Box<Message>,
+        matched: bool,
+    },
+    Persistent {
+        lane: usize,
+        round: u8,
+    },
+    Wild(Box<WildWait>),
+    /// The end of a send that has been asked to be cancelled.
+    Cancel(u32),
+    /// The word whether it was.
+    Word {
+        step: Box<Step>,
+        message: Box<Message>,
+    },
+    Collective(u32),
+    /// All other processes.
+    Others,
+}
+
+/// Where the end of a wild block stands.
+#[derive(Clone, Debug)]
+pub(super) struct WildWait {
+    context: u32,
+    lane: usize,
+    comm: usize,
+    sends: Vec<u32>,
+    receives: Vec<u32>,
+    expected: usize,
+    matched: bool,
+    /// What has been received beside the receives.
+    drained: Vec<u32>,
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Send(id) => write!(f, "the send of message {id}"),
+            Self::Receive(id) => write!(f, "message {id}"),
+            Self::Probe { message, .. } => write!(f, "a probe for message {}", message.id),
+            Self::Persistent { round, .. } => write!(f, "round {round} of persistent requests"),
+            Self::Wild(wait) => write!(
+                f,
+                "{} messages in context {}, or {} sends",
+                wait.expected - wait.drained.len(),
+                wait.context,
+                wait.sends.len()
+            ),
+            Self::Cancel(id) => write!(f, "the cancelled send of message {id}"),
+            Self::Word { message, .. } => write!(f, "the word whether message {} was cancelled", message.id),
+            Self::Collective(id) => write!(f, "collective {id}"),
+            Self::Others => write!(f, "the other processes"),
+        }
+    }
+}
+
+/// What a process must know of the wild blocks of a program, by context.
+#[derive(Default)]
+pub(super) struct WildBlocks {
+    /// Messages to this process, in the order in which each of their senders sends them.
+    pub(super) messages: BTreeMap<u32, Message>,
+    pub(super) by_context: BTreeMap<u32, Vec<u32>>,
+    pub(super) receives: BTreeMap<u32, WildReceive>,
+}
+
+impl WildBlocks {
+    pub(super) fn new(program: &Program, rank: usize) -> Self {
+        let mut found = Self::default();
+        for (number, lane) in program.lanes.iter().enumerate() {
+            // The context of a block is known by the steps that it makes.
+            for step in lane.script(number, rank) {
+                if let Call::WildReceive(receive) = &step.call {
+                    found.receives.insert(receive.id, receive.clone());
+                }
+            }
+            for block in &lane.blocks {
+                let Block::Wild { id, comm, messages, .. } = block else { continue };
+                let members = &lane.comms[*comm].members;
+                let Some(own) = members.iter().position(|member| *member == rank) else { continue };
+                let context = super::program::wild_context(number, *id);
+                for message in messages.iter().filter(|message| message.to == own) {
+                    found.by_context.entry(context).or_default().push(message.id);
+                    found.messages.insert(message.id, message.clone());
+                }
+            }
+        }
+        found
+    }
+}
+
+/// The name of what is sent in a round of a persistent request.
+fn in_round(id: u32, round: u8) -> u64 {
+    u64::from(id) | u64::from(round) << 40
+}
+
+fn background(id: u32) -> u64 {
+    u64::from(id) | 1 << 60
+}
+
+impl Proc {
+    fn place(&self, placed: &Placed) {
+        self.memory.register(Carriers::pid(self.rank), &placed.buffer);
+    }
+
+    /// How the engine names a process.
+    pub(super) fn peer(&self, rank: usize) -> PeerId {
+        construct::peer_id(&self.engine, rank)
+    }
+
+    fn member(&self, lane: usize, step: &Step, rank: usize) -> PeerId {
+        self.peer(self.comms[lane][step.comm].members[rank])
+    }
+
+    fn make_send(&self, lane: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Send {
+        let envelope = Envelope { context: step.context, source: message.from as u32, tag: message.tag };
+        let peer = Some(self.member(lane, step, message.to));
+        Send { peer, envelope, data: placed.data(), mode: message.mode, blocking }
+    }
+
+    fn make_receive(&self, lane: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Receive {
+        let source = (!message.any_source).then_some(message.from as u32);
+        Receive {
+            context: Some(step.context),
+            source,
+            peer: source.map(|_| self.member(lane, step, message.from)),
+            tag: (!message.any_tag).then_some(message.tag),
+            data: placed.data(),
+            blocking,
+        }
+    }
+
+    /// Begins a call: what it waits for, if it does.
+    pub(super) fn begin(&mut self, lane: usize, step: &Step) -> Checked<Option<Waiting>> {
+        self.note(|| format!("lane {lane}, context {}: {}", step.context, summary(&step.call)));
+        match &step.call {
+            Call::Compute(_) => Ok(None),
+            Call::Send { message, blocking } => {
+                self.start_send(lane, step, message, *blocking)?;
+                Ok(blocking.then_some(Waiting::Send(message.id)))
+            }
+            Call::WildSend { message } => self.start_send(lane, step, message, false).map(|()| None),
+            Call::Receive { message, how } => self.begin_receive(lane, step, message, *how),
+            Call::AwaitSend(id) => Ok(Some(Waiting::Send(*id))),
+            Call::AwaitReceive(id) => Ok(Some(Waiting::Receive(*id))),
+            Call::MakePersistent { messages } => self.make_persistent(lane, step, messages).map(|()| None),
+            Call::StartPersistent { round } => self.start_persistent(lane, *round).map(|()| None),
+            Call::AwaitPersistent { round } => Ok(Some(Waiting::Persistent { lane, round: *round })),
+            Call::FreePersistent => {
+                self.free_persistent(lane);
+                Ok(None)
+            }
+            Call::WildReceive(receive) => self.post_wild(lane, step, receive).map(|()| None),
+            Call::AwaitWild { sends, receives, expected, matched } => Ok(Some(Waiting::Wild(Box::new(WildWait {
+                context: step.context,
+                lane,
+                comm: step.comm,
+                sends: sends.clone(),
+                receives: receives.clone(),
+                expected: *expected,
+                matched: *matched,
+                drained: Vec::new(),
+            })))),
+            Call::SendAndCancel(message) => {
+                self.start_send(lane, step, message, false)?;
+                let handle = self.sends[&message.id].handle;
+                if self.random.chance(500_000) {
+                    self.progress();
+                }
+                self.engine.cancel(handle);
+                Ok(Some(Waiting::Cancel(message.id)))
+            }
+            Call::TellCancelled(message) => {
+                let word = word_of(message);
+                let cancelled = u64::from(self.cancelled[&message.id]);
+                let placed = Placed::holding(Shape::Plain, word.bytes, cancelled);
+                self.start_placed(lane, step, &word, placed, true)?;
+                Ok(Some(Waiting::Send(word.id)))
+            }
+            Call::ReceiveUnlessCancelled(message) => {
+                let word = word_of(message);
+                self.post(lane, step, &word, true)?;
+                Ok(Some(Waiting::Word { step: Box::new(step.clone()), message: Box::new(message.clone()) }))
+            }
+            Call::StartCollective(collective) => self.start_collective(lane, step, collective).map(|()| None),
+            Call::AwaitCollective(id) => Ok(Some(Waiting::Collective(*id))),
+        }
+    }
+
+    /// Looks whether what is waited for has happened; what is waited for still.
+    pub(super) fn look(&mut self, waiting: Waiting) -> Checked<Option<Waiting>> {
+        match waiting {
+            Waiting::Send(id) => Ok((!self.end_send(id)?).then_some(waiting)),
+            Waiting::Receive(id) => Ok((!self.end_receive(id)?).then_some(waiting)),
+            Waiting::Probe { step, message, matched } => self.look_for(step, message, matched),
+            Waiting::Persistent { lane, round } => Ok((!self.end_round(lane, round)?).then_some(waiting)),
+            Waiting::Wild(wait) => self.end_wild(wait),
+            Waiting::Cancel(id) => {
+                let live = &self.sends[&id];
+                let request = self.engine.messages.requests.get(live.handle);
+                if request.is_some_and(|request| !request.is_settled()) {
+                    return Ok(Some(waiting));
+                }
+                let cancelled = request.is_some_and(|request| request.status.cancelled);
+                self.cancelled.insert(id, cancelled);
+                self.end_send(id)?;
+                self.note(|| format!("message {id} was cancelled: {cancelled}"));
+                Ok(None)
+            }
+            Waiting::Word { step, message } => self.end_word(step, message),
+            Waiting::Collective(id) => Ok((!self.end_collective(id)?).then_some(waiting)),
+            Waiting::Others => Ok(Some(waiting)),
+        }
+    }
+
+    fn start_send(&mut self, lane: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
+        let placed = Placed::holding(message.send_shape, message.bytes, message.id.into());
+        self.start_placed(lane, step, message, placed, blocking)
+    }
+
+    fn start_placed(
+        &mut self,
+        lane: usize,
+        step: &Step,
+        message: &Message,
+        placed: Placed,
+        blocking: bool,
+    ) -> Checked<()> {
+        self.place(&placed);
+        let send = self.make_send(lane, step, message, &placed, blocking);
+        let handle = if self.engine.submit_now(&send) {
+            // The program may change its buffer from now on.
+            placed.wipe();
+            self.engine.messages.sent
+        } else {
+            let handle = self.engine.messages.add(State::Queued(send), step.context as usize).map_err(text)?;
+            self.engine.start_send(handle);
+            handle
+        };
+        self.sends.insert(message.id, Live { handle, placed, message: Some(message.clone()) });
+        Ok(())
+    }
+
+    fn begin_receive(&mut self, lane: usize, step: &Step, message: &Message, how: How) -> Checked<Option<Waiting>> {
+        match how {
+            How::Later(_) => self.post(lane, step, message, false).map(|()| None),
+            How::Probed | How::MatchedProbe => {
+                let (matched, message) = (how == How::MatchedProbe, Box::new(message.clone()));
+                Ok(Some(Waiting::Probe { step: Box::new(step.clone()), message, matched }))
+            }
+            How::Blocking => {
+                let placed = Placed::new(message.receive_shape, message.room, background(message.id));
+                self.place(&placed);
+                let receive = self.make_receive(lane, step, message, &placed, true);
+                let looks = self.random.below(LOOKS_MAX) as u32;
+                if let Some(received) = self.engine.receive_now(&receive, looks, || true) {
+                    self.check_received(message, placed, received.status, received.error.as_ref())?;
+                    return Ok(None);
+                }
+                self.post_placed(step, receive, placed, Some(message.clone()), message.id)?;
+                Ok(Some(Waiting::Receive(message.id)))
+            }
+        }
+    }
+
+    fn post(&mut self, lane: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
+        let placed = Placed::new(message.receive_shape, message.room, background(message.id));
+        self.place(&placed);
+        let receive = self.make_receive(lane, step, message, &placed, blocking);
+        self.post_placed(step, receive, placed, Some(message.clone()), message.id)
+    }
+
+    fn post_placed(
+        &mut self,
+        step: &Step,
+        receive: Receive,
+        placed: Placed,
+        message: Option<Message>,
+        id: u32,
+    ) -> Checked<()> {
+        let handle = self.engine.messages.add(State::Posted(receive), step.context as usize).map_err(text)?;
+        self.engine.start_receive(handle);
+        self.receives.insert(id, Live { handle, placed, message });
+        Ok(())
+    }
+
+    fn settled(&self, handle: usize) -> bool {
+        self.engine.messages.requests.get(handle).is_none_or(Request::is_settled)
+    }
+
+    /// What a request that is settled reports; it is forgotten.
+    fn conclude(&mut self, handle: usize) -> (Status, Option<Error>) {
+        let status = self.engine.messages.requests.get(handle).map_or(Status::EMPTY, |request| request.status);
+        let error = self.engine.messages.take_error(handle);
+        (status, error)
+    }
+
+    /// Whether an operation with another process may fail like this.
+    fn may_fail(&self, error: &Error) -> bool {
+        let Some(mortal) = self.mortal else { return false };
+        error.class == PEER_GONE && error.message.contains(&format!("process {mortal} of the job"))
+    }
+
+    fn end_send(&mut self, id: u32) -> Checked<bool> {
+        let handle = self.sends[&id].handle;
+        if !self.settled(handle) {
+            return Ok(false);
+        }
+        let (_, error) = self.conclude(handle);
+        let Some(live) = self.sends.remove(&id) else { return Ok(true) };
+        // The program may change its buffer from now on.
+        live.placed.wipe();
+        self.spent.push(live.placed);
+        match error {
+            Some(error) if !self.may_fail(&error) => Err(format!("the send of message {id} fails: {error}")),
+            _ => Ok(true),
+        }
+    }
+
+    fn end_receive(&mut self, id: u32) -> Checked<bool> {
+        let handle = self.receives[&id].handle;
+        if !self.settled(handle) {
+            return Ok(false);
+        }
+        let (status, error) = self.conclude(handle);
+        let Some(Live { placed, message: Some(message), .. }) = self.receives.remove(&id) else { return Ok(true) };
+        self.check_received(&message, placed, status, error.as_ref()).map(|()| true)
+    }
+
+    /// Whether a receive has brought just its message.
+    fn check_received(
+        &mut self,
+        message: &Message,
+        placed: Placed,
+        status: Status,
+        error: Option<&Error>,
+    ) -> Checked<()> {
+        let wrong = |what: String| Err(format!("the receive of message {}: {what}", message.id));
+        if let Some(error) = error
+            && self.may_fail(error)
+        {
+            self.spent.push(placed);
+            return Ok(());
+        }
+        let bytes = message.bytes.min(message.room);
+        let expected = Status { source: message.from as i32, tag: message.tag, error: 0, bytes, cancelled: false };
+        if status != expected {
+            return wrong(format!("its status is {status:?}, not {expected:?}; error {:?}", error.map(|e| &e.message)));
+        }
+        let truncated = message.bytes > message.room;
+        match error {
+            None if truncated => return wrong("it was too long, and nothing is said".into()),
+            Some(error) if !truncated || error.class != TRUNCATED => return wrong(format!("it fails: {error}")),
+            _ => {}
+        }
+        self.take_in(message.id.into(), bytes as usize, placed).or_else(wrong)
+    }
+
+    /// Checks the bytes of what has been received, and keeps them to be looked at once more.
+    fn take_in(&mut self, name: u64, bytes: usize, placed: Placed) -> Checked<()> {
+        let checked = placed.check(content(name, bytes));
+        self.received.push(Done { placed, name, bytes });
+        checked
+    }
+
+    /// Looks for a message without receiving it, and receives it if it is there.
+    fn look_for(&mut self, step: Box<Step>, message: Box<Message>, matched: bool) -> Checked<Option<Waiting>> {
+        let lane = super::program::lane_of(step.context);
+        let source = (!message.any_source).then_some(message.from as u32);
+        let tag = (!message.any_tag).then_some(message.tag);
+        let Some((envelope, bytes)) = self.probe(step.context, source, tag) else {
+            let peer = source.map(|_| self.member(lane, &step, message.from));
+            return match self.engine.messages.probed_in_vain(peer, |_| true, &mut self.engine.peers) {
+                Ok(()) => Ok(Some(Waiting::Probe { step, message, matched })),
+                Err(error) if self.may_fail(&error) => Ok(None),
+                Err(error) => Err(format!("the probe for message {}: {error}", message.id)),
+            };
+        };
+        if (envelope.source, envelope.tag, bytes) != (message.from as u32, message.tag, message.bytes) {
+            return Err(format!("the probe for message {} finds {envelope:?} of {bytes} bytes", message.id));
+        }
+        if !matched {
+            return match self.begin_receive(lane, &step, &message, How::Blocking)? {
+                Some(waiting) => self.look(waiting),
+                None => Ok(None),
+            };
+        }
+        self.receive_extracted(lane, &step, &message, source, tag)?;
+        self.look(Waiting::Receive(message.id))
+    }
+
+    pub(super) fn probe(&mut self, context: u32, source: Option<u32>, tag: Option<i32>) -> Option<(Envelope, u64)> {
+        let messages = &mut self.engine.messages;
+        let (envelope, unexpected) = messages.matcher.probe(context, source, tag)?;
+        let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);
+        Some((envelope, bytes))
+    }
+
+    /// Takes a message that is here out of the matching, and receives it.
+    fn receive_extracted(
+        &mut self,
+        lane: usize,
+        step: &Step,
+        message: &Message,
+        source: Option<u32>,
+        tag: Option<i32>,
+    ) -> Checked<()> {
+        let Some((envelope, unexpected)) = self.engine.messages.matcher.extract(step.context, source, tag) else {
+            return Err(format!("a matched probe does not find message {}, which a probe has found", message.id));
+        };
+        if self.random.chance(300_000) {
+            // Between MPI_Mprobe and MPI_Mrecv.
+            self.progress();
+        }
+        let placed = Placed::new(message.receive_shape, message.room, background(message.id));
+        self.place(&placed);
+        let receive = self.make_receive(lane, step, message, &placed, self.random.clone().chance(500_000));
+        let handle = self.engine.messages.add(State::Posted(receive), step.context as usize).map_err(text)?;
+        self.engine.claim(handle, envelope, unexpected);
+        self.receives.insert(message.id, Live { handle, placed, message: Some(message.clone()) });
+        Ok(())
+    }
+
+    fn end_word(&mut self, step: Box<Step>, message: Box<Message>) -> Checked<Option<Waiting>> {
+        let word = word_of(&message);
+        let live = &self.receives[&word.id];
+        if !self.settled(live.handle) {
+            return Ok(Some(Waiting::Word { step, message }));
+        }
+        let handle = live.handle;
+        let (_, error) = self.conclude(handle);
+        if let Some(error) = error {
+            return Err(format!("the word about message {}: {error}", message.id));
+        }
+        let Some(live) = self.receives.remove(&word.id) else { return Ok(None) };
+        let cancelled = live.placed.check(content(1, word.bytes as usize)).is_ok();
+        self.take_in(u64::from(cancelled), word.bytes as usize, live.placed)?;
+        if cancelled {
+            return Ok(None);
+        }
+        let lane = super::program::lane_of(step.context);
+        match self.begin_receive(lane, &step, &message, How::Blocking)? {
+            Some(waiting) => self.look(waiting),
+            None => Ok(None),
+        }
+    }
+
+    fn make_persistent(&mut self, lane: usize, step: &Step, messages: &[Message]) -> Checked<()> {
+        let mut made = Vec::new();
+        for message in messages {
+            for is_send in [!message.receive_first, message.receive_first] {
+                let member = if is_send { message.from } else { message.to };
+                if self.comms[lane][step.comm].members[member] != self.rank {
+                    continue;
+                }
+                let placed = if is_send {
+                    Placed::new(message.send_shape, message.bytes, u64::from(message.id))
+                } else {
+                    Placed::new(message.receive_shape, message.room, background(message.id))
+                };
+                self.place(&placed);
+                let handle = self.engine.messages.add(State::Inactive, step.context as usize).map_err(text)?;
+                let operation = if is_send {
+                    weft_engine::request::Persistent::Send(self.make_send(lane, step, message, &placed, false))
+                } else {
+                    weft_engine::request::Persistent::Receive(self.make_receive(lane, step, message, &placed, false))
+                };
+                if let Some(request) = self.engine.messages.requests.get_mut(handle) {
+                    request.persistent = Some(Box::new(operation));
+                }
+                made.push(Persistent {
+                    message: message.clone(),
+                    is_send,
+                    live: Live { handle, placed, message: None },
+                });
+            }
+        }
+        self.persistent.insert(lane, made);
+        Ok(())
+    }
+
+    fn start_persistent(&mut self, lane: usize, round: u8) -> Checked<()> {
+        for at in 0..self.persistent[&lane].len() {
+            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
+            let (handle, is_send) = (live.handle, *is_send);
+            live.placed.wipe();
+            if is_send {
+                live.placed.put(content(in_round(message.id, round), message.bytes as usize));
+            }
+            let Some(request) = self.engine.messages.requests.get_mut(handle) else {
+                return Err("a persistent request is gone".into());
+            };
+            (request.status, request.error) = (Status::EMPTY, None);
+            let state = match request.persistent.as_deref().cloned() {
+                Some(weft_engine::request::Persistent::Send(send)) => State::Queued(send),
+                Some(weft_engine::request::Persistent::Receive(receive)) => State::Posted(receive),
+                _ => return Err("a persistent request has lost its operation".into()),
+            };
+            self.engine.messages.restart(handle, state);
+            if is_send { self.engine.start_send(handle) } else { self.engine.start_receive(handle) }
+        }
+        Ok(())
+    }
+
+    fn end_round(&mut self, lane: usize, round: u8) -> Checked<bool> {
+        let all = &self.persistent[&lane];
+        if !all.iter().all(|one| self.settled(one.live.handle)) {
+            return Ok(false);
+        }
+        for at in 0..all.len() {
+            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
+            let (message, is_send, handle) = (message.clone(), *is_send, live.handle);
+            let Some(request) = self.engine.messages.requests.get_mut(handle) else {
+                return Err("a persistent request is gone".into());
+            };
+            let (status, error) = (request.status, request.error.take());
+            request.state = State::Inactive;
+            if error.as_ref().is_some_and(|error| self.may_fail(error)) {
+                continue;
+            }
+            let id = message.id;
+            let placed = &self.persistent[&lane][at].live.placed;
+            if is_send {
+                placed.wipe();
+                if let Some(error) = error {
+                    return Err(format!("the persistent send {id} fails in round {round}: {error}"));
+                }
+                continue;
+            }
+            let bytes = message.bytes.min(message.room);
+            let expected = Status { source: message.from as i32, tag: message.tag, error: 0, bytes, cancelled: false };
+            let truncated = message.bytes > message.room;
+            if status != expected || error.as_ref().map(|error| error.class) != truncated.then_some(TRUNCATED) {
+                return Err(format!(
+                    "the persistent receive {id} in round {round}: {status:?}, not {expected:?}; {error:?}"
+                ));
+            }
+            let checked = placed.check(content(in_round(id, round), bytes as usize));
+            checked.map_err(|what| format!("the persistent receive {id} in round {round}: {what}"))?;
+        }
+        Ok(true)
+    }
+
+    fn free_persistent(&mut self, lane: usize) {
+        for one in self.persistent.remove(&lane).into_iter().flatten() {
+            if let Some(request) = self.engine.messages.requests.get_mut(one.live.handle) {
+                request.persistent = None;
+                request.state = State::Complete;
+            }
+            self.engine.messages.forget(one.live.handle);
+            self.spent.push(one.live.placed);
+        }
+    }
+
+    fn post_wild(&mut self, lane: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
+        let placed = Placed::new(wanted.shape, wanted.room, background(wanted.id));
+        self.place(&placed);
+        let receive = Receive {
+            context: Some(step.context),
+            source: wanted.source.map(|source| source as u32),
+            peer: wanted.source.map(|source| self.member(lane, step, source)),
+            tag: wanted.tag,
+            data: placed.data(),
+            blocking: false,
+        };
+        self.post_placed(step, receive, placed, None, wanted.id)
+    }
+
+    /// Receives what nobody wants, until everything is here; then cancels the receives that have got nothing.
+    fn end_wild(&mut self, mut wait: Box<WildWait>) -> Checked<Option<Waiting>> {
+        let complete = |proc: &Self, id: &u32| proc.settled(proc.receives[id].handle);
+        while let Some((envelope, bytes)) = self.probe(wait.context, None, None) {
+            let id = (1 << 30) | wait.drained.len() as u32 | wait.context << 8;
+            let step = Step { comm: wait.comm, context: wait.context, call: Call::Compute(0) };
+            let (source, tag) = (Some(envelope.source), Some(envelope.tag));
+            let message = Message {
+                id,
+                comm: 0,
+                from: 0,
+                to: 0,
+                tag: envelope.tag,
+                bytes,
+                mode: Mode::Standard,
+                send: How::Blocking,
+                receive: How::Blocking,
+                send_shape: Shape::Plain,
+                receive_shape: Shape::Plain,
+                room: bytes,
+                any_source: true,
+                any_tag: false,
+                receive_first: false,
+                compute: (0, 0),
+            };
+            if wait.matched {
+                self.receive_extracted(wait.lane, &step, &message, None, None)?;
+            } else {
+                let placed = Placed::new(Shape::Plain, bytes, background(id));
+                self.place(&placed);
+                let data = placed.data();
+                let peer = Some(self.member(wait.lane, &step, envelope.source as usize));
+                let receive = Receive { context: Some(wait.context), source, peer, tag, data, blocking: false };
+                self.post_placed(&step, receive, placed, None, id)?;
+            }
+            wait.drained.push(id);
+        }
+        let received = wait.receives.iter().filter(|id| complete(self, id)).count();
+        let drained = wait.drained.iter().filter(|id| complete(self, id)).count();
+        if received + drained > wait.expected {
+            return Err(format!(
+                "{} messages came in context {}, of {}",
+                received + drained,
+                wait.context,
+                wait.expected
+            ));
+        }
+        let sent = wait.sends.iter().all(|id| self.settled(self.sends[id].handle));
+        if received + drained < wait.expected || !sent {
+            return Ok(Some(Waiting::Wild(wait)));
+        }
+        self.conclude_wild(&wait)?;
+        Ok(None)
+    }
+
+    fn conclude_wild(&mut self, wait: &WildWait) -> Checked<()> {
+        for id in &wait.sends {
+            self.end_send(*id)?;
+        }
+        let mut taken = Vec::new();
+        for id in wait.receives.iter().chain(&wait.drained) {
+            let Some(live) = self.receives.remove(id) else { continue };
+            if !self.settled(live.handle) {
+                self.engine.cancel(live.handle);
+                if !self.settled(live.handle) {
+                    return Err(format!("receive {id} of context {} cannot be cancelled", wait.context));
+                }
+            }
+            let wanted = self.wild.receives.get(id).map_or((None, None), |wanted| (wanted.source, wanted.tag));
+            let (status, error) = self.conclude(live.handle);
+            taken.push(Taken {
+                id: *id,
+                source: wanted.0,
+                tag: wanted.1,
+                placed: live.placed,
+                status,
+                error,
+                message: None,
+            });
+        }
+        let sent: Vec<Message> = self
+            .wild
+            .by_context
+            .get(&wait.context)
+            .into_iter()
+            .flatten()
+            .map(|id| self.wild.messages[id].clone())
+            .collect();
+        wild::judge(&sent, &mut taken).map_err(|what| format!("context {}: {what}", wait.context))?;
+        for one in taken {
+            match one.message {
+                Some((name, bytes)) => self.received.push(Done { placed: one.placed, name: name.into(), bytes }),
+                None => self.received.push(Done { placed: one.placed, name: 0, bytes: 0 }),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The message that tells whether another was cancelled.
+fn word_of(message: &Message) -> Message {
+    Message {
+        id: message.id | 1 << 31,
+        tag: TELLS,
+        bytes: 16,
+        room: 16,
+        mode: Mode::Standard,
+        send_shape: Shape::Plain,
+        receive_shape: Shape::Plain,
+        ..message.clone()
+    }
+}
+
+fn text(error: Error) -> String {
+    error.to_string()
+}
+
+fn summary(call: &Call) -> String {
+    let of = |message: &Message| {
+        let Message { id, from, to, tag, bytes, room, mode, .. } = message;
+        format!("message {id} from {from} to {to}, tag {tag}, {bytes} bytes (room for {room}), {mode:?}")
+    };
+    match call {
+        Call::Send { message, blocking } => format!("{} {}", if *blocking { "send" } else { "isend" }, of(message)),
+        Call::Receive { message, how } => {
+            format!("receive ({how:?}) {}, any source {}, any tag {}", of(message), message.any_source, message.any_tag)
+        }
+        Call::WildSend { message } => format!("isend {}", of(message)),
+        Call::MakePersistent { messages } => {
+            format!("make persistent {}", messages.iter().map(of).collect::<Vec<_>>().join(", "))
+        }
+        Call::SendAndCancel(message) => format!("isend and cancel {}", of(message)),
+        Call::TellCancelled(message) => format!("tell whether message {} was cancelled", message.id),
+        Call::ReceiveUnlessCancelled(message) => format!("receive, unless cancelled, {}", of(message)),
+        other => format!("{other:?}"),
+    }
+}

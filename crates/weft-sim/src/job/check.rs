@@ -1,0 +1,85 @@
+//! What must hold in every process at all times, and at the end.
+
+use super::process::{Checked, Proc};
+use super::shape::content;
+use std::collections::BTreeMap;
+use weft_engine::group::PeerId;
+use weft_engine::messages::CREDIT_BYTES;
+
+/// Turns of a process between two looks at everything that it holds.
+const LOOK_EVERY: u64 = 64;
+/// Memory of a flow that is at work, bytes: what its queue may hold before sends wait, and one more message, twice.
+const FLOW_BYTES_MAX: usize = 16 << 20;
+
+impl Proc {
+    /// What is held is bounded, and nobody has sent nonsense.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(super) fn check_bounds(&mut self) -> Checked<()> {
+        if let Some(violation) = self.violation.take() {
+            return Err(violation);
+        }
+        if self.engine.messages.nonsense > 0 {
+            return Err("a process has been sent what makes no sense, by one of its own job".into());
+        }
+        if let Some((what, count)) = self.engine.messages.regions.refused().find(|(_, count)| *count > 0) {
+            return Err(format!("{count} accesses to memory were refused: {what}"));
+        }
+        self.turns += 1;
+        if !self.turns.is_multiple_of(LOOK_EVERY) {
+            return Ok(());
+        }
+        let mut held = BTreeMap::<PeerId, u64>::new();
+        for (_, message) in self.engine.messages.unexpected.iter() {
+            *held.entry(message.peer).or_default() += message.held_bytes();
+        }
+        if let Some((peer, bytes)) = held.into_iter().find(|(_, bytes)| *bytes > CREDIT_BYTES) {
+            return Err(format!("{bytes} bytes of {peer:?} are kept, more than its credit"));
+        }
+        let most = self.engine.flows().map(|flow| flow.memory_bytes()).max().unwrap_or(0);
+        if most > FLOW_BYTES_MAX {
+            return Err(format!("a flow holds {most} bytes"));
+        }
+        Ok(())
+    }
+
+    /// Everything is over here: nothing is left, and what has been received is as it was.
+    ///
+    /// # Errors
+    /// What is not so.
+    pub(super) fn check_end(&self) -> Checked<()> {
+        let messages = &self.engine.messages;
+        let requests = messages.requests.len();
+        let mut left = Vec::new();
+        let mut must_be_none = |what: &str, count: usize| {
+            if count > 0 {
+                left.push(format!("{count} {what}"));
+            }
+        };
+        // One stands for all sends that were complete at once.
+        must_be_none("requests", requests - 1);
+        must_be_none("receives in the matcher", messages.matcher.posted_count());
+        must_be_none("operations under way", usize::from(messages.are_under_way()));
+        must_be_none("grants", usize::from(!messages.grants.is_empty()));
+        must_be_none("bytes granted", messages.grants.under_way() as usize);
+        must_be_none("open regions", messages.regions.len());
+        must_be_none("sends of the program", self.sends.len());
+        must_be_none("receives of the program", self.receives.len());
+        must_be_none("collectives", self.running.len());
+        // A process that dies may have sent what was not wanted any more.
+        if self.mortal.is_none() {
+            must_be_none("messages that nobody has received", messages.matcher.unexpected_count());
+            must_be_none("messages that are kept", messages.unexpected.len());
+        }
+        if !left.is_empty() {
+            return Err(format!("in the end there are {}", left.join(", ")));
+        }
+        for done in &self.received {
+            let checked = done.placed.check(content(done.name, done.bytes));
+            checked
+                .map_err(|what| format!("message {:#x} was changed after it had been received: {what}", done.name))?;
+        }
+        Ok(())
+    }
+}

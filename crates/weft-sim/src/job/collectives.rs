@@ -1,0 +1,582 @@
+//! Collective operations of a simulated process: buffers, schedules, and what must be in the buffers afterwards, by the definition of each
+//! operation (MPI-5.0 §6).
+
+use super::construct::{Carriers, SimEngine};
+use super::process::{Checked, Proc};
+use super::program::{Collective, Kind, Step};
+use super::shape::content;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+use weft_core::collective::select::{
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm,
+};
+use weft_core::collective::{self as core, Blocks, ElementShape, Items, Schedule, TypedBlocks};
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::Op;
+use weft_engine::arguments::{Arguments, Datatype, Operation, Place, SharedDatatype};
+use weft_engine::group::Group;
+use weft_engine::memory::{Address, Scratch, SharedBuffer};
+use weft_engine::request::State;
+use weft_engine::schedules::{Cursor, Progress};
+
+/// Packed bytes of an item.
+const ITEM: usize = 8;
+/// Bytes around what may be touched.
+const GUARD: usize = 64;
+
+/// The datatype of items: eight bytes, or eight bytes in two parts.
+struct Item {
+    layout: Layout,
+    element: Option<Element>,
+    handle: AtomicUsize,
+}
+
+impl Datatype for Item {
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    fn element(&self) -> Option<Element> {
+        self.element
+    }
+
+    fn handle(&self) -> &AtomicUsize {
+        &self.handle
+    }
+}
+
+/// Where the parts of an item are, and the bytes from one to the next.
+fn parts(strided: bool) -> (&'static [(usize, usize)], usize) {
+    if strided { (&[(1, 3), (6, 5)], 16) } else { (&[(0, ITEM)], ITEM) }
+}
+
+fn item(strided: bool) -> SharedDatatype {
+    let (layout, element) = if strided {
+        let byte = Layout::element(Element::UInt8);
+        let blocks: Vec<(i64, u64)> = parts(true).0.iter().map(|(at, length)| (*at as i64, *length as u64)).collect();
+        let parts = Layout::indexed(&blocks, &byte).expect("two small blocks can be described");
+        (Layout::resized(&parts, 0, 16).expect("16 bytes are no overflow"), None)
+    } else {
+        (Layout::element(Element::Int64), Some(Element::Int64))
+    };
+    Arc::new(Item { layout, element, handle: AtomicUsize::new(0) })
+}
+
+fn shape(layout: &Layout) -> ElementShape {
+    ElementShape {
+        extent: layout.extent(),
+        true_lb: layout.true_lb(),
+        true_extent: layout.true_extent(),
+        size: layout.size(),
+        contiguous: layout.is_contiguous(2),
+    }
+}
+
+/// Items in memory, and what lies around them.
+struct Array {
+    buffer: SharedBuffer,
+    strided: bool,
+    background: u64,
+}
+
+impl Array {
+    fn new(items: u64, strided: bool, background: u64) -> Self {
+        let buffer = SharedBuffer::new(items as usize * parts(strided).1 + 2 * GUARD);
+        buffer.write(0, content(background, buffer.len()));
+        Self { buffer, strided, background }
+    }
+
+    /// Packed items, from number `first` on.
+    fn put(&self, first: u64, packed: &[u8]) {
+        let (parts, extent) = parts(self.strided);
+        for (at, item) in packed.chunks(ITEM).enumerate() {
+            let base = GUARD + (first as usize + at) * extent;
+            let mut from = 0;
+            for (offset, length) in parts {
+                self.buffer.write(base + offset, &item[from..from + length]);
+                from += length;
+            }
+        }
+    }
+
+    fn address(&self) -> Address {
+        self.buffer.address(GUARD)
+    }
+
+    /// Whether there is nothing but these items and the background.
+    fn check(&self, items: &[(u64, Vec<u8>)]) -> Checked<()> {
+        let length = self.buffer.len();
+        let expected = Self { buffer: SharedBuffer::new(length), strided: self.strided, background: self.background };
+        expected.buffer.write(0, content(self.background, length));
+        items.iter().for_each(|(first, packed)| expected.put(*first, packed));
+        let (mut found, mut wanted) = (vec![0; length], vec![0; length]);
+        self.buffer.read(0, &mut found);
+        expected.buffer.read(0, &mut wanted);
+        if found == wanted {
+            return Ok(());
+        }
+        let differ: Vec<usize> = (0..length).filter(|at| found[*at] != wanted[*at]).collect();
+        let (first, last) = (differ[0] as i64 - GUARD as i64, differ[differ.len() - 1] as i64 - GUARD as i64);
+        Err(format!("{} bytes at {first} to {last} are wrong", differ.len()))
+    }
+}
+
+/// A collective under way.
+pub(super) struct Running {
+    id: u32,
+    collective: Collective,
+    request: usize,
+    cursor: Cursor,
+    outcome: Option<Result<(), String>>,
+    send: Array,
+    receive: Array,
+    sent: Vec<(u64, Vec<u8>)>,
+    /// What the receive buffer holds in the end; `None`: that is not said.
+    expected: Option<Vec<(u64, Vec<u8>)>>,
+}
+
+impl Running {
+    /// Goes as far as it can.
+    pub(super) fn advance(&mut self, engine: &mut SimEngine) {
+        if self.outcome.is_some() {
+            return;
+        }
+        self.outcome = match self.cursor.advance(engine) {
+            Progress::Waits => return,
+            Progress::Complete => Some(Ok(())),
+            Progress::Failed(error) => Some(Err(error.to_string())),
+        };
+        engine.messages.complete(self.request);
+    }
+}
+
+/// A collective as one process sees it.
+struct View {
+    collective: Collective,
+    rank: u32,
+    size: u32,
+    counts: Vec<u64>,
+}
+
+/// What is to be done, with what, and what must come of it.
+struct Plan {
+    schedule: Schedule,
+    send_items: u64,
+    receive_items: u64,
+    send: Vec<(u64, Vec<u8>)>,
+    expected: Option<Vec<(u64, Vec<u8>)>>,
+}
+
+impl View {
+    fn new(collective: Collective, rank: u32, size: u32) -> Self {
+        // Different for each rank, some of them nothing.
+        let count = |rank: u64| (collective.count + 5 * rank) % (collective.count + 3);
+        Self { collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
+    }
+
+    /// What `from` has for `to`, `count` items of it.
+    fn items(&self, from: u32, to: u32, count: u64) -> Vec<u8> {
+        let name = u64::from(self.collective.id) << 16 | u64::from(from) << 8 | u64::from(to);
+        content(name ^ 1 << 59, count as usize * ITEM).to_vec()
+    }
+
+    fn op(&self) -> Op {
+        [Op::Sum, Op::Max, Op::BXor, Op::BAnd][self.collective.id as usize % 4]
+    }
+
+    /// The reduction of what `ranks` contribute, by its definition.
+    fn reduced(&self, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
+        let value = |bytes: &[u8], at: usize| i64::from_le_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let all: Vec<Vec<u8>> = ranks.map(|rank| self.items(rank, 0, count)).collect();
+        let element = |at: usize| {
+            all.iter().map(|bytes| value(bytes, at * ITEM)).reduce(|left, right| match self.op() {
+                Op::Sum => left.wrapping_add(right),
+                Op::Max => left.max(right),
+                Op::BXor => left ^ right,
+                _ => left & right,
+            })
+        };
+        (0..count as usize).flat_map(|at| element(at).unwrap_or(0).to_le_bytes()).collect()
+    }
+
+    /// Where blocks of these lengths lie: the last first, with an item between them.
+    fn places(&self) -> Vec<u64> {
+        let mut places = vec![0; self.counts.len()];
+        let mut at = 1;
+        for rank in (0..self.counts.len()).rev() {
+            places[rank] = at;
+            at += self.counts[rank] + 1;
+        }
+        places
+    }
+
+    fn plan(&self) -> Plan {
+        match self.collective.kind {
+            Kind::Barrier | Kind::Bcast | Kind::Gather | Kind::Gatherv | Kind::Scatter | Kind::Scatterv => {
+                self.rooted()
+            }
+            Kind::Allgather | Kind::Allgatherv => self.allgather(),
+            Kind::Alltoall | Kind::Alltoallv | Kind::Alltoallw => self.alltoall(),
+            _ => self.reduction(),
+        }
+    }
+
+    fn shape(&self) -> ElementShape {
+        shape(item(self.collective.strided).layout())
+    }
+
+    fn displacements(&self) -> Vec<i64> {
+        let extent = parts(self.collective.strided).1 as i64;
+        self.places().iter().map(|place| *place as i64 * extent).collect()
+    }
+
+    fn rooted(&self) -> Plan {
+        let Self { collective, rank, size, ref counts } = *self;
+        let (root, count, shape) = (collective.root as u32, collective.count, self.shape());
+        let at_root = rank == root;
+        let items = Items { count, shape };
+        let gather = [GatherAlgorithm::Linear, GatherAlgorithm::Binomial];
+        let both = core::Gather { rank, size, root, send: items, receive: items, in_place: false };
+        let displacements = self.displacements();
+        let blocks = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
+        let spread: u64 = counts.iter().sum::<u64>() + u64::from(size) + 1;
+        let own = counts[rank as usize];
+        let each = |count: &dyn Fn(u32) -> u64, place: &dyn Fn(u32) -> u64, name: &dyn Fn(u32) -> (u32, u32)| {
+            let block = |other: u32| (place(other), self.items(name(other).0, name(other).1, count(other)));
+            (0..size).map(block).collect::<Vec<_>>()
+        };
+        let (places, equal) = (self.places(), |other: u32| u64::from(other) * count);
+        let no_plan = Plan {
+            schedule: Schedule::default(),
+            send_items: 0,
+            receive_items: 0,
+            send: Vec::new(),
+            expected: Some(Vec::new()),
+        };
+        match collective.kind {
+            Kind::Barrier => Plan { schedule: core::barrier(&core::Barrier { rank, size }), ..no_plan },
+            Kind::Bcast => {
+                let arguments = core::Bcast { rank, size, root, items };
+                let schedule = match collective.algorithm {
+                    1 => core::bcast_with(&arguments, BcastAlgorithm::Binomial),
+                    2 => core::bcast_with(&arguments, BcastAlgorithm::ScatterDissemination),
+                    3 => core::bcast_with(&arguments, BcastAlgorithm::ScatterRing),
+                    4 => core::bcast_with(&arguments, BcastAlgorithm::Chain { segment_bytes: 3000 }),
+                    _ => core::bcast(&arguments),
+                };
+                let expected = Some(vec![(0, self.items(root, 0, count))]);
+                Plan { schedule, receive_items: count, expected, ..no_plan }
+            }
+            Kind::Gather => {
+                let schedule = match collective.algorithm {
+                    0 => core::gather(&both),
+                    which => core::gather_with(&both, gather[usize::from(which) % 2]),
+                };
+                let send = vec![(0, self.items(rank, 0, count))];
+                let expected = if at_root { each(&|_| count, &equal, &|from| (from, 0)) } else { Vec::new() };
+                let receive_items = if at_root { count * u64::from(size) } else { 0 };
+                Plan { schedule, send_items: count, receive_items, send, expected: Some(expected) }
+            }
+            Kind::Gatherv => {
+                let send_items = Items { count: own, shape };
+                let schedule = core::gatherv(&core::Gatherv {
+                    rank,
+                    size,
+                    root,
+                    send: send_items,
+                    receive: blocks,
+                    in_place: false,
+                });
+                let send = vec![(0, self.items(rank, 0, own))];
+                let count = |from: u32| counts[from as usize];
+                let place = |from: u32| places[from as usize];
+                let expected = if at_root { each(&count, &place, &|from| (from, 0)) } else { Vec::new() };
+                let receive_items = if at_root { spread } else { 0 };
+                Plan { schedule, send_items: own, receive_items, send, expected: Some(expected) }
+            }
+            Kind::Scatter => {
+                let schedule = match collective.algorithm {
+                    0 => core::scatter(&both),
+                    which => core::scatter_with(&both, gather[usize::from(which) % 2]),
+                };
+                let send = if at_root { each(&|_| count, &equal, &|to| (root, to)) } else { Vec::new() };
+                let send_items = if at_root { count * u64::from(size) } else { 0 };
+                let expected = Some(vec![(0, self.items(root, rank, count))]);
+                Plan { schedule, send_items, receive_items: count, send, expected }
+            }
+            _ => {
+                let receive = Items { count: own, shape };
+                let schedule =
+                    core::scatterv(&core::Scatterv { rank, size, root, send: blocks, receive, in_place: false });
+                let count = |to: u32| counts[to as usize];
+                let place = |to: u32| places[to as usize];
+                let send = if at_root { each(&count, &place, &|to| (root, to)) } else { Vec::new() };
+                let send_items = if at_root { spread } else { 0 };
+                let expected = Some(vec![(0, self.items(root, rank, own))]);
+                Plan { schedule, send_items, receive_items: own, send, expected }
+            }
+        }
+    }
+
+    fn allgather(&self) -> Plan {
+        let Self { collective, rank, size, ref counts } = *self;
+        let (count, shape) = (collective.count, self.shape());
+        let algorithm =
+            [AllgatherAlgorithm::Dissemination, AllgatherAlgorithm::Ring][usize::from(collective.algorithm) % 2];
+        if collective.kind == Kind::Allgather {
+            let items = Items { count, shape };
+            let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
+            let schedule = match collective.algorithm {
+                0 => core::allgather(&arguments),
+                _ => core::allgather_with(&arguments, algorithm),
+            };
+            let expected = (0..size).map(|from| (u64::from(from) * count, self.items(from, 0, count))).collect();
+            let send = vec![(0, self.items(rank, 0, count))];
+            return Plan {
+                schedule,
+                send_items: count,
+                receive_items: count * u64::from(size),
+                send,
+                expected: Some(expected),
+            };
+        }
+        let (own, places, displacements) = (counts[rank as usize], self.places(), self.displacements());
+        let receive = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
+        let arguments = core::Allgatherv { rank, size, send: Items { count: own, shape }, receive, in_place: false };
+        let schedule = match collective.algorithm {
+            0 => core::allgatherv(&arguments),
+            _ => core::allgatherv_with(&arguments, algorithm),
+        };
+        let block = |from: u32| (places[from as usize], self.items(from, 0, counts[from as usize]));
+        let receive_items = counts.iter().sum::<u64>() + u64::from(size) + 1;
+        let send = vec![(0, self.items(rank, 0, own))];
+        Plan { schedule, send_items: own, receive_items, send, expected: Some((0..size).map(block).collect()) }
+    }
+
+    /// Items from one rank to another, where they differ.
+    fn between(&self, from: u32, to: u32) -> u64 {
+        match self.collective.kind {
+            Kind::Alltoall => self.collective.count,
+            _ => self.counts[((from + to) % self.size) as usize],
+        }
+    }
+
+    fn alltoall(&self) -> Plan {
+        let Self { collective, rank, size, .. } = *self;
+        let extent = parts(collective.strided).1 as i64;
+        let sums = |count: &dyn Fn(u32) -> u64| -> (Vec<u64>, Vec<u64>, u64) {
+            let counts: Vec<u64> = (0..size).map(count).collect();
+            let gap = u64::from(collective.kind != Kind::Alltoall);
+            let mut at = 0;
+            let mut place = |count: &u64| {
+                at += count + gap;
+                at - count - gap
+            };
+            let places = counts.iter().map(&mut place).collect();
+            (counts, places, at)
+        };
+        let (out_counts, out_places, send_items) = sums(&|to| self.between(rank, to));
+        let (in_counts, in_places, receive_items) = sums(&|from| self.between(from, rank));
+        let bytes = |places: &[u64]| -> Vec<i64> { places.iter().map(|place| *place as i64 * extent).collect() };
+        let (out_bytes, in_bytes) = (bytes(&out_places), bytes(&in_places));
+        let sizes = vec![ITEM as u64; size as usize];
+        let schedule = match collective.kind {
+            Kind::Alltoall => {
+                let items = Items { count: collective.count, shape: self.shape() };
+                let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
+                match collective.algorithm {
+                    1 => core::alltoall_with(&arguments, AlltoallAlgorithm::Bruck),
+                    2 => core::alltoall_with(&arguments, AlltoallAlgorithm::Exchange { outstanding: 1 }),
+                    _ => core::alltoall(&arguments),
+                }
+            }
+            Kind::Alltoallv => core::alltoallv(&core::Alltoallv {
+                rank,
+                size,
+                send: Blocks { counts: &out_counts, displacements: &out_bytes, item_size: ITEM as u64 },
+                receive: Blocks { counts: &in_counts, displacements: &in_bytes, item_size: ITEM as u64 },
+                in_place: false,
+            }),
+            _ => core::alltoallw(&core::Alltoallw {
+                rank,
+                size,
+                send: TypedBlocks { counts: &out_counts, displacements: &out_bytes, item_sizes: &sizes },
+                receive: TypedBlocks { counts: &in_counts, displacements: &in_bytes, item_sizes: &sizes },
+                in_place: false,
+            }),
+        };
+        let send = (0..size).map(|to| (out_places[to as usize], self.items(rank, to, out_counts[to as usize])));
+        let expected =
+            (0..size).map(|from| (in_places[from as usize], self.items(from, rank, in_counts[from as usize])));
+        let (send, expected) = (send.collect(), Some(expected.collect()));
+        Plan { schedule, send_items, receive_items, send, expected }
+    }
+
+    fn reduction(&self) -> Plan {
+        let Self { collective, rank, size, ref counts } = *self;
+        let (root, count, shape) = (collective.root as u32, collective.count, self.shape());
+        let items = Items { count, shape };
+        let all = core::Allreduce { rank, size, items, commutative: true, in_place: false };
+        let whole = vec![(0, self.reduced(0..size, count))];
+        let (mut total, mut receive_items) = (count, count);
+        let (schedule, expected) = match collective.kind {
+            Kind::Reduce => {
+                let arguments = core::Reduce { rank, size, root, items, commutative: true, in_place: false };
+                let schedule = match collective.algorithm {
+                    1 => core::reduce_with(&arguments, ReduceAlgorithm::Binomial),
+                    2 => core::reduce_with(&arguments, ReduceAlgorithm::Halving),
+                    _ => core::reduce(&arguments),
+                };
+                if rank != root {
+                    receive_items = 0;
+                }
+                (schedule, Some(if rank == root { whole } else { Vec::new() }))
+            }
+            Kind::Allreduce => {
+                let schedule = match collective.algorithm {
+                    1 => core::allreduce_with(&all, AllreduceAlgorithm::Doubling),
+                    2 => core::allreduce_with(&all, AllreduceAlgorithm::Halving),
+                    3 => core::allreduce_with(&all, AllreduceAlgorithm::Ring),
+                    4 => core::allreduce_with(&all, AllreduceAlgorithm::Gathered),
+                    _ => core::allreduce(&all),
+                };
+                (schedule, Some(whole))
+            }
+            Kind::ReduceScatter | Kind::ReduceScatterBlock => {
+                let equal = vec![count; size as usize];
+                let counts = if collective.kind == Kind::ReduceScatter { counts } else { &equal };
+                total = counts.iter().sum();
+                receive_items = counts[rank as usize];
+                let first: u64 = counts[..rank as usize].iter().sum();
+                let reduced = self.reduced(0..size, total);
+                let own = reduced[first as usize * ITEM..(first + receive_items) as usize * ITEM].to_vec();
+                let algorithm = [ReduceScatterAlgorithm::Halving, ReduceScatterAlgorithm::Pairwise]
+                    [usize::from(collective.algorithm) % 2];
+                let schedule = if collective.kind == Kind::ReduceScatter {
+                    let arguments =
+                        core::ReduceScatter { rank, size, counts, shape, commutative: true, in_place: false };
+                    match collective.algorithm {
+                        0 => core::reduce_scatter(&arguments),
+                        _ => core::reduce_scatter_with(&arguments, algorithm),
+                    }
+                } else {
+                    let arguments = core::ReduceScatterBlock { rank, size, items, commutative: true, in_place: false };
+                    match collective.algorithm {
+                        0 => core::reduce_scatter_block(&arguments),
+                        _ => core::reduce_scatter_block_with(&arguments, algorithm),
+                    }
+                };
+                (schedule, Some(vec![(0, own)]))
+            }
+            kind => {
+                let algorithm = [ScanAlgorithm::Doubling, ScanAlgorithm::Chain { segment_bytes: 3000 }]
+                    [usize::from(collective.algorithm) % 2];
+                let exclusive = kind == Kind::Exscan;
+                let schedule = match (exclusive, collective.algorithm) {
+                    (false, 0) => core::scan(&all),
+                    (false, _) => core::scan_with(&all, algorithm),
+                    (true, 0) => core::exscan(&all),
+                    (true, _) => core::exscan_with(&all, algorithm),
+                };
+                let end = if exclusive { rank } else { rank + 1 };
+                // At rank 0 an exclusive scan leaves the buffer undefined (MPI-5.0 §6.11.2).
+                let expected = (end > 0).then(|| vec![(0, self.reduced(0..end, count))]);
+                (schedule, expected)
+            }
+        };
+        Plan { schedule, send_items: total, receive_items, send: vec![(0, self.items(rank, 0, total))], expected }
+    }
+}
+
+impl Proc {
+    /// Begins a collective.
+    pub(super) fn start_collective(&mut self, lane: usize, step: &Step, collective: &Collective) -> Checked<()> {
+        let members = self.comms[lane][step.comm].members.iter().map(|member| self.peer(*member)).collect();
+        let group = Group::new(members, self.peer(self.rank));
+        let Some(rank) = group.rank else { return Err("a collective of others".into()) };
+        let reduces = !matches!(
+            collective.kind,
+            Kind::Barrier
+                | Kind::Bcast
+                | Kind::Gather
+                | Kind::Gatherv
+                | Kind::Scatter
+                | Kind::Scatterv
+                | Kind::Allgather
+                | Kind::Allgatherv
+                | Kind::Alltoall
+                | Kind::Alltoallv
+                | Kind::Alltoallw
+        );
+        // A predefined operation has a predefined datatype.
+        let collective = Collective { strided: collective.strided && !reduces, ..*collective };
+        let view = View::new(collective, rank, group.size());
+        let plan = view.plan();
+        let send = Array::new(plan.send_items, collective.strided, u64::from(collective.id) | 1 << 58);
+        let receive = Array::new(plan.receive_items, collective.strided, u64::from(collective.id) | 1 << 57);
+        plan.send.iter().for_each(|(first, packed)| send.put(*first, packed));
+        if collective.kind == Kind::Bcast && rank as usize == collective.root {
+            plan.expected.iter().flatten().for_each(|(first, packed)| receive.put(*first, packed));
+        }
+        let scratch = SharedBuffer::new(plan.schedule.scratch as usize);
+        for buffer in [&send.buffer, &receive.buffer, &scratch] {
+            self.memory.register(Carriers::pid(self.rank), buffer);
+        }
+        let of = item(collective.strided);
+        let arguments = Arguments {
+            send: send.address(),
+            receive: receive.address(),
+            send_type: Some(of.clone()),
+            receive_type: Some(of.clone()),
+            send_types: vec![of.clone(); group.members.len()],
+            receive_types: vec![of; group.members.len()],
+            operation: Some(Operation::Predefined(view.op())),
+        };
+        let place = Place { communicator: 0, context: step.context + 1, tag: collective.id as i32, group, rank };
+        let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
+        let cursor = Cursor::in_scratch(place, Arc::new(plan.schedule), arguments, Scratch::shared(scratch));
+        *self.entered.borrow_mut().entry(collective.id).or_default() += 1;
+        let mut running = Running {
+            id: collective.id,
+            collective,
+            request,
+            cursor,
+            outcome: None,
+            send,
+            receive,
+            sent: plan.send,
+            expected: plan.expected,
+        };
+        running.advance(&mut self.engine);
+        self.running.push(running);
+        Ok(())
+    }
+
+    /// Whether a collective is complete; it is checked then.
+    pub(super) fn end_collective(&mut self, id: u32) -> Checked<bool> {
+        let Some(at) = self.running.iter().position(|running| running.id == id) else {
+            return Err(format!("collective {id} is gone"));
+        };
+        if self.running[at].outcome.is_none() {
+            return Ok(false);
+        }
+        let Running { collective, request, cursor, outcome, send, receive, sent, expected, .. } =
+            self.running.remove(at);
+        self.engine.messages.forget(request);
+        let size = cursor.place().group.size() as usize;
+        cursor.abandon(&mut self.engine);
+        let wrong = |what: String| format!("{collective:?}: {what}");
+        if let Some(Err(error)) = outcome {
+            return Err(wrong(error));
+        }
+        if collective.kind == Kind::Barrier && self.entered.borrow().get(&id) != Some(&size) {
+            return Err(wrong("one has left before all have entered".into()));
+        }
+        send.check(&sent).map_err(|what| wrong(format!("the send buffer: {what}")))?;
+        if let Some(expected) = expected {
+            receive.check(&expected).map_err(|what| wrong(format!("the receive buffer: {what}")))?;
+        }
+        Ok(true)
+    }
+}

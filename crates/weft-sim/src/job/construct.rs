@@ -1,0 +1,167 @@
+//! How the engines of a simulated job are put together: the one place that knows what an engine is made of.
+
+use super::network::{Network, Wires, address};
+use super::node::{Habits, NodeMemory, SharedMemory, SimNode};
+use super::platform::{Clock, Moments, Virtual};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use weft_core::flow::Settings;
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
+use weft_core::time::Duration;
+use weft_engine::engine::{Engine, Parts};
+use weft_engine::group::PeerId;
+use weft_engine::lanes::{Devices, Hop, Remote, Slot};
+use weft_engine::memory::InProcess;
+use weft_engine::peers::{NewPeer, Route};
+
+/// An engine in virtual time.
+pub(super) type SimEngine = Engine<Virtual>;
+
+/// What a job consists of, and what it runs on.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    /// The node of each process.
+    pub(super) nodes: Vec<usize>,
+    pub(super) habits: Habits,
+    /// Processes of a node copy from each other's memory.
+    pub(super) single_copy: bool,
+    pub(super) eager_limit: u64,
+    pub(super) wires: Wires,
+    /// Interfaces that carry frames.
+    pub(super) raw: u8,
+    pub(super) has_udp: bool,
+    pub(super) window_packets: u32,
+    pub(super) sealed: bool,
+    pub(super) peer_timeout: Duration,
+    /// Passes of others inside a pass, and threads that want the lock; cases per million.
+    pub(super) turns: u32,
+    pub(super) contended: u32,
+    pub(super) ticks_per_look: u64,
+}
+
+impl Machine {
+    pub(super) fn ranks(&self) -> usize {
+        self.nodes.len()
+    }
+
+    fn is_alone(&self) -> bool {
+        self.nodes.iter().all(|node| *node == self.nodes[0])
+    }
+
+    fn slots(&self) -> Vec<Slot> {
+        (0..self.raw).map(Slot::Raw).chain(self.has_udp.then_some(Slot::Udp)).collect()
+    }
+}
+
+/// What the engines of a job have in common.
+pub(super) struct Carriers {
+    pub(super) clock: Clock,
+    pub(super) moments: Moments,
+    pub(super) memory: InProcess,
+    pub(super) network: Network,
+    /// By node.
+    pub(super) nodes: Vec<SharedMemory>,
+    /// The place of each process on its node.
+    pub(super) places: Vec<usize>,
+    /// How many processes have entered each collective.
+    pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
+}
+
+impl Carriers {
+    pub(super) fn new(machine: &Machine, seed: u64) -> Self {
+        let (clock, ranks) = (Clock::default(), machine.ranks());
+        let count = machine.nodes.iter().max().map_or(0, |last| last + 1);
+        let on_node = |node: usize, before: usize| machine.nodes[..before].iter().filter(|of| **of == node).count();
+        let nodes = (0..count).map(|node| {
+            NodeMemory::new(on_node(node, ranks), machine.habits, clock.clone(), seed ^ 0x6e6f_6465 ^ node as u64)
+        });
+        super::platform::set_ticks_per_look(machine.ticks_per_look);
+        Self {
+            moments: Moments::new(seed ^ 0x6d6f, machine.turns, machine.contended),
+            memory: InProcess::new(),
+            network: Network::new(&machine.wires, ranks, machine.slots().len(), clock.clone(), seed ^ 0x77),
+            nodes: nodes.collect(),
+            places: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
+            entered: Rc::default(),
+            clock,
+        }
+    }
+
+    /// The name of a process for those that copy its memory.
+    pub(super) fn pid(rank: usize) -> i32 {
+        rank as i32 + 100
+    }
+
+    fn route(&self, machine: &Machine, own: usize, peer: usize) -> Route {
+        if machine.nodes[own] == machine.nodes[peer] {
+            return Route::Shared(self.places[peer]);
+        }
+        let lanes: Vec<(Lane, Hop)> = machine
+            .slots()
+            .into_iter()
+            .map(|slot| {
+                let (carrier, rail) = match slot {
+                    Slot::Raw(place) => (Carrier::Raw, place),
+                    Slot::Udp => (Carrier::Udp, 0),
+                };
+                let lane = Lane { carrier, rail, ends: Ends { own: rail, peer: rail } };
+                (lane, Hop { slot, to: address(peer, slot) })
+            })
+            .collect();
+        let settings = Settings {
+            packet_size: machine.wires.packet_size,
+            window_packets: machine.window_packets,
+            sealed: machine.sealed,
+            peer_timeout: machine.peer_timeout,
+            keepalive: Duration(machine.peer_timeout.0 / 8),
+            ..Settings::default()
+        };
+        Route::Remote(Box::new(Remote::new(&lanes, settings)))
+    }
+
+    /// The engine of a process.
+    pub(super) fn engine(&self, machine: &Machine, own: usize, secret: [u8; 16]) -> SimEngine {
+        let ranks = machine.ranks();
+        let node = machine.nodes[own];
+        let locals = machine.nodes.iter().filter(|of| **of == node).count();
+        let copies = |peer: usize| machine.single_copy && machine.nodes[peer] == node;
+        let devices = if machine.is_alone() {
+            Devices::NONE
+        } else {
+            let device = |(place, slot): (usize, Slot)| Box::new(self.network.device(own, place, slot));
+            let mut devices = Devices::NONE;
+            for (place, slot) in machine.slots().into_iter().enumerate() {
+                match slot {
+                    Slot::Raw(_) => devices.raw.push(device((place, slot))),
+                    Slot::Udp => devices.udp = Some(device((place, slot))),
+                }
+            }
+            devices
+        };
+        let host = |peer: usize| Some(format!("node{}", machine.nodes[peer]).into());
+        let mut engine = Engine::new(Parts {
+            platform: Virtual { clock: self.clock.clone(), moments: self.moments.clone() },
+            number: own as u32,
+            host: host(own),
+            node: (locals > 1).then(|| SimNode::new(self.nodes[node].clone(), self.places[own], self.moments.clone())),
+            memory: self.memory.clone(),
+            devices,
+            secret,
+            eager_limit: machine.eager_limit,
+            peer_timeout: machine.peer_timeout,
+        });
+        for peer in (0..ranks).filter(|peer| *peer != own) {
+            let process = if copies(peer) { Self::pid(peer) } else { 0 };
+            let route = self.route(machine, own, peer);
+            engine.add_peer(NewPeer { number: peer as u32, route, process, host: host(peer) });
+        }
+        engine
+    }
+}
+
+/// How an engine names a process.
+pub(super) fn peer_id(engine: &SimEngine, rank: usize) -> PeerId {
+    engine.peers.find(rank as u32).expect("all processes of a job know each other")
+}

@@ -1,0 +1,365 @@
+//! Programs by chance: each part is drawn for itself from the seed.
+
+use super::construct::Machine;
+use super::network::Wires;
+use super::node::Habits;
+use super::program::{Block, Collective, Comm, Death, How, Kind, Lane, Message, Pace, Program, WildReceive};
+use super::shape::{BYTES_MAX, Shape};
+use crate::nuisance::Nuisance;
+use crate::random::{Random, mix};
+use weft_core::time::{Duration, Instant};
+use weft_engine::request::Mode;
+
+/// Largest job that is drawn.
+const RANKS_MAX: u64 = 6;
+/// Lengths at which something changes, and how far from them is drawn.
+const EDGES: [u64; 9] = [0, 64, 1 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
+/// A tag of this and the sender's rank is used by no one else.
+const OWN_TAGS: i32 = 1000;
+
+const KINDS: [Kind; 17] = [
+    Kind::Barrier,
+    Kind::Bcast,
+    Kind::Gather,
+    Kind::Gatherv,
+    Kind::Scatter,
+    Kind::Scatterv,
+    Kind::Allgather,
+    Kind::Allgatherv,
+    Kind::Alltoall,
+    Kind::Alltoallv,
+    Kind::Alltoallw,
+    Kind::Reduce,
+    Kind::Allreduce,
+    Kind::ReduceScatter,
+    Kind::ReduceScatterBlock,
+    Kind::Scan,
+    Kind::Exscan,
+];
+
+/// What a draw may use.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// So many processes.
+    pub ranks: Option<usize>,
+}
+
+/// The program of a seed.
+pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
+    let mut random = Random::new(mix(seed ^ 0x0070_726f_6772_616d));
+    let dies = random.chance(80_000);
+    let machine = machine(&mut random, dies, wanted);
+    let ranks = machine.ranks();
+    let pace = Pace {
+        step_max: random.pick(&[50, 500, 3000]),
+        spins_max: random.pick(&[0, 2, 10]),
+        helps: random.chance(600_000),
+        pause: random.chance(100_000).then_some((100_000_000, 10_000_000)),
+    };
+    let death = dies.then(|| Death { rank: random.below(ranks as u64) as usize, at: random.below(2_000_000) });
+    let mut draw = Draw {
+        left: random.pick(&[20_000, 100_000, 100_000, 400_000, 3_000_000]),
+        eager_limit: machine.eager_limit,
+        packet_size: machine.wires.packet_size as u64,
+        strided: random.pick(&[0, 0, 200_000, 700_000]),
+        large: random.chance(250_000),
+        compute_max: random.pick(&[0, 2_000, 50_000, 1_000_000]),
+        computes: random.pick(&[200_000, 200_000, 700_000]),
+        with_death: dies,
+        next: 1,
+        random,
+    };
+    let count = draw.random.pick(&[1, 1, 1, 1, 2, 2, 3]);
+    let lanes = (0..count).map(|_| draw.lane(ranks)).collect();
+    Program { seed, machine, pace, death, lanes }
+}
+
+fn machine(random: &mut Random, dies: bool, wanted: Wanted) -> Machine {
+    let ranks = wanted.ranks.unwrap_or_else(|| random.between(2, RANKS_MAX) as usize);
+    let count = random.between(1, 3.min(ranks as u64));
+    let mut nodes: Vec<usize> = (0..ranks).map(|_| random.below(count) as usize).collect();
+    // Numbers without gaps.
+    let mut known: Vec<usize> = nodes.clone();
+    known.sort_unstable();
+    known.dedup();
+    nodes.iter_mut().for_each(|node| *node = known.iter().position(|of| of == node).unwrap_or(0));
+    let habits = Habits {
+        ring_bytes: random.pick(&[64 << 10, 64 << 10, 256 << 10, 1 << 20]),
+        refused: random.pick(&[0, 0, 20_000]),
+        delay_max: random.pick(&[0, 0, 300, 5_000]),
+        slots: random.pick(&[64, 64, 2]),
+        crowded: random.chance(300_000),
+    };
+    let raw = random.pick(&[0, 0, 1, 2]);
+    Machine {
+        nodes,
+        habits,
+        single_copy: random.chance(700_000),
+        eager_limit: random.pick(&[0, 1000, 8 << 10, 64 << 10, 64 << 10]),
+        wires: wires(random, dies),
+        raw,
+        has_udp: raw == 0 || random.chance(800_000),
+        window_packets: random.pick(&[64, 1024]),
+        sealed: random.chance(100_000),
+        peer_timeout: if dies { Duration::from_millis(400) } else { Duration::from_secs(8) },
+        turns: random.pick(&[0, 0, 20_000, 100_000]),
+        contended: random.pick(&[0, 0, 200_000]),
+        ticks_per_look: random.pick(&[0, 0, 100_000]),
+    }
+}
+
+fn wires(random: &mut Random, dies: bool) -> Wires {
+    let mut nuisances = Vec::new();
+    let us = Duration::from_micros;
+    if random.chance(400_000) {
+        nuisances.push(Nuisance::Loss { per_million: random.pick(&[1_000, 10_000, 50_000]), rank: None });
+    }
+    if random.chance(250_000) {
+        nuisances.push(Nuisance::Duplication { per_million: random.pick(&[5_000, 50_000]), late_max: us(300) });
+    }
+    if random.chance(250_000) {
+        nuisances.push(Nuisance::Reordering { per_million: random.pick(&[5_000, 100_000]), delay_max: us(100) });
+    }
+    if random.chance(200_000) {
+        nuisances.push(Nuisance::Corruption { per_million: random.pick(&[5_000, 30_000]) });
+    }
+    if random.chance(100_000) {
+        nuisances.push(Nuisance::Replay { per_million: 20_000 });
+    }
+    if random.chance(100_000) {
+        nuisances.push(Nuisance::Forgery { per_million: 20_000 });
+    }
+    if random.chance(100_000) && !dies {
+        let from = Instant(random.below(500_000));
+        nuisances.push(Nuisance::Blackout { from, to: from + us(random.between(10, 5_000)) });
+    }
+    Wires {
+        packet_size: random.pick(&[600, 1452, 1452, 8952]),
+        latency: random.pick(&[1_000, 10_000, 30_000]),
+        gigabits: random.pick(&[1, 10, 25]),
+        send_bytes: random.pick(&[16 << 10, 128 << 10, 1 << 20]),
+        receive_bytes: random.pick(&[64 << 10, 1 << 20, 8 << 20]),
+        refused: random.pick(&[0, 0, 10_000]),
+        joins: random.chance(500_000),
+        train_bytes: random.pick(&[0, 64 << 10]),
+        nuisances,
+    }
+}
+
+struct Draw {
+    random: Random,
+    /// Bytes that further messages may have.
+    left: u64,
+    eager_limit: u64,
+    packet_size: u64,
+    strided: u32,
+    /// Many messages that are copied once, or granted in pieces.
+    large: bool,
+    compute_max: u64,
+    /// Calls before which the program computes; cases per million.
+    computes: u32,
+    with_death: bool,
+    next: u32,
+}
+
+impl Draw {
+    fn id(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    fn bytes(&mut self) -> u64 {
+        let bytes = if self.large && self.random.chance(500_000) {
+            let longest = self.random.pick(&[100 << 10, 100 << 10, 300 << 10, 1200 << 10]);
+            self.random.between(16 << 10, longest)
+        } else {
+            self.bytes_near_an_edge()
+        };
+        let bytes = if bytes > self.left { self.random.below(100) } else { bytes.min(BYTES_MAX) };
+        self.left = self.left.saturating_sub(bytes);
+        bytes
+    }
+
+    fn bytes_near_an_edge(&mut self) -> u64 {
+        let edge = match self.random.below(8) {
+            0..=2 => self.random.below(200),
+            3 => self.eager_limit,
+            4 => self.packet_size,
+            5 => self.random.below(20_000),
+            _ => self.random.pick(&EDGES),
+        };
+        let near = match self.random.below(3) {
+            0 => edge,
+            1 => edge.saturating_sub(self.random.below(70)),
+            _ => edge + self.random.below(70),
+        };
+        if self.random.chance(4_000) { 1 << 20 } else { near }
+    }
+
+    fn compute(&mut self) -> u64 {
+        if self.compute_max > 0 && self.random.chance(self.computes) { self.random.below(self.compute_max) } else { 0 }
+    }
+
+    fn lane(&mut self, ranks: usize) -> Lane {
+        let mut comms = vec![Comm { members: (0..ranks).collect() }];
+        for _ in 0..self.random.below(3) {
+            let mut members: Vec<usize> = (0..ranks).collect();
+            while members.len() > 2 && self.random.chance(500_000) {
+                members.remove(self.random.below(members.len() as u64) as usize);
+            }
+            let turn = self.random.below(members.len() as u64) as usize;
+            members.rotate_left(turn);
+            comms.push(Comm { members });
+        }
+        let blocks = self.random.between(1, 4);
+        let blocks = (0..blocks).map(|at| self.block(&comms, at as u32)).collect();
+        Lane { comms, blocks }
+    }
+
+    fn block(&mut self, comms: &[Comm], at: u32) -> Block {
+        if self.with_death {
+            return if self.random.chance(800_000) { self.ordered(comms) } else { self.persistent(comms) };
+        }
+        match self.random.below(10) {
+            0..=3 => self.ordered(comms),
+            4..=5 => self.wild(comms, at),
+            6 => self.persistent(comms),
+            7..=8 => self.collectives(comms),
+            _ if self.random.chance(300_000) => self.flood(comms),
+            _ => {
+                let mut message = self.message(comms, None);
+                // The word about it goes to another process.
+                if message.from == message.to {
+                    message.to = (message.from + 1) % comms[message.comm].members.len();
+                }
+                (message.any_source, message.any_tag, message.room) = (false, false, message.bytes);
+                Block::Cancelled(message)
+            }
+        }
+    }
+
+    fn message(&mut self, comms: &[Comm], comm: Option<usize>) -> Message {
+        let comm = comm.unwrap_or_else(|| self.random.below(comms.len() as u64) as usize);
+        let size = comms[comm].members.len() as u64;
+        let from = self.random.below(size) as usize;
+        let to = self.random.below(size) as usize;
+        let bytes = self.bytes();
+        let (any_source, any_tag) = match self.random.below(5) {
+            0 if !self.with_death => (true, false),
+            1 => (false, true),
+            _ => (false, false),
+        };
+        let room = match self.random.below(12) {
+            0 => self.random.below(bytes + 1),
+            1..=3 => bytes + self.random.below(1000),
+            _ => bytes,
+        };
+        let how = |random: &mut Random, blocking: u32| {
+            if random.chance(blocking) { How::Blocking } else { How::Later(random.below(8) as u8) }
+        };
+        Message {
+            id: self.id(),
+            comm,
+            from,
+            to,
+            tag: if any_source { OWN_TAGS + from as i32 } else { self.random.below(3) as i32 },
+            bytes,
+            mode: self.random.pick(&[Mode::Standard, Mode::Standard, Mode::Standard, Mode::Synchronous]),
+            send: how(&mut self.random, 300_000),
+            receive: match self.random.below(10) {
+                0 => How::Probed,
+                1 => How::MatchedProbe,
+                _ => how(&mut self.random, 300_000),
+            },
+            send_shape: Shape::draw(&mut self.random, bytes, self.strided),
+            receive_shape: Shape::draw(&mut self.random, room, self.strided),
+            room,
+            any_source,
+            any_tag,
+            receive_first: self.random.chance(400_000),
+            compute: (self.compute(), self.compute()),
+        }
+    }
+
+    fn ordered(&mut self, comms: &[Comm]) -> Block {
+        let count = self.random.between(1, 14);
+        let one = self.random.chance(300_000).then(|| self.random.below(comms.len() as u64) as usize);
+        Block::Ordered((0..count).map(|_| self.message(comms, one)).collect())
+    }
+
+    fn persistent(&mut self, comms: &[Comm]) -> Block {
+        let comm = Some(self.random.below(comms.len() as u64) as usize);
+        let count = self.random.between(1, 4);
+        let messages = (0..count).map(|_| self.message(comms, comm)).collect();
+        Block::Persistent { messages, rounds: self.random.between(1, 3) as u8 }
+    }
+
+    /// More than the credit of one sender, while the receiver does something else.
+    fn flood(&mut self, comms: &[Comm]) -> Block {
+        let bytes = self.random.between(10_000, 60_000);
+        let count = (2 << 20) / bytes.min(self.eager_limit.max(10_000));
+        let size = comms[0].members.len() as u64;
+        let (from, to) = (self.random.below(size) as usize, self.random.below(size) as usize);
+        let mut messages: Vec<Message> = (0..count).map(|_| self.message(comms, Some(0))).collect();
+        for message in &mut messages {
+            let bytes = bytes.min(self.eager_limit.max(100));
+            (message.from, message.to, message.bytes, message.room) = (from, to, bytes, bytes);
+            (message.any_source, message.receive_first, message.compute) = (false, false, (0, 0));
+            message.tag = 0;
+            (message.send_shape, message.receive_shape) = (Shape::Plain, Shape::Plain);
+            message.send = How::Later(200);
+        }
+        messages[0].compute = (0, self.random.between(100_000, 3_000_000));
+        Block::Ordered(messages)
+    }
+
+    fn wild(&mut self, comms: &[Comm], at: u32) -> Block {
+        let comm = self.random.below(comms.len() as u64) as usize;
+        let size = comms[comm].members.len() as u64;
+        let count = self.random.between(1, 16);
+        let mut messages: Vec<Message> = (0..count).map(|_| self.message(comms, Some(comm))).collect();
+        // Many for few are what is hard to match.
+        let narrow = self.random.chance(500_000).then(|| self.random.below(size) as usize);
+        let tags = self.random.between(1, 3);
+        for message in &mut messages {
+            message.to = narrow.unwrap_or(message.to);
+            message.tag = self.random.below(tags) as i32;
+        }
+        let longest = messages.iter().map(|message| message.bytes).max().unwrap_or(0);
+        let mut receives = Vec::new();
+        for message in &messages {
+            if self.random.chance(200_000) {
+                continue;
+            }
+            let room = if self.random.chance(100_000) { self.random.below(longest + 1) } else { longest };
+            receives.push(WildReceive {
+                id: self.id(),
+                at: message.to,
+                source: self.random.chance(500_000).then_some(message.from),
+                tag: self.random.chance(600_000).then_some(message.tag),
+                room,
+                shape: Shape::draw(&mut self.random, room, self.strided),
+                after: self.random.below(6) as usize,
+            });
+        }
+        Block::Wild { id: at, comm, messages, receives, matched: self.random.chance(500_000) }
+    }
+
+    fn collectives(&mut self, comms: &[Comm]) -> Block {
+        let comm = self.random.below(comms.len() as u64) as usize;
+        let size = comms[comm].members.len() as u64;
+        let count = self.random.between(1, 4);
+        let list = (0..count).map(|_| {
+            let bytes = self.bytes();
+            Collective {
+                id: self.id(),
+                kind: self.random.pick(&KINDS),
+                root: self.random.below(size) as usize,
+                count: bytes / 8 / self.random.pick(&[1, size]),
+                algorithm: self.random.below(5) as u8,
+                strided: self.random.chance(self.strided),
+            }
+        });
+        Block::Collectives { comm, list: list.collect(), together: self.random.chance(400_000) }
+    }
+}

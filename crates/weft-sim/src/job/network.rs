@@ -1,0 +1,303 @@
+//! The simulated network between nodes: each process has devices with queues of packets that arrive at a time, and all that can go wrong on
+//! the way is a [`Nuisance`].
+
+use super::platform::Clock;
+use crate::nuisance::{Flight, Nuisance, Outcome as Fate, Stages};
+use crate::random::Random;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::RawFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weft_core::rails::Carrier;
+use weft_core::time::Instant;
+use weft_engine::lanes::Slot;
+use weft_engine::transport::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome};
+
+/// What a network is like.
+#[derive(Clone, Debug)]
+pub(super) struct Wires {
+    pub(super) packet_size: usize,
+    /// Nanoseconds from one host to another, at least.
+    pub(super) latency: u64,
+    /// Bits per nanosecond.
+    pub(super) gigabits: u64,
+    /// Bytes that wait in a host for its link until sends are refused.
+    pub(super) send_bytes: u64,
+    /// Bytes that wait in a socket until packets are dropped.
+    pub(super) receive_bytes: usize,
+    /// Sends that the machine refuses; cases per million.
+    pub(super) refused: u32,
+    /// Packets that arrive together are handed over as one.
+    pub(super) joins: bool,
+    /// Longest train that leaves by one call, bytes.
+    pub(super) train_bytes: usize,
+    pub(super) nuisances: Vec<Nuisance>,
+}
+
+struct Packet {
+    at: u64,
+    serial: u64,
+    from: u32,
+    bytes: Vec<u8>,
+}
+
+impl PartialEq for Packet {
+    fn eq(&self, other: &Self) -> bool {
+        self.serial == other.serial
+    }
+}
+impl Eq for Packet {}
+impl PartialOrd for Packet {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Packet {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+#[derive(Default)]
+struct Inbox {
+    packets: BinaryHeap<Reverse<Packet>>,
+    bytes: usize,
+}
+
+struct Inner {
+    wires: Wires,
+    stages: Stages,
+    fate: Fate,
+    random: Random,
+    clock: Clock,
+    /// By process and device.
+    inboxes: Vec<Inbox>,
+    /// Devices of a process.
+    devices: usize,
+    /// When the link of a process has sent what it was given.
+    free: Vec<u64>,
+    dead: Vec<bool>,
+    serial: u64,
+    packets: u64,
+}
+
+/// All wires of a job. Clones are the same.
+#[derive(Clone)]
+pub(super) struct Network(Arc<Mutex<Inner>>);
+
+impl Network {
+    pub(super) fn new(wires: &Wires, ranks: usize, devices: usize, clock: Clock, seed: u64) -> Self {
+        Self(Arc::new(Mutex::new(Inner {
+            stages: Stages::new(&wires.nuisances, ranks as u32, seed),
+            wires: wires.clone(),
+            fate: Fate::default(),
+            random: Random::new(seed ^ 0x6e65),
+            clock,
+            inboxes: (0..ranks * devices).map(|_| Inbox::default()).collect(),
+            devices,
+            free: vec![0; ranks],
+            dead: vec![false; ranks],
+            serial: 0,
+            packets: 0,
+        })))
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// When the next packet arrives, or has arrived, at a process.
+    pub(super) fn next_arrival(&self, rank: usize) -> Option<u64> {
+        let inner = self.inner();
+        let inboxes = &inner.inboxes[rank * inner.devices..(rank + 1) * inner.devices];
+        inboxes.iter().filter_map(|inbox| Some(inbox.packets.peek()?.0.at)).min()
+    }
+
+    /// A process sends and receives nothing any more.
+    pub(super) fn die(&self, rank: usize) {
+        let mut inner = self.inner();
+        inner.dead[rank] = true;
+        let devices = inner.devices;
+        inner.inboxes[rank * devices..(rank + 1) * devices].iter_mut().for_each(|inbox| *inbox = Inbox::default());
+    }
+
+    /// Packets that have been sent.
+    pub(super) fn packets(&self) -> u64 {
+        self.inner().packets
+    }
+
+    /// A device of a process.
+    pub(super) fn device(&self, rank: usize, place: usize, slot: Slot) -> Device {
+        let inner = self.inner();
+        let Wires { packet_size, train_bytes, .. } = inner.wires;
+        let train_bytes = if matches!(slot, Slot::Udp) { train_bytes.max(packet_size) } else { packet_size };
+        Device { network: self.clone(), rank, place, slot, packet_size, train_bytes }
+    }
+}
+
+/// The address of a device of a process.
+pub(super) fn address(rank: usize, slot: Slot) -> Address {
+    match slot {
+        Slot::Udp => SocketAddr::from(([10, 0, 0, 1], rank as u16)).into(),
+        Slot::Raw(place) => EthernetAddress { mac: [2, 0, 0, 0, 0, place], port: rank as u16 }.into(),
+    }
+}
+
+impl Inner {
+    fn send(&mut self, (from, to, place): (usize, usize, usize), slot: Slot, bytes: &[u8]) -> Outcome {
+        let now = self.clock.now();
+        let free = self.free[from].max(now);
+        if (free - now) * self.wires.gigabits / 8 > self.wires.send_bytes {
+            return Outcome::WouldBlock;
+        }
+        if self.random.chance(self.wires.refused) {
+            return if self.random.chance(500_000) { Outcome::Dropped } else { Outcome::WouldBlock };
+        }
+        let sent = free + (bytes.len() as u64 + 66) * 8 / self.wires.gigabits;
+        self.free[from] = sent;
+        self.packets += 1;
+        if self.dead[from] {
+            return Outcome::Sent;
+        }
+        let (carrier, rail) = match slot {
+            Slot::Udp => (Carrier::Udp, 0),
+            Slot::Raw(place) => (Carrier::Raw, place),
+        };
+        let way = u8::from(matches!(slot, Slot::Udp));
+        let (from, to) = (from as u32, to as u32);
+        let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, way, rail, carrier };
+        let mut fate = std::mem::take(&mut self.fate);
+        self.stages.pass(Instant(now), flight, &mut fate);
+        for (later, flight) in fate.onward.drain(..) {
+            self.deliver(sent + self.wires.latency + later.0, place, flight);
+        }
+        self.fate = fate;
+        Outcome::Sent
+    }
+
+    fn deliver(&mut self, at: u64, place: usize, flight: Flight) {
+        let to = flight.to as usize;
+        let inbox = &mut self.inboxes[to * self.devices + place];
+        if self.dead[to] || inbox.bytes + flight.bytes.len() > self.wires.receive_bytes {
+            return;
+        }
+        inbox.bytes += flight.bytes.len();
+        self.serial += 1;
+        let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes };
+        inbox.packets.push(Reverse(packet));
+    }
+
+    /// The next packet that has arrived, if it passes.
+    fn take(&mut self, inbox: usize, passes: impl FnOnce(&Packet) -> bool) -> Option<Packet> {
+        let now = self.clock.now();
+        let inbox = &mut self.inboxes[inbox];
+        let Reverse(next) = inbox.packets.peek()?;
+        if next.at > now || !passes(next) {
+            return None;
+        }
+        let Reverse(packet) = inbox.packets.pop()?;
+        inbox.bytes -= packet.bytes.len();
+        Some(packet)
+    }
+
+    /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and the length of each.
+    fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, usize, usize)> {
+        let Packet { from, mut bytes, .. } = self.take(inbox, |_| true)?;
+        let (segment, mut count) = (bytes.len(), 1);
+        let joins = self.wires.joins && self.random.chance(700_000);
+        while joins && count < JOINED_MAX && bytes.len() == count * segment {
+            let fits = |next: &Packet| {
+                next.from == from
+                    && (1..=segment).contains(&next.bytes.len())
+                    && bytes.len() + next.bytes.len() < 1 << 16
+            };
+            let Some(next) = self.take(inbox, fits) else { break };
+            bytes.extend_from_slice(&next.bytes);
+            count += 1;
+        }
+        Some((bytes, segment, count))
+    }
+}
+
+/// One end of the network.
+pub(super) struct Device {
+    network: Network,
+    rank: usize,
+    place: usize,
+    slot: Slot,
+    packet_size: usize,
+    train_bytes: usize,
+}
+
+impl Device {
+    fn to(&self, address: &Address) -> io::Result<usize> {
+        match (address, self.slot) {
+            (Address::Udp(to), Slot::Udp) => Ok(usize::from(to.port())),
+            (Address::Ethernet(to), Slot::Raw(_)) => Ok(usize::from(to.port)),
+            _ => Err(weft_engine::transport::wrong_address()),
+        }
+    }
+
+    fn inbox(&self, inner: &Inner) -> usize {
+        self.rank * inner.devices + self.place
+    }
+}
+
+impl Datagrams for Device {
+    fn name(&self) -> &'static str {
+        match self.slot {
+            Slot::Udp => "udp",
+            Slot::Raw(_) => "ethernet",
+        }
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let to = self.to(to)?;
+        if packet.len() > self.packet_size {
+            return Ok(Outcome::TooLarge);
+        }
+        Ok(self.network.inner().send((self.rank, to, self.place), self.slot, packet))
+    }
+
+    fn train_bytes(&self) -> usize {
+        self.train_bytes
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        for count in 0..limit {
+            let packet = {
+                let mut inner = self.network.inner();
+                let inbox = self.inbox(&inner);
+                inner.take(inbox, |_| true)
+            };
+            let Some(packet) = packet else { return count };
+            on_packet(&packet.bytes);
+        }
+        limit
+    }
+
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        let mut handed = 0;
+        while handed < limit {
+            let train = {
+                let mut inner = self.network.inner();
+                let inbox = self.inbox(&inner);
+                inner.take_train(inbox)
+            };
+            let Some((bytes, segment, count)) = train else { break };
+            on_train(Arrival { bytes: &bytes, segment, marked: false });
+            handed += count;
+        }
+        handed
+    }
+
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn packet_size(&self) -> usize {
+        self.packet_size
+    }
+}

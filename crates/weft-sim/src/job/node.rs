@@ -1,0 +1,356 @@
+//! A simulated node: frames in queues between its processes, who sleeps, and the receives that are posted for senders.
+
+use super::board::{Posted, Sharing, Table};
+use super::platform::{Clock, Moments};
+use crate::random::Random;
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::os::fd::RawFd;
+use std::rc::Rc;
+use weft_core::message::Frame as Parsed;
+use weft_engine::transport::{Node, PeerFault, Rest};
+
+/// How a node behaves.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Habits {
+    /// Bytes of the ring between two processes.
+    pub(super) ring_bytes: usize,
+    /// Frames that find the ring full although it is not; cases per million.
+    pub(super) refused: u32,
+    /// Most nanoseconds until a frame is seen.
+    pub(super) delay_max: u64,
+    /// Receives that a table has room for.
+    pub(super) slots: usize,
+    /// More processes than processors.
+    pub(super) crowded: bool,
+}
+
+struct Frame {
+    visible: u64,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Ring {
+    frames: VecDeque<Frame>,
+    bytes: usize,
+    /// A frame that comes once more, after so many others: no carrier of a node may do that.
+    again: Option<(u32, Vec<u8>)>,
+}
+
+impl Ring {
+    /// Data comes a second time, when its region has been closed and its place may be another's.
+    fn repeat_data(&mut self, visible: u64, bytes: &[u8]) {
+        if let Some((0, again)) = self.again.take_if(|(left, _)| *left == 0) {
+            self.bytes += again.len();
+            self.frames.push_back(Frame { visible, bytes: again });
+        }
+        match &mut self.again {
+            Some((left, _)) => *left -= 1,
+            None if matches!(Parsed::parse(bytes), Ok(Parsed::Data { .. })) => self.again = Some((20, bytes.to_vec())),
+            None => {}
+        }
+    }
+}
+
+/// What the others of the node know of a process.
+#[derive(Default)]
+pub(super) struct Place {
+    /// Receives that it has ever posted …
+    pub(super) posted: u32,
+    /// … and those that are still there.
+    pub(super) posts: Vec<Posted>,
+    pub(super) has_common: bool,
+    attentive: bool,
+    written: bool,
+    armed: Option<Rest>,
+    /// When it wakes, if somebody has seen to that.
+    wake: Option<u64>,
+    dead: bool,
+    faults: VecDeque<PeerFault>,
+}
+
+/// What two processes keep for the receives of one from the other.
+#[derive(Default)]
+pub(super) struct Pair {
+    pub(super) opened: bool,
+    pub(super) handled: u32,
+    pub(super) settled: u32,
+    pub(super) several: bool,
+    pub(super) sharing: Sharing,
+}
+
+/// The memory that the processes of a node share.
+pub(super) struct NodeMemory {
+    pub(super) places: Vec<Place>,
+    rings: Vec<Ring>,
+    pairs: Vec<Pair>,
+    pub(super) habits: Habits,
+    pub(super) random: Random,
+    pub(super) serial: u32,
+    clock: Clock,
+    pub(super) frames: u64,
+    pub(super) taken: u64,
+    pub(super) shared: u64,
+}
+
+pub(super) type SharedMemory = Rc<RefCell<NodeMemory>>;
+
+impl NodeMemory {
+    pub(super) fn new(size: usize, habits: Habits, clock: Clock, seed: u64) -> SharedMemory {
+        Rc::new(RefCell::new(Self {
+            places: (0..size).map(|_| Place::default()).collect(),
+            rings: (0..size * size).map(|_| Ring::default()).collect(),
+            pairs: (0..size * size).map(|_| Pair::default()).collect(),
+            habits,
+            random: Random::new(seed),
+            serial: 0,
+            clock,
+            frames: 0,
+            taken: 0,
+            shared: 0,
+        }))
+    }
+
+    pub(super) fn pair(&mut self, receiver: usize, sender: usize) -> &mut Pair {
+        let size = self.places.len();
+        &mut self.pairs[receiver * size + sender]
+    }
+
+    fn ring(&mut self, to: usize, from: usize) -> &mut Ring {
+        let size = self.places.len();
+        &mut self.rings[to * size + from]
+    }
+
+    pub(super) fn is_attentive(&self, who: usize) -> bool {
+        self.places[who].attentive
+    }
+
+    /// Wakes a process at a time, if it sleeps.
+    fn wake(&mut self, who: usize, at: u64) {
+        if cfg!(weft_mutant = "wake_up_lost") && self.random.chance(100_000) {
+            return;
+        }
+        let place = &mut self.places[who];
+        if place.armed.is_some() {
+            place.wake = Some(place.wake.map_or(at, |before| before.min(at)));
+        }
+    }
+
+    /// When a process that sleeps wakes because of a neighbour.
+    pub(super) fn wakes(&self, who: usize) -> Option<u64> {
+        self.places[who].wake
+    }
+
+    /// A process does nothing any more, and the others of the node hear of it.
+    pub(super) fn die(&mut self, who: usize) {
+        let now = self.clock.now();
+        self.places[who].dead = true;
+        // What it has written is there.
+        for to in 0..self.places.len() {
+            self.ring(to, who).frames.iter_mut().for_each(|frame| frame.visible = now);
+        }
+        for other in (0..self.places.len()).filter(|other| *other != who) {
+            let fault = PeerFault { peer: who, reason: "has died: the simulation has ended it".into() };
+            self.places[other].faults.push_back(fault);
+            self.wake(other, now);
+        }
+    }
+
+    /// Whether frames are on their way between processes that live.
+    pub(super) fn is_empty(&self) -> bool {
+        let size = self.places.len();
+        let alive = |at: usize| !self.places[at / size].dead;
+        self.rings.iter().enumerate().all(|(at, ring)| !alive(at) || ring.frames.is_empty())
+    }
+
+    fn is_pending(&mut self, own: usize) -> bool {
+        let now = self.clock.now();
+        let arrived = |ring: &Ring| ring.frames.front().is_some_and(|frame| frame.visible <= now);
+        let size = self.places.len();
+        self.places[own].written || self.rings[own * size..(own + 1) * size].iter().any(arrived)
+    }
+
+    /// Takes the next frame for a process out of a ring that has one.
+    fn take_frame(&mut self, own: usize) -> Option<(usize, Vec<u8>)> {
+        let (now, size) = (self.clock.now(), self.places.len());
+        let first = self.random.below(size as u64) as usize;
+        for turn in 0..size {
+            let from = (first + turn) % size;
+            let ring = self.ring(own, from);
+            if ring.frames.front().is_some_and(|frame| frame.visible <= now) {
+                let frame = ring.frames.pop_front()?;
+                ring.bytes -= frame.bytes.len();
+                return Some((from, frame.bytes));
+            }
+        }
+        None
+    }
+}
+
+/// A process's place on a simulated node.
+pub(super) struct SimNode {
+    memory: SharedMemory,
+    own: usize,
+    moments: Moments,
+}
+
+impl SimNode {
+    pub(super) fn new(memory: SharedMemory, own: usize, moments: Moments) -> Self {
+        Self { memory, own, moments }
+    }
+
+    fn table(&self, receiver: usize, sender: usize) -> Table {
+        Table::new(self.memory.clone(), receiver, sender, self.moments.clone())
+    }
+}
+
+impl Node for SimNode {
+    type Table = Table;
+    type Sleeper = ();
+
+    fn frame_max(&self) -> usize {
+        self.memory.borrow().habits.ring_bytes / 4
+    }
+
+    fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
+        self.moments.pass();
+        {
+            let mut memory = self.memory.borrow_mut();
+            let NodeMemory { habits: Habits { ring_bytes, refused, .. }, .. } = *memory;
+            let is_refused = memory.random.chance(refused);
+            let ring = memory.ring(to, self.own);
+            if is_refused || ring.bytes + head.len() + len > ring_bytes {
+                return false;
+            }
+        }
+        let mut bytes = Vec::with_capacity(head.len() + len);
+        bytes.extend_from_slice(head);
+        bytes.resize(head.len() + len, 0xEE);
+        fill(&mut bytes[head.len()..]);
+        let mut memory = self.memory.borrow_mut();
+        memory.frames += 1;
+        let mut visible = memory.clock.now();
+        if memory.habits.delay_max > 0 {
+            let delay_max = memory.habits.delay_max;
+            visible += memory.random.below(delay_max + 1);
+        }
+        let ring = memory.ring(to, self.own);
+        if let Some(last) = ring.frames.back() {
+            visible = visible.max(last.visible);
+        }
+        if cfg!(weft_mutant = "region_used_after_its_generation") {
+            ring.repeat_data(visible, &bytes);
+        }
+        ring.bytes += bytes.len();
+        ring.frames.push_back(Frame { visible, bytes });
+        memory.wake(to, visible);
+        true
+    }
+
+    fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
+        self.moments.pass();
+        for count in 0..limit {
+            let Some((from, frame)) = self.memory.borrow_mut().take_frame(self.own) else { return count };
+            on_frame(from, &frame);
+        }
+        limit
+    }
+
+    fn is_pending(&mut self) -> bool {
+        self.memory.borrow_mut().is_pending(self.own)
+    }
+
+    fn poll_fault(&mut self) -> Option<PeerFault> {
+        self.memory.borrow_mut().places[self.own].faults.pop_front()
+    }
+
+    fn arm(&mut self, rest: Rest) -> bool {
+        let mut memory = self.memory.borrow_mut();
+        if memory.is_pending(self.own) || !memory.places[self.own].faults.is_empty() {
+            return false;
+        }
+        let size = memory.places.len();
+        let rings = &memory.rings[self.own * size..(self.own + 1) * size];
+        let wake = rings.iter().filter_map(|ring| Some(ring.frames.front()?.visible)).min();
+        let place = &mut memory.places[self.own];
+        (place.armed, place.wake) = (Some(rest), wake);
+        true
+    }
+
+    fn disarm(&mut self) {
+        let place = &mut self.memory.borrow_mut().places[self.own];
+        (place.armed, place.wake) = (None, None);
+    }
+
+    fn nudge(&mut self) {
+        let mut memory = self.memory.borrow_mut();
+        let now = memory.clock.now();
+        if memory.places[self.own].armed == Some(Rest::Futex) {
+            memory.wake(self.own, now);
+        }
+    }
+
+    fn sleeper(&self) {}
+
+    fn doorbell_fd(&self) -> RawFd {
+        -1
+    }
+
+    fn drain_doorbell(&mut self) {}
+
+    fn own_board(&mut self, sender: usize) -> Option<Table> {
+        self.memory.borrow_mut().pair(self.own, sender).opened = true;
+        Some(self.table(self.own, sender))
+    }
+
+    fn common_board(&mut self) -> Option<Table> {
+        self.memory.borrow_mut().places[self.own].has_common = true;
+        Some(self.table(self.own, self.own))
+    }
+
+    fn board_of(&mut self, receiver: usize) -> Option<Table> {
+        let opened = self.memory.borrow_mut().pair(receiver, self.own).opened;
+        opened.then(|| self.table(receiver, self.own))
+    }
+
+    fn announce_written(&mut self, receiver: usize) {
+        {
+            let mut memory = self.memory.borrow_mut();
+            memory.places[receiver].written = true;
+            let now = memory.clock.now();
+            memory.wake(receiver, now);
+        }
+        self.moments.pass();
+    }
+
+    fn take_written(&mut self) -> bool {
+        std::mem::take(&mut self.memory.borrow_mut().places[self.own].written)
+    }
+
+    fn set_attentive(&self, waits: bool) {
+        self.memory.borrow_mut().places[self.own].attentive = waits;
+    }
+
+    fn is_attentive(&self, peer: usize) -> bool {
+        self.memory.borrow().is_attentive(peer)
+    }
+
+    fn awake(&self) -> usize {
+        self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
+    }
+
+    fn is_crowded(&self) -> bool {
+        self.memory.borrow().habits.crowded
+    }
+
+    fn note_processor(&self) {}
+
+    fn shares_processor(&self) -> bool {
+        false
+    }
+
+    fn leave_processor(&self) {}
+
+    fn even_out(&self) {}
+}

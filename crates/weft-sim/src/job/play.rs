@@ -1,0 +1,222 @@
+//! Plays a program to its end: who has a turn when, and what must hold.
+
+use super::construct::Carriers;
+use super::process::Proc;
+use super::program::Program;
+use crate::random::{Random, mix};
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+
+/// Nothing takes longer, in virtual time: whoever waits then waits for ever.
+const TIME_MAX_NS: u64 = 120_000_000_000;
+/// Nor more turns.
+const TURNS_MAX: u64 = 20_000_000;
+
+/// What happened in a job.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Played {
+    /// Virtual nanoseconds.
+    pub nanoseconds: u64,
+    /// Turns of threads.
+    pub turns: u64,
+    /// Calls of the program.
+    pub calls: u64,
+    /// Packets that were sent between nodes.
+    pub packets: u64,
+    /// Frames between processes of a node.
+    pub frames: u64,
+    /// Receives that their senders wrote to.
+    pub written: u64,
+    /// Pieces of messages that the sender of a message copied while its receiver did, too.
+    pub shared: u64,
+    /// Copies between the memory of two processes.
+    pub copies: u64,
+}
+
+impl Played {
+    /// Both together.
+    pub fn add(&mut self, other: &Self) {
+        self.nanoseconds += other.nanoseconds;
+        self.turns += other.turns;
+        self.calls += other.calls;
+        self.packets += other.packets;
+        self.frames += other.frames;
+        self.written += other.written;
+        self.shared += other.shared;
+        self.copies += other.copies;
+    }
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { nanoseconds, turns, calls, packets, frames, written, shared, copies } = self;
+        write!(
+            f,
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {frames} frames, {copies} single copies, {written} \
+             receives written to, {shared} pieces copied from the other side",
+            nanoseconds / 1000
+        )
+    }
+}
+
+struct Job {
+    procs: Vec<Rc<RefCell<Proc>>>,
+    random: Random,
+    turns: u64,
+}
+
+/// Plays a program.
+///
+/// # Errors
+/// What does not hold.
+pub(super) fn play(program: &Program, trace: bool) -> Result<Played, String> {
+    let carriers = Carriers::new(&program.machine, mix(program.seed ^ 0x6a6f_6273));
+    // A panic of the engine is a finding like any other.
+    let played = catch_unwind(AssertUnwindSafe(|| Job::new(program, &carriers, trace).play(program, &carriers)));
+    carriers.moments.end();
+    played.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(format!("panic: {}", text.unwrap_or("without words")))
+    })
+}
+
+impl Job {
+    fn new(program: &Program, carriers: &Carriers, trace: bool) -> Self {
+        let ranks = program.machine.ranks();
+        let proc = |rank| Rc::new(RefCell::new(Proc::new(program, carriers, rank, trace)));
+        let procs: Vec<Rc<RefCell<Proc>>> = (0..ranks).map(proc).collect();
+        let others: Vec<_> = procs.iter().map(Rc::downgrade).collect();
+        carriers.moments.set_turn(Box::new(move |chance| {
+            // One that is in the middle of something itself has no turn.
+            let other = others[(chance % others.len() as u64) as usize].upgrade();
+            if let Some(mut other) = other.as_ref().and_then(|other| other.try_borrow_mut().ok()) {
+                other.take_turn();
+            }
+        }));
+        Self { procs, random: Random::new(mix(program.seed ^ 0x7475_726e)), turns: 0 }
+    }
+
+    fn play(mut self, program: &Program, carriers: &Carriers) -> Result<Played, String> {
+        let mut death = program.death;
+        loop {
+            let now = carriers.clock.now();
+            if let Some(dies) = death.filter(|death| death.at <= now) {
+                death = None;
+                self.die(dies.rank, program, carriers);
+            }
+            let mut next: Option<u64> = None;
+            let mut ready = Vec::new();
+            for (rank, proc) in self.procs.iter().enumerate() {
+                let Some((at, who)) = proc.borrow().next_turn() else { continue };
+                let at = after_pause(at.max(now), program.pace.pause, rank);
+                if at <= now {
+                    ready.push((rank, who));
+                }
+                next = Some(next.map_or(at, |next| next.min(at)));
+            }
+            if let [only] = ready[..] {
+                self.turn(only)?;
+                continue;
+            }
+            if !ready.is_empty() {
+                let chosen = ready[self.random.below(ready.len() as u64) as usize];
+                self.turn(chosen)?;
+                continue;
+            }
+            if self.is_over(carriers) {
+                return self.conclude(carriers);
+            }
+            let next = next.into_iter().chain(death.map(|death| death.at)).min();
+            match next {
+                Some(at) if at <= TIME_MAX_NS && self.turns <= TURNS_MAX => carriers.clock.set(at),
+                Some(_) => return Err(self.hang("it takes too long")),
+                None => return Err(self.hang("nobody has anything to do")),
+            }
+        }
+    }
+
+    fn turn(&mut self, (rank, who): (usize, usize)) -> Result<(), String> {
+        self.turns += 1;
+        let turn = self.procs[rank].borrow_mut().turn(who);
+        turn.map_err(|what| format!("process {rank}: {what}"))
+    }
+
+    fn die(&mut self, rank: usize, program: &Program, carriers: &Carriers) {
+        let mut proc = self.procs[rank].borrow_mut();
+        proc.note(|| "dies".into());
+        proc.dead = true;
+        carriers.network.die(rank);
+        carriers.memory.refuse(Carriers::pid(rank));
+        carriers.nodes[program.machine.nodes[rank]].borrow_mut().die(carriers.places[rank]);
+    }
+
+    fn living(&self) -> impl Iterator<Item = &Rc<RefCell<Proc>>> {
+        self.procs.iter().filter(|proc| !proc.borrow().dead)
+    }
+
+    /// All processes wait for each other at the end, and nothing is on its way.
+    fn is_over(&self, carriers: &Carriers) -> bool {
+        self.living().all(|proc| proc.borrow().finalizes)
+            && self.living().all(|proc| proc.borrow().engine.is_quiet())
+            && carriers.nodes.iter().all(|node| node.borrow().is_empty())
+    }
+
+    fn hang(&self, why: &str) -> String {
+        let stand: Vec<String> = self.living().map(|proc| proc.borrow().stands()).collect();
+        format!("{why}:\n    {}", stand.join("\n    "))
+    }
+
+    fn conclude(&self, carriers: &Carriers) -> Result<Played, String> {
+        let mut played = Played {
+            nanoseconds: carriers.clock.now(),
+            turns: self.turns,
+            packets: carriers.network.packets(),
+            copies: carriers.memory.copies(),
+            ..Played::default()
+        };
+        for node in &carriers.nodes {
+            let node = node.borrow();
+            played.frames += node.frames;
+            played.written += node.taken;
+            played.shared += node.shared;
+        }
+        for proc in &self.procs {
+            let proc = proc.borrow();
+            played.calls += proc.calls;
+            if !proc.dead {
+                proc.check_end().map_err(|what| format!("process {}: {what}", proc.rank))?;
+            }
+        }
+        self.check_credit()?;
+        Ok(played)
+    }
+
+    /// What one may send, and what the other has not told it of, are together what they began with.
+    fn check_credit(&self) -> Result<(), String> {
+        use weft_engine::messages::CREDIT_BYTES;
+        for (own, proc) in self.procs.iter().enumerate() {
+            for (peer, other) in self.procs.iter().enumerate() {
+                let (proc, other) = (proc.borrow(), other.borrow());
+                if own == peer || proc.dead || other.dead {
+                    continue;
+                }
+                let [_, _, credit] = proc.engine.peers[proc.peer(peer)].traffic();
+                let owed = other.engine.peers[other.peer(own)].owed();
+                if credit + owed != CREDIT_BYTES {
+                    return Err(format!("process {own} may send {credit} bytes to {peer}, which owes {owed} more"));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// When a process has its turn that rests for the second of these of each of the first.
+fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
+    let Some((period, rests)) = pause else { return at };
+    // They rest at different times.
+    let phase = (at + rank as u64 * 17_000_000) % period;
+    if phase < rests { at + (rests - phase) } else { at }
+}

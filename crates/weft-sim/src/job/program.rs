@@ -1,0 +1,405 @@
+//! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make them wait for ever.
+//!
+//! Thread `t` of every process plays lane `t`, which is a list of blocks. Lanes have communicators of their own, so threads of one
+//! process meet in the engine only, never in a message.
+//!
+//! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits its ends of them in
+//! that order; what is awaited has been started by both sides before it in that order, and the receives of a channel (communicator, sender,
+//! receiver) are posted in the order of its sends, each accepting its own message. So the earliest thing that has not happened can
+//! happen. A receive from anybody has a tag that only its sender uses. In a wild block anything may be received by anything: everything
+//! is started before anything is awaited, each process knows how many messages come to it, receives with wildcards what its receives
+//! do not want, and cancels the receives that are left over.
+
+use super::construct::Machine;
+use super::shape::Shape;
+use weft_engine::request::Mode;
+
+/// Processes that talk to each other apart from all others; lanes and wild blocks have contexts of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Comm {
+    /// Processes of the job, by rank.
+    pub(super) members: Vec<usize>,
+}
+
+/// How one end of a message is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum How {
+    /// `MPI_Send`, `MPI_Ssend`, `MPI_Recv`.
+    Blocking,
+    /// `MPI_Isend`, `MPI_Issend`, `MPI_Irecv`; awaited after so many further messages of the block.
+    Later(u8),
+    /// `MPI_Probe`, then `MPI_Recv`.
+    Probed,
+    /// `MPI_Mprobe`, then `MPI_Mrecv`.
+    MatchedProbe,
+}
+
+/// A message of an ordered block.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    /// Names its bytes.
+    pub(super) id: u32,
+    /// Which of the lane's communicators.
+    pub(super) comm: usize,
+    /// Ranks there.
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) tag: i32,
+    pub(super) bytes: u64,
+    pub(super) mode: Mode,
+    pub(super) send: How,
+    pub(super) receive: How,
+    pub(super) send_shape: Shape,
+    pub(super) receive_shape: Shape,
+    /// Bytes that have room.
+    pub(super) room: u64,
+    pub(super) any_source: bool,
+    pub(super) any_tag: bool,
+    /// The receive comes before the send in the order of the block.
+    pub(super) receive_first: bool,
+    /// Nanoseconds that the sender and the receiver compute before.
+    pub(super) compute: (u64, u64),
+}
+
+/// A receive of a wild block.
+#[derive(Clone, Debug)]
+pub(super) struct WildReceive {
+    pub(super) id: u32,
+    /// Rank in the communicator.
+    pub(super) at: usize,
+    pub(super) source: Option<usize>,
+    pub(super) tag: Option<i32>,
+    pub(super) room: u64,
+    pub(super) shape: Shape,
+    /// It is posted when the process has started so many of its sends.
+    pub(super) after: usize,
+}
+
+/// What a collective does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Barrier,
+    Bcast,
+    Gather,
+    Gatherv,
+    Scatter,
+    Scatterv,
+    Allgather,
+    Allgatherv,
+    Alltoall,
+    Alltoallv,
+    Alltoallw,
+    Reduce,
+    Allreduce,
+    ReduceScatter,
+    ReduceScatterBlock,
+    Scan,
+    Exscan,
+}
+
+/// One collective operation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Collective {
+    pub(super) id: u32,
+    pub(super) kind: Kind,
+    pub(super) root: usize,
+    /// Items of each block.
+    pub(super) count: u64,
+    /// Which algorithm, where there are several; 0: what `select` says.
+    pub(super) algorithm: u8,
+    /// Items have holes.
+    pub(super) strided: bool,
+}
+
+/// A part of a lane.
+#[derive(Clone, Debug)]
+pub(super) enum Block {
+    Ordered(Vec<Message>),
+    /// Persistent requests for all these messages, started so many times.
+    Persistent {
+        messages: Vec<Message>,
+        rounds: u8,
+    },
+    Wild {
+        /// Its context.
+        id: u32,
+        comm: usize,
+        messages: Vec<Message>,
+        receives: Vec<WildReceive>,
+        /// What no receive wants is received by a matched probe.
+        matched: bool,
+    },
+    /// A send that is cancelled, of which the receiver then hears whether it was.
+    Cancelled(Message),
+    Collectives {
+        comm: usize,
+        list: Vec<Collective>,
+        /// All are started before any is awaited.
+        together: bool,
+    },
+}
+
+/// What the threads of one number do.
+#[derive(Clone, Debug)]
+pub(super) struct Lane {
+    pub(super) comms: Vec<Comm>,
+    pub(super) blocks: Vec<Block>,
+}
+
+/// How processes get their turns.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// Nanoseconds between two steps of a thread, at most.
+    pub(super) step_max: u64,
+    /// Looks in vain before a thread sleeps, at most.
+    pub(super) spins_max: u64,
+    /// A thread makes progress while the program computes.
+    pub(super) helps: bool,
+    /// A process rests for the second of these of each of the first, nanoseconds.
+    pub(super) pause: Option<(u64, u64)>,
+}
+
+/// A process that dies.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Death {
+    pub(super) rank: usize,
+    pub(super) at: u64,
+}
+
+/// A job: what runs, on what, and what goes wrong.
+#[derive(Clone, Debug)]
+pub(super) struct Program {
+    pub(super) seed: u64,
+    pub(super) machine: Machine,
+    pub(super) pace: Pace,
+    pub(super) death: Option<Death>,
+    pub(super) lanes: Vec<Lane>,
+}
+
+/// One call of a thread.
+#[derive(Clone, Debug)]
+pub(super) enum Call {
+    Compute(u64),
+    Send { message: Message, blocking: bool },
+    Receive { message: Message, how: How },
+    AwaitSend(u32),
+    AwaitReceive(u32),
+    MakePersistent { messages: Vec<Message> },
+    StartPersistent { round: u8 },
+    AwaitPersistent { round: u8 },
+    FreePersistent,
+    WildSend { message: Message },
+    WildReceive(WildReceive),
+    AwaitWild { sends: Vec<u32>, receives: Vec<u32>, expected: usize, matched: bool },
+    SendAndCancel(Message),
+    TellCancelled(Message),
+    ReceiveUnlessCancelled(Message),
+    StartCollective(Collective),
+    AwaitCollective(u32),
+}
+
+/// A call, and on which communicator.
+#[derive(Clone, Debug)]
+pub(super) struct Step {
+    pub(super) comm: usize,
+    /// Context of the communicator; the one after it is for its collectives.
+    pub(super) context: u32,
+    pub(super) call: Call,
+}
+
+/// Contexts of a lane's communicators, and of its wild blocks.
+const CONTEXTS_PER_LANE: u32 = 1 << 16;
+const WILD_CONTEXTS: u32 = 1 << 8;
+
+/// The context of a wild block.
+pub(super) fn wild_context(lane: usize, id: u32) -> u32 {
+    8 + lane as u32 * CONTEXTS_PER_LANE + WILD_CONTEXTS + 2 * id
+}
+
+/// The lane that a context is of.
+pub(super) fn lane_of(context: u32) -> usize {
+    ((context - 8) / CONTEXTS_PER_LANE) as usize
+}
+
+impl Lane {
+    /// What process `rank` calls in lane `number`.
+    pub(super) fn script(&self, number: usize, rank: usize) -> Vec<Step> {
+        let first = 8 + number as u32 * CONTEXTS_PER_LANE;
+        let mut script = Script { lane: self, number, first, rank, steps: Vec::new() };
+        for block in &self.blocks {
+            script.block(block);
+        }
+        script.steps
+    }
+
+    /// Messages that this many ends are of, for people.
+    pub(super) fn size(&self) -> usize {
+        self.blocks.iter().map(Block::size).sum()
+    }
+}
+
+impl Block {
+    /// Operations in it.
+    pub(super) fn size(&self) -> usize {
+        match self {
+            Self::Ordered(messages) | Self::Persistent { messages, .. } => messages.len(),
+            Self::Wild { messages, receives, .. } => messages.len() + receives.len(),
+            Self::Cancelled(_) => 1,
+            Self::Collectives { list, .. } => list.len(),
+        }
+    }
+}
+
+struct Script<'a> {
+    lane: &'a Lane,
+    number: usize,
+    first: u32,
+    rank: usize,
+    steps: Vec<Step>,
+}
+
+impl Script<'_> {
+    fn push(&mut self, comm: usize, call: Call) {
+        self.push_in(comm, self.first + 2 * comm as u32, call);
+    }
+
+    fn push_in(&mut self, comm: usize, context: u32, call: Call) {
+        self.steps.push(Step { comm, context, call });
+    }
+
+    fn compute(&mut self, comm: usize, nanoseconds: u64) {
+        if nanoseconds > 0 {
+            self.push(comm, Call::Compute(nanoseconds));
+        }
+    }
+
+    fn is_member(&self, comm: usize, member: usize) -> bool {
+        self.lane.comms[comm].members[member] == self.rank
+    }
+
+    fn block(&mut self, block: &Block) {
+        match block {
+            Block::Ordered(messages) => self.ordered(messages),
+            Block::Persistent { messages, rounds } => self.persistent(messages, *rounds),
+            Block::Wild { id, comm, messages, receives, matched } => {
+                self.wild(*id, *comm, messages, receives, *matched);
+            }
+            Block::Cancelled(message) => {
+                if self.is_member(message.comm, message.from) {
+                    self.push(message.comm, Call::SendAndCancel(message.clone()));
+                    self.push(message.comm, Call::TellCancelled(message.clone()));
+                }
+                if self.is_member(message.comm, message.to) {
+                    self.compute(message.comm, message.compute.1);
+                    self.push(message.comm, Call::ReceiveUnlessCancelled(message.clone()));
+                }
+            }
+            Block::Collectives { comm, list, together } => self.collectives(*comm, list, *together),
+        }
+    }
+
+    fn ordered(&mut self, messages: &[Message]) {
+        // When what was started earlier is awaited: after this message.
+        let mut due: Vec<(usize, usize, Call)> = Vec::new();
+        for (at, message) in messages.iter().enumerate() {
+            for is_receive in [message.receive_first, !message.receive_first] {
+                if is_receive { self.receive(at, message, &mut due) } else { self.send(at, message, &mut due) }
+            }
+            let (now, later) = due.into_iter().partition(|(when, ..)| *when <= at);
+            due = later;
+            self.await_all(now);
+        }
+        self.await_all(due);
+    }
+
+    fn await_all(&mut self, calls: Vec<(usize, usize, Call)>) {
+        for (_, comm, call) in calls {
+            self.push(comm, call);
+        }
+    }
+
+    fn send(&mut self, at: usize, message: &Message, due: &mut Vec<(usize, usize, Call)>) {
+        if !self.is_member(message.comm, message.from) {
+            return;
+        }
+        self.compute(message.comm, message.compute.0);
+        let blocking = matches!(message.send, How::Blocking) && message.from != message.to;
+        self.push(message.comm, Call::Send { message: message.clone(), blocking });
+        if !blocking {
+            let later = if let How::Later(later) = message.send { usize::from(later) } else { 0 };
+            due.push((at + later, message.comm, Call::AwaitSend(message.id)));
+        }
+    }
+
+    fn receive(&mut self, at: usize, message: &Message, due: &mut Vec<(usize, usize, Call)>) {
+        if !self.is_member(message.comm, message.to) {
+            return;
+        }
+        self.compute(message.comm, message.compute.1);
+        let how = match message.receive {
+            // Whoever waits for a message of its own sends it first.
+            how @ (How::Blocking | How::Probed | How::MatchedProbe) if message.from == message.to => {
+                if message.receive_first { How::Later(0) } else { how }
+            }
+            how => how,
+        };
+        self.push(message.comm, Call::Receive { message: message.clone(), how });
+        if let How::Later(later) = how {
+            due.push((at + usize::from(later), message.comm, Call::AwaitReceive(message.id)));
+        }
+    }
+
+    fn persistent(&mut self, messages: &[Message], rounds: u8) {
+        let ours =
+            |message: &&Message| self.is_member(message.comm, message.from) || self.is_member(message.comm, message.to);
+        let messages: Vec<Message> = messages.iter().filter(ours).cloned().collect();
+        if messages.is_empty() {
+            return;
+        }
+        let comm = messages[0].comm;
+        self.push(comm, Call::MakePersistent { messages });
+        for round in 0..rounds {
+            self.push(comm, Call::StartPersistent { round });
+            self.push(comm, Call::AwaitPersistent { round });
+        }
+        self.push(comm, Call::FreePersistent);
+    }
+
+    fn wild(&mut self, id: u32, comm: usize, messages: &[Message], receives: &[WildReceive], matched: bool) {
+        let context = wild_context(self.number, id);
+        let Some(own) = self.lane.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
+        let mut receives: Vec<&WildReceive> = receives.iter().filter(|receive| receive.at == own).collect();
+        receives.sort_by_key(|receive| receive.after);
+        let ids: Vec<u32> = receives.iter().map(|receive| receive.id).collect();
+        let mut receives = receives.into_iter().peekable();
+        let mut sends = Vec::new();
+        for message in messages.iter().filter(|message| message.from == own) {
+            while let Some(receive) = receives.next_if(|receive| receive.after <= sends.len()) {
+                self.push_in(comm, context, Call::WildReceive(receive.clone()));
+            }
+            self.compute(comm, message.compute.0);
+            self.push_in(comm, context, Call::WildSend { message: message.clone() });
+            sends.push(message.id);
+        }
+        for receive in receives {
+            self.push_in(comm, context, Call::WildReceive(receive.clone()));
+        }
+        let expected = messages.iter().filter(|message| message.to == own).count();
+        self.push_in(comm, context, Call::AwaitWild { sends, receives: ids, expected, matched });
+    }
+
+    fn collectives(&mut self, comm: usize, list: &[Collective], together: bool) {
+        if !self.lane.comms[comm].members.contains(&self.rank) {
+            return;
+        }
+        for collective in list {
+            self.push(comm, Call::StartCollective(*collective));
+            if !together {
+                self.push(comm, Call::AwaitCollective(collective.id));
+            }
+        }
+        if together {
+            list.iter().for_each(|collective| self.push(comm, Call::AwaitCollective(collective.id)));
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Makes a program that fails smaller: leaves out lanes, blocks and operations, makes messages shorter and plainer, and takes away what goes
+//! wrong, as long as it still fails.
+
+use super::program::{Block, How, Lane, Message, Program};
+use super::shape::Shape;
+use weft_engine::request::Mode;
+
+/// Programs that are tried at most.
+const TRIES_MAX: u32 = 3_000;
+
+/// The smallest program that is found which still fails, and how many were tried.
+pub(super) fn shrink(program: &Program, fails: &mut dyn FnMut(&Program) -> bool) -> (Program, u32) {
+    let mut best = program.clone();
+    let mut tries = 0;
+    loop {
+        let mut smaller = None;
+        for candidate in candidates(&best) {
+            if tries >= TRIES_MAX {
+                return (best, tries);
+            }
+            tries += 1;
+            if fails(&candidate) {
+                smaller = Some(candidate);
+                break;
+            }
+        }
+        match smaller {
+            Some(smaller) => best = smaller,
+            None => return (best, tries),
+        }
+    }
+}
+
+/// Everything that is a step smaller, the largest steps first.
+fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
+    let mut found: Vec<Program> = Vec::new();
+    let mut with = |change: &dyn Fn(&mut Program)| {
+        let mut other = program.clone();
+        change(&mut other);
+        found.push(other);
+    };
+    for lane in 0..program.lanes.len() {
+        if program.lanes.len() > 1 {
+            with(&|other| drop(other.lanes.remove(lane)));
+        }
+        for block in 0..program.lanes[lane].blocks.len() {
+            with(&|other| drop(other.lanes[lane].blocks.remove(block)));
+        }
+    }
+    for at in 0..program.machine.wires.nuisances.len() {
+        with(&|other| drop(other.machine.wires.nuisances.remove(at)));
+    }
+    for (lane, Lane { blocks, .. }) in program.lanes.iter().enumerate() {
+        for (at, block) in blocks.iter().enumerate() {
+            let parts = parts(block);
+            // Halves, quarters and so on, then each for itself.
+            let mut length = parts / 2;
+            while length > 0 {
+                for start in (0..parts).step_by(length) {
+                    let end = (start + length).min(parts);
+                    with(&|other| remove(&mut other.lanes[lane].blocks[at], start, end));
+                }
+                length /= 2;
+            }
+        }
+    }
+    settings(program, &mut with);
+    for (lane, Lane { blocks, .. }) in program.lanes.iter().enumerate() {
+        for (at, block) in blocks.iter().enumerate() {
+            for message in 0..messages(block).map_or(0, <[Message]>::len) {
+                for change in PLAINER {
+                    with(&|other| {
+                        if let Some(messages) = messages_mut(&mut other.lanes[lane].blocks[at]) {
+                            change(&mut messages[message]);
+                        }
+                    });
+                }
+            }
+        }
+    }
+    let before = format!("{program:?}");
+    found.into_iter().filter(move |other| format!("{other:?}") != before)
+}
+
+/// A step that makes a program smaller.
+type Change<'a> = &'a dyn Fn(&mut Program);
+
+/// What makes a machine plainer.
+fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
+    with(&|other| other.machine.turns = 0);
+    with(&|other| other.machine.contended = 0);
+    with(&|other| (other.machine.habits.refused, other.machine.habits.delay_max) = (0, 0));
+    with(&|other| other.machine.habits.slots = 64);
+    with(&|other| (other.machine.wires.refused, other.machine.wires.joins) = (0, false));
+    with(&|other| other.machine.sealed = false);
+    with(&|other| other.machine.single_copy = false);
+    with(&|other| (other.machine.raw, other.machine.has_udp) = (0, true));
+    with(&|other| other.pace.pause = None);
+    with(&|other| other.pace.helps = false);
+    with(&|other| other.pace.spins_max = 0);
+    if program.death.is_some() {
+        with(&|other| other.death = None);
+    }
+}
+
+/// What makes a message plainer.
+const PLAINER: [fn(&mut Message); 7] = [
+    |message| (message.send_shape, message.receive_shape) = (Shape::Plain, Shape::Plain),
+    |message| message.compute = (0, 0),
+    |message| message.mode = Mode::Standard,
+    |message| (message.bytes, message.room) = (message.bytes / 2, message.bytes / 2),
+    |message| message.room = message.bytes,
+    |message| (message.send, message.receive) = (How::Later(0), How::Later(0)),
+    |message| message.any_tag = false,
+];
+
+fn messages(block: &Block) -> Option<&[Message]> {
+    match block {
+        Block::Ordered(messages) | Block::Persistent { messages, .. } | Block::Wild { messages, .. } => Some(messages),
+        Block::Cancelled(_) | Block::Collectives { .. } => None,
+    }
+}
+
+fn messages_mut(block: &mut Block) -> Option<&mut Vec<Message>> {
+    match block {
+        Block::Ordered(messages) | Block::Persistent { messages, .. } | Block::Wild { messages, .. } => Some(messages),
+        Block::Cancelled(_) | Block::Collectives { .. } => None,
+    }
+}
+
+/// How many operations can be left out.
+fn parts(block: &Block) -> usize {
+    match block {
+        Block::Wild { messages, receives, .. } => messages.len() + receives.len(),
+        Block::Collectives { list, .. } => list.len(),
+        _ => messages(block).map_or(0, <[Message]>::len),
+    }
+}
+
+/// Leaves out those from `start` to `end`.
+fn remove(block: &mut Block, start: usize, end: usize) {
+    match block {
+        Block::Wild { messages, receives, .. } => {
+            let count = messages.len();
+            receives.drain(start.max(count) - count..end.max(count) - count);
+            messages.drain(start.min(count)..end.min(count));
+        }
+        Block::Collectives { list, .. } => drop(list.drain(start..end)),
+        _ => {
+            if let Some(messages) = messages_mut(block) {
+                messages.drain(start..end);
+            }
+        }
+    }
+}

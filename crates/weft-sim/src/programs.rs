@@ -1,0 +1,99 @@
+//! Programs by chance on whole engines: many, one with all that happens, or one made smaller.
+
+use super::Arguments;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+use weft_sim::job::{self, Played, Wanted};
+
+/// The commands, for people.
+pub(crate) const LIST: &str = "  programs        programs by chance, one for each seed
+  program         the program of one seed, with all that happens
+  shrink          the smallest program found that fails like that of a seed";
+
+/// Failures that are told of at length.
+const FAILURES_TOLD: u64 = 5;
+
+/// Does one of these commands; `None`: it is none of them. False: something failed.
+pub(crate) fn run(arguments: &Arguments) -> Option<bool> {
+    let wanted = Wanted { ranks: arguments.ranks.map(usize::from) };
+    match arguments.scenario.as_str() {
+        "programs" => Some(many(arguments, wanted)),
+        "program" => Some(one(arguments, wanted)),
+        "shrink" => Some(shrink(arguments, wanted)),
+        _ => None,
+    }
+}
+
+fn options(wanted: Wanted) -> String {
+    wanted.ranks.map_or_else(String::new, |ranks| format!(" --ranks {ranks}"))
+}
+
+fn many(arguments: &Arguments, wanted: Wanted) -> bool {
+    // What panics is told of as what fails.
+    std::panic::set_hook(Box::new(|_| {}));
+    let (next, failed) = (AtomicU64::new(0), AtomicU64::new(0));
+    let sum = Mutex::new(Played::default());
+    let began = Instant::now();
+    let work = || {
+        let mut own = Played::default();
+        loop {
+            let run = next.fetch_add(1, Ordering::Relaxed);
+            let stops = arguments.until_failure && failed.load(Ordering::Relaxed) > 0;
+            if run >= arguments.runs || stops {
+                break;
+            }
+            let seed = arguments.seed.wrapping_add(run);
+            match job::play_seed(seed, wanted, false) {
+                Ok(played) => own.add(&played),
+                Err(what) => {
+                    if failed.fetch_add(1, Ordering::Relaxed) < FAILURES_TOLD {
+                        let options = options(wanted);
+                        eprintln!("program --seed {seed:#x}{options}: {what}");
+                        eprintln!("replay: cargo run -p weft-sim -- program --seed {seed:#x}{options}");
+                        eprintln!("shrink: cargo run -p weft-sim -- shrink --seed {seed:#x}{options}");
+                    }
+                }
+            }
+        }
+        sum.lock().unwrap_or_else(std::sync::PoisonError::into_inner).add(&own);
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..arguments.jobs {
+            scope.spawn(work);
+        }
+    });
+    let (failed, seconds) = (failed.into_inner(), began.elapsed().as_secs_f64());
+    let rate = arguments.runs as f64 / seconds / arguments.jobs as f64;
+    let sum = sum.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    println!("{} programs, {failed} failed; {rate:.0} a second and processor\n  {sum}", arguments.runs);
+    failed == 0
+}
+
+fn one(arguments: &Arguments, wanted: Wanted) -> bool {
+    println!("{}", job::describe(arguments.seed, wanted));
+    match job::play_seed(arguments.seed, wanted, !arguments.quiet) {
+        Ok(played) => {
+            println!("{played}");
+            true
+        }
+        Err(what) => {
+            println!("fails: {what}");
+            false
+        }
+    }
+}
+
+fn shrink(arguments: &Arguments, wanted: Wanted) -> bool {
+    std::panic::set_hook(Box::new(|_| {}));
+    match job::shrink_seed(arguments.seed, wanted) {
+        Some(smallest) => {
+            println!("{smallest}");
+            false
+        }
+        None => {
+            println!("program --seed {:#x} does not fail", arguments.seed);
+            true
+        }
+    }
+}

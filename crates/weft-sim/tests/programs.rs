@@ -1,0 +1,45 @@
+//! Programs by chance on whole engines, a fixed selection of seeds.
+
+use weft_sim::job::{Played, Wanted, play_seed};
+
+/// Seeds of each of these tests, which run at the same time.
+const PROGRAMS: u64 = 250;
+
+fn play(seeds: std::ops::Range<u64>, ranks: Option<usize>) -> Played {
+    let mut sum = Played::default();
+    for seed in seeds {
+        match play_seed(seed, Wanted { ranks }, false) {
+            Ok(played) => sum.add(&played),
+            Err(what) => {
+                let ranks = ranks.map_or_else(String::new, |ranks| format!(" --ranks {ranks}"));
+                panic!("{what}\nreplay: cargo run -p weft-sim -- program --seed {seed:#x}{ranks}");
+            }
+        }
+    }
+    sum
+}
+
+#[test]
+fn programs_by_chance_end_as_they_must() {
+    let sum = play(0..PROGRAMS, None);
+    // Every way that a message can take has been taken.
+    assert!(sum.packets > 0 && sum.frames > 0 && sum.copies > 0 && sum.written > 0, "{sum}");
+}
+
+#[test]
+fn programs_of_two_processes_end_as_they_must() {
+    play(0x10_000..0x10_000 + PROGRAMS, Some(2));
+}
+
+#[test]
+fn programs_of_four_processes_end_as_they_must() {
+    play(0x20_000..0x20_000 + PROGRAMS, Some(4));
+}
+
+#[test]
+fn a_seed_plays_the_same_program_each_time() {
+    for seed in 0..20 {
+        let [first, second] = [(); 2].map(|()| play_seed(seed, Wanted::default(), false));
+        assert_eq!(format!("{first:?}"), format!("{second:?}"), "seed {seed}");
+    }
+}

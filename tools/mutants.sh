@@ -1,0 +1,36 @@
+#!/bin/sh
+# tools/mutants.sh [NAME...]: builds weft-sim with one error put in by hand after the other, and demands that programs by chance find it.
+#
+# Errors are the lines marked `weft_mutant = "NAME"` in the sources. A compiler wrapper of that name sets it, for the workspace's own
+# crates only: so each build is kept apart, and libraries are built once.
+set -eu
+cd "$(dirname "$0")/.."
+
+programs=4000
+all=$(grep -rhoE 'weft_mutant = "[a-z_]+"' crates --include=*.rs | sed 's/.*"\(.*\)"/\1/' | sort -u)
+wrappers=$PWD/target/mutants/wrappers
+mkdir -p "$wrappers"
+cat > "$wrappers/wrapper" <<'WRAPPER'
+#!/bin/sh
+# The first argument is the compiler; this script's own name says which error.
+exec "$@" --cfg "weft_mutant=\"$(basename "$0")\""
+WRAPPER
+chmod +x "$wrappers/wrapper"
+
+missed=
+for name in ${*:-$all}; do
+    echo "$all" | grep -qx "$name" || { echo "mutants: nothing is marked $name; there are:" $all >&2; exit 2; }
+    ln -sf wrapper "$wrappers/$name"
+    export RUSTC_WORKSPACE_WRAPPER="$wrappers/$name" CARGO_TARGET_DIR=target/mutants
+    cargo build --quiet --package weft-sim
+    if found=$(timeout 540 target/mutants/debug/weft-sim programs --runs $programs --until-failure --jobs "$(nproc)" 2>&1); then
+        echo "$name: not found by $programs programs"
+        missed="$missed $name"
+    else
+        case $found in
+        *' failed; '*) echo "$name: $(echo "$found" | head -n 1 | cut -c 1-180)" ;;
+        *) echo "$found" >&2; echo "mutants: $name: the programs did not end" >&2; exit 2 ;;
+        esac
+    fi
+done
+[ -z "$missed" ] || { echo "mutants: not found:$missed" >&2; exit 1; }
