@@ -1,11 +1,14 @@
 //! What the calls of a program do at the engine, and what must come of each.
 
+mod leftovers;
+mod persistent;
+
 use super::construct::{self, Carriers};
 use super::process::{Checked, Proc};
-use super::program::{Block, Call, How, Message, Program, Step, WildReceive};
+use super::program::{Call, How, Message, Step};
 use super::shape::{Placed, Shape, content};
-use super::wild::{self, Taken};
-use std::collections::BTreeMap;
+pub(super) use leftovers::{WildBlocks, WildWait};
+pub(super) use persistent::Persistent;
 use std::fmt;
 use weft_core::matching::Envelope;
 use weft_engine::error::{Error, PEER_GONE, TRUNCATED};
@@ -29,13 +32,6 @@ pub(super) struct Done {
     pub(super) placed: Placed,
     pub(super) name: u64,
     pub(super) bytes: usize,
-}
-
-/// One end of a message that is sent again and again.
-pub(super) struct Persistent {
-    message: Message,
-    is_send: bool,
-    live: Live,
 }
 
 /// What a thread waits for.
@@ -65,20 +61,6 @@ pub(super) enum Waiting {
     Others,
 }
 
-/// Where the end of a wild block stands.
-#[derive(Clone, Debug)]
-pub(super) struct WildWait {
-    context: u32,
-    lane: usize,
-    comm: usize,
-    sends: Vec<u32>,
-    receives: Vec<u32>,
-    expected: usize,
-    matched: bool,
-    /// What has been received beside the receives.
-    drained: Vec<u32>,
-}
-
 impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -99,45 +81,6 @@ impl fmt::Display for Waiting {
             Self::Others => write!(f, "the other processes"),
         }
     }
-}
-
-/// What a process must know of the wild blocks of a program, by context.
-#[derive(Default)]
-pub(super) struct WildBlocks {
-    /// Messages to this process, in the order in which each of their senders sends them.
-    pub(super) messages: BTreeMap<u32, Message>,
-    pub(super) by_context: BTreeMap<u32, Vec<u32>>,
-    pub(super) receives: BTreeMap<u32, WildReceive>,
-}
-
-impl WildBlocks {
-    pub(super) fn new(program: &Program, rank: usize) -> Self {
-        let mut found = Self::default();
-        for (number, lane) in program.lanes.iter().enumerate() {
-            // The context of a block is known by the steps that it makes.
-            for step in lane.script(number, rank) {
-                if let Call::WildReceive(receive) = &step.call {
-                    found.receives.insert(receive.id, receive.clone());
-                }
-            }
-            for block in &lane.blocks {
-                let Block::Wild { id, comm, messages, .. } = block else { continue };
-                let members = &lane.comms[*comm].members;
-                let Some(own) = members.iter().position(|member| *member == rank) else { continue };
-                let context = super::program::wild_context(number, *id);
-                for message in messages.iter().filter(|message| message.to == own) {
-                    found.by_context.entry(context).or_default().push(message.id);
-                    found.messages.insert(message.id, message.clone());
-                }
-            }
-        }
-        found
-    }
-}
-
-/// The name of what is sent in a round of a persistent request.
-fn in_round(id: u32, round: u8) -> u64 {
-    u64::from(id) | u64::from(round) << 40
 }
 
 fn background(id: u32) -> u64 {
@@ -489,225 +432,6 @@ impl Proc {
             Some(waiting) => self.look(waiting),
             None => Ok(None),
         }
-    }
-
-    fn make_persistent(&mut self, lane: usize, step: &Step, messages: &[Message]) -> Checked<()> {
-        let mut made = Vec::new();
-        for message in messages {
-            for is_send in [!message.receive_first, message.receive_first] {
-                let member = if is_send { message.from } else { message.to };
-                if self.comms[lane][step.comm].members[member] != self.rank {
-                    continue;
-                }
-                let placed = if is_send {
-                    Placed::new(message.send_shape, message.bytes, u64::from(message.id))
-                } else {
-                    Placed::new(message.receive_shape, message.room, background(message.id))
-                };
-                self.place(&placed);
-                let handle = self.engine.messages.add(State::Inactive, step.context as usize).map_err(text)?;
-                let operation = if is_send {
-                    weft_engine::request::Persistent::Send(self.make_send(lane, step, message, &placed, false))
-                } else {
-                    weft_engine::request::Persistent::Receive(self.make_receive(lane, step, message, &placed, false))
-                };
-                if let Some(request) = self.engine.messages.requests.get_mut(handle) {
-                    request.persistent = Some(Box::new(operation));
-                }
-                made.push(Persistent {
-                    message: message.clone(),
-                    is_send,
-                    live: Live { handle, placed, message: None },
-                });
-            }
-        }
-        self.persistent.insert(lane, made);
-        Ok(())
-    }
-
-    fn start_persistent(&mut self, lane: usize, round: u8) -> Checked<()> {
-        for at in 0..self.persistent[&lane].len() {
-            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
-            let (handle, is_send) = (live.handle, *is_send);
-            live.placed.wipe();
-            if is_send {
-                live.placed.put(content(in_round(message.id, round), message.bytes as usize));
-            }
-            let Some(request) = self.engine.messages.requests.get_mut(handle) else {
-                return Err("a persistent request is gone".into());
-            };
-            (request.status, request.error) = (Status::EMPTY, None);
-            let state = match request.persistent.as_deref().cloned() {
-                Some(weft_engine::request::Persistent::Send(send)) => State::Queued(send),
-                Some(weft_engine::request::Persistent::Receive(receive)) => State::Posted(receive),
-                _ => return Err("a persistent request has lost its operation".into()),
-            };
-            self.engine.messages.restart(handle, state);
-            if is_send { self.engine.start_send(handle) } else { self.engine.start_receive(handle) }
-        }
-        Ok(())
-    }
-
-    fn end_round(&mut self, lane: usize, round: u8) -> Checked<bool> {
-        let all = &self.persistent[&lane];
-        if !all.iter().all(|one| self.settled(one.live.handle)) {
-            return Ok(false);
-        }
-        for at in 0..all.len() {
-            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
-            let (message, is_send, handle) = (message.clone(), *is_send, live.handle);
-            let Some(request) = self.engine.messages.requests.get_mut(handle) else {
-                return Err("a persistent request is gone".into());
-            };
-            let (status, error) = (request.status, request.error.take());
-            request.state = State::Inactive;
-            if error.as_ref().is_some_and(|error| self.may_fail(error)) {
-                continue;
-            }
-            let id = message.id;
-            let placed = &self.persistent[&lane][at].live.placed;
-            if is_send {
-                placed.wipe();
-                if let Some(error) = error {
-                    return Err(format!("the persistent send {id} fails in round {round}: {error}"));
-                }
-                continue;
-            }
-            let bytes = message.bytes.min(message.room);
-            let expected = Status { source: message.from as i32, tag: message.tag, error: 0, bytes, cancelled: false };
-            let truncated = message.bytes > message.room;
-            if status != expected || error.as_ref().map(|error| error.class) != truncated.then_some(TRUNCATED) {
-                return Err(format!(
-                    "the persistent receive {id} in round {round}: {status:?}, not {expected:?}; {error:?}"
-                ));
-            }
-            let checked = placed.check(content(in_round(id, round), bytes as usize));
-            checked.map_err(|what| format!("the persistent receive {id} in round {round}: {what}"))?;
-        }
-        Ok(true)
-    }
-
-    fn free_persistent(&mut self, lane: usize) {
-        for one in self.persistent.remove(&lane).into_iter().flatten() {
-            if let Some(request) = self.engine.messages.requests.get_mut(one.live.handle) {
-                request.persistent = None;
-                request.state = State::Complete;
-            }
-            self.engine.messages.forget(one.live.handle);
-            self.spent.push(one.live.placed);
-        }
-    }
-
-    fn post_wild(&mut self, lane: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
-        let placed = Placed::new(wanted.shape, wanted.room, background(wanted.id));
-        self.place(&placed);
-        let receive = Receive {
-            context: Some(step.context),
-            source: wanted.source.map(|source| source as u32),
-            peer: wanted.source.map(|source| self.member(lane, step, source)),
-            tag: wanted.tag,
-            data: placed.data(),
-            blocking: false,
-        };
-        self.post_placed(step, receive, placed, None, wanted.id)
-    }
-
-    /// Receives what nobody wants, until everything is here; then cancels the receives that have got nothing.
-    fn end_wild(&mut self, mut wait: Box<WildWait>) -> Checked<Option<Waiting>> {
-        let complete = |proc: &Self, id: &u32| proc.settled(proc.receives[id].handle);
-        while let Some((envelope, bytes)) = self.probe(wait.context, None, None) {
-            let id = (1 << 30) | wait.drained.len() as u32 | wait.context << 8;
-            let step = Step { comm: wait.comm, context: wait.context, call: Call::Compute(0) };
-            let (source, tag) = (Some(envelope.source), Some(envelope.tag));
-            let message = Message {
-                id,
-                comm: 0,
-                from: 0,
-                to: 0,
-                tag: envelope.tag,
-                bytes,
-                mode: Mode::Standard,
-                send: How::Blocking,
-                receive: How::Blocking,
-                send_shape: Shape::Plain,
-                receive_shape: Shape::Plain,
-                room: bytes,
-                any_source: true,
-                any_tag: false,
-                receive_first: false,
-                compute: (0, 0),
-            };
-            if wait.matched {
-                self.receive_extracted(wait.lane, &step, &message, None, None)?;
-            } else {
-                let placed = Placed::new(Shape::Plain, bytes, background(id));
-                self.place(&placed);
-                let data = placed.data();
-                let peer = Some(self.member(wait.lane, &step, envelope.source as usize));
-                let receive = Receive { context: Some(wait.context), source, peer, tag, data, blocking: false };
-                self.post_placed(&step, receive, placed, None, id)?;
-            }
-            wait.drained.push(id);
-        }
-        let received = wait.receives.iter().filter(|id| complete(self, id)).count();
-        let drained = wait.drained.iter().filter(|id| complete(self, id)).count();
-        if received + drained > wait.expected {
-            return Err(format!(
-                "{} messages came in context {}, of {}",
-                received + drained,
-                wait.context,
-                wait.expected
-            ));
-        }
-        let sent = wait.sends.iter().all(|id| self.settled(self.sends[id].handle));
-        if received + drained < wait.expected || !sent {
-            return Ok(Some(Waiting::Wild(wait)));
-        }
-        self.conclude_wild(&wait)?;
-        Ok(None)
-    }
-
-    fn conclude_wild(&mut self, wait: &WildWait) -> Checked<()> {
-        for id in &wait.sends {
-            self.end_send(*id)?;
-        }
-        let mut taken = Vec::new();
-        for id in wait.receives.iter().chain(&wait.drained) {
-            let Some(live) = self.receives.remove(id) else { continue };
-            if !self.settled(live.handle) {
-                self.engine.cancel(live.handle);
-                if !self.settled(live.handle) {
-                    return Err(format!("receive {id} of context {} cannot be cancelled", wait.context));
-                }
-            }
-            let wanted = self.wild.receives.get(id).map_or((None, None), |wanted| (wanted.source, wanted.tag));
-            let (status, error) = self.conclude(live.handle);
-            taken.push(Taken {
-                id: *id,
-                source: wanted.0,
-                tag: wanted.1,
-                placed: live.placed,
-                status,
-                error,
-                message: None,
-            });
-        }
-        let sent: Vec<Message> = self
-            .wild
-            .by_context
-            .get(&wait.context)
-            .into_iter()
-            .flatten()
-            .map(|id| self.wild.messages[id].clone())
-            .collect();
-        wild::judge(&sent, &mut taken).map_err(|what| format!("context {}: {what}", wait.context))?;
-        for one in taken {
-            match one.message {
-                Some((name, bytes)) => self.received.push(Done { placed: one.placed, name: name.into(), bytes }),
-                None => self.received.push(Done { placed: one.placed, name: 0, bytes: 0 }),
-            }
-        }
-        Ok(())
     }
 }
 
