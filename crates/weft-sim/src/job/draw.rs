@@ -14,6 +14,8 @@ use weft_engine::request::Mode;
 const RANKS_MAX: u64 = 6;
 /// Lengths at which something changes, and how far from them is drawn.
 const EDGES: [u64; 9] = [0, 64, 1 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 512 << 10];
+/// Longest block of a collective, bytes: a process may have one for each, with gaps.
+const COLLECTIVE_BYTES_MAX: u64 = 256 << 10;
 /// A tag of this and the sender's rank is used by no one else.
 const OWN_TAGS: i32 = 1000;
 
@@ -48,7 +50,8 @@ pub struct Wanted {
 pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     let mut random = Random::new(mix(seed ^ 0x0070_726f_6772_616d));
     let dies = random.chance(80_000);
-    let machine = machine(&mut random, dies, wanted);
+    let large = random.chance(250_000);
+    let machine = machine(&mut random, dies, large, wanted);
     let ranks = machine.ranks();
     let pace = Pace {
         step_max: random.pick(&[50, 500, 3000]),
@@ -62,7 +65,8 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
         eager_limit: machine.eager_limit,
         packet_size: machine.wires.packet_size as u64,
         strided: random.pick(&[0, 0, 200_000, 700_000]),
-        large: random.chance(250_000),
+        large,
+        blocking: random.pick(&[300_000, 300_000, 900_000]),
         compute_max: random.pick(&[0, 2_000, 50_000, 1_000_000]),
         computes: random.pick(&[200_000, 200_000, 700_000]),
         with_death: dies,
@@ -74,7 +78,7 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     Program { seed, machine, pace, death, lanes }
 }
 
-fn machine(random: &mut Random, dies: bool, wanted: Wanted) -> Machine {
+fn machine(random: &mut Random, dies: bool, large: bool, wanted: Wanted) -> Machine {
     let ranks = wanted.ranks.unwrap_or_else(|| random.between(2, RANKS_MAX) as usize);
     let count = random.between(1, 3.min(ranks as u64));
     let mut nodes: Vec<usize> = (0..ranks).map(|_| random.below(count) as usize).collect();
@@ -84,7 +88,7 @@ fn machine(random: &mut Random, dies: bool, wanted: Wanted) -> Machine {
     known.dedup();
     nodes.iter_mut().for_each(|node| *node = known.iter().position(|of| of == node).unwrap_or(0));
     let habits = Habits {
-        ring_bytes: random.pick(&[64 << 10, 64 << 10, 256 << 10, 1 << 20]),
+        ring_bytes: if large { 1 << 20 } else { random.pick(&[64 << 10, 64 << 10, 256 << 10]) },
         refused: random.pick(&[0, 0, 20_000]),
         delay_max: random.pick(&[0, 0, 300, 5_000]),
         slots: random.pick(&[64, 64, 2]),
@@ -102,9 +106,10 @@ fn machine(random: &mut Random, dies: bool, wanted: Wanted) -> Machine {
         window_packets: random.pick(&[64, 1024]),
         sealed: random.chance(100_000),
         peer_timeout: if dies { Duration::from_millis(400) } else { Duration::from_secs(8) },
-        turns: random.pick(&[0, 0, 20_000, 100_000]),
+        turns: if large { random.pick(&[0, 50_000, 300_000]) } else { random.pick(&[0, 0, 20_000, 100_000]) },
         contended: random.pick(&[0, 0, 200_000]),
-        ticks_per_look: random.pick(&[0, 0, 100_000]),
+        // Where copies are slow, both sides copy what both wait for.
+        ticks_per_look: random.pick(&[0, 0, if large { 1 << 20 } else { 100_000 }]),
     }
 }
 
@@ -155,6 +160,8 @@ struct Draw {
     strided: u32,
     /// Many messages that are copied once, or granted in pieces.
     large: bool,
+    /// Sends and receives that block; cases per million.
+    blocking: u32,
     compute_max: u64,
     /// Calls before which the program computes; cases per million.
     computes: u32,
@@ -265,11 +272,11 @@ impl Draw {
             tag: if any_source { OWN_TAGS + from as i32 } else { self.random.below(3) as i32 },
             bytes,
             mode: self.random.pick(&[Mode::Standard, Mode::Standard, Mode::Standard, Mode::Synchronous]),
-            send: how(&mut self.random, 300_000),
+            send: how(&mut self.random, self.blocking),
             receive: match self.random.below(10) {
                 0 => How::Probed,
                 1 => How::MatchedProbe,
-                _ => how(&mut self.random, 300_000),
+                _ => how(&mut self.random, self.blocking),
             },
             send_shape: Shape::draw(&mut self.random, bytes, self.strided),
             receive_shape: Shape::draw(&mut self.random, room, self.strided),
@@ -350,7 +357,7 @@ impl Draw {
         let size = comms[comm].members.len() as u64;
         let count = self.random.between(1, 4);
         let list = (0..count).map(|_| {
-            let bytes = self.bytes();
+            let bytes = self.bytes().min(COLLECTIVE_BYTES_MAX);
             Collective {
                 id: self.id(),
                 kind: self.random.pick(&KINDS),
