@@ -15,11 +15,11 @@
 //! # One call that waits
 //!
 //! ```text
-//!              pass in vain          ┌──── Pass ◄── looked at neither clock nor facts: all passes but
-//!   free passes ──► Enter, Assess ───┤              every 64th, or none where ranks share processors
-//!                        │           └─► Look ──► (AskServed) ──► Yield ──► (AskShared) ──► Pass or Migrate
-//!                        ▼                │            │            │
-//!                      Sleep ◄────────────┴────────────┴────────────┘ the budget is spent, or somebody else needs the processor
+//!                                   ┌──► Pass    all passes but every 64th; none on an oversubscribed node
+//!   free passes in vain ──► Enter ──┤
+//!                             │     └──► Look ──► (AskServed) ──► Yield ──► (AskShared) ──► Pass or Migrate
+//!                             ▼           │            │            │
+//!                           Sleep ◄───────┴────────────┴────────────┘ the budget is spent, or somebody else needs the processor
 //! ```
 //!
 //! A thread that finds another thread of the process asleep on behalf of all parks instead.

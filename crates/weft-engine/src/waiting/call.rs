@@ -32,7 +32,7 @@ pub enum Next {
     Pass,
     /// Another thread of the process sleeps on behalf of all: wait for what that one, or anybody, brings about. Then a pass.
     Park,
-    /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then [`Fact::Entered`].
+    /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then as [`Next::Assess`].
     Enter,
     /// Forget what has advanced so far, and see how many processors there are: [`Fact::Assessed`].
     Assess,
@@ -57,8 +57,6 @@ pub enum Next {
 /// What was asked for by [`Next`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact {
-    /// It has been said that a call waits.
-    Entered,
     /// What came before the spin does not count any more.
     Assessed {
         /// There are fewer processors than ranks of the node, or than ranks that are awake.
@@ -119,10 +117,10 @@ impl Wait {
         if self.oversubscribed || self.passes.is_multiple_of(PASSES_PER_LOOK) { Next::Look } else { Next::Pass }
     }
 
-    /// What was asked for is known.
+    /// What was asked for is known. Inlined, since who calls it knows which fact it is.
+    #[inline(always)]
     pub fn next(&mut self, fact: Fact, learned: &mut Learned) -> Next {
         match fact {
-            Fact::Entered => Next::Assess,
             Fact::Assessed { oversubscribed } => {
                 self.oversubscribed = oversubscribed;
                 match (learned.may_spin(), oversubscribed) {
@@ -201,13 +199,18 @@ impl Wait {
         Next::Sleep
     }
 
-    /// What was waited for is here. Whether the call has said that it waits, and must take that back.
+    /// Whether it has not said that it waits ([`Next::Enter`]): then there is nothing to take back or to learn when it ends.
     #[inline]
-    pub fn conclude(&self, learned: &mut Learned) -> bool {
+    pub fn is_brief(&self) -> bool {
+        self.passes < PASSES_FREE && !self.slept
+    }
+
+    /// What was waited for is here.
+    #[inline]
+    pub fn conclude(&self, learned: &mut Learned) {
         if self.passes > PASSES_FREE && !self.slept {
             learned.budget.hit();
         }
-        self.passes >= PASSES_FREE || self.slept
     }
 }
 
@@ -243,8 +246,7 @@ mod tests {
         /// Answers as the mechanism does; `None` for what needs no answer.
         fn answer(&mut self, next: Next) -> Option<Fact> {
             match next {
-                Next::Enter => Some(Fact::Entered),
-                Next::Assess => Some(Fact::Assessed { oversubscribed: self.oversubscribed }),
+                Next::Enter | Next::Assess => Some(Fact::Assessed { oversubscribed: self.oversubscribed }),
                 Next::AskServed => Some(Fact::Served(self.served)),
                 Next::Look => Some(Fact::Looked {
                     now: Instant(self.now),
@@ -295,7 +297,7 @@ mod tests {
         let did = around.spin(&mut wait, &mut learned, 128);
         for (at, did) in did.iter().enumerate() {
             let expected: &[Next] = match at + 1 {
-                3 => &[Next::Enter, Next::Assess, Next::Pass],
+                3 => &[Next::Enter, Next::Pass],
                 64 | 128 => &[Next::Look, YIELD, Next::Pass],
                 _ => &[Next::Pass],
             };
@@ -315,7 +317,7 @@ mod tests {
     /// What a wait does behind its free passes, for each state of the budget and each fact.
     #[test]
     fn without_a_budget_it_sleeps_unless_a_neighbour_serves_it_and_has_a_processor_for_that() {
-        use Next::{AskServed, Assess, Enter, Pass, Sleep};
+        use Next::{AskServed, Enter, Pass, Sleep};
         for budget in [false, true] {
             for oversubscribed in [false, true] {
                 for served in [false, true] {
@@ -323,10 +325,10 @@ mod tests {
                     let mut around = Around { oversubscribed, served, ..QUIET };
                     let did = around.spin(&mut Wait::default(), &mut learned, 3).pop().unwrap();
                     let expected: &[Next] = match (budget, oversubscribed, served) {
-                        (true, ..) => &[Enter, Assess, Pass],
-                        (false, true, _) => &[Enter, Assess, Sleep],
-                        (false, false, true) => &[Enter, Assess, AskServed, Pass],
-                        (false, false, false) => &[Enter, Assess, AskServed, Sleep],
+                        (true, ..) => &[Enter, Pass],
+                        (false, true, _) => &[Enter, Sleep],
+                        (false, false, true) => &[Enter, AskServed, Pass],
+                        (false, false, false) => &[Enter, AskServed, Sleep],
                     };
                     assert_eq!(did, expected, "{budget} {oversubscribed} {served}");
                 }
@@ -469,7 +471,8 @@ mod tests {
         let did = { QUIET }.spin(&mut wait, &mut learned, 3);
         assert_eq!(did[2][..], [Next::Assess, Next::Pass]);
         { QUIET }.spin(&mut wait, &mut learned, 10);
-        assert!(wait.conclude(&mut learned));
+        assert!(!wait.is_brief());
+        wait.conclude(&mut learned);
         assert_eq!(learned.budget.now(), halved);
     }
 
@@ -480,7 +483,8 @@ mod tests {
             learned.budget.missed(false);
             let halved = learned.budget.now();
             { QUIET }.spin(&mut wait, &mut learned, passes);
-            assert_eq!(wait.conclude(&mut learned), has_entered, "{passes}");
+            assert_eq!(!wait.is_brief(), has_entered, "{passes}");
+            wait.conclude(&mut learned);
             assert_eq!(learned.budget.now() > halved, pays, "{passes}");
         }
     }

@@ -435,7 +435,8 @@ impl Here {
             }
         }
         self.with(|process| {
-            if wait.conclude(&mut process.learned) {
+            if !wait.is_brief() {
+                wait.conclude(&mut process.learned);
                 process.waiters.leave();
                 process.waits = process.waiters.any();
             }
@@ -452,31 +453,15 @@ impl Here {
                     self.world(|world| world.marks.migrations += 1);
                     return next;
                 }
-                Next::Enter => {
+                Next::Enter | Next::Assess => {
+                    if next == Next::Enter {
+                        self.enter();
+                    }
                     self.with(|process| {
-                        process.waiters.enter();
-                        process.waits = true;
-                        if process.coverage.is_armed() {
-                            let back = process.coverage.take_back();
-                            process.network_armed &= !back.network;
-                            if back.doorbell {
-                                process.doorbell_armed = false;
-                                process.sleeping = None;
-                            }
-                            back.timer
-                        } else {
-                            None
-                        }
+                        process.advanced = false;
+                        Fact::Assessed { oversubscribed: process.oversubscribed }
                     })
-                    .into_iter()
-                    .for_each(|span| self.set_timer(span));
-                    self.world(|world| world.marks.taken_back += 1);
-                    Fact::Entered
                 }
-                Next::Assess => self.with(|process| {
-                    process.advanced = false;
-                    Fact::Assessed { oversubscribed: process.oversubscribed }
-                }),
                 Next::AskServed => Fact::Served(self.world(|world| world.one_in(20))),
                 Next::Look => {
                     let now = Instant(self.world(|world| world.now));
@@ -495,6 +480,28 @@ impl Here {
             };
             next = self.with(|process| wait.next(fact, &mut process.learned));
         }
+    }
+
+    /// Says that a call waits, and takes back what the progress thread watches.
+    fn enter(&self) {
+        self.with(|process| {
+            process.waiters.enter();
+            process.waits = true;
+            if process.coverage.is_armed() {
+                let back = process.coverage.take_back();
+                process.network_armed &= !back.network;
+                if back.doorbell {
+                    process.doorbell_armed = false;
+                    process.sleeping = None;
+                }
+                back.timer
+            } else {
+                None
+            }
+        })
+        .into_iter()
+        .for_each(|span| self.set_timer(span));
+        self.world(|world| world.marks.taken_back += 1);
     }
 
     async fn give_way(&self) {

@@ -13,6 +13,8 @@ pub struct Waiters {
     inside: u32,
     sleeper: Sleeper,
     parked: u32,
+    /// Those that are parked, and the one that sleeps.
+    listening: u32,
     /// Completions that those who sleep and park know of.
     told: u64,
 }
@@ -38,7 +40,7 @@ pub struct Wake {
 impl Waiters {
     /// Nobody waits.
     pub const fn new() -> Self {
-        Self { inside: 0, sleeper: Sleeper::None, parked: 0, told: 0 }
+        Self { inside: 0, sleeper: Sleeper::None, parked: 0, listening: 0, told: 0 }
     }
 
     /// A call waits: it will see to what arrives.
@@ -60,11 +62,13 @@ impl Waiters {
     /// A thread is about to sleep on behalf of all, `until` then at most.
     pub fn fall_asleep(&mut self, until: Option<Instant>) {
         self.sleeper = Sleeper::Asleep(until);
+        self.listening = self.parked + 1;
     }
 
     /// It is awake again. Whether there are threads that are parked: they must be woken, since one of them may have to sleep next.
     pub fn wake_up(&mut self) -> bool {
         self.sleeper = Sleeper::None;
+        self.listening = self.parked;
         self.parked > 0
     }
 
@@ -77,17 +81,19 @@ impl Waiters {
     /// A thread parks.
     pub fn park(&mut self) {
         self.parked += 1;
+        self.listening += 1;
     }
 
     /// It does no more.
     pub fn unpark(&mut self) {
         self.parked -= 1;
+        self.listening -= 1;
     }
 
     /// Whether [`Self::news`] may have somebody to wake.
     #[inline(always)]
     pub fn may_want_news(&self) -> bool {
-        self.sleeps() || self.parked > 0
+        self.listening > 0
     }
 
     /// A thread is about to release the lock, `completions` operations having completed so far. Whom it must wake. `due`: when something

@@ -39,12 +39,32 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
             process.conclude(&wait);
             return result;
         }
-        process.notify();
-        process = match process.next(&mut wait) {
-            Next::Park => park(process),
-            Next::Sleep => sleep(process),
-            _ => give_way(process),
+        let sleeps = process.notify() && process.waiters.sleeps();
+        process = match wait.pass_in_vain(sleeps) {
+            Next::Pass => give_way(process),
+            next => go_on(process, &mut wait, next),
         };
+    }
+}
+
+/// Does what comes `next`, up to the next pass: what most waits do once, and none too often. Three functions of which each is small, because
+/// the loop above has the processor's registers to itself then.
+#[inline(never)]
+fn go_on(mut process: Guard, wait: &mut Wait, next: Next) -> Guard {
+    let next = match next {
+        Next::Enter | Next::Assess => process.begin_to_spin(wait, next),
+        next => next,
+    };
+    if next == Next::Pass { give_way(process) } else { pause(process, wait, next) }
+}
+
+/// The same where the call must look, yield, sleep or park.
+#[inline(never)]
+fn pause(mut process: Guard, wait: &mut Wait, next: Next) -> Guard {
+    match process.carry_out(wait, next) {
+        Next::Park => park(process),
+        Next::Sleep => sleep(process),
+        _ => give_way(process),
     }
 }
 
@@ -108,37 +128,23 @@ fn sleep(mut process: Guard) -> Guard {
 }
 
 impl Process {
-    /// After a pass in vain: does what is to be done until the next pass, the sleep, or a park, and says which of these it is.
+    /// Does what `wait` says, and says what comes then: the next pass, the sleep, or a park.
     #[inline]
-    fn next(&mut self, wait: &mut Wait) -> Next {
-        match wait.pass_in_vain(self.waiters.sleeps()) {
-            next @ (Next::Pass | Next::Park) => next,
-            next => self.carry_out(wait, next),
-        }
-    }
-
     fn carry_out(&mut self, wait: &mut Wait, mut next: Next) -> Next {
         loop {
-            let fact = match next {
+            next = match next {
                 Next::Pass | Next::Park | Next::Sleep => return next,
                 Next::Migrate => {
                     self.engine.iter().for_each(|engine| _ = engine.leave_processor());
-                    return next;
+                    return Next::Pass;
                 }
-                Next::Enter => {
-                    self.enter_wait();
-                    Fact::Entered
-                }
-                Next::Assess => {
-                    // What came before the spin is not what it brings.
-                    self.has_advanced();
-                    Fact::Assessed { oversubscribed: !self.has_processors() }
-                }
-                Next::AskServed => Fact::Served(self.is_served()),
+                Next::Enter | Next::Assess => self.begin_to_spin(wait, next),
+                Next::AskServed => wait.next(Fact::Served(self.is_served()), &mut self.learned),
                 Next::Look => {
                     let now = clock::now();
                     let advanced = self.has_advanced();
-                    Fact::Looked { now, advanced, oversubscribed: !self.has_processors() }
+                    let oversubscribed = !self.has_processors();
+                    wait.next(Fact::Looked { now, advanced, oversubscribed }, &mut self.learned)
                 }
                 Next::Yield { even_out } => {
                     if let Some(engine) = &self.engine {
@@ -148,23 +154,44 @@ impl Process {
                         }
                     }
                     std::thread::yield_now();
-                    Fact::Yielded(clock::now())
+                    wait.next(Fact::Yielded(clock::now()), &mut self.learned)
                 }
-                Next::AskShared => Fact::Shared(self.engine.as_ref().is_some_and(|engine| engine.shares_processor())),
+                Next::AskShared => {
+                    let shared = self.engine.as_ref().is_some_and(|engine| engine.shares_processor());
+                    wait.next(Fact::Shared(shared), &mut self.learned)
+                }
             };
-            next = wait.next(fact, &mut self.learned);
         }
     }
 
-    /// What was waited for is here: the call leaves MPI.
+    /// The free passes were in vain: [`Next::Enter`] or [`Next::Assess`].
     #[inline]
+    fn begin_to_spin(&mut self, wait: &mut Wait, next: Next) -> Next {
+        if next == Next::Enter {
+            self.enter_wait();
+        }
+        // What came before the spin is not what it brings.
+        self.has_advanced();
+        let oversubscribed = !self.has_processors();
+        wait.next(Fact::Assessed { oversubscribed }, &mut self.learned)
+    }
+
+    /// What was waited for is here: the call leaves MPI.
+    #[inline(always)]
     fn conclude(&mut self, wait: &Wait) {
-        if wait.conclude(&mut self.learned) {
-            self.waiters.leave();
-            WAITS.store(self.waiters.any(), Ordering::Relaxed);
+        if !wait.is_brief() {
+            self.leave_wait(wait);
         }
         self.end_wait();
         self.signal();
+    }
+
+    /// The call has said that it waits, and takes that back.
+    #[inline(never)]
+    fn leave_wait(&mut self, wait: &Wait) {
+        wait.conclude(&mut self.learned);
+        self.waiters.leave();
+        WAITS.store(self.waiters.any(), Ordering::Relaxed);
     }
 
     /// A call waits: it will see to what arrives, and neighbours and the progress thread may know.
@@ -223,12 +250,14 @@ impl Process {
         self.has_processors() && self.learned.may_spin()
     }
 
-    /// Wakes sleeping threads of this process when something has happened that they may wait for.
+    /// Wakes sleeping threads of this process when something has happened that they may wait for; whether there are any.
     #[inline(always)]
-    pub(super) fn notify(&mut self) {
-        if self.waiters.may_want_news() {
+    pub(super) fn notify(&mut self) -> bool {
+        let others = self.waiters.may_want_news();
+        if others {
             self.signal_sleepers();
         }
+        others
     }
 
     #[cold]
