@@ -10,6 +10,7 @@
 //! | [`Datagrams`] | packets to other nodes that may be lost, repeated or reordered; `weft_core::flow` makes messages of them | UDP, raw Ethernet frames, AF_XDP |
 
 mod datagrams;
+mod none;
 mod posted;
 
 use std::os::fd::RawFd;
@@ -19,6 +20,7 @@ use weft_core::time::Instant;
 pub use crate::memory::NeighbourMemory;
 
 pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome, wrong_address};
+pub use none::NoNode;
 pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
     number_near,

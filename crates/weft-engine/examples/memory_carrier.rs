@@ -1,0 +1,236 @@
+//! A carrier of packets through memory, with losses on demand, and two engines that exchange messages over it: the model for other
+//! carriers (docs/carriers.md). `cargo run -p weft-engine --example memory_carrier`
+#![forbid(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::RawFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use weft_core::flow::{Counters, Settings};
+use weft_core::matching::Envelope;
+use weft_core::rails::{Carrier, Lane};
+use weft_core::reach::Ends;
+use weft_core::time::{Duration, Instant};
+use weft_engine::engine::{Engine, Parts};
+use weft_engine::lanes::{Devices, Hop, Remote, Slot};
+use weft_engine::layout::{Element, Layout};
+use weft_engine::memory::{InProcess, SharedBuffer};
+use weft_engine::peers::{NewPeer, Route};
+use weft_engine::request::{Mode, Receive, Request, Send, State};
+use weft_engine::transport::{Address, Datagrams, EthernetAddress, NoNode, Outcome, Platform, wrong_address};
+
+/// Bytes of the largest packet.
+const PACKET_BYTES: usize = 1500;
+/// Packets that wait for one receiver; who sends more is told to try again.
+const QUEUE_PACKETS_MAX: usize = 256;
+
+/// What is on its way to each of the two ends.
+type Wire = Arc<[Mutex<VecDeque<Vec<u8>>>; 2]>;
+
+/// One end of the carrier. An address is the number of an end, in the place of a port.
+struct MemoryCarrier {
+    own: usize,
+    wire: Wire,
+    loss_percent: u64,
+    /// State of the random numbers (splitmix64), which begin with the seed.
+    random: u64,
+    /// Packets that arrived and are longer than a packet may be.
+    rejected: u64,
+}
+
+impl MemoryCarrier {
+    fn loses_next(&mut self) -> bool {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.random ^ (self.random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % 100 < self.loss_percent
+    }
+}
+
+impl Datagrams for MemoryCarrier {
+    fn name(&self) -> &'static str {
+        "memory"
+    }
+
+    fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        let Address::Ethernet(EthernetAddress { port, .. }) = to else { return Err(wrong_address()) };
+        if packet.len() > PACKET_BYTES {
+            return Ok(Outcome::TooLarge);
+        }
+        let is_lost = self.loses_next();
+        let mut queue = self.wire.get(usize::from(*port)).ok_or_else(wrong_address)?.lock().expect("nobody panics");
+        if queue.len() >= QUEUE_PACKETS_MAX {
+            return Ok(Outcome::WouldBlock);
+        }
+        // The sender of a packet that is lost does not learn of it.
+        if !is_lost {
+            queue.push_back(packet.to_vec());
+        }
+        Ok(Outcome::Sent)
+    }
+
+    fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        for count in 0..limit {
+            // The lock is free again before the engine sees the packet: it may answer at once.
+            let Some(packet) = self.wire[self.own].lock().expect("nobody panics").pop_front() else { return count };
+            match packet.len() > PACKET_BYTES {
+                true => self.rejected += 1,
+                false => on_packet(&packet),
+            }
+        }
+        limit
+    }
+
+    /// There is nothing to sleep on: poll(2) passes over it.
+    fn fd(&self) -> RawFd {
+        -1
+    }
+
+    fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    fn packet_size(&self) -> usize {
+        PACKET_BYTES
+    }
+}
+
+/// A machine that has this carrier only, and a time that passes when it is told to.
+struct Machine(Arc<AtomicU64>);
+
+impl Platform for Machine {
+    type Node = NoNode;
+    type Memory = InProcess;
+
+    fn now(&self) -> Instant {
+        Instant(self.0.load(Ordering::Relaxed))
+    }
+
+    fn is_contended(&self) -> bool {
+        false
+    }
+
+    /// No ring is written, so no copy is timed.
+    fn ticks() -> u64 {
+        0
+    }
+}
+
+/// The engine of the process `own` of two, and its carrier.
+fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
+    let carrier = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
+    let peer = 1 - own;
+    let settings = Settings { packet_size: carrier.packet_size(), ..Settings::default() };
+    let mut engine = Engine::new(Parts {
+        platform: Machine(time.clone()),
+        memory: InProcess::new(),
+        number: own as u32,
+        host: None,
+        node: None,
+        devices: Devices { raw: vec![Box::new(carrier)], udp: None },
+        secret: [7; 16],
+        eager_limit: 64 << 10,
+        peer_timeout: settings.peer_timeout,
+    });
+    let lane = Lane { carrier: Carrier::Raw, rail: 0, ends: Ends::default() };
+    let to = Address::Ethernet(EthernetAddress { mac: [2, 0, 0, 0, 0, peer as u8], port: peer as u16 });
+    let route = Route::Remote(Box::new(Remote::new(&[(lane, Hop { slot: Slot::Raw(0), to })], settings)));
+    engine.add_peer(NewPeer { number: peer as u32, route, process: 0, host: None });
+    engine
+}
+
+/// Bytes of the messages that each process sends to the other: in one packet, in several, and such as are asked for first.
+const SIZES: [usize; 6] = [0, 1, 1_000, 20_000, 100_000, 1 << 20];
+/// Time that passes between two looks at the carrier.
+const PASS: Duration = Duration::from_micros(10);
+/// Time after which what is not complete never will be.
+const TIME_MAX: Duration = Duration::from_secs(600);
+
+/// A message on its way.
+struct Exchange {
+    from: usize,
+    sending: usize,
+    receiving: usize,
+    content: Vec<u8>,
+    /// What the send reads, until it is complete.
+    _source: SharedBuffer,
+    target: SharedBuffer,
+}
+
+fn start(engines: &mut [Engine<Machine>; 2], from: usize, tag: usize) -> Exchange {
+    let (bytes, byte, context) = (SIZES[tag], Layout::element(Element::UInt8), 8);
+    let content: Vec<u8> = (0..bytes).map(|at| (at * 7 + at / 251 + tag * 31 + from) as u8).collect();
+    let (source, target) = (SharedBuffer::new(bytes), SharedBuffer::new(bytes));
+    source.write(0, &content);
+    target.write(0, &vec![!0; bytes]);
+    let receiver = &mut engines[1 - from];
+    let receive = Receive {
+        context: Some(context),
+        source: Some(from as u32),
+        peer: receiver.peers.find(from as u32),
+        tag: Some(tag as i32),
+        data: target.describe(0, bytes as u64, &byte),
+        blocking: false,
+    };
+    let receiving = receiver.messages.add(State::Posted(receive), 0).expect("there is room for requests");
+    receiver.start_receive(receiving);
+    let sender = &mut engines[from];
+    let send = Send {
+        peer: sender.peers.find(1 - from as u32),
+        envelope: Envelope { context, source: from as u32, tag: tag as i32 },
+        data: source.describe(0, bytes as u64, &byte),
+        mode: Mode::Standard,
+        blocking: false,
+    };
+    let sending = sender.messages.add(State::Queued(send), 0).expect("there is room for requests");
+    sender.start_send(sending);
+    Exchange { from, sending, receiving, content, _source: source, target }
+}
+
+fn is_settled(engine: &Engine<Machine>, request: usize) -> bool {
+    engine.messages.requests.get(request).is_none_or(Request::is_settled)
+}
+
+/// Exchanges the messages while so many packets of a hundred are lost; what both flows have counted.
+///
+/// # Panics
+/// When a message does not arrive, or not as it was sent.
+pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counters; 2] {
+    let (wire, time) = (Wire::default(), Arc::default());
+    let mut engines = [0, 1].map(|own| engine(own, &wire, &time, loss_percent, seed));
+    let all: Vec<(usize, usize)> = (0..SIZES.len()).flat_map(|tag| [(0, tag), (1, tag)]).collect();
+    let exchanges: Vec<Exchange> = all.iter().map(|&(from, tag)| start(&mut engines, from, tag)).collect();
+    let is_over = |one: &Exchange, engines: &[Engine<Machine>; 2]| {
+        is_settled(&engines[one.from], one.sending) && is_settled(&engines[1 - one.from], one.receiving)
+    };
+    while !exchanges.iter().all(|one| is_over(one, &engines)) {
+        let now = time.fetch_add(PASS.as_nanos(), Ordering::Relaxed);
+        assert!(now < TIME_MAX.as_nanos(), "messages have not arrived after {} s", TIME_MAX.as_micros() / 1_000_000);
+        for engine in &mut engines {
+            engine.progress();
+        }
+    }
+    for Exchange { from, receiving, content, target, .. } in &exchanges {
+        let request = engines[1 - from].messages.requests.get(*receiving).expect("nobody has freed it");
+        assert!(request.error.is_none(), "{:?}", request.error);
+        assert_eq!(request.status.bytes, content.len() as u64);
+        assert!(target.equals(0, content), "a message of {} bytes has changed on its way", content.len());
+    }
+    engines.map(|engine| engine.counters())
+}
+
+fn main() {
+    for loss_percent in [0, 10] {
+        println!("{loss_percent} % of all packets are lost: {} messages arrived whole", 2 * SIZES.len());
+        for (own, counters) in run(loss_percent, 1).iter().enumerate() {
+            let Counters { packets_sent, packets_received, data_packets_sent, probes, duplicates, .. } = counters;
+            println!(
+                "  process {own}: {packets_sent} packets sent, {data_packets_sent} of them with data for the first time, {} \
+                 retransmitted; {probes} probes; {packets_received} packets received, {duplicates} twice",
+                counters.resent()
+            );
+        }
+    }
+}
