@@ -7,6 +7,7 @@ mod links;
 mod live;
 pub(crate) mod machine;
 pub(crate) mod text;
+mod travel;
 mod variables;
 
 use std::process::ExitCode;
@@ -41,6 +42,8 @@ pub(crate) struct Info {
     links: Vec<links::Link>,
     addresses: links::Addresses,
     memory: links::Memory,
+    /// How messages travel, by kind of peer and situation.
+    messages: Vec<travel::Journey>,
     settings: Vec<variables::Row>,
     /// Variables that look like settings and are none, each with a sentence.
     unknown_variables: Vec<String>,
@@ -83,6 +86,7 @@ fn collect() -> Info {
     let settings = read.clone().unwrap_or_else(|_| Settings::read(|_| None).expect("the defaults make sense"));
     let machine = machine::Machine::here(settings.shm_dir.as_deref());
     let addresses = links::Addresses::of(&settings);
+    let links = links::all(&settings, &machine, &addresses);
     let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     Info {
         weft: Weft {
@@ -92,7 +96,8 @@ fn collect() -> Info {
             command: std::env::current_exe().map_or_else(|_| "?".into(), |path| path.display().to_string()),
         },
         library: library::Library::find(),
-        links: links::all(&settings, &machine, &addresses),
+        messages: travel::journeys(&travel::Here::of(&settings, &machine, &links, &addresses)),
+        links,
         memory: links::Memory::of(&settings, &machine, &addresses),
         addresses,
         machine,

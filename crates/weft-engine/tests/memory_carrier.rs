@@ -30,3 +30,17 @@ fn one_seed_is_one_run() {
     assert_eq!(once, again);
     assert_ne!(once, run(30, 6).map(|one| one.values()));
 }
+
+#[test]
+fn the_page_shows_lines_that_are_there_in_their_order() {
+    let (page, mut rest) = (include_str!("../../../docs/carriers.md"), include_str!("../examples/memory_carrier.rs"));
+    let table = page.split("## ").find(|part| part.starts_with("The example, line by line")).expect("the section");
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` |"));
+    let mut count = 0;
+    for (shown, _) in rows {
+        let at = rest.find(shown).unwrap_or_else(|| panic!("the example has no {shown:?} behind the lines before it"));
+        rest = &rest[at + shown.len()..];
+        count += 1;
+    }
+    assert!(count > 10, "{count} rows");
+}

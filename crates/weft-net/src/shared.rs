@@ -77,6 +77,8 @@ impl Default for Settings {
 pub struct Memory {
     /// One ring, of which each ordered pair of ranks has one, bytes.
     pub ring_bytes: usize,
+    /// Head and payload of the largest frame in it, bytes.
+    pub frame_max: usize,
     /// All that can come to have memory behind it, bytes.
     pub segment_bytes: usize,
     /// Whether a ring takes memory only once it is used.
@@ -89,7 +91,7 @@ pub fn memory(local_size: usize, settings: &Settings) -> Option<Memory> {
         let geometry = segment::Geometry::choose(local_size, settings.ring_bytes_max);
         // No rank uses the ring to itself.
         let (ring_bytes, segment_bytes) = (geometry.ring_bytes, geometry.total() - local_size * geometry.ring_bytes);
-        Memory { ring_bytes, segment_bytes, on_first_use: geometry.is_lazy() }
+        Memory { ring_bytes, frame_max: ring::frame_max(ring_bytes), segment_bytes, on_first_use: geometry.is_lazy() }
     })
 }
 

@@ -217,7 +217,7 @@ impl Memory {
         sizes.sort_unstable();
         sizes.dedup();
         let row = |ranks: usize| {
-            let shared::Memory { ring_bytes, segment_bytes, on_first_use } = shared::memory(ranks, &wanted)?;
+            let shared::Memory { ring_bytes, segment_bytes, on_first_use, .. } = shared::memory(ranks, &wanted)?;
             Some(SharedMemory { ranks, ring_bytes, segment_bytes, on_first_use })
         };
         let settings::PeerMemory { queue_bytes, ahead_bytes, unexpected_bytes } =

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 
 use super::Info;
 use super::links::Address;
+use super::travel::Stretch;
 
 /// Whether there is colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub(crate) const GREY: u8 = 90;
 
 /// Letters of the names before the values.
 const NAME_LETTERS: usize = 20;
+/// Letters of the sizes of messages.
+const SIZE_LETTERS: usize = 16;
 
 struct Page {
     text: String,
@@ -80,6 +83,7 @@ pub(crate) fn page(info: &Info, style: Style) -> String {
     machine(&mut page, info);
     links(&mut page, info);
     memory(&mut page, info);
+    messages(&mut page, info);
     settings(&mut page, info);
     page.text
 }
@@ -159,6 +163,36 @@ fn memory(page: &mut Page, info: &Info) {
     page.remark(&format!("{queue} on their way, {ahead} behind a lost packet, {unexpected} that no receive asked for"));
 }
 
+fn messages(page: &mut Page, info: &Info) {
+    page.section("How messages travel");
+    let mut peer = "";
+    for journey in &info.messages {
+        let name = if journey.peer == peer { "" } else { journey.peer };
+        peer = journey.peer;
+        page.line(name, &page.style.paint(BOLD, &journey.situations.join("; or ")));
+        for Stretch { bytes_max, protocol, carrier, reason, .. } in &journey.sizes {
+            let size = match bytes_max {
+                None if journey.sizes.len() == 1 => "any size".to_owned(),
+                None => "larger".to_owned(),
+                Some(most) => up_to(*most),
+            };
+            page.line("", &format!("  {size:SIZE_LETTERS$} {protocol}: {carrier}"));
+            page.remark(&format!("  {:SIZE_LETTERS$} {reason}", ""));
+        }
+    }
+}
+
+/// The sizes that are at most so many bytes, in round numbers where that is exact.
+fn up_to(most: u64) -> String {
+    const UNITS: [u64; 2] = [1 << 10, 1 << 20];
+    let is_round = |count: u64| UNITS.iter().any(|unit| count.is_multiple_of(*unit) && count / unit < 1024);
+    match most {
+        _ if is_round(most) => format!("up to {}", bytes(most)),
+        _ if is_round(most + 1) => format!("below {}", bytes(most + 1)),
+        _ => format!("up to {most} bytes"),
+    }
+}
+
 fn settings(page: &mut Page, info: &Info) {
     page.section("Settings");
     if let Some(wrong) = &info.wrong_setting {
@@ -203,6 +237,15 @@ fn used(address: &Address) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn limits_of_sizes_are_exact() {
+        let limits = [0, 16_383, 65_536, 10_000, 1 << 20];
+        let said = ["up to 0 bytes", "below 16 KiB", "up to 64 KiB", "up to 10000 bytes", "up to 1 MiB"];
+        assert_eq!(limits.map(up_to), said);
+        // Others would be rounded.
+        assert_eq!([67_072, 1025 << 10].map(up_to), ["up to 67072 bytes", "up to 1049600 bytes"]);
+    }
 
     #[test]
     fn bytes_have_a_unit_that_fits() {
