@@ -223,8 +223,9 @@ pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counters; 2] {
 
 fn main() {
     for loss_percent in [0, 10] {
+        let flows = run(loss_percent, 1);
         println!("{loss_percent} % of all packets are lost: {} messages arrived whole", 2 * SIZES.len());
-        for (own, counters) in run(loss_percent, 1).iter().enumerate() {
+        for (own, counters) in flows.iter().enumerate() {
             let Counters { packets_sent, packets_received, data_packets_sent, probes, duplicates, .. } = counters;
             println!(
                 "  process {own}: {packets_sent} packets sent, {data_packets_sent} of them with data for the first time, {} \

@@ -29,7 +29,8 @@ fn info() -> Vec<Case> {
             let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGER_LIMIT", "0");
             let expected =
                 Expected::code(0).says("the same as this command").says("WEFT_EAGER_LIMIT").says("there are");
-            finish(run, expected.says("from the environment; the default is 65536").says("a ring of"))
+            let expected = expected.says("from the environment; the default is 65536").says("a ring of");
+            finish(run, expected.says("How messages travel").says("it is longer than what is sent unasked"))
         }),
         Case::new("info: a name that is no setting", |context| {
             let run = Run::new(context.bin("weft")).arg("info").env("WEFT_EAGR_LIMIT", "0");
