@@ -80,7 +80,7 @@ loom: setup
 # weft-core forbids unsafe code, and most of what the others have of it calls the system, which an interpreter cannot follow.
 miri: setup
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
-	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-mpi --lib memory::
+	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-engine --lib memory::
 
 # Errors put in by hand, one at a time: each must be found by some program.
 mutants: setup

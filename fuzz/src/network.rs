@@ -8,7 +8,7 @@ use weft_core::reach::{Ends, Keys, SIZE, is_reach};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_engine::group::PeerId;
-use weft_engine::memory::{Address, promised_bytes};
+use weft_engine::memory::SharedBuffer;
 use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
 use weft_engine::request::{Receive, State};
 
@@ -177,9 +177,9 @@ impl PeerAccess for Alone {
 /// Frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {
     let (mut messages, mut peers) = (Messages::new(), Alone::new());
-    let mut buffer = vec![0; 4096];
+    let buffer = SharedBuffer::new(4096);
     for tag in [Some(1), None] {
-        let data = promised_bytes(Address::of_bytes(&mut buffer), 4096);
+        let data = buffer.describe_all();
         let receive = Receive { context: Some(2), source: None, peer: None, tag, data, blocking: false };
         if let Ok(handle) = messages.add(State::Posted(receive), 0) {
             messages.post(handle, &mut peers);

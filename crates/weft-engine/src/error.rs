@@ -64,3 +64,8 @@ impl std::error::Error for Error {}
 
 /// The result of an operation inside Weft.
 pub type Result<T> = std::result::Result<T, Error>;
+
+/// An error of ours, not of the program.
+pub fn internal(what: &str) -> Error {
+    Error::new(INTERNAL, format!("internal error of Weft: {what}; please report it"))
+}

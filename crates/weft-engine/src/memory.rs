@@ -2,23 +2,36 @@
 //!
 //! MPI hands us addresses and promises that they stay valid until the operation completes (MPI-5.0 §3.7, §2.4). A
 //! [`UserData`] is that promise as a value: whoever makes one vouches for it, and everybody else reads and writes
-//! through it safely.
+//! through it safely. A [`Bound`] is the same for a collective: its schedule, and the buffers that it is for.
+//!
+//! Who vouches calls an `unsafe fn`: the boundary, which got the addresses from the program. Memory of ours needs nobody to vouch for
+//! it: it is a [`SharedBuffer`], and each access is checked.
 
+mod bound;
 mod copies;
 mod in_process;
+mod shared;
 mod writer;
 
 use std::ops::Range;
 
 use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
 use weft_core::collective::SCRATCH_ALIGNMENT;
-use weft_core::layout::{Element, Layout};
-use weft_core::reduce::{self, Op};
+use weft_core::layout::Layout;
 
-pub use in_process::{InProcess, SharedBuffer};
+pub use bound::{
+    Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
+    UserReduction, reduce_local,
+};
+pub use in_process::InProcess;
+pub use shared::SharedBuffer;
 pub use writer::Writer;
 
 /// The memory of the node's other processes. A process is named by its id, as the system has it.
+///
+/// An address there is what a peer says, so it may be wrong: the system checks it, and touches that process only. A process that is this
+/// very one is not protected so. The engine asks for none: it finds what it sends to itself by its request. An implementation that is
+/// asked for its own process, as a simulator's is, touches what it knows to be there, and nothing else.
 pub trait NeighbourMemory: Clone {
     /// Copies `len` bytes at `address` of `process` to `to`.
     ///
@@ -47,18 +60,45 @@ pub struct UserData {
     shape: Shape,
 }
 
+const _: () = assert!(size_of::<UserData>() == 32, "every request and every message on its way holds one");
+
 #[derive(Clone)]
 enum Shape {
-    /// The packed bytes are one run of memory at `base`.
+    /// The packed bytes are one run of the program's memory at `base`.
     Run,
-    Strided {
-        count: u64,
-        layout: Layout,
-    },
+    /// Several runs of the program's memory, or any items in a [`SharedBuffer`].
+    Items { count: Count, layout: Layout },
 }
 
-// SAFETY: the addresses belong to the program, which promised to leave them alone until the operation is complete
-// (MPI-5.0 §3.7.2), from whichever thread Weft touches them; every touch happens under the process lock.
+/// How many items there are, and whose memory they are in. MPI counts items with 63 bits; one word leaves a [`UserData`] of one run as
+/// small as it is.
+#[derive(Clone, Copy)]
+struct Count(u64);
+
+impl Count {
+    const SHARED: u64 = 1 << 63;
+
+    fn of_program(items: u64) -> Self {
+        assert!(items < Self::SHARED);
+        Self(items)
+    }
+
+    fn of_shared(items: u64) -> Self {
+        assert!(items < Self::SHARED);
+        Self(items | Self::SHARED)
+    }
+
+    fn is_shared(self) -> bool {
+        self.0 & Self::SHARED != 0
+    }
+
+    fn items(self) -> u64 {
+        self.0 & !Self::SHARED
+    }
+}
+
+// SAFETY: whoever called `new` or `from_bytes` promised that the value and its clones are used by one thread at a time. What is in a
+// `SharedBuffer` is locked by each access.
 unsafe impl Send for UserData {}
 
 impl UserData {
@@ -71,15 +111,24 @@ impl UserData {
     ///
     /// # Safety
     /// The memory that the items touch stays valid, for reading or (when used to receive) writing, until the
-    /// operation that gets this value is complete.
+    /// operation that gets this value is complete. Nobody uses this value or a clone of it after that, and one thread at a time does
+    /// before: so it is with operations that are started, moved on and completed under the process lock.
     #[inline]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Self {
         match layout.single_run(count) {
             Some((offset, bytes)) => Self { base: base.wrapping_offset(offset as isize), bytes, shape: Shape::Run },
             None => {
-                Self { base, bytes: layout.size() * count, shape: Shape::Strided { count, layout: layout.clone() } }
+                let shape = Shape::Items { count: Count::of_program(count), layout: layout.clone() };
+                Self { base, bytes: layout.size() * count, shape }
             }
         }
+    }
+
+    /// `count` items of `layout` at address `base` of a [`SharedBuffer`].
+    fn shared(base: usize, count: u64, layout: &Layout) -> Self {
+        let bytes = layout.packed_size(count).expect("what a buffer has room for can be counted");
+        let shape = Shape::Items { count: Count::of_shared(count), layout: layout.clone() };
+        Self { base: std::ptr::without_provenance_mut(base), bytes, shape }
     }
 
     /// `bytes` bytes at `base`.
@@ -94,6 +143,12 @@ impl UserData {
     #[inline]
     pub fn len(&self) -> u64 {
         self.bytes
+    }
+
+    /// Whether it has `length` bytes from `offset` on.
+    #[inline(always)]
+    fn has(&self, offset: u64, length: u64) -> bool {
+        offset.checked_add(length).is_some_and(|end| end <= self.bytes)
     }
 
     /// Whether there is nothing to move.
@@ -111,21 +166,34 @@ impl UserData {
 
     /// Where the bytes are, when they are one run.
     pub fn address(&self) -> Option<u64> {
-        matches!(self.shape, Shape::Run).then_some(self.base as u64)
+        match &self.shape {
+            Shape::Run => Some(self.base as u64),
+            Shape::Items { count, layout } if count.is_shared() => {
+                let (offset, _) = layout.single_run(count.items())?;
+                Some((self.base as u64).wrapping_add_signed(offset))
+            }
+            Shape::Items { .. } => None,
+        }
     }
 
-    /// The bytes from `offset` on, `length` of them, when they are one run.
+    /// Where the bytes are, when they are one run of the program's memory: `bytes` of them may be read and written there.
+    #[inline]
+    fn program_run(&self) -> Option<*mut u8> {
+        matches!(self.shape, Shape::Run).then_some(self.base)
+    }
+
+    /// The bytes from `offset` on, `length` of them, when they are one run of the program's memory.
     ///
     /// # Panics
     /// When that reaches past the end.
     #[inline]
     pub fn run(&self, offset: u64, length: u64) -> Option<&[u8]> {
-        assert!(offset + length <= self.bytes);
+        assert!(self.has(offset, length));
         match &self.shape {
             Shape::Run if length == 0 => Some(&[]),
             // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above, and is not empty.
             Shape::Run => Some(unsafe { std::slice::from_raw_parts(self.base.add(offset as usize), length as usize) }),
-            Shape::Strided { .. } => None,
+            Shape::Items { .. } => None,
         }
     }
 
@@ -135,18 +203,21 @@ impl UserData {
     /// When that reaches past the end.
     #[inline(always)]
     pub fn read(&self, offset: u64, out: &mut [u8]) {
-        assert!(offset + out.len() as u64 <= self.bytes);
+        assert!(self.has(offset, out.len() as u64));
         match &self.shape {
             // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above.
             Shape::Run => unsafe { copy_run(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) },
-            Shape::Strided { count, layout } => self.read_runs(*count, layout, offset, out),
+            Shape::Items { count, layout } => self.read_runs(*count, layout, offset, out),
         }
     }
 
     #[inline(never)]
-    fn read_runs(&self, count: u64, layout: &Layout, offset: u64, out: &mut [u8]) {
+    fn read_runs(&self, count: Count, layout: &Layout, offset: u64, out: &mut [u8]) {
+        if count.is_shared() {
+            return shared::read_items(self.base.addr(), count.items(), layout, offset, out);
+        }
         let mut packed = out.as_mut_ptr();
-        layout.batches(count, offset..offset + out.len() as u64, &mut |batch| {
+        layout.batches(count.items(), offset..offset + out.len() as u64, &mut |batch| {
             let start = self.base.wrapping_offset(batch.offset as isize);
             // SAFETY: a batch is memory that `new` was promised, and all batches together are `out.len()` long.
             unsafe { gather(start, &batch, packed) };
@@ -163,7 +234,7 @@ impl UserData {
         if out.len() <= SHORT_BYTES || !matches!(self.shape, Shape::Run) {
             return self.read(offset, out);
         }
-        assert!(offset + out.len() as u64 <= self.bytes);
+        assert!(self.has(offset, out.len() as u64));
         // SAFETY: `new` was promised `bytes` readable bytes at `base`; the range was checked above. `out` is ours.
         unsafe { writer.copy(self.base.add(offset as usize), out.as_mut_ptr(), out.len()) };
     }
@@ -174,19 +245,22 @@ impl UserData {
     /// When that reaches past the end.
     #[inline(always)]
     pub fn write(&self, offset: u64, bytes: &[u8]) {
-        assert!(offset + bytes.len() as u64 <= self.bytes);
+        assert!(self.has(offset, bytes.len() as u64));
         match &self.shape {
             // SAFETY: `new` was promised `bytes` writable bytes at `base`; the range was checked above. The source
             // is a buffer of ours, or memory of the program that MPI forbids to overlap (MPI-5.0 §3.2.4).
             Shape::Run => unsafe { copy_arrived(bytes.as_ptr(), self.base.add(offset as usize), bytes.len()) },
-            Shape::Strided { count, layout } => self.write_runs(*count, layout, offset, bytes),
+            Shape::Items { count, layout } => self.write_runs(*count, layout, offset, bytes),
         }
     }
 
     #[inline(never)]
-    fn write_runs(&self, count: u64, layout: &Layout, offset: u64, bytes: &[u8]) {
+    fn write_runs(&self, count: Count, layout: &Layout, offset: u64, bytes: &[u8]) {
+        if count.is_shared() {
+            return shared::write_items(self.base.addr(), count.items(), layout, offset, bytes);
+        }
         let mut packed = bytes.as_ptr();
-        layout.batches(count, offset..offset + bytes.len() as u64, &mut |batch| {
+        layout.batches(count.items(), offset..offset + bytes.len() as u64, &mut |batch| {
             let start = self.base.wrapping_offset(batch.offset as isize);
             // SAFETY: as in `read_runs`, for writing.
             unsafe { scatter(packed, start, &batch) };
@@ -199,38 +273,12 @@ impl UserData {
     /// # Panics
     /// As for [`UserData::write`].
     pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut Writer) {
-        let Some(base) = self.address() else { return self.write(offset, bytes) };
-        assert!(offset + bytes.len() as u64 <= self.bytes);
+        let Some(base) = self.program_run() else { return self.write(offset, bytes) };
+        assert!(self.has(offset, bytes.len() as u64));
+        let to = base.wrapping_add(offset as usize);
         // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
-        unsafe { writer.copy(bytes.as_ptr(), (base + offset) as *mut u8, bytes.len()) };
+        unsafe { writer.copy(bytes.as_ptr(), to, bytes.len()) };
     }
-}
-
-/// Bytes that one step of a copy between two user buffers holds in between.
-const COPY_CHUNK: usize = 16 * 1024;
-
-/// `bytes` bytes at an address of this process that one of its own sends announced: that send keeps them valid.
-pub fn own_bytes(address: u64, bytes: u64) -> UserData {
-    UserData { base: address as *mut u8, bytes, shape: Shape::Run }
-}
-
-/// `count` items of `layout` at `base`.
-pub fn promised(base: Address, count: u64, layout: &Layout) -> UserData {
-    // SAFETY: schedules address only the buffers that the boundary got with the call, within the counts given there;
-    // MPI keeps them valid until the collective is complete (MPI-5.0 §6.1).
-    unsafe { UserData::new(base.0, count, layout) }
-}
-
-/// The same for plain bytes.
-pub fn promised_bytes(base: Address, bytes: u64) -> UserData {
-    // SAFETY: as in `promised`.
-    unsafe { UserData::from_bytes(base.0, bytes) }
-}
-
-/// The same for a reduction of elements.
-pub fn reduce_promised(op: Op, element: Element, input: Address, inout: Address, count: usize) {
-    // SAFETY: as in `promised`; schedules never reduce overlapping slices.
-    unsafe { reduce_elements(op, element, input.0, inout.0, count) }
 }
 
 /// Bytes that are copied at once between another process and memory in several runs: what has been packed is still in the cache. The
@@ -238,7 +286,8 @@ pub fn reduce_promised(op: Op, element: Element, input: Address, inout: Address,
 const BOUNCE_BYTES: usize = 64 << 10;
 
 /// Copies the bytes `range` of a message at `address` of process `pid`, which has announced it, to their place in `data`. `bounce` is
-/// memory for messages in several runs, of any length and content.
+/// memory for messages in several runs, of any length and content. Of this process, what is touched is the range of `data`, which is
+/// checked, whatever `address` is.
 ///
 /// # Errors
 /// As the system says; then nothing is known of `data`.
@@ -250,15 +299,16 @@ pub fn fetch(
     range: Range<u64>,
     bounce: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    if let Some(target) = data.address() {
-        assert!(range.end <= data.len());
+    if let Some(target) = data.program_run() {
+        assert!(range.start <= range.end && range.end <= data.len());
         let (from, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
-        // SAFETY: `data` is promised memory that has the range.
-        return unsafe { memory.read(pid, from, (target + range.start) as *mut u8, len) };
+        let to = target.wrapping_add(range.start as usize);
+        // SAFETY: whoever made `data` promised `len()` writable bytes at `target`; the range was checked above.
+        return unsafe { memory.read(pid, from, to, len) };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
-        // SAFETY: `piece` is ours and has `len` bytes.
+        // SAFETY: `piece` is a borrow of `len` bytes of ours.
         unsafe { memory.read(pid, address.wrapping_add(at), piece.as_mut_ptr(), len)? };
         data.write(at, piece);
     }
@@ -266,7 +316,7 @@ pub fn fetch(
 }
 
 /// Copies the bytes `range` of `data` to the same place of a message at `address` of process `pid`, which has asked for them there.
-/// `bounce`: as for [`fetch`].
+/// `bounce`: as for [`fetch`]. What is touched at `address` is that process's: see [`NeighbourMemory`].
 ///
 /// # Errors
 /// As for [`fetch`].
@@ -278,16 +328,17 @@ pub fn deliver(
     range: Range<u64>,
     bounce: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    if let Some(source) = data.address() {
-        assert!(range.end <= data.len());
+    if let Some(source) = data.program_run() {
+        assert!(range.start <= range.end && range.end <= data.len());
         let (to, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
-        // SAFETY: `data` is promised memory that has the range.
-        return unsafe { memory.write(pid, to, (source + range.start) as *const u8, len) };
+        let from = source.wrapping_add(range.start as usize);
+        // SAFETY: whoever made `data` promised `len()` readable bytes at `source`; the range was checked above.
+        return unsafe { memory.write(pid, to, from, len) };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
         data.read(at, piece);
-        // SAFETY: `piece` is ours and has `len` bytes.
+        // SAFETY: `piece` is a borrow of `len` bytes of ours.
         unsafe { memory.write(pid, address.wrapping_add(at), piece.as_ptr(), len)? };
     }
     Ok(())
@@ -305,48 +356,15 @@ fn grown(bounce: &mut Vec<u8>, len: usize) -> &mut [u8] {
     &mut bounce[..len]
 }
 
-/// An address in the program's memory, kept for an operation: whoever makes one vouches for it.
-#[derive(Clone, Copy)]
-pub struct Address(*mut u8);
-
-// SAFETY: as for `UserData`.
-unsafe impl Send for Address {}
-
-impl Address {
-    /// No address.
-    pub const NULL: Self = Self(std::ptr::null_mut());
-
-    /// The buffer at `base`, as a call of MPI was given it.
-    ///
-    /// # Safety
-    /// What the operation that gets it touches, by its counts and datatypes, stays valid until it is complete
-    /// (MPI-5.0 §2.4, §6.1), or `base` is one of the addresses that stand for something else.
-    pub const unsafe fn new(base: *mut u8) -> Self {
-        Self(base)
-    }
-
-    /// Memory of ours, for an operation that is complete before `values` goes away.
-    pub fn of_values(values: &mut [i64]) -> Self {
-        Self(values.as_mut_ptr().cast())
-    }
-
-    /// Memory of ours, for an operation that is complete before `bytes` goes away.
-    pub fn of_bytes(bytes: &mut [u8]) -> Self {
-        Self(bytes.as_mut_ptr())
-    }
-
-    /// The address `bytes` bytes further on.
-    pub fn offset(self, bytes: i64) -> Self {
-        Self(self.0.wrapping_offset(bytes as isize))
-    }
-}
+/// Bytes that one step of a copy between two user buffers holds in between.
+const COPY_CHUNK: usize = 16 * 1024;
 
 /// Copies the packed bytes of `from` to `to`, as many as both have.
 pub fn copy(from: &UserData, to: &UserData) {
     let total = from.len().min(to.len());
-    if let (Some(source), Some(target)) = (from.address(), to.address()) {
-        // SAFETY: both are runs of at least `total` promised bytes; `copy` allows them to overlap.
-        unsafe { std::ptr::copy(source as *const u8, target as *mut u8, total as usize) };
+    if let (Some(source), Some(target)) = (from.program_run(), to.program_run()) {
+        // SAFETY: whoever made them promised at least `total` bytes at each; `copy` allows them to overlap.
+        unsafe { std::ptr::copy(source, target, total as usize) };
         return;
     }
     let mut chunk = [0; COPY_CHUNK];
@@ -359,86 +377,7 @@ pub fn copy(from: &UserData, to: &UserData) {
     }
 }
 
-/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory.
-///
-/// # Safety
-/// Both addresses hold `count` elements, and do not overlap.
-pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
-    let bytes = count * element.extent();
-    if bytes == 0 {
-        return;
-    }
-    // SAFETY: the caller promises `count` elements at each address and that they are apart.
-    let (input, inout) =
-        unsafe { (std::slice::from_raw_parts(input, bytes), std::slice::from_raw_parts_mut(inout, bytes)) };
-    reduce::apply(op, element, input, inout);
-}
-
-/// A reduction function of the program (MPI-5.0 §6.9.5): the address of an `MPI_User_function`, or of an
-/// `MPI_User_function_c` when `large`.
-#[derive(Clone, Copy, Debug)]
-pub struct UserFunction {
-    /// Address of the C function.
-    pub address: usize,
-    /// Whether its length argument is an `MPI_Count`.
-    pub large: bool,
-}
-
-/// A call of the program's reduction function that is due: it runs while the process lock is free, because the
-/// function may call MPI (MPI-5.0 §6.9.5).
-pub struct UserReduction {
-    /// The function.
-    pub function: UserFunction,
-    /// Left operands.
-    pub input: Address,
-    /// Right operands and results.
-    pub inout: Address,
-    /// Items in each.
-    pub count: u64,
-    /// Bytes from one item to the next.
-    pub extent: isize,
-    /// Handle of the items' datatype.
-    pub datatype: usize,
-}
-
-impl UserReduction {
-    /// Calls the function, which is what the program gave to `MPI_Op_create(_c)`.
-    pub fn call(&self) {
-        let mut datatype = self.datatype;
-        if self.function.large {
-            let mut count = self.count as i64;
-            // SAFETY: an `MPI_User_function_c` has this signature; a handle is pointer-sized (MPI-5.0 §20.3).
-            let function: extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize) =
-                unsafe { std::mem::transmute(self.function.address) };
-            function(self.input.0, self.inout.0, &raw mut count, &raw mut datatype);
-            return;
-        }
-        // SAFETY: an `MPI_User_function` has this signature.
-        let function: extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize) =
-            unsafe { std::mem::transmute(self.function.address) };
-        let mut done = 0;
-        while done < self.count {
-            let mut count = (self.count - done).min(i32::MAX as u64) as i32;
-            let offset = self.extent * done as isize;
-            let (input, inout) = (self.input.0.wrapping_offset(offset), self.inout.0.wrapping_offset(offset));
-            function(input, inout, &raw mut count, &raw mut datatype);
-            done += i32::MAX as u64;
-        }
-    }
-}
-
-/// Scratch memory of a collective, aligned for any basic type.
-pub struct Scratch {
-    memory: ScratchMemory,
-    bytes: usize,
-}
-
-enum ScratchMemory {
-    Own(Vec<Line>),
-    /// Kept for as long as somebody may touch it.
-    Shared(SharedBuffer),
-}
-
+/// Memory for any basic type.
 #[derive(Clone, Copy)]
 #[repr(align(64))]
 struct Line {
@@ -447,34 +386,8 @@ struct Line {
 
 const _: () = assert!(align_of::<Line>() as u64 == SCRATCH_ALIGNMENT);
 
-impl Scratch {
-    /// `bytes` zeroed bytes.
-    pub fn new(bytes: usize) -> Self {
-        Self { memory: ScratchMemory::Own(vec![Line { _bytes: [0; 64] }; bytes.div_ceil(64)]), bytes }
-    }
-
-    /// The bytes of `buffer`.
-    pub fn shared(buffer: SharedBuffer) -> Self {
-        Self { bytes: buffer.len(), memory: ScratchMemory::Shared(buffer) }
-    }
-
-    /// Its address; valid while the value lives.
-    pub fn address(&mut self) -> Address {
-        match &mut self.memory {
-            ScratchMemory::Own(lines) => Address(lines.as_mut_ptr().cast()),
-            ScratchMemory::Shared(buffer) => buffer.address(0),
-        }
-    }
-
-    /// Its length in bytes.
-    pub fn len(&self) -> usize {
-        self.bytes
-    }
-
-    /// Whether it holds nothing.
-    pub fn is_empty(&self) -> bool {
-        self.bytes == 0
-    }
+impl Line {
+    const ZERO: Self = Self { _bytes: [0; SCRATCH_ALIGNMENT as usize] };
 }
 
 #[cfg(test)]
@@ -494,5 +407,14 @@ mod tests {
             assert_eq!(back, from);
             assert!(to[0] == 0 && to[length + 1] == 0 && to[1..=length] == from);
         }
+    }
+
+    #[test]
+    #[should_panic(expected = "self.has")]
+    fn a_range_that_wraps_around_is_outside() {
+        let mut bytes = [0; 8];
+        // SAFETY: `bytes` outlives it.
+        let data = unsafe { UserData::from_bytes(bytes.as_mut_ptr(), 8) };
+        data.read(u64::MAX, &mut [0]);
     }
 }

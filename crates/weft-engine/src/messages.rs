@@ -13,7 +13,7 @@ use weft_core::message::{Frame, Head};
 
 use std::sync::Arc;
 
-use crate::error::{Error, INTERNAL, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
+use crate::error::{Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
@@ -629,9 +629,4 @@ fn truncated(envelope: Envelope, total: u64, capacity: u64) -> Error {
              receive buffer"
         ),
     )
-}
-
-/// An error of ours, not of the program.
-pub fn internal(what: &str) -> Error {
-    Error::new(INTERNAL, format!("internal error of Weft: {what}; please report it"))
 }

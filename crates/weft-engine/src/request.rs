@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use weft_core::collective::Schedule;
 use weft_core::matching::Envelope;
 
-use crate::arguments::{Arguments, Place};
+use crate::arguments::{Bound, Place};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -157,8 +156,8 @@ pub enum Persistent {
     Send(Send),
     /// A receive.
     Receive(Receive),
-    /// A collective: its place, what to do, and with which buffers.
-    Collective(Box<(Place, Arc<Schedule>, Arguments)>),
+    /// A collective: its place, and what to do with which buffers.
+    Collective(Box<(Place, Arc<Bound>)>),
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).

@@ -1,21 +1,20 @@
-//! Collective operations: `weft_core::collective` says what each process does, as an immutable [`Schedule`]; a [`Cursor`] does it.
+//! Collective operations: `weft_core::collective` says what each process does, as an immutable schedule, which is
+//! [bound](Bound) to its buffers; a [`Cursor`] does it.
 //!
-//! A schedule is shared and never changed, so a persistent operation is started again without copying it. The cursor knows how far one
+//! A bound schedule is shared and never changed, so a persistent operation is started again without copying it. The cursor knows how far one
 //! run of it has come, and owns the requests of the round that is under way. Whoever makes progress moves it on
 //! ([`Cursor::advance`]); only reduction functions of the program are left to a thread that waits, because they may call MPI and so must run
 //! while the engine is free.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
-use weft_core::collective::{Buffer, Kind, Local, Round, Schedule, Slice, Transfer};
+use weft_core::collective::{Round, Transfer};
 use weft_core::matching::Envelope;
 
-use crate::arguments::{Arguments, Datatype, Operation, Place, SharedDatatype};
+use crate::arguments::{Bound, Operation, Place};
 use crate::engine::Engine;
 use crate::error::{Error, NO_MEMORY, Result};
-use crate::memory::{self, Address, Scratch, UserData, UserReduction};
-use crate::messages::internal;
+use crate::memory::{Run, Scratch, UserData, UserReduction};
 use crate::request::{Mode, Receive, Request, Send, State};
 use crate::transport::Platform;
 
@@ -70,35 +69,36 @@ pub enum Progress {
     Failed(Error),
 }
 
-/// One run of a schedule: how far it has come, with which buffers, among whom.
+/// One run of a bound schedule: how far it has come, among whom.
 pub struct Cursor {
-    schedule: Arc<Schedule>,
+    run: Run,
     round: usize,
     stage: Stage,
     transfers: Vec<usize>,
-    arguments: Arguments,
-    scratch: Scratch,
     place: Place,
     due: Option<UserReduction>,
 }
 
 impl Cursor {
-    /// At the beginning of `schedule`, whose slices must lie in the buffers of `arguments`.
+    /// At the beginning of `bound`.
     ///
     /// # Errors
     /// The schedule asks for more working memory than there can be.
-    pub fn new(place: Place, schedule: Arc<Schedule>, arguments: Arguments) -> Result<Self> {
-        let bytes = schedule.scratch;
+    pub fn new(place: Place, bound: Arc<Bound>) -> Result<Self> {
+        let bytes = bound.schedule().scratch;
         if bytes > SCRATCH_MAX {
             return Err(Error::new(NO_MEMORY, format!("the collective needs {bytes} bytes of working memory")));
         }
-        Ok(Self::in_scratch(place, schedule, arguments, Scratch::new(bytes as usize)))
+        let scratch = bound.scratch();
+        Ok(Self::in_scratch(place, bound, scratch))
     }
 
-    /// The same with working memory that somebody else has made, at least as much as the schedule asks for.
-    pub fn in_scratch(place: Place, schedule: Arc<Schedule>, arguments: Arguments, scratch: Scratch) -> Self {
-        assert!(scratch.len() as u64 >= schedule.scratch, "the collective has less working memory than it asks for");
-        Self { scratch, schedule, round: 0, stage: START, transfers: Vec::new(), arguments, place, due: None }
+    /// The same with working memory that somebody else has made: see [`Run::new`].
+    ///
+    /// # Panics
+    /// As for that.
+    pub fn in_scratch(place: Place, bound: Arc<Bound>, scratch: Scratch) -> Self {
+        Self { run: Run::new(bound, scratch), round: 0, stage: START, transfers: Vec::new(), place, due: None }
     }
 
     /// Among whom it runs.
@@ -108,52 +108,25 @@ impl Cursor {
 
     /// Whether nothing is left to be done.
     pub fn is_at_end(&self) -> bool {
-        self.round == self.schedule.rounds.len()
+        self.round == self.run.bound().schedule().rounds.len()
     }
 
     fn current(&self) -> &Round {
-        &self.schedule.rounds[self.round]
-    }
-
-    fn datatype(&self, kind: Kind) -> Option<&SharedDatatype> {
-        match kind {
-            Kind::Bytes => None,
-            Kind::Send => self.arguments.send_type.as_ref(),
-            Kind::Receive => self.arguments.receive_type.as_ref(),
-            Kind::SendOf(peer) => self.arguments.send_types.get(peer as usize),
-            Kind::ReceiveOf(peer) => self.arguments.receive_types.get(peer as usize),
-        }
-    }
-
-    fn base(&mut self, slice: &Slice) -> Address {
-        let base = match slice.buffer {
-            Buffer::Send => self.arguments.send,
-            Buffer::Receive => self.arguments.receive,
-            Buffer::Scratch => self.scratch.address(),
-        };
-        base.offset(slice.offset)
-    }
-
-    fn data(&mut self, slice: &Slice) -> UserData {
-        let base = self.base(slice);
-        match self.datatype(slice.kind) {
-            Some(datatype) => memory::promised(base, slice.count, datatype.layout()),
-            None => memory::promised_bytes(base, slice.count),
-        }
+        &self.run.bound().schedule().rounds[self.round]
     }
 
     /// Starts the transfers of the round that have not been started.
     fn start_round<P: Platform>(&mut self, engine: &mut Engine<P>, sent: usize, received: bool) -> Result<()> {
-        let schedule = self.schedule.clone();
+        let bound = self.run.bound().clone();
         let mut sends = 0;
-        for transfer in &schedule.rounds[self.round].transfers {
+        for (index, transfer) in bound.schedule().rounds[self.round].transfers.iter().enumerate() {
             let handle = match transfer {
-                Transfer::Send { to, slice } => {
+                Transfer::Send { to, .. } => {
                     sends += 1;
                     if sends <= sent {
                         continue;
                     }
-                    let data = self.data(slice);
+                    let data = self.run.transfer(self.round, index);
                     let send = self.place.send(*to, data);
                     if engine.submit_now(&send) {
                         continue;
@@ -163,8 +136,8 @@ impl Cursor {
                     handle
                 }
                 Transfer::Receive { .. } if received => continue,
-                Transfer::Receive { from, slice } => {
-                    let data = self.data(slice);
+                Transfer::Receive { from, .. } => {
+                    let data = self.run.transfer(self.round, index);
                     let receive = self.place.receive(*from, data);
                     let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
                     engine.start_receive(handle);
@@ -190,21 +163,7 @@ impl Cursor {
 
     /// Does local step `step`; `false` when it is one for the program's function.
     fn do_local(&mut self, step: usize) -> Result<bool> {
-        match self.current().local[step] {
-            Local::Copy { from, to } => {
-                let (from, to) = (self.data(&from), self.data(&to));
-                memory::copy(&from, &to);
-                Ok(true)
-            }
-            Local::Reduce { input, inout } => self.reduce(&input, &inout),
-        }
-    }
-
-    fn reduce(&mut self, input: &Slice, inout: &Slice) -> Result<bool> {
-        let (from, to) = (self.base(input), self.base(inout));
-        let datatype = self.datatype(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
-        let operation = self.arguments.operation.ok_or_else(|| internal("a reduction without an operation"))?;
-        self.due = reduction(operation, datatype.as_ref(), from, to, input.count)?;
+        self.due = self.run.do_local(self.round, step)?;
         Ok(self.due.is_none())
     }
 
@@ -276,16 +235,16 @@ impl Cursor {
     pub fn is_simple(&self) -> bool {
         let transfers = &self.current().transfers;
         let receives = transfers.iter().filter(|transfer| matches!(transfer, Transfer::Receive { .. })).count();
-        receives <= 1 && !matches!(self.arguments.operation, Some(Operation::User(_)))
+        receives <= 1 && !matches!(self.run.bound().operation(), Some(Operation::User(_)))
     }
 
     /// Sends what this round sends, if all of it can leave at once. False: what is left is for [`Self::advance`].
     pub fn send_at_once<P: Platform>(&mut self, engine: &mut Engine<P>) -> bool {
-        let schedule = self.schedule.clone();
+        let bound = self.run.bound().clone();
         let mut left = 0;
-        for transfer in &schedule.rounds[self.round].transfers {
-            let Transfer::Send { to, slice } = transfer else { continue };
-            let data = self.data(slice);
+        for (index, transfer) in bound.schedule().rounds[self.round].transfers.iter().enumerate() {
+            let Transfer::Send { to, .. } = transfer else { continue };
+            let data = self.run.transfer(self.round, index);
             if !engine.submit_now(&self.place.send(*to, data)) {
                 self.stage = Stage::Starting { sent: left, received: false };
                 return false;
@@ -298,15 +257,15 @@ impl Cursor {
 
     /// The receive of a [simple](Self::is_simple) round whose sends have left, for whoever waits for it without a request.
     pub fn take_receive(&mut self) -> Option<Receive> {
-        let found = self.current().transfers.iter().find_map(|transfer| match transfer {
-            Transfer::Receive { from, slice } => Some((*from, *slice)),
+        let found = self.current().transfers.iter().enumerate().find_map(|(index, transfer)| match transfer {
+            Transfer::Receive { from, .. } => Some((index, *from)),
             Transfer::Send { .. } => None,
         });
-        let (from, slice) = found?;
+        let (index, from) = found?;
         if let Stage::Starting { received, .. } = &mut self.stage {
             *received = true;
         }
-        let data = self.data(&slice);
+        let data = self.run.transfer(self.round, index);
         Some(self.place.receive(from, data))
     }
 
@@ -321,33 +280,5 @@ impl Cursor {
         self.round += 1;
         self.stage = START;
         Ok(())
-    }
-}
-
-/// `inout = input op inout` for `count` items: at once, or by a call of the program's function that is returned.
-///
-/// # Errors
-/// A predefined operation on a derived datatype.
-pub fn reduction(
-    operation: Operation,
-    datatype: &dyn Datatype,
-    input: Address,
-    inout: Address,
-    count: u64,
-) -> Result<Option<UserReduction>> {
-    match operation {
-        Operation::Predefined(op) => {
-            let element = datatype.element().ok_or_else(|| internal("a predefined operation on a derived type"))?;
-            memory::reduce_promised(op, element, input, inout, count as usize);
-            Ok(None)
-        }
-        Operation::User(user) => Ok(Some(UserReduction {
-            function: user.function,
-            input,
-            inout,
-            count,
-            extent: datatype.layout().extent() as isize,
-            datatype: datatype.handle().load(Ordering::Relaxed),
-        })),
     }
 }

@@ -3,7 +3,7 @@
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_engine::group::PeerId;
-use weft_engine::memory::{Address, promised_bytes};
+use weft_engine::memory::SharedBuffer;
 use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
 use weft_engine::request::{Receive, Request, State};
 
@@ -41,11 +41,13 @@ fn arrives((messages, peers): &mut (Messages, Alone), head: Head, payload: &[u8]
 }
 
 fn receive((messages, peers): &mut (Messages, Alone), buffer: &mut [u8]) -> bool {
-    let data = promised_bytes(Address::of_bytes(buffer), buffer.len() as u64);
+    let shared = SharedBuffer::new(buffer.len());
+    let data = shared.describe_all();
     let receive =
         Receive { context: Some(2), source: Some(1), peer: Some(peer()), tag: Some(5), data, blocking: false };
     let handle = messages.add(State::Posted(receive), 0).unwrap();
     messages.post(handle, peers);
+    shared.read(0, buffer);
     messages.requests.get(handle).is_some_and(Request::is_settled)
 }
 

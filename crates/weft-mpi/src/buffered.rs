@@ -5,6 +5,7 @@
 
 use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
 use crate::error::{Error, Result};
+use crate::memory::SharedBuffer;
 
 /// What was attached to a communicator or to the process.
 #[derive(Default)]
@@ -24,8 +25,8 @@ struct Attached {
 struct Waiting {
     request: usize,
     cost: i64,
-    /// The message; the request's data points into it.
-    _bytes: Box<[u8]>,
+    /// The message, which the request's data describes.
+    _bytes: SharedBuffer,
 }
 
 impl Buffer {
@@ -103,7 +104,7 @@ impl Buffer {
     }
 
     /// Keeps `bytes` until `request` is complete.
-    pub fn keep(&mut self, request: usize, bytes: Box<[u8]>) {
+    pub fn keep(&mut self, request: usize, bytes: SharedBuffer) {
         self.waiting.push(Waiting { request, cost: cost(bytes.len() as u64), _bytes: bytes });
     }
 }

@@ -7,29 +7,26 @@ mod at_once;
 
 use std::sync::Arc;
 
-use weft_core::collective::Schedule;
-use weft_engine::arguments::Operation;
-use weft_engine::schedules::{self, Cursor, Progress};
+use weft_engine::schedules::{Cursor, Progress};
 
 use crate::error::{Error, Result};
-use crate::memory::{Address, UserReduction};
-use crate::object::Description;
+use crate::memory::UserReduction;
 use crate::process::{Process, Running};
 use crate::request::{Persistent, State};
 
 pub use at_once::run;
-pub use weft_engine::arguments::{Arguments, Datatype, Place, SharedDatatype};
+pub use weft_engine::arguments::{Arguments, Bound, Datatype, Place, SharedDatatype};
 
 impl Process {
-    /// Starts `schedule` on the communicator `communicator`; the request completes with it. All processes of the
+    /// Starts `bound` on the communicator `communicator`; the request completes with it. All processes of the
     /// communicator must call this in the same order (MPI-5.0 §6.14).
     ///
     /// # Errors
     /// A communicator that is none, or no memory for the scratch buffer.
-    pub fn start_collective(&mut self, communicator: usize, schedule: Schedule, arguments: Arguments) -> Result<usize> {
+    pub fn start_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
         let place = self.collective_place(communicator)?;
         let request = self.messages()?.add(State::Collective, communicator)?;
-        self.start_schedule(request, place, Arc::new(schedule), arguments)?;
+        self.start_schedule(request, place, Arc::new(bound))?;
         Ok(request)
     }
 
@@ -50,30 +47,19 @@ impl Process {
     ///
     /// # Errors
     /// As for [`Process::start_collective`].
-    pub fn make_persistent_collective(
-        &mut self,
-        communicator: usize,
-        schedule: Schedule,
-        arguments: Arguments,
-    ) -> Result<usize> {
+    pub fn make_persistent_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
         let place = self.collective_place(communicator)?;
-        let operation = Persistent::Collective(Box::new((place, Arc::new(schedule), arguments)));
+        let operation = Persistent::Collective(Box::new((place, Arc::new(bound))));
         self.make_persistent(operation, communicator)
     }
 
-    /// Runs `schedule` among the processes of `place`; `request` (state `Collective`) completes with it.
+    /// Runs `bound` among the processes of `place`; `request` (state `Collective`) completes with it.
     ///
     /// # Errors
     /// No memory for the scratch buffer.
-    pub fn start_schedule(
-        &mut self,
-        request: usize,
-        place: Place,
-        schedule: Arc<Schedule>,
-        arguments: Arguments,
-    ) -> Result<()> {
+    pub fn start_schedule(&mut self, request: usize, place: Place, bound: Arc<Bound>) -> Result<()> {
         self.engine()?;
-        self.go_on(Running { request, cursor: Cursor::new(place, schedule, arguments)?, then: None });
+        self.go_on(Running { request, cursor: Cursor::new(place, bound)?, then: None });
         Ok(())
     }
 
@@ -161,21 +147,4 @@ impl Process {
             self.advance_collective(handle);
         }
     }
-}
-
-/// `inout = input op inout` at once, outside of any collective (`MPI_Reduce_local`). The lock must be free.
-///
-/// # Errors
-/// A predefined operation on a derived datatype.
-pub fn reduce_now(
-    operation: Operation,
-    description: &Description,
-    input: Address,
-    inout: Address,
-    count: u64,
-) -> Result<()> {
-    if let Some(call) = schedules::reduction(operation, description, input, inout, count)? {
-        call.call();
-    }
-    Ok(())
 }

@@ -8,11 +8,11 @@ use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
 
 use crate::blocking::wait;
-use crate::collective::{Arguments, Place};
+use crate::collective::{Arguments, Bound, Place};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
 use crate::context::CONTEXT_NONE;
 use crate::error::{Error, Result};
-use crate::memory::Address;
+use crate::memory::SharedBuffer;
 use crate::object::{Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
 use crate::request::State;
@@ -21,11 +21,11 @@ use crate::request::State;
 /// spreads their offers over twice as many numbers.
 const ATTEMPTS_MAX: u32 = 200;
 
-/// Runs `schedule` among the processes of `place` and waits for it.
-fn run(place: Place, schedule: collective::Schedule, arguments: Arguments) -> Result<()> {
+/// Runs `bound` among the processes of `place` and waits for it.
+fn run(place: Place, bound: Bound) -> Result<()> {
     let mut process = lock();
     let request = process.messages()?.add(State::Collective, place.communicator)?;
-    process.start_schedule(request, place, Arc::new(schedule), arguments)?;
+    process.start_schedule(request, place, Arc::new(bound))?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
 
@@ -33,27 +33,22 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
     Ok(process.objects.datatype(MPI_INT64_T)?.description.clone())
 }
 
-/// The reduction of each of the `values` of all processes of `place`, into `values`, which must stay where they are.
-fn reduction(
-    place: &Place,
-    values: &mut [i64],
-    op: Op,
-    process: &Process,
-) -> Result<(collective::Schedule, Arguments)> {
+/// The reduction of each of the `values` of all processes of `place`, into `values`.
+fn reduction(place: &Place, values: &SharedBuffer, op: Op, process: &Process) -> Result<Bound> {
     let shape = collective::Allreduce {
         rank: place.rank,
         size: place.group.size(),
-        items: Items { count: values.len() as u64, shape: ElementShape::plain(8) },
+        items: Items { count: values.len() as u64 / 8, shape: ElementShape::plain(8) },
         commutative: true,
         in_place: true,
     };
     let arguments = Arguments {
-        receive: Address::of_values(values),
+        receive: values.address(0),
         receive_type: Some(int64(process)?),
         operation: Some(Operation::Predefined(op)),
         ..Arguments::none()
     };
-    Ok((collective::allreduce(&shape), arguments))
+    Ok(Bound::shared(collective::allreduce(&shape), arguments))
 }
 
 /// The highest of each of the `values` of all processes of `place`.
@@ -61,8 +56,10 @@ fn reduction(
 /// # Errors
 /// A process is gone.
 pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
-    let (schedule, arguments) = with(|process| reduction(&place, values, Op::Max, process))?;
-    run(place, schedule, arguments)
+    let found = SharedBuffer::of_values(values);
+    run(place.clone(), with(|process| reduction(&place, &found, Op::Max, process))?)?;
+    values.copy_from_slice(&found.values());
+    Ok(())
 }
 
 /// The `values` of all processes of `place`, by rank.
@@ -75,16 +72,17 @@ pub fn gather_all(place: Place, values: &[i64]) -> Result<Vec<i64>> {
     let mut all = vec![0_i64; values.len() * size as usize];
     let start = place.rank as usize * values.len();
     all[start..start + values.len()].copy_from_slice(values);
+    let all = SharedBuffer::of_values(&all);
     let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
     let shape = collective::Allgather { rank: place.rank, size, send: items, receive: items, in_place: true };
     let arguments = Arguments {
-        receive: Address::of_values(&mut all),
+        receive: all.address(0),
         receive_type: Some(description.clone()),
         send_type: Some(description),
         ..Arguments::none()
     };
-    run(place, collective::allgather(&shape), arguments)?;
-    Ok(all)
+    run(place, Bound::shared(collective::allgather(&shape), arguments))?;
+    Ok(all.values())
 }
 
 /// The step that an agreement is in.
@@ -101,7 +99,7 @@ pub struct Agreement {
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
     /// The one number that the running reduction reads and writes.
-    value: Vec<i64>,
+    value: SharedBuffer,
     step: Step,
     attempt: u32,
     offer: u32,
@@ -143,8 +141,15 @@ impl Process {
     /// Too many requests or communicators: nothing has been started then.
     pub fn start_agreement(&mut self, place: Place, communicator: Option<usize>) -> Result<usize> {
         let request = self.messages()?.add(State::Collective, place.communicator)?;
-        let agreement =
-            Agreement { place, communicator, value: vec![0], step: Step::Offer, attempt: 0, offer: 0, context: 0 };
+        let agreement = Agreement {
+            place,
+            communicator,
+            value: SharedBuffer::of_values(&[0]),
+            step: Step::Offer,
+            attempt: 0,
+            offer: 0,
+            context: 0,
+        };
         self.offer_context(request, agreement);
         Ok(request)
     }
@@ -154,15 +159,15 @@ impl Process {
         let offer = self.contexts.offer(agreement.key(), agreement.attempt);
         agreement.offer = offer.unwrap_or(0);
         // Who has no number left still takes part, and all hear of it.
-        agreement.value[0] = offer.map_or(i64::MAX, i64::from);
+        agreement.value.set_values(&[offer.map_or(i64::MAX, i64::from)]);
         agreement.step = Step::Offer;
         self.reduce_agreement(request, agreement, Op::Max);
     }
 
-    fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
+    fn reduce_agreement(&mut self, request: usize, agreement: Agreement, op: Op) {
         let place = agreement.place.clone();
-        let prepared = reduction(&place, &mut agreement.value, op, self)
-            .and_then(|(schedule, arguments)| Cursor::new(place, Arc::new(schedule), arguments));
+        let prepared =
+            reduction(&place, &agreement.value, op, self).and_then(|bound| Cursor::new(place, Arc::new(bound)));
         match prepared {
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
                 process.continue_agreement(request, agreement, error);
@@ -173,7 +178,7 @@ impl Process {
 
     /// The reduction of `agreement` is complete: what comes next.
     fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
-        let value = agreement.value[0];
+        let value = agreement.value.values()[0];
         let failed = error.is_some();
         match agreement.step {
             _ if failed => self.end_agreement(request, &agreement, error),
@@ -182,7 +187,7 @@ impl Process {
                     agreement.context = context;
                     let reserved = self.contexts.reserve(context);
                     agreement.step = Step::Confirm { reserved };
-                    agreement.value[0] = i64::from(reserved);
+                    agreement.value.set_values(&[i64::from(reserved)]);
                     self.reduce_agreement(request, agreement, Op::Min);
                 }
                 Err(_) => {

@@ -6,7 +6,7 @@ use weft_core::matching::Envelope;
 use crate::buffered::Buffer;
 use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL};
 use crate::error::{Error, Result};
-use crate::memory::{Address, UserData};
+use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Communicator, Extracted, PeerId, full};
 use crate::process::Process;
 use crate::request::{Generalized, Mode, Persistent, Receive, Request, Send, State, Status};
@@ -209,8 +209,8 @@ impl Process {
             }
             Persistent::Collective(collective) => {
                 engine.messages.restart(handle, State::Collective);
-                let (place, schedule, arguments) = *collective;
-                self.start_schedule(handle, place, schedule, arguments)?;
+                let (place, bound) = *collective;
+                self.start_schedule(handle, place, bound)?;
             }
         }
         Ok(())
@@ -225,10 +225,8 @@ impl Process {
         let own = self.objects.communicator(communicator)?.buffer.is_attached();
         let buffer = if own { &self.objects.communicator(communicator)?.buffer } else { &self.buffer };
         buffer.check(send.data.len())?;
-        let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
-        send.data.read(0, &mut bytes);
-        let length = bytes.len() as u64;
-        let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
+        let bytes = SharedBuffer::packed(&send.data);
+        let data = bytes.describe_all();
         let request = self.start_send(Send { data, mode: Mode::Standard, blocking: false, ..send }, communicator)?;
         let buffer = if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
         buffer.keep(request, bytes);
@@ -260,10 +258,8 @@ impl Process {
     /// Too many requests.
     pub fn start_copied(&mut self, send: Send, communicator: usize) -> Result<usize> {
         self.reclaim_buffers();
-        let mut bytes = vec![0; send.data.len() as usize].into_boxed_slice();
-        send.data.read(0, &mut bytes);
-        let length = bytes.len() as u64;
-        let data = crate::memory::promised_bytes(Address::of_bytes(&mut bytes), length);
+        let bytes = SharedBuffer::packed(&send.data);
+        let data = bytes.describe_all();
         let request = self.start_send(Send { data, blocking: false, ..send }, communicator)?;
         self.temporaries.keep(request, bytes);
         Ok(request)

@@ -17,7 +17,7 @@ use weft_launch::{CallSite, Client, Load, Origin};
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, node, shared, single_copy, udp};
 
-use crate::collective::Arguments;
+use crate::collective::{Arguments, Bound};
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, RailTraffic, Route};
 use crate::error::{Error, Result};
@@ -333,7 +333,7 @@ pub fn finalize() -> Result<()> {
         let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
         let shape = weft_core::collective::Barrier { rank: job.rank, size: job.size };
         let schedule = weft_core::collective::barrier(&shape);
-        process.start_collective(MPI_COMM_WORLD, schedule, Arguments::none())
+        process.start_collective(MPI_COMM_WORLD, Bound::shared(schedule, Arguments::none()))
     })?;
     let outcome = process::block_until(|process| {
         let Ok(messages) = process.messages() else { return Some(None) };

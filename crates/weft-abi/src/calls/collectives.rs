@@ -15,7 +15,9 @@ use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
 use weft_mpi::blocking;
+use weft_mpi::collective::Bound;
 use weft_mpi::error::{Error, Result};
+use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
 use weft_mpi::process::{Process, lock, with};
 
@@ -24,10 +26,13 @@ use weft_mpi::process::{Process, lock, with};
 fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>) -> Result<()> {
     let mut process = lock();
     let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?)?;
+    // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
+    // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
+    let bound = unsafe { Bound::new(schedule, arguments) };
     let (handle, request) = match form {
-        Form::Blocking => return weft_mpi::collective::run(process, comm.0, schedule, arguments),
-        Form::Nonblocking(request) => (process.start_collective(comm.0, schedule, arguments)?, request),
-        Form::Persistent(request) => (process.make_persistent_collective(comm.0, schedule, arguments)?, request),
+        Form::Blocking => return weft_mpi::collective::run(process, comm.0, bound),
+        Form::Nonblocking(request) => (process.start_collective(comm.0, bound)?, request),
+        Form::Persistent(request) => (process.make_persistent_collective(comm.0, bound)?, request),
     };
     process.signal();
     // SAFETY: the caller's pointer, which is not null.
@@ -321,7 +326,8 @@ pub(crate) unsafe fn reduce_local(
         let operation = operation(process, op, &description)?;
         Ok::<_, Error>((description, operation))
     })?;
-    weft_mpi::collective::reduce_now(operation, &description, part.address(), address(inoutbuf), count as u64)
+    // SAFETY: the caller's buffers, which hold `count` items each and do not overlap (MPI-5.0 §6.9.7).
+    unsafe { memory::reduce_local(operation, description.as_ref(), inbuf.cast(), inoutbuf.cast(), count as u64) }
 }
 
 /// MPI_Op_create (MPI-5.0 §6.9.5).
@@ -340,7 +346,8 @@ unsafe fn create_operation(function: usize, large: bool, commute: c_int, op: *mu
     if function == 0 {
         return Err(Error::new(MPI_ERR_ARG, "user_fn is a null pointer"));
     }
-    let function = weft_mpi::memory::UserFunction { address: function, large };
+    // SAFETY: the caller gives a function of this type, for operands of the datatypes that it will be used with (MPI-5.0 §6.9.5).
+    let function = unsafe { UserFunction::new(function, large) };
     let operation = weft_mpi::object::UserOperation { function, commutative: commute != 0 };
     let handle = with(|process| process.objects.operations.insert(operation));
     let handle = handle.ok_or_else(|| weft_mpi::object::full("reduction operations"))?;

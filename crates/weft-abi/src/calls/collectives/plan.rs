@@ -16,11 +16,9 @@ use weft_mpi::reduce;
 /// A schedule, and the buffers it is for.
 pub(super) type Plan = (Schedule, Arguments);
 
-/// A buffer that the call was given.
-pub(super) fn address(buffer: *const c_void) -> Address {
-    // SAFETY: the contract of every function of this chapter: the buffer holds what counts and datatypes say until the
-    // collective is complete. Schedules never use one that is MPI_IN_PLACE or not significant here.
-    unsafe { Address::new(buffer.cast_mut().cast()) }
+/// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
+fn address(buffer: *const c_void) -> Address {
+    Address::new(buffer.cast_mut().cast())
 }
 
 /// A buffer, its count and its datatype.
@@ -32,7 +30,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    pub(super) fn address(&self) -> Address {
+    fn address(&self) -> Address {
         address(self.buffer)
     }
 

@@ -1,0 +1,663 @@
+//! Collectives and the memory they touch: a schedule that is bound to its buffers, and what a run of it reads, writes and reduces.
+//!
+//! A schedule says where bytes are by offsets; whether they are there depends on the buffers. So the two are bound together once, and
+//! memory is found only for the steps of that schedule.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Line, SharedBuffer, UserData};
+use crate::error::{Result, internal};
+use weft_core::collective::{Buffer, Kind, Local, SCRATCH_ALIGNMENT, Schedule, Slice, Transfer};
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::{self, Op};
+
+/// Where a buffer of a collective begins: an address of the program, or a place in a [`SharedBuffer`], which it keeps.
+#[derive(Clone)]
+pub struct Address {
+    base: *mut u8,
+    shared: Option<SharedBuffer>,
+}
+
+// SAFETY: it is a number; who reads or writes there does so by somebody's promise.
+unsafe impl Send for Address {}
+// SAFETY: as above.
+unsafe impl Sync for Address {}
+
+impl Address {
+    /// No address.
+    pub const NULL: Self = Self::new(std::ptr::null_mut());
+
+    /// The buffer at `base`, as a call of MPI was given it, or one of the addresses that stand for something else. Nothing is
+    /// promised of it yet: see [`Bound::new`].
+    pub const fn new(base: *mut u8) -> Self {
+        Self { base, shared: None }
+    }
+
+    pub(super) fn shared(buffer: &SharedBuffer, offset: usize) -> Self {
+        Self { base: std::ptr::without_provenance_mut(buffer.base() + offset), shared: Some(buffer.clone()) }
+    }
+
+    /// The place `offset` bytes further on.
+    fn place(&self, offset: i64) -> Place<'_> {
+        match &self.shared {
+            None => Place::Program(self.base.wrapping_offset(offset as isize)),
+            Some(buffer) => Place::Shared(buffer, ((self.base.addr() - buffer.base()) as i64).saturating_add(offset)),
+        }
+    }
+}
+
+/// Where a slice begins.
+enum Place<'a> {
+    Program(*mut u8),
+    Shared(&'a SharedBuffer, i64),
+}
+
+/// A reduction function of the program (MPI-5.0 §6.9.5).
+#[derive(Clone, Copy, Debug)]
+pub struct UserFunction {
+    address: usize,
+    large: bool,
+}
+
+impl UserFunction {
+    /// The function at `address`: an `MPI_User_function`, or an `MPI_User_function_c` when `large`.
+    ///
+    /// # Safety
+    /// There is such a function, and it can be called as long as this value or a copy of it is used, with operands of the datatypes that it
+    /// is given out for.
+    pub const unsafe fn new(address: usize, large: bool) -> Self {
+        Self { address, large }
+    }
+}
+
+/// A reduction operation of the program (MPI-5.0 §6.9.5).
+#[derive(Clone, Copy, Debug)]
+pub struct UserOperation {
+    /// The C function.
+    pub function: UserFunction,
+    /// Whether operands may change places.
+    pub commutative: bool,
+}
+
+/// What a reduction does.
+#[derive(Clone, Copy, Debug)]
+pub enum Operation {
+    /// One of the standard's.
+    Predefined(Op),
+    /// The program's.
+    User(UserOperation),
+}
+
+impl Operation {
+    /// Whether operands may change places.
+    pub fn is_commutative(&self) -> bool {
+        match self {
+            Self::Predefined(_) => true,
+            Self::User(user) => user.commutative,
+        }
+    }
+}
+
+/// What a collective needs to know of a datatype. Operations that use it keep it alive.
+pub trait Datatype: Send + Sync {
+    /// Where the bytes of an item are.
+    fn layout(&self) -> &Layout;
+    /// Set for predefined types.
+    fn element(&self) -> Option<Element>;
+    /// The program's handle of it, for reduction functions of the program.
+    fn handle(&self) -> &AtomicUsize;
+}
+
+/// A datatype as collectives hold it.
+pub type SharedDatatype = Arc<dyn Datatype>;
+
+/// The buffers of a collective, as the program gave them.
+#[derive(Clone)]
+pub struct Arguments {
+    /// Send buffer; where `MPI_IN_PLACE` was given, it is never used.
+    pub send: Address,
+    /// Receive buffer, or the only one.
+    pub receive: Address,
+    /// Datatype of the send buffer.
+    pub send_type: Option<SharedDatatype>,
+    /// Datatype of the receive buffer.
+    pub receive_type: Option<SharedDatatype>,
+    /// `sendtypes` of `MPI_Alltoallw`.
+    pub send_types: Vec<SharedDatatype>,
+    /// `recvtypes` of `MPI_Alltoallw`.
+    pub receive_types: Vec<SharedDatatype>,
+    /// The reduction.
+    pub operation: Option<Operation>,
+}
+
+impl Arguments {
+    /// No buffers.
+    pub const fn none() -> Self {
+        Self {
+            send: Address::NULL,
+            receive: Address::NULL,
+            send_type: None,
+            receive_type: None,
+            send_types: Vec::new(),
+            receive_types: Vec::new(),
+            operation: None,
+        }
+    }
+
+    fn datatype(&self, kind: Kind) -> Option<&dyn Datatype> {
+        let datatype = match kind {
+            Kind::Bytes => None,
+            Kind::Send => self.send_type.as_ref(),
+            Kind::Receive => self.receive_type.as_ref(),
+            Kind::SendOf(peer) => self.send_types.get(peer as usize),
+            Kind::ReceiveOf(peer) => self.receive_types.get(peer as usize),
+        };
+        datatype.map(AsRef::as_ref)
+    }
+}
+
+/// A schedule and the buffers that it is for. Neither changes, so a persistent collective is started again without copying them.
+pub struct Bound {
+    schedule: Schedule,
+    arguments: Arguments,
+    /// All that the schedule touches was found to be in buffers of ours.
+    is_checked: bool,
+}
+
+impl Bound {
+    /// `schedule`, for the buffers of `arguments`.
+    ///
+    /// # Safety
+    /// Until every collective that runs it is complete (MPI-5.0 §2.4, §6.1):
+    /// - what its slices touch by their counts and the datatypes of `arguments` stays valid, for reading in the send buffer, for writing
+    ///   too in the other, and lies in its working memory where they are slices of that;
+    /// - the operands of its reductions do not overlap, and have elements of the operation's type one extent apart.
+    ///
+    /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out once that run is gone. So it
+    /// is with collectives that are started, moved on and completed under the process lock.
+    pub const unsafe fn new(schedule: Schedule, arguments: Arguments) -> Self {
+        Self { schedule, arguments, is_checked: false }
+    }
+
+    /// The same where all buffers are [shared](SharedBuffer) ones: what the schedule touches is checked.
+    ///
+    /// # Panics
+    /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the program.
+    pub fn shared(schedule: Schedule, arguments: Arguments) -> Self {
+        let bound = Self { schedule, arguments, is_checked: true };
+        for round in &bound.schedule.rounds {
+            for Transfer::Send { slice, .. } | Transfer::Receive { slice, .. } in &round.transfers {
+                bound.check(slice);
+            }
+            for local in &round.local {
+                let (Local::Copy { from, to } | Local::Reduce { input: from, inout: to }) = local;
+                bound.check(from);
+                bound.check(to);
+                let is_reduction = matches!(local, Local::Reduce { .. });
+                let by_program = matches!(bound.arguments.operation, Some(Operation::User(_)));
+                assert!(!(is_reduction && by_program), "a function of the program is given the program's memory only");
+            }
+        }
+        bound
+    }
+
+    fn check(&self, slice: &Slice) {
+        let address = match slice.buffer {
+            Buffer::Send => &self.arguments.send,
+            Buffer::Receive => &self.arguments.receive,
+            // Each run has its own, which is shared memory too, so each access is checked.
+            Buffer::Scratch => return,
+        };
+        match (address.place(slice.offset), self.arguments.datatype(slice.kind)) {
+            (Place::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
+            (Place::Shared(buffer, offset), Some(datatype)) => buffer.check(offset, slice.count, datatype.layout()),
+            (Place::Shared(buffer, offset), None) => buffer.check_bytes(offset, slice.count),
+        }
+    }
+
+    /// What is done.
+    #[inline]
+    pub fn schedule(&self) -> &Schedule {
+        &self.schedule
+    }
+
+    /// The reduction.
+    pub fn operation(&self) -> Option<Operation> {
+        self.arguments.operation
+    }
+
+    /// Working memory for one run.
+    pub fn scratch(&self) -> Scratch {
+        let bytes = self.schedule.scratch as usize;
+        if self.is_checked { Scratch::shared(SharedBuffer::new(bytes)) } else { Scratch::new(bytes) }
+    }
+}
+
+/// The memory of one run of a collective.
+pub struct Run {
+    bound: Arc<Bound>,
+    scratch: Scratch,
+}
+
+impl Run {
+    /// Of `bound`, with working memory at least as long as its schedule asks for, and shared if `bound` is.
+    ///
+    /// # Panics
+    /// When it is not.
+    pub fn new(bound: Arc<Bound>, scratch: Scratch) -> Self {
+        assert!(
+            scratch.len() as u64 >= bound.schedule.scratch,
+            "the collective has less working memory than it asks for"
+        );
+        assert!(
+            !bound.is_checked || scratch.is_shared(),
+            "the collective's working memory is not shared as its buffers are"
+        );
+        Self { bound, scratch }
+    }
+
+    /// What is run.
+    #[inline]
+    pub fn bound(&self) -> &Arc<Bound> {
+        &self.bound
+    }
+
+    fn place(&self, slice: &Slice) -> Place<'_> {
+        match slice.buffer {
+            Buffer::Send => self.bound.arguments.send.place(slice.offset),
+            Buffer::Receive => self.bound.arguments.receive.place(slice.offset),
+            Buffer::Scratch => self.scratch.place(slice.offset),
+        }
+    }
+
+    fn data(&self, slice: &Slice) -> UserData {
+        match (self.place(slice), self.bound.arguments.datatype(slice.kind)) {
+            // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
+            // shared buffer have no items. `slice` is one of them.
+            (Place::Program(base), Some(datatype)) => unsafe { UserData::new(base, slice.count, datatype.layout()) },
+            // SAFETY: as above.
+            (Place::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
+            (Place::Shared(buffer, offset), Some(datatype)) => {
+                buffer.describe_at(offset, slice.count, datatype.layout())
+            }
+            (Place::Shared(buffer, offset), None) => buffer.describe_bytes_at(offset, slice.count),
+        }
+    }
+
+    /// The data of transfer `index` of round `round`.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn transfer(&self, round: usize, index: usize) -> UserData {
+        let (Transfer::Send { slice, .. } | Transfer::Receive { slice, .. }) =
+            &self.bound.schedule.rounds[round].transfers[index];
+        self.data(slice)
+    }
+
+    /// Does local step `step` of round `round`, or returns the call of the program's function that does it.
+    ///
+    /// # Errors
+    /// A step that makes no sense.
+    ///
+    /// # Panics
+    /// When there is none.
+    pub fn do_local(&self, round: usize, step: usize) -> Result<Option<UserReduction>> {
+        match &self.bound.schedule.rounds[round].local[step] {
+            Local::Copy { from, to } => {
+                super::copy(&self.data(from), &self.data(to));
+                Ok(None)
+            }
+            Local::Reduce { input, inout } => self.reduce(input, inout),
+        }
+    }
+
+    fn reduce(&self, input: &Slice, inout: &Slice) -> Result<Option<UserReduction>> {
+        let arguments = &self.bound.arguments;
+        let datatype = arguments.datatype(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
+        let operation = arguments.operation.ok_or_else(|| internal("a reduction without an operation"))?;
+        match (self.place(input), self.place(inout)) {
+            (Place::Program(from), Place::Program(to)) => {
+                // SAFETY: `Bound::new` was promised both operands of each reduction, and that they are apart. `Bound::shared` has found
+                // no items here.
+                unsafe { reduction(operation, datatype, from, to, input.count) }
+            }
+            (from, to) => {
+                let Operation::Predefined(op) = operation else {
+                    return Err(internal("a function of the program for memory that is not the program's"));
+                };
+                let element = element_of(datatype)?;
+                let touched = datatype.layout().touched(input.count).end as u64;
+                reduce_shared(op, element, (input.count, touched), &from.bytes(touched), &to.bytes(touched));
+                Ok(None)
+            }
+        }
+    }
+}
+
+impl Place<'_> {
+    /// The bytes from here on, which are those of an operand of a reduction.
+    fn bytes(&self, bytes: u64) -> UserData {
+        match self {
+            // SAFETY: `Bound::new` was promised the operands of each reduction; `Bound::shared` has found no items here.
+            Self::Program(base) => unsafe { UserData::from_bytes(*base, bytes) },
+            Self::Shared(buffer, offset) => buffer.describe_bytes_at(*offset, bytes),
+        }
+    }
+}
+
+fn element_of(datatype: &dyn Datatype) -> Result<Element> {
+    datatype.element().ok_or_else(|| internal("a predefined operation on a derived type"))
+}
+
+/// `inout = input op inout` for `count` elements of which `touched` bytes are there: the last one's padding may not be.
+fn reduce_shared(op: Op, element: Element, (count, touched): (u64, u64), input: &UserData, inout: &UserData) {
+    let mut operands = [(); 2].map(|()| vec![0; count as usize * element.extent()]);
+    let [left, right] = &mut operands;
+    input.read(0, &mut left[..touched as usize]);
+    inout.read(0, &mut right[..touched as usize]);
+    reduce::apply(op, element, left, right);
+    inout.write(0, &right[..touched as usize]);
+}
+
+/// `inout[i] = input[i] op inout[i]` for `count` items, outside of any collective (`MPI_Reduce_local`, MPI-5.0 §6.9.7). The function of
+/// the program may call MPI: the process lock must be free.
+///
+/// # Errors
+/// A predefined operation on a derived datatype.
+///
+/// # Safety
+/// Both addresses hold `count` items of `datatype`, and these do not overlap.
+pub unsafe fn reduce_local(
+    operation: Operation,
+    datatype: &dyn Datatype,
+    input: *const u8,
+    inout: *mut u8,
+    count: u64,
+) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if let Some(call) = unsafe { reduction(operation, datatype, input.cast_mut(), inout, count)? } {
+        call.call();
+    }
+    Ok(())
+}
+
+/// The same: at once, or by a call of the program's function that is returned.
+///
+/// # Errors
+/// As for [`reduce_local`].
+///
+/// # Safety
+/// As for [`reduce_local`], until the call that is returned has been made.
+unsafe fn reduction(
+    operation: Operation,
+    datatype: &dyn Datatype,
+    input: *mut u8,
+    inout: *mut u8,
+    count: u64,
+) -> Result<Option<UserReduction>> {
+    match operation {
+        Operation::Predefined(op) => {
+            let element = element_of(datatype)?;
+            // SAFETY: the caller's promise; items of a predefined type are its elements.
+            unsafe { reduce_elements(op, element, input, inout, count as usize) };
+            Ok(None)
+        }
+        Operation::User(user) => Ok(Some(UserReduction {
+            function: user.function,
+            input: Address::new(input),
+            inout: Address::new(inout),
+            count,
+            extent: datatype.layout().extent() as isize,
+            datatype: datatype.handle().load(Ordering::Relaxed),
+        })),
+    }
+}
+
+/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory.
+///
+/// # Safety
+/// Both addresses hold `count` elements, and do not overlap.
+unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
+    let bytes = count * element.extent();
+    if bytes == 0 {
+        return;
+    }
+    // SAFETY: the caller promises `count` elements to read here, which nobody writes meanwhile: those at `inout` are apart.
+    let input = unsafe { std::slice::from_raw_parts(input, bytes) };
+    // SAFETY: the caller promises `count` elements to write here, apart from those at `input`.
+    let inout = unsafe { std::slice::from_raw_parts_mut(inout, bytes) };
+    reduce::apply(op, element, input, inout);
+}
+
+/// A call of the program's reduction function that is due: it runs while the process lock is free, because the
+/// function may call MPI (MPI-5.0 §6.9.5). Only a [`Run`] makes one, and whoever vouched for that vouched for the operands.
+pub struct UserReduction {
+    function: UserFunction,
+    /// Left operands.
+    input: Address,
+    /// Right operands and results.
+    inout: Address,
+    /// Items in each.
+    count: u64,
+    /// Bytes from one item to the next.
+    extent: isize,
+    /// Handle of the items' datatype.
+    datatype: usize,
+}
+
+impl UserReduction {
+    /// Calls the function, which is what the program gave to `MPI_Op_create(_c)`.
+    pub fn call(&self) {
+        let mut datatype = self.datatype;
+        if self.function.large {
+            let mut count = self.count as i64;
+            // SAFETY: `UserFunction::new` was promised an `MPI_User_function_c`, which has this signature; a handle is pointer-sized
+            // (MPI-5.0 §20.3).
+            let function: extern "C" fn(*mut u8, *mut u8, *mut i64, *mut usize) =
+                unsafe { std::mem::transmute(self.function.address) };
+            function(self.input.base, self.inout.base, &raw mut count, &raw mut datatype);
+            return;
+        }
+        // SAFETY: `UserFunction::new` was promised an `MPI_User_function`, which has this signature.
+        let function: extern "C" fn(*mut u8, *mut u8, *mut i32, *mut usize) =
+            unsafe { std::mem::transmute(self.function.address) };
+        let mut done = 0;
+        while done < self.count {
+            let mut count = (self.count - done).min(i32::MAX as u64) as i32;
+            let offset = self.extent * done as isize;
+            let (input, inout) = (self.input.base.wrapping_offset(offset), self.inout.base.wrapping_offset(offset));
+            function(input, inout, &raw mut count, &raw mut datatype);
+            done += i32::MAX as u64;
+        }
+    }
+}
+
+/// Scratch memory of a collective, aligned for any basic type.
+pub struct Scratch {
+    memory: ScratchMemory,
+    bytes: usize,
+}
+
+enum ScratchMemory {
+    /// Lines that nobody but this process knows, and where they begin.
+    Own { start: *mut u8, _lines: Vec<Line> },
+    /// Kept for as long as somebody may touch it.
+    Shared(SharedBuffer),
+}
+
+// SAFETY: it owns its lines as a vector does.
+unsafe impl Send for ScratchMemory {}
+
+impl Scratch {
+    /// `bytes` zeroed bytes.
+    pub fn new(bytes: usize) -> Self {
+        let mut lines = vec![Line::ZERO; bytes.div_ceil(SCRATCH_ALIGNMENT as usize)];
+        Self { memory: ScratchMemory::Own { start: lines.as_mut_ptr().cast(), _lines: lines }, bytes }
+    }
+
+    /// The bytes of `buffer`.
+    pub fn shared(buffer: SharedBuffer) -> Self {
+        Self { bytes: buffer.len(), memory: ScratchMemory::Shared(buffer) }
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self.memory, ScratchMemory::Shared(_))
+    }
+
+    fn place(&self, offset: i64) -> Place<'_> {
+        match &self.memory {
+            ScratchMemory::Own { start, .. } => Place::Program(start.wrapping_offset(offset as isize)),
+            ScratchMemory::Shared(buffer) => Place::Shared(buffer, offset),
+        }
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_core::collective::{ElementShape, Items, Round, allreduce};
+
+    struct Numbers(Element, Layout, AtomicUsize);
+
+    impl Datatype for Numbers {
+        fn layout(&self) -> &Layout {
+            &self.1
+        }
+        fn element(&self) -> Option<Element> {
+            Some(self.0)
+        }
+        fn handle(&self) -> &AtomicUsize {
+            &self.2
+        }
+    }
+
+    fn numbers(element: Element) -> SharedDatatype {
+        Arc::new(Numbers(element, Layout::element(element), AtomicUsize::new(7)))
+    }
+
+    fn sum(receive: Address) -> Arguments {
+        let operation = Some(Operation::Predefined(Op::Sum));
+        Arguments { receive, receive_type: Some(numbers(Element::Int64)), operation, ..Arguments::none() }
+    }
+
+    fn slice(buffer: Buffer, offset: i64, count: u64) -> Slice {
+        Slice { buffer, offset, count, kind: Kind::Receive }
+    }
+
+    /// Two numbers are copied to working memory, and added to the two behind them.
+    fn schedule() -> Schedule {
+        let (first, last) = (slice(Buffer::Receive, 0, 2), slice(Buffer::Receive, 16, 2));
+        let scratch = slice(Buffer::Scratch, 0, 2);
+        let local = vec![Local::Copy { from: first, to: scratch }, Local::Reduce { input: scratch, inout: last }];
+        let transfers = vec![Transfer::Send { to: 1, slice: last }];
+        Schedule { rounds: vec![Round { transfers, local }], scratch: 16 }
+    }
+
+    fn run(bound: Bound) -> Vec<u8> {
+        let scratch = bound.scratch();
+        let run = Run::new(Arc::new(bound), scratch);
+        for step in 0..2 {
+            assert!(run.do_local(0, step).unwrap().is_none());
+        }
+        let mut sent = vec![0; 16];
+        run.transfer(0, 0).read(0, &mut sent);
+        sent
+    }
+
+    #[test]
+    fn steps_are_done_in_memory_of_the_program_and_of_ours() {
+        let mut values = [1_i64, 2, 30, 40];
+        let buffer = SharedBuffer::of_values(&values);
+        let arguments = sum(Address::new(values.as_mut_ptr().cast()));
+        // SAFETY: the schedule touches four numbers in the receive buffer and two in its working memory; `values` outlives the run.
+        let sent = run(unsafe { Bound::new(schedule(), arguments) });
+        assert_eq!(values, [1, 2, 31, 42]);
+        assert_eq!(run(Bound::shared(schedule(), sum(buffer.address(0)))), sent);
+        assert_eq!(buffer.values(), values);
+    }
+
+    #[test]
+    #[should_panic(expected = "16..32 is not inside of 24 bytes")]
+    fn a_schedule_that_reaches_outside_of_a_buffer_is_not_bound_to_it() {
+        Bound::shared(schedule(), sum(SharedBuffer::new(24).address(0)));
+    }
+
+    #[test]
+    #[should_panic(expected = "the buffer is not one of ours")]
+    fn an_address_alone_is_no_buffer() {
+        Bound::shared(schedule(), sum(Address::NULL));
+    }
+
+    #[test]
+    #[should_panic(expected = "is not inside of 16 bytes")]
+    fn a_step_outside_of_its_working_memory_is_not_done() {
+        let mut schedule = schedule();
+        let to = slice(Buffer::Scratch, 8, 2);
+        schedule.rounds[0].local[0] = Local::Copy { from: slice(Buffer::Receive, 0, 2), to };
+        run(Bound::shared(schedule, sum(SharedBuffer::new(32).address(0))));
+    }
+
+    #[test]
+    #[should_panic(expected = "less working memory")]
+    fn working_memory_is_as_long_as_the_schedule_asks() {
+        let bound = Bound::shared(schedule(), sum(SharedBuffer::new(32).address(0)));
+        Run::new(Arc::new(bound), Scratch::shared(SharedBuffer::new(15)));
+    }
+
+    /// Pairs have padding at their end, which a buffer need not have for its last one.
+    #[test]
+    fn the_last_pair_of_a_reduction_may_be_without_padding() {
+        let element = Element::ALL.iter().copied().find(|element| element.extent() > element.size()).unwrap();
+        let datatype = numbers(element);
+        let touched = datatype.layout().touched(1).end as usize;
+        let buffers = [1_u8, 2].map(|fill| {
+            let buffer = SharedBuffer::new(touched);
+            buffer.write(0, &vec![fill; touched]);
+            buffer
+        });
+        let local = vec![Local::Reduce { input: slice(Buffer::Send, 0, 1), inout: slice(Buffer::Receive, 0, 1) }];
+        let schedule = Schedule { rounds: vec![Round { transfers: Vec::new(), local }], scratch: 0 };
+        let arguments = Arguments {
+            send: buffers[0].address(0),
+            receive: buffers[1].address(0),
+            receive_type: Some(datatype),
+            operation: Some(Operation::Predefined(Op::MinLoc)),
+            ..Arguments::none()
+        };
+        let bound = Bound::shared(schedule, arguments);
+        let scratch = bound.scratch();
+        Run::new(Arc::new(bound), scratch).do_local(0, 0).unwrap();
+        let mut result = vec![0; element.size()];
+        let shared = buffers[1].describe(0, 1, &Layout::element(element));
+        shared.read(0, &mut result);
+        assert_eq!(result, vec![1; element.size()]);
+    }
+
+    #[test]
+    fn the_schedules_of_agreements_fit_their_buffers() {
+        for size in 1..9 {
+            for rank in 0..size {
+                let items = Items { count: 3, shape: ElementShape::plain(8) };
+                let shape = weft_core::collective::Allreduce { rank, size, items, commutative: true, in_place: true };
+                let bound = Bound::shared(allreduce(&shape), sum(SharedBuffer::new(24).address(0)));
+                let scratch = bound.scratch();
+                let run = Run::new(Arc::new(bound), scratch);
+                for (number, round) in run.bound().schedule().rounds.iter().enumerate() {
+                    (0..round.transfers.len()).for_each(|index| drop(run.transfer(number, index)));
+                    (0..round.local.len()).for_each(|step| assert!(run.do_local(number, step).unwrap().is_none()));
+                }
+            }
+        }
+    }
+}
