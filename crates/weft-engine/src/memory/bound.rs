@@ -47,6 +47,17 @@ impl Address {
     }
 }
 
+impl SharedBuffer {
+    /// The place `offset` bytes from its beginning.
+    ///
+    /// # Panics
+    /// When that is not inside.
+    pub fn address(&self, offset: usize) -> Address {
+        assert!(offset <= self.len(), "{offset} is outside of {} bytes", self.len());
+        Address::shared(self, offset)
+    }
+}
+
 /// Where a slice begins.
 enum Place<'a> {
     Program(*mut u8),

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
-use super::{Address, Line, UserData};
+use super::{Line, UserData};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::{Element, Layout};
 
@@ -89,15 +89,6 @@ impl SharedBuffer {
 
     fn lock(&self) -> Locked<'_> {
         Locked { lines: self.0.lines.lock().unwrap_or_else(PoisonError::into_inner), bytes: self.0.bytes }
-    }
-
-    /// The place `offset` bytes from its beginning.
-    ///
-    /// # Panics
-    /// When that is not inside.
-    pub fn address(&self, offset: usize) -> Address {
-        assert!(offset <= self.len(), "{offset} is outside of {} bytes", self.len());
-        Address::shared(self, offset)
     }
 
     /// `count` items of `layout`, the first of them based `offset` bytes from the beginning.

@@ -16,7 +16,7 @@ use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
 use weft_engine::arguments::{Arguments, Datatype, Operation, Place, SharedDatatype};
 use weft_engine::group::Group;
-use weft_engine::memory::{Address, Scratch, SharedBuffer};
+use weft_engine::memory::{Address, Bound, Scratch, SharedBuffer};
 use weft_engine::request::State;
 use weft_engine::schedules::{Cursor, Progress};
 
@@ -535,7 +535,10 @@ impl Proc {
         };
         let place = Place { communicator: 0, context: step.context + 1, tag: collective.id as i32, group, rank };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
-        let cursor = Cursor::in_scratch(place, Arc::new(plan.schedule), arguments, Scratch::shared(scratch));
+        let cursor = {
+            let bound = Arc::new(Bound::shared(plan.schedule, arguments));
+            Cursor::in_scratch(place, bound, Scratch::shared(scratch))
+        };
         *self.entered.borrow_mut().entry(collective.id).or_default() += 1;
         let mut running = Running {
             id: collective.id,
