@@ -3,10 +3,10 @@
 use weft_core::flow::{Deliver, Flow, Regions, Settings};
 use weft_core::matching::Envelope;
 use weft_core::message::{Frame, Head};
-use weft_core::rails::{self, Carrier, Rails};
-use weft_core::reach::{Ends, Keys, SIZE, is_reach};
+use weft_core::path_validation::{Ends, Keys, SIZE, is_path_frame};
+use weft_core::rails::{self, CarrierKind, Rails};
 use weft_core::time::{Duration, Instant};
-use weft_core::wire::{Echo, Echoed, Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
+use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_engine::group::PeerId;
 use weft_engine::memory::SharedBuffer;
 use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
@@ -30,10 +30,10 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
     let echo = Echo {
         of: Echoed::Packet { number, transmission: 1 },
         hold: Some(Duration::from_micros(3)),
-        away: Duration::from_micros(9),
+        host_delay: Duration::from_micros(9),
     };
-    let lanes = [Lane::Messages { first: number }, Lane::Data { sink: 7, offset: 1 << 33, end: true }];
-    let numbered = |lane| Kind::Numbered { number, transmission: 1, order: number.0 as u8, lane };
+    let lanes = [Channel::Messages { first: number }, Channel::Data { remote_key: 7, offset: 1 << 33, end: true }];
+    let numbered = |channel| Kind::Numbered { number, transmission: 1, order: number.0 as u8, channel };
     let kinds = [Kind::Acknowledgement(number), Kind::Probe(number), numbered(lanes[0]), numbered(lanes[1])];
     let mut seeds = Vec::new();
     for kind in kinds {
@@ -50,7 +50,7 @@ pub(crate) fn packet_seeds() -> Vec<Vec<u8>> {
                 echo,
                 request: true,
                 marked: true,
-                way: u8::from(echo.is_some()),
+                path: u8::from(echo.is_some()),
                 kind,
             };
             let mut bytes = vec![0; OVERHEAD_MAX];
@@ -103,7 +103,7 @@ pub(crate) fn flow(bytes: &[u8]) {
     for piece in pieces(rest) {
         let mut packet = piece.to_vec();
         if authentic && packet.len() >= 28 {
-            key.seal(0, &mut packet);
+            key.write_tag(0, &mut packet);
         }
         flow.handle_packet(now, &packet, &mut Sink);
         for _ in 0..ANSWERS_MAX {
@@ -128,11 +128,11 @@ pub(crate) fn flow_seeds() -> Vec<Vec<u8>> {
 pub(crate) fn reach(bytes: &[u8]) {
     let mut rails = lanes();
     let keys = || Keys::new(&secret(), 0, 1);
-    let asked = rails.poll_question(0, Instant(0), keys);
-    assert!(asked.is_some() && (!is_reach(bytes) || bytes.len() == SIZE));
+    let asked = rails.poll_challenge(0, Instant(0), keys);
+    assert!(asked.is_some() && (!is_path_frame(bytes) || bytes.len() == SIZE));
     // Nothing that is made up is answered or believed. (A fuzzer that watches comparisons learns the tag in time.)
     let is_made_up = keys().open(bytes).is_none();
-    for carrier in [Carrier::Raw, Carrier::Udp] {
+    for carrier in [CarrierKind::Raw, CarrierKind::Udp] {
         let before = rails.forged();
         let answer = rails.handle(carrier, bytes, keys);
         assert!(!is_made_up || (answer.is_none() && rails.forged() == before + 1));
@@ -142,12 +142,12 @@ pub(crate) fn reach(bytes: &[u8]) {
 
 fn lanes() -> Rails {
     let ends = Ends { own: 0, peer: 0 };
-    Rails::new(&[Carrier::Raw, Carrier::Udp].map(|carrier| rails::Lane { carrier, rail: 0, ends }))
+    Rails::new(&[CarrierKind::Raw, CarrierKind::Udp].map(|carrier| rails::Carrier { kind: carrier, rail: 0, ends }))
 }
 
 /// A question.
 pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
-    let question = lanes().poll_question(0, Instant(0), || Keys::new(&Secret::new([6; 16]), 1, 0));
+    let question = lanes().poll_challenge(0, Instant(0), || Keys::new(&Secret::new([6; 16]), 1, 0));
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 
@@ -205,9 +205,9 @@ pub(crate) fn messages_seeds() -> Vec<Vec<u8>> {
         Head::eager_first(envelope, None, 8),
         Head::eager_more(),
         Head::rendezvous(envelope, 4, 1 << 20, Some(4096)),
-        Head::grant(0, 1, 100, 100),
+        Head::clear_to_send(0, 1, 100, 100),
         Head::data(0, 0),
-        Head::done(0),
+        Head::fin(0),
         Head::credit(1 << 19),
         Head::retract(2, 4),
         Head::retracted(4, true),

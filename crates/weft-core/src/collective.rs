@@ -268,9 +268,9 @@ pub fn allreduce(arguments: &Allreduce) -> Schedule {
 }
 
 /// [`allreduce`] where ranks take turns on the processors of one node.
-pub fn allreduce_in_turns(arguments: &Allreduce) -> Schedule {
+pub fn allreduce_oversubscribed(arguments: &Allreduce) -> Schedule {
     let bytes = plan::bytes(arguments.items);
-    allreduce_with(arguments, select::allreduce_in_turns(arguments.size, bytes, arguments.commutative))
+    allreduce_with(arguments, select::allreduce_oversubscribed(arguments.size, bytes, arguments.commutative))
 }
 
 /// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.

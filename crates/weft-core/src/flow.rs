@@ -14,48 +14,48 @@
 //!
 //! Running step 3 before step 4 lets answers carry the acknowledgements, so a ping-pong needs no packets for acknowledgements alone.
 //!
-//! The ordered lane delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
+//! The ordered channel delivers messages exactly once in the order of submission; bulk data is placed when it arrives, in any order.
 //! Messages overtake bulk data.
 
 mod acknowledged;
 mod congestion;
 mod counters;
-mod evidence;
-mod folded;
+mod host_delay;
 mod incoming;
+mod loss_detection;
 mod outgoing;
-mod pauses;
+mod parked;
+mod paths;
 mod queue;
 mod receive;
 mod ring;
 mod round_trip;
 mod settings;
 mod transmit;
-mod ways;
 
 pub use counters::{Counters, Gauges};
-pub use folded::{FOLDED_BYTES_MAX, Folded};
+pub use parked::{PARKED_BYTES_MAX, Parked};
 pub use settings::*;
 pub use transmit::Train;
 
 use crate::time::{Duration, Instant};
-use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret, WAYS_MAX};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, PATHS_MAX, Secret};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use core::ops::Range;
+use host_delay::HostDelay;
 use incoming::Incoming;
 use outgoing::Outgoing;
-use pauses::Pauses;
 
-/// Most bytes that an idle flow occupies after `Flow::rest`, allocations included; one that has striped bulk data keeps
-/// [`striped_bytes`] besides. One that is not used for long is folded, and is smaller then ([`FOLDED_BYTES_MAX`]).
+/// Most bytes that an idle flow occupies after `Flow::shrink`, allocations included; one that has striped bulk data keeps
+/// [`striped_bytes`] besides. One that is not used for long is parked, and is smaller then ([`PARKED_BYTES_MAX`]).
 pub const IDLE_BYTES_MAX: usize = 1152;
 const _: () = assert!(size_of::<Flow>() + Outgoing::KEPT <= IDLE_BYTES_MAX);
 
-/// Bytes that a flow with so many ways of bulk data keeps once it has used them.
-pub const fn striped_bytes(bulk_ways: u8) -> usize {
-    ways::Ways::bytes_max(bulk_ways as usize)
+/// Bytes that a flow with so many paths of bulk data keeps once it has used them.
+pub const fn striped_bytes(bulk_paths: u8) -> usize {
+    paths::Paths::bytes_max(bulk_paths as usize)
 }
 
 /// Where bulk data is read from when it is sent, and sent again: memory that the sender promised to keep until it is acknowledged.
@@ -66,11 +66,11 @@ pub trait Regions {
 
 /// Where arriving bytes go.
 pub trait Deliver {
-    /// The next message of the ordered lane (head and payload in one).
+    /// The next message of the ordered channel (head and payload in one).
     fn message(&mut self, body: &[u8]);
-    /// Bulk data for `sink`, to be placed at `offset`; every byte once, in any order.
+    /// Bulk data for `remote_key`, to be placed at `offset`; every byte once, in any order.
     /// The numbers are the peer's word: check them against what was promised to it.
-    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]);
+    fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]);
 }
 
 /// What the driver should know.
@@ -95,7 +95,7 @@ pub enum Event {
 pub enum Failure {
     /// Probes went unanswered for `peer_timeout`.
     Silent,
-    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be too large for the way.
+    /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be too large for the path.
     Blocked,
 }
 
@@ -105,15 +105,15 @@ pub struct Flow {
     settings: Arc<Settings>,
     own_index: u32,
     failed: bool,
-    seal: Key,
-    verify: Key,
+    tag_key: Key,
+    peer_tag_key: Key,
     /// What seals payloads, in a sealed flow that is not idle.
     ciphers: Option<Box<Ciphers>>,
-    /// The number of the next bare packet, beyond 32 bits.
-    next_bare: u64,
+    /// The number of the next control packet, beyond 32 bits.
+    next_control: u64,
     /// The program waits for the peer.
     watched: bool,
-    pauses: Pauses,
+    host_delay: HostDelay,
     outgoing: Outgoing,
     incoming: Incoming,
     events: VecDeque<Event>,
@@ -128,19 +128,19 @@ impl Flow {
     pub fn new(settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
         assert!((PACKET_SIZE_MIN..=PACKET_SIZE_MAX).contains(&settings.packet_size), "packet_size outside its limits");
         assert!((1..=WINDOW_MAX).contains(&settings.window_packets), "window_packets outside its limits");
-        assert!(usize::from(settings.bulk_ways) < WAYS_MAX, "more ways than a packet can name");
+        assert!(usize::from(settings.bulk_paths) < PATHS_MAX, "more ways than a packet can name");
         assert!(own_index < 1 << 24 && peer_index < 1 << 24, "a process index has 24 bits");
         Self {
             outgoing: Outgoing::new(&settings),
             settings,
             own_index,
             failed: false,
-            seal: Key::derive(secret, own_index, peer_index),
-            verify: Key::derive(secret, peer_index, own_index),
+            tag_key: Key::derive(secret, own_index, peer_index),
+            peer_tag_key: Key::derive(secret, peer_index, own_index),
             ciphers: None,
-            next_bare: u64::from(Number::FIRST.0),
+            next_control: u64::from(Number::FIRST.0),
             watched: false,
-            pauses: Pauses::new(),
+            host_delay: HostDelay::new(),
             incoming: Incoming::new(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -159,11 +159,11 @@ impl Flow {
     }
 
     fn ciphers(&mut self) -> &mut Ciphers {
-        let (seal, verify) = (&self.seal, &self.verify);
-        self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(seal, verify)))
+        let (own, peer) = (&self.tag_key, &self.peer_tag_key);
+        self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(own, peer)))
     }
 
-    /// Sends `head` and `payload` as one message on the ordered lane. Both are copied. Panics if they exceed `frame_max`.
+    /// Sends `head` and `payload` as one message on the ordered channel. Both are copied. Panics if they exceed `frame_max`.
     /// Without effect once the peer has failed.
     pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
         assert!(head.len() + payload.len() <= self.frame_max(), "a message larger than frame_max");
@@ -173,13 +173,13 @@ impl Flow {
         }
     }
 
-    /// Sends bytes `range` of `region` to the same offsets of the peer's `sink`. An empty range does nothing.
+    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does nothing.
     /// Without effect once the peer has failed.
     ///
     /// The bytes are read when a packet leaves and must stay the same until `Event::Acknowledged` has told of all of them.
-    pub fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
+    pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed {
-            self.outgoing.queue.submit_data(sink, region, range);
+            self.outgoing.queue.submit_data(remote_key, region, range);
         }
     }
 
@@ -188,7 +188,7 @@ impl Flow {
         self.queued_bytes() < self.settings.queue_bytes
     }
 
-    /// Bytes of the ordered lane that are queued or not yet acknowledged.
+    /// Bytes of the ordered channel that are queued or not yet acknowledged.
     pub fn queued_bytes(&self) -> usize {
         self.outgoing.queue.bytes()
     }
@@ -198,7 +198,7 @@ impl Flow {
         if self.failed {
             return None;
         }
-        match (self.outgoing.next_timeout(self.watched, &self.settings), self.incoming.due()) {
+        match (self.outgoing.next_timeout(self.watched, &self.settings), self.incoming.ack_deadline()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -219,7 +219,7 @@ impl Flow {
     }
 
     /// Gives back memory that an idle flow keeps for what may come next. Without effect on one that is not idle.
-    pub fn rest(&mut self) {
+    pub fn shrink(&mut self) {
         if !self.is_idle() {
             return;
         }
@@ -227,12 +227,12 @@ impl Flow {
         if self.events.is_empty() {
             self.events = VecDeque::new();
         }
-        self.outgoing.rest();
+        self.outgoing.shrink();
     }
 
     /// Whether a message of `length` bytes, head included, that was submitted just now may as well wait for others: earlier
     /// packets are not acknowledged yet, and with another like it no more than `most` bytes wait.
-    pub fn may_gather(&self, length: usize, most: usize) -> bool {
+    pub fn may_coalesce(&self, length: usize, most: usize) -> bool {
         !self.outgoing.records.is_empty() && self.outgoing.queue.unsent_bytes() + length <= most
     }
 
@@ -240,7 +240,7 @@ impl Flow {
     ///
     /// The peer may still miss the last acknowledgement and probe for it: who leaves at once leaves it probing.
     pub fn is_idle(&self) -> bool {
-        self.outgoing.is_idle() && !self.incoming.owes()
+        self.outgoing.is_idle() && !self.incoming.is_ack_pending()
     }
 
     /// True once `Event::PeerFailed` has been raised.
@@ -265,61 +265,61 @@ impl Flow {
 
     /// The round trip without the receiver's hold time; a guess before the first sample.
     pub fn smoothed_round_trip(&self) -> Duration {
-        self.outgoing.bulk_way().round_trip.smoothed()
+        self.outgoing.bulk_path().round_trip.smoothed()
     }
 
     /// The shortest round trip of late, once there was one.
     pub fn shortest_round_trip(&self) -> Option<Duration> {
-        self.outgoing.bulk_way().round_trip.minimum()
+        self.outgoing.bulk_path().round_trip.minimum()
     }
 
-    /// Packets that may be in flight at present: bulk data where that has ways of its own.
+    /// Packets that may be in flight at present: bulk data where that has paths of its own.
     pub fn window(&self) -> u32 {
         self.outgoing.window(&self.settings)
     }
 
-    /// Bulk data may take these of its ways from now on, bit k for way k; the others take no new packets. Without any, all stays
-    /// as it was. Before the first call, bulk data takes way 1.
-    pub fn use_ways(&mut self, ways: u8) {
-        let known = ways & !1;
+    /// Bulk data may take these of its paths from now on, bit k for path k; the others take no new packets. Without any, all stays
+    /// as it was. Before the first call, bulk data takes path 1.
+    pub fn use_paths(&mut self, paths: u8) {
+        let known = paths & !1;
         if known != 0 {
-            self.outgoing.ways.usable = known;
+            self.outgoing.paths.usable = known;
         }
     }
 
-    /// Ways, bit k for way k, on which a probe has left since the last call though an earlier one went unanswered: one may only be
-    /// late. Either the way leads there no more, or answers do not come back, or the peer is not looking.
+    /// Paths, bit k for path k, on which a probe has left since the last call though an earlier one went unanswered: one may only be
+    /// late. Either the path leads there no more, or answers do not come back, or the peer is not looking.
     pub fn take_doubts(&mut self) -> u8 {
-        self.outgoing.ways.take_doubts()
+        self.outgoing.paths.take_doubts()
     }
 
-    /// Ways, bit k for way k, on which a probe was answered since the last call, or a packet acknowledged that was sent since
+    /// Paths, bit k for path k, on which a probe was answered since the last call, or a packet acknowledged that was sent since
     /// they were doubted.
     pub fn take_alive(&mut self) -> u8 {
-        self.outgoing.ways.take_alive()
+        self.outgoing.paths.take_alive()
     }
 
-    /// What leaves on this way from now on takes another lane: what was sent until now proves nothing of it.
-    pub fn changes_lane(&mut self, way: usize) {
-        self.outgoing.ways.changes_lane(way, Number(self.next_bare as u32));
+    /// What leaves on this path from now on takes another carrier: what was sent until now proves nothing of it.
+    pub fn changes_carrier(&mut self, path: usize) {
+        self.outgoing.paths.changes_carrier(path, Number(self.next_control as u32));
     }
 
-    /// A way that was silent leads there again, or answers come back on another: what is in flight is probed for at once.
+    /// A path that was silent leads there again, or answers come back on another: what is in flight is probed for at once.
     pub fn ask_again(&mut self) {
         self.outgoing.ask_again();
     }
 
-    /// Whether packets are in flight on this way, and the last probes for them went unanswered.
-    pub fn is_silent(&self, way: usize) -> bool {
-        self.outgoing.is_silent(way)
+    /// Whether packets are in flight on this path, and the last probes for them went unanswered.
+    pub fn is_silent(&self, path: usize) -> bool {
+        self.outgoing.is_silent(path)
     }
 
-    /// This way of bulk data leads there no more: what is in flight on it is sent again on the others.
-    pub fn give_up(&mut self, way: usize) {
-        self.outgoing.give_up(way);
+    /// This path of bulk data leads there no more: what is in flight on it is sent again on the others.
+    pub fn give_up(&mut self, path: usize) {
+        self.outgoing.give_up(path);
     }
 
-    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `rest`, when idle and all events are taken.
+    /// Bytes this flow occupies, allocations included. At most `IDLE_BYTES_MAX` after `shrink`, when idle and all events are taken.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.outgoing.memory_bytes()

@@ -3,11 +3,11 @@
 //! | frame | when |
 //! |---|---|
 //! | `Eager` | a whole small message, sent at once within the receiver's credit |
-//! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered lane |
+//! | `EagerFirst`, `EagerMore` | the same, cut into pieces that follow one another on the ordered channel |
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
-//! | `Grant` | clear to send (CTS): the receiver has a buffer, so send the data, up to a limit that later grants raise, to this sink (its remote key) |
+//! | `ClearToSend` | clear to send (CTS): the receiver has a buffer, so send the data, up to a limit that later grants raise, to this remote key (its remote key) |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
-//! | `Done` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
+//! | `Fin` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
 //! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
 //!
@@ -40,12 +40,12 @@ pub enum Frame<'a> {
     EagerMore { payload: &'a [u8] },
     /// `total` bytes wait in the sender's `request`; `address` is where they lie, when they are one run of memory.
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
-    /// The receiver takes the first `total` bytes of `request` at `sink`; those before `limit` may be sent now.
-    Grant { request: u32, sink: u32, limit: u64, total: u64 },
-    /// Bytes at `offset` of what was granted at `sink`.
-    Data { sink: u32, offset: u64, payload: &'a [u8] },
+    /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be sent now.
+    ClearToSend { request: u32, remote_key: u32, limit: u64, total: u64 },
+    /// Bytes at `offset` of what was granted at `remote_key`.
+    Data { remote_key: u32, offset: u64, payload: &'a [u8] },
     /// The sender's `request` is complete.
-    Done { request: u32 },
+    Fin { request: u32 },
     /// The receiver has consumed `bytes` of eager payload.
     Credit { bytes: u64 },
     /// The sender wants `request` back.
@@ -58,9 +58,9 @@ const EAGER: u8 = 1;
 const EAGER_FIRST: u8 = 2;
 const EAGER_MORE: u8 = 3;
 const RENDEZVOUS: u8 = 4;
-const GRANT: u8 = 5;
+const CLEAR_TO_SEND: u8 = 5;
 const DATA: u8 = 6;
-const DONE: u8 = 7;
+const FIN: u8 = 7;
 const CREDIT: u8 = 8;
 const RETRACT: u8 = 9;
 const RETRACTED: u8 = 10;
@@ -141,18 +141,18 @@ impl Head {
     }
 
     /// Permission to send the bytes before `limit` of the `total` that are wanted.
-    pub fn grant(request: u32, sink: u32, limit: u64, total: u64) -> Self {
-        Self::new(GRANT, false).u32(request).u32(sink).u64(limit).u64(total)
+    pub fn clear_to_send(request: u32, remote_key: u32, limit: u64, total: u64) -> Self {
+        Self::new(CLEAR_TO_SEND, false).u32(request).u32(remote_key).u64(limit).u64(total)
     }
 
     /// Head of a piece of granted data, on links that carry it as a frame.
-    pub fn data(sink: u32, offset: u64) -> Self {
-        Self::new(DATA, false).u32(sink).u64(offset)
+    pub fn data(remote_key: u32, offset: u64) -> Self {
+        Self::new(DATA, false).u32(remote_key).u64(offset)
     }
 
     /// The sender's request is complete.
-    pub fn done(request: u32) -> Self {
-        Self::new(DONE, false).u32(request)
+    pub fn fin(request: u32) -> Self {
+        Self::new(FIN, false).u32(request)
     }
 
     /// Eager bytes consumed.
@@ -236,9 +236,11 @@ impl<'a> Frame<'a> {
                 let (envelope, request, total, address) = (r.envelope()?, r.u32()?, r.u64()?, r.u64()?);
                 Self::Rendezvous { envelope, request, total, address: with_option.then_some(address) }
             }
-            GRANT => Self::Grant { request: r.u32()?, sink: r.u32()?, limit: r.u64()?, total: r.u64()? },
-            DATA => Self::Data { sink: r.u32()?, offset: r.u64()?, payload: r.0 },
-            DONE => Self::Done { request: r.u32()? },
+            CLEAR_TO_SEND => {
+                Self::ClearToSend { request: r.u32()?, remote_key: r.u32()?, limit: r.u64()?, total: r.u64()? }
+            }
+            DATA => Self::Data { remote_key: r.u32()?, offset: r.u64()?, payload: r.0 },
+            FIN => Self::Fin { request: r.u32()? },
             CREDIT => Self::Credit { bytes: r.u64()? },
             RETRACT => Self::Retract { context: r.u32()?, request: r.u32()? },
             RETRACTED => Self::Retracted { request: r.u32()?, forgotten: with_option },
@@ -280,9 +282,12 @@ mod tests {
                 round_trip(Head::rendezvous(ENVELOPE, 1, 1 << 40, Some(77)), b""),
                 Frame::Rendezvous { envelope: ENVELOPE, request: 1, total: 1 << 40, address: Some(77) },
             ),
-            (round_trip(Head::grant(1, 2, 3, 4), b""), Frame::Grant { request: 1, sink: 2, limit: 3, total: 4 }),
-            (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { sink: 2, offset: 1 << 33, payload: b"d" }),
-            (round_trip(Head::done(8), b""), Frame::Done { request: 8 }),
+            (
+                round_trip(Head::clear_to_send(1, 2, 3, 4), b""),
+                Frame::ClearToSend { request: 1, remote_key: 2, limit: 3, total: 4 },
+            ),
+            (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { remote_key: 2, offset: 1 << 33, payload: b"d" }),
+            (round_trip(Head::fin(8), b""), Frame::Fin { request: 8 }),
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
             (round_trip(Head::retract(7, 8), b""), Frame::Retract { context: 7, request: 8 }),
             (round_trip(Head::retracted(8, true), b""), Frame::Retracted { request: 8, forgotten: true }),
@@ -299,7 +304,9 @@ mod tests {
 
     #[test]
     fn a_frame_cut_anywhere_in_its_head_is_refused() {
-        for head in [Head::eager(ENVELOPE, None), Head::rendezvous(ENVELOPE, 1, 2, None), Head::grant(1, 2, 3, 4)] {
+        for head in
+            [Head::eager(ENVELOPE, None), Head::rendezvous(ENVELOPE, 1, 2, None), Head::clear_to_send(1, 2, 3, 4)]
+        {
             for length in 0..head.as_bytes().len() {
                 assert_eq!(Frame::parse(&head.as_bytes()[..length]), Err(FrameError::Truncated));
                 assert_eq!(Frame::whole(&head.as_bytes()[..length]), None);

@@ -1,28 +1,28 @@
-//! The lanes to one peer: which of them lead there, and which carries what.
+//! The carriers to one peer: which of them lead there, and which carries what.
 //!
-//! A rail is a pair of interfaces, one at each end. On each there may be two lanes: raw frames, and UDP with its offloads. Messages
-//! take the first lane that is proved (`reach`), raw frames before UDP; bulk data takes UDP, on all rails at the same time, each
-//! being one way of the flow. A lane that does not answer leaves its work to the others: the other carrier of its rail, or the
+//! A rail is a pair of interfaces, one at each end. On each there may be two carriers: raw frames, and UDP with its offloads. Messages
+//! take the first carrier that is proved (`validation`), raw frames before UDP; bulk data takes UDP, on all rails at the same time, each
+//! being one path of the flow. A carrier that does not answer leaves its work to the others: the other carrier of its rail, or the
 //! other rails.
 //!
-//! A way whose probes go unanswered is doubted, and its lane asked; the lanes that are proved are asked with it. Only when it stays
-//! silent although another lane answers again and again, what is in flight there is sent again: a peer that does not look answers
+//! A path whose probes go unanswered is doubted, and its carrier asked; the carriers that are proved are asked with it. Only when it stays
+//! silent although another carrier answers again and again, what is in flight there is sent again: a peer that does not look answers
 //! on none of them.
 
 use crate::flow::Flow;
-use crate::reach::{Answered, Ends, Heard, Keys, Reach, SIZE, Said};
+use crate::path_validation::{Answered, Ends, Keys, PathFrameKind, PathReply, SIZE, Validation};
 use crate::time::Instant;
-use crate::wire::WAYS_MAX;
+use crate::wire::PATHS_MAX;
 use alloc::boxed::Box;
 
 /// Rails to one peer.
 pub const RAILS_MAX: usize = 4;
 
-const _: () = assert!(RAILS_MAX < WAYS_MAX);
+const _: () = assert!(RAILS_MAX < PATHS_MAX);
 
 /// What carries packets on a rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Carrier {
+pub enum CarrierKind {
     /// Frames on the interface.
     Raw,
     /// UDP, which takes trains of packets.
@@ -31,66 +31,66 @@ pub enum Carrier {
 
 /// One carrier on one rail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lane {
+pub struct Carrier {
     /// Which carrier.
-    pub carrier: Carrier,
+    pub kind: CarrierKind,
     /// Which rail: 0 is the best; below [`RAILS_MAX`].
     pub rail: u8,
     /// The interfaces at both ends.
     pub ends: Ends,
 }
 
-/// A question or an answer, as it travels.
-pub type Sentence = [u8; SIZE];
+/// A challenge or a response, as it travels.
+pub type PathFrame = [u8; SIZE];
 
 #[derive(Debug)]
 struct Known {
-    lane: Lane,
-    reach: Reach,
+    carrier: Carrier,
+    validation: Validation,
 }
 
-/// What is known of the lanes to one peer. Lanes are named by their place in the list given to [`Rails::new`].
+/// What is known of the carriers to one peer. Carriers are named by their place in the list given to [`Rails::new`].
 #[derive(Debug)]
 pub struct Rails {
     known: Box<[Known]>,
     keys: Option<Box<Keys>>,
-    /// Where messages go while nothing is proved: the lane that was proved last, at first UDP, which passes routers.
+    /// Where messages go while nothing is proved: the carrier that was proved last, at first UDP, which passes routers.
     last_resort: u8,
-    /// The lanes that carry messages, and the bulk data of each rail. They change only in `change_lanes`, of which the flow is told.
+    /// The carriers that carry messages, and the bulk data of each rail. They change only in `change_carriers`, of which the flow is told.
     messages: u8,
     bulk: [u8; RAILS_MAX],
-    /// Questions and answers that the peer did not make.
+    /// Challenges and answers that the peer did not make.
     forged: u32,
     /// Rails that are silent while others answer, one bit each, and how often that has begun.
     failed: u8,
     failures: [u16; RAILS_MAX],
     /// How often bulk data has left UDP because that was silent.
     departures: u16,
-    /// A lane has been proved of which the flow has not been told.
+    /// A carrier has been proved of which the flow has not been told.
     news: bool,
-    /// What is known of some lane has changed since the flow was told.
+    /// What is known of some carrier has changed since the flow was told.
     stirred: bool,
 }
 
 impl Rails {
-    /// Knows these lanes, at least one, the better ones first. UDP on the first rail that has it is believed in before it has
-    /// answered; a lane without an alternative always is.
-    pub fn new(lanes: &[Lane]) -> Self {
-        assert!((1..=2 * RAILS_MAX).contains(&lanes.len()), "one to eight lanes lead to a peer");
-        let last_resort = lanes.iter().position(|lane| lane.carrier == Carrier::Udp).unwrap_or(0);
-        let known = |(index, lane): (usize, &Lane)| Known {
-            lane: *lane,
-            reach: if index == last_resort { Reach::assumed() } else { Reach::unknown() },
+    /// Knows these carriers, at least one, the better ones first. UDP on the first rail that has it is believed in before it has
+    /// answered; a carrier without an alternative always is.
+    pub fn new(carriers: &[Carrier]) -> Self {
+        assert!((1..=2 * RAILS_MAX).contains(&carriers.len()), "one to eight lanes lead to a peer");
+        let last_resort = carriers.iter().position(|carrier| carrier.kind == CarrierKind::Udp).unwrap_or(0);
+        let known = |(index, carrier): (usize, &Carrier)| Known {
+            carrier: *carrier,
+            validation: if index == last_resort { Validation::assumed() } else { Validation::unknown() },
         };
-        let on = |rail: usize| move |lane: &Lane| usize::from(lane.rail) == rail;
+        let on = |rail: usize| move |carrier: &Carrier| usize::from(carrier.rail) == rail;
         let bulk = |rail: usize| {
-            let udp = lanes.iter().position(|lane| on(rail)(lane) && lane.carrier == Carrier::Udp);
-            udp.or_else(|| lanes.iter().position(on(rail))).unwrap_or(last_resort) as u8
+            let udp = carriers.iter().position(|carrier| on(rail)(carrier) && carrier.kind == CarrierKind::Udp);
+            udp.or_else(|| carriers.iter().position(on(rail))).unwrap_or(last_resort) as u8
         };
         Self {
             messages: last_resort as u8,
             bulk: core::array::from_fn(bulk),
-            known: lanes.iter().enumerate().map(known).collect(),
+            known: carriers.iter().enumerate().map(known).collect(),
             keys: None,
             last_resort: last_resort as u8,
             forged: 0,
@@ -103,11 +103,11 @@ impl Rails {
     }
 
     /// Gives back what can be had again.
-    pub fn rest(&mut self) {
+    pub fn shrink(&mut self) {
         self.keys = None;
     }
 
-    /// Questions and answers that came and that the peer did not make.
+    /// Challenges and answers that came and that the peer did not make.
     pub fn forged(&self) -> u32 {
         self.forged
     }
@@ -119,52 +119,52 @@ impl Rails {
 
     /// How many rails there are.
     pub fn rails(&self) -> usize {
-        self.known.iter().map(|known| usize::from(known.lane.rail) + 1).max().unwrap_or(0)
+        self.known.iter().map(|known| usize::from(known.carrier.rail) + 1).max().unwrap_or(0)
     }
 
-    /// How many lanes.
-    pub fn lanes(&self) -> usize {
+    /// How many carriers.
+    pub fn carriers(&self) -> usize {
         self.known.len()
     }
 
-    /// What a lane is.
-    pub fn named(&self, lane: usize) -> Lane {
-        self.known[lane].lane
+    /// What a carrier is.
+    pub fn named(&self, carrier: usize) -> Carrier {
+        self.known[carrier].carrier
     }
 
-    /// Ways of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets go the same way.
-    pub fn bulk_ways(&self) -> usize {
+    /// Paths of its own that bulk data has, for the flow to this peer: one for each rail, none if all packets go the same path.
+    pub fn bulk_paths(&self) -> usize {
         if self.is_choice() { self.rails() } else { 0 }
     }
 
-    /// The lane of a way of the flow: messages take the best of all, bulk data of way k that of rail k − 1.
-    pub fn lane(&self, way: usize) -> usize {
-        if let Some(rail) = way.checked_sub(1) {
+    /// The carrier of a path of the flow: messages take the best of all, bulk data of path k that of rail k − 1.
+    pub fn carrier(&self, path: usize) -> usize {
+        if let Some(rail) = path.checked_sub(1) {
             return usize::from(self.bulk.get(rail).copied().unwrap_or(self.last_resort));
         }
         usize::from(self.messages)
     }
 
-    /// Messages take the best lane that is proved, raw frames before UDP.
+    /// Messages take the best carrier that is proved, raw frames before UDP.
     ///
     /// Bulk data of a rail takes UDP where that is proved, and leaves it for raw frames once it is silent: before, they would
     /// overtake what is under way. Then it stays with them until UDP has answered; that it may answer again is not enough.
-    /// Returns the ways whose lane is another one now, one bit each.
-    fn change_lanes(&mut self) -> u8 {
-        let raw = self.first(|known| known.lane.carrier == Carrier::Raw);
+    /// Returns the paths whose carrier is another one now, one bit each.
+    fn change_carriers(&mut self) -> u8 {
+        let raw = self.first(|known| known.carrier.kind == CarrierKind::Raw);
         let messages = raw.or_else(|| self.first(|_| true)).unwrap_or(usize::from(self.last_resort)) as u8;
         let mut changed = u8::from(messages != self.messages);
         self.messages = messages;
         for rail in 0..self.rails() {
-            let lane = usize::from(self.bulk[rail]);
-            let proved = |carrier| {
-                let is_it = |known: &Known| usize::from(known.lane.rail) == rail && known.lane.carrier == carrier;
+            let carrier = usize::from(self.bulk[rail]);
+            let proved = |kind| {
+                let is_it = |known: &Known| usize::from(known.carrier.rail) == rail && known.carrier.kind == kind;
                 self.first(is_it)
             };
-            let other = || proved(Carrier::Raw).filter(|_| self.known[lane].reach.is_silent());
-            if let Some(next) = proved(Carrier::Udp).or_else(other).filter(|next| *next != lane) {
+            let other = || proved(CarrierKind::Raw).filter(|_| self.known[carrier].validation.is_silent());
+            if let Some(next) = proved(CarrierKind::Udp).or_else(other).filter(|next| *next != carrier) {
                 self.departures =
-                    self.departures.saturating_add(u16::from(self.known[next].lane.carrier == Carrier::Raw));
+                    self.departures.saturating_add(u16::from(self.known[next].carrier.kind == CarrierKind::Raw));
                 self.bulk[rail] = next as u8;
                 changed |= 2 << rail;
             }
@@ -172,13 +172,13 @@ impl Rails {
         changed
     }
 
-    /// Tells the flow to this peer which ways lead there, and learns from it which to doubt. To be called after it has sent.
+    /// Tells the flow to this peer which paths lead there, and learns from it which to doubt. To be called after it has sent.
     #[inline]
     pub fn steer(&mut self, flow: &mut Flow) {
         if !self.is_choice() {
             return;
         }
-        // A question may be stuck in the queue of what it asks for. Messages change lanes at any time, so theirs prove nothing.
+        // A challenge may be stuck in the queue of what it asks for. Messages change carriers at any time, so theirs prove nothing.
         let (doubts, alive) = (flow.take_doubts(), flow.take_alive() & !1);
         if self.stirred || doubts | alive != 0 {
             self.steer_after_news(flow, doubts, alive);
@@ -190,32 +190,32 @@ impl Rails {
         if core::mem::take(&mut self.news) {
             flow.ask_again();
         }
-        for way in (0..WAYS_MAX).filter(|way| doubts & 1 << way != 0) {
-            self.doubt(self.lane(way));
+        for path in (0..PATHS_MAX).filter(|path| doubts & 1 << path != 0) {
+            self.doubt(self.carrier(path));
         }
-        for way in (1..WAYS_MAX).filter(|way| alive & 1 << way != 0) {
-            let lane = self.lane(way);
-            self.known[lane].reach.believe();
-            self.last_resort = lane as u8;
+        for path in (1..PATHS_MAX).filter(|path| alive & 1 << path != 0) {
+            let carrier = self.carrier(path);
+            self.known[carrier].validation.believe();
+            self.last_resort = carrier as u8;
         }
-        let changed = self.change_lanes();
-        for way in (0..WAYS_MAX).filter(|way| changed & 1 << way != 0) {
-            flow.changes_lane(way);
+        let changed = self.change_carriers();
+        for path in (0..PATHS_MAX).filter(|path| changed & 1 << path != 0) {
+            flow.changes_carrier(path);
         }
         let rails = self.rails();
         if rails == 1 {
             return;
         }
-        let of = |rail: usize| self.known.iter().filter(move |known| usize::from(known.lane.rail) == rail);
+        let of = |rail: usize| self.known.iter().filter(move |known| usize::from(known.carrier.rail) == rail);
         let (mut usable, mut silent) = (0_u8, 0_u8);
         for rail in 0..rails {
-            usable |= u8::from(self.is_proved(self.lane(rail + 1))) << rail;
-            silent |= u8::from(of(rail).all(|known| known.reach.is_silent())) << rail;
+            usable |= u8::from(self.is_proved(self.carrier(rail + 1))) << rail;
+            silent |= u8::from(of(rail).all(|known| known.validation.is_silent())) << rail;
         }
         if usable == 0 {
             return;
         }
-        flow.use_ways(usable << 1);
+        flow.use_paths(usable << 1);
         for rail in (0..rails).filter(|rail| silent & 1 << rail != 0) {
             let failures = &mut self.failures[rail];
             *failures = failures.saturating_add(u16::from(self.failed & 1 << rail == 0));
@@ -228,7 +228,7 @@ impl Rails {
 
     /// The interfaces that a rail joins; none if there is no such rail.
     pub fn ends(&self, rail: usize) -> Option<Ends> {
-        self.known.iter().find(|known| usize::from(known.lane.rail) == rail).map(|known| known.lane.ends)
+        self.known.iter().find(|known| usize::from(known.carrier.rail) == rail).map(|known| known.carrier.ends)
     }
 
     /// How often a rail was silent while others answered, and whether it is so now.
@@ -241,91 +241,96 @@ impl Rails {
         self.departures
     }
 
-    /// The first lane of a kind that is proved.
+    /// The first carrier of a kind that is proved.
     fn first(&self, wanted: impl Fn(&Known) -> bool) -> Option<usize> {
-        self.known.iter().position(|known| known.reach.is_proved() && wanted(known))
+        self.known.iter().position(|known| known.validation.is_proved() && wanted(known))
     }
 
-    /// Whether a lane may be used.
-    pub fn is_proved(&self, lane: usize) -> bool {
-        self.known[lane].reach.is_proved()
+    /// Whether a carrier may be used.
+    pub fn is_proved(&self, carrier: usize) -> bool {
+        self.known[carrier].validation.is_proved()
     }
 
-    /// Takes bytes that are `reach::is_reach` and came over this carrier: the lane over which to answer, and what.
-    pub fn handle(&mut self, carrier: Carrier, bytes: &[u8], keys: impl FnOnce() -> Keys) -> Option<(usize, Sentence)> {
+    /// Takes bytes that are `path_validation::is_path_frame` and came over this carrier: the carrier over which to answer, and what.
+    pub fn handle(
+        &mut self,
+        kind: CarrierKind,
+        bytes: &[u8],
+        keys: impl FnOnce() -> Keys,
+    ) -> Option<(usize, PathFrame)> {
         self.stirred = true;
         let keys = self.keys.get_or_insert_with(|| Box::new(keys()));
-        let Some(heard) = keys.open(bytes) else {
+        let Some(reply) = keys.open(bytes) else {
             self.forged = self.forged.wrapping_add(1);
             return None;
         };
-        let is_it = |known: &Known| known.lane.carrier == carrier && known.lane.ends == heard.ends;
-        let lane = self.known.iter().position(is_it)?;
-        match heard.said {
-            Said::Question { doubts } => {
-                let answer = keys.answer(&heard);
+        let is_it = |known: &Known| known.carrier.kind == kind && known.carrier.ends == reply.ends;
+        let carrier = self.known.iter().position(is_it)?;
+        match reply.kind {
+            PathFrameKind::Challenge { doubts } => {
+                let response = keys.response(&reply);
                 if doubts && self.is_choice() {
-                    self.known.iter_mut().for_each(|known| known.reach.doubt_with_peer());
+                    self.known.iter_mut().for_each(|known| known.validation.doubt_with_peer());
                 }
-                Some((lane, answer))
+                Some((carrier, response))
             }
-            Said::Answer => {
-                self.answered(lane, &heard);
+            PathFrameKind::Response => {
+                self.answered(carrier, &reply);
                 None
             }
         }
     }
 
-    fn answered(&mut self, lane: usize, answer: &Heard) {
-        match self.known[lane].reach.handle_answer(answer) {
+    fn answered(&mut self, carrier: usize, response: &PathReply) {
+        match self.known[carrier].validation.handle_response(response) {
             Answered::Nothing => return,
-            Answered::Check => return self.known.iter_mut().for_each(|known| known.reach.was_checked()),
+            Answered::Check => return self.known.iter_mut().for_each(|known| known.validation.was_checked()),
             Answered::Proof => {}
         }
-        self.last_resort = lane as u8;
+        self.last_resort = carrier as u8;
         self.news = true;
-        self.known.iter_mut().for_each(|known| known.reach.ask_again());
+        self.known.iter_mut().for_each(|known| known.validation.ask_again());
     }
 
-    /// The question that is due on a lane.
-    pub fn poll_question(&mut self, lane: usize, now: Instant, keys: impl FnOnce() -> Keys) -> Option<Sentence> {
+    /// The challenge that is due on a carrier.
+    pub fn poll_challenge(&mut self, carrier: usize, now: Instant, keys: impl FnOnce() -> Keys) -> Option<PathFrame> {
         if !self.is_choice() {
             return None;
         }
-        let Known { lane, reach } = &mut self.known[lane];
-        let (ends, is_check) = (lane.ends, reach.is_proved());
-        let question = reach.poll_question(now)?;
+        let Known { carrier, validation } = &mut self.known[carrier];
+        let (ends, is_check) = (carrier.ends, validation.is_proved());
+        let challenge = validation.poll_challenge(now)?;
         if !is_check {
-            self.known.iter_mut().for_each(|known| known.reach.check());
+            self.known.iter_mut().for_each(|known| known.validation.check());
         }
         self.stirred = true;
-        Some(self.keys.get_or_insert_with(|| Box::new(keys())).question(&question, ends))
+        Some(self.keys.get_or_insert_with(|| Box::new(keys())).challenge(&challenge, ends))
     }
 
-    /// The machine has refused a packet for this lane. Its interface may be down, so the rail's other lane must answer, too.
-    pub fn refused(&mut self, lane: usize) {
-        let rail = self.known[lane].lane.rail;
-        for lane in 0..self.lanes() {
-            if self.known[lane].lane.rail == rail {
-                self.doubt(lane);
+    /// The machine has refused a packet for this carrier. Its interface may be down, so the rail's other carrier must answer, too.
+    pub fn refused(&mut self, carrier: usize) {
+        let rail = self.known[carrier].carrier.rail;
+        for carrier in 0..self.carriers() {
+            if self.known[carrier].carrier.rail == rail {
+                self.doubt(carrier);
             }
         }
     }
 
-    /// Something was sent over the lane, and there is no sign that it arrived.
-    pub fn doubt(&mut self, lane: usize) {
+    /// Something was sent over the carrier, and there is no sign that it arrived.
+    pub fn doubt(&mut self, carrier: usize) {
         if self.is_choice() {
-            self.known[lane].reach.doubt();
+            self.known[carrier].validation.doubt();
             self.stirred = true;
         }
     }
 
-    /// When a question is due, as long as the outcome is open.
+    /// When a challenge is due, as long as the outcome is open.
     pub fn next_timeout(&self) -> Option<Instant> {
         if !self.is_choice() {
             return None;
         }
-        self.known.iter().filter_map(|known| known.reach.next_timeout()).min()
+        self.known.iter().filter_map(|known| known.validation.next_timeout()).min()
     }
 }
 
@@ -338,13 +343,13 @@ mod tests {
     use alloc::sync::Arc;
     use alloc::vec::Vec;
 
-    fn lane(carrier: Carrier, rail: u8) -> Lane {
-        Lane { carrier, rail, ends: Ends { own: rail, peer: rail } }
+    fn carrier(kind: CarrierKind, rail: u8) -> Carrier {
+        Carrier { kind, rail, ends: Ends { own: rail, peer: rail } }
     }
 
     /// Raw frames and UDP on so many rails.
     fn rails(count: u8) -> Rails {
-        let pair = |rail| [lane(Carrier::Raw, rail), lane(Carrier::Udp, rail)];
+        let pair = |rail| [carrier(CarrierKind::Raw, rail), carrier(CarrierKind::Udp, rail)];
         Rails::new(&(0..count).flat_map(pair).collect::<Vec<_>>())
     }
 
@@ -374,23 +379,23 @@ mod tests {
         }
     }
 
-    fn carrier(lane: usize) -> Carrier {
-        [Carrier::Raw, Carrier::Udp][lane % 2]
+    fn kind(carrier: usize) -> CarrierKind {
+        [CarrierKind::Raw, CarrierKind::Udp][carrier % 2]
     }
 
-    /// Asks over a lane, and lets the peer answer.
-    fn ask(rails: &mut Rails, lane: usize, now: Instant) {
-        let question = rails.poll_question(lane, now, || keys(0, 1)).unwrap();
-        let (_, answer) = self::rails(4).handle(carrier(lane), &question, || keys(1, 0)).unwrap();
-        assert!(rails.handle(carrier(lane), &answer, || keys(0, 1)).is_none());
+    /// Asks over a carrier, and lets the peer answer.
+    fn ask(rails: &mut Rails, carrier: usize, now: Instant) {
+        let challenge = rails.poll_challenge(carrier, now, || keys(0, 1)).unwrap();
+        let (_, response) = self::rails(4).handle(kind(carrier), &challenge, || keys(1, 0)).unwrap();
+        assert!(rails.handle(kind(carrier), &response, || keys(0, 1)).is_none());
     }
 
-    /// The lane is asked and does not answer, though the peer answers on all that are proved.
-    fn be_silent(rails: &mut Rails, lane: usize) {
+    /// The carrier is asked and does not answer, though the peer answers on all that are proved.
+    fn be_silent(rails: &mut Rails, carrier: usize) {
         for ms in [0, 1, 3, 7] {
             let now = Instant(0) + Duration::from_millis(ms);
-            rails.poll_question(lane, now, || keys(0, 1));
-            for other in 0..rails.lanes() {
+            rails.poll_challenge(carrier, now, || keys(0, 1));
+            for other in 0..rails.carriers() {
                 if rails.is_proved(other) {
                     ask(rails, other, now);
                 }
@@ -398,27 +403,27 @@ mod tests {
         }
     }
 
-    /// The lane is asked, and nothing answers.
-    fn be_alone(rails: &mut Rails, lane: usize) {
+    /// The carrier is asked, and nothing answers.
+    fn be_alone(rails: &mut Rails, carrier: usize) {
         for ms in [0, 1, 3, 7, 15, 31, 63, 127] {
-            rails.poll_question(lane, Instant(0) + Duration::from_millis(ms), || keys(0, 1));
+            rails.poll_challenge(carrier, Instant(0) + Duration::from_millis(ms), || keys(0, 1));
         }
     }
 
     #[test]
     fn a_peer_that_does_not_look_costs_no_lane() {
         let mut rails = rails(2);
-        let settings = Settings { bulk_ways: 2, ..Settings::default() };
+        let settings = Settings { bulk_paths: 2, ..Settings::default() };
         let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 0, 1);
-        for lane in [0, 2, 3] {
-            ask(&mut rails, lane, Instant(0));
+        for carrier in [0, 2, 3] {
+            ask(&mut rails, carrier, Instant(0));
         }
         rails.steer(&mut flow);
-        // Something is in flight on one way only, and goes unanswered for long.   Expect: nobody is to blame.
+        // Something is in flight on one path only, and goes unanswered for long.   Expect: nobody is to blame.
         rails.doubt(1);
         be_alone(&mut rails, 1);
         rails.steer(&mut flow);
-        assert_eq!((rails.lane(1), rails.failures(0), rails.change_lanes()), (1, (0, false), 0));
+        assert_eq!((rails.carrier(1), rails.failures(0), rails.change_carriers()), (1, (0, false), 0));
         ask(&mut rails, 1, Instant(0) + Duration::from_secs(1));
         assert!(rails.is_proved(1));
     }
@@ -426,38 +431,38 @@ mod tests {
     #[test]
     fn the_raw_lane_is_used_for_what_is_small_once_it_has_answered() {
         let mut rails = rails(1);
-        assert_eq!((rails.lane(0), rails.lane(1)), (1, 1));
-        assert!(rails.poll_question(1, Instant(0), || keys(0, 1)).is_none(), "UDP is believed in");
+        assert_eq!((rails.carrier(0), rails.carrier(1)), (1, 1));
+        assert!(rails.poll_challenge(1, Instant(0), || keys(0, 1)).is_none(), "UDP is believed in");
         ask(&mut rails, 0, Instant(0));
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 0, 1));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 0, 1));
     }
 
     #[test]
     fn a_lane_that_does_not_answer_leaves_everything_to_the_other() {
         let mut rails = rails(1);
         ask(&mut rails, 0, Instant(0));
-        assert_eq!(rails.change_lanes(), 1);
+        assert_eq!(rails.change_carriers(), 1);
         rails.doubt(0);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 1, 1));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 1, 1));
         ask(&mut rails, 0, Instant(1));
         // UDP may still answer.   Expect: nothing overtakes what is under way there.
         rails.doubt(1);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (1, 0, 1));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (1, 0, 1));
         be_silent(&mut rails, 1);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (2, 0, 0));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (2, 0, 0));
         // Frames are doubted and answer, so that UDP is asked once more.   Expect: bulk data does not go back before it has answered.
         rails.doubt(0);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 0));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (0, 0, 0));
         ask(&mut rails, 0, Instant(2));
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (0, 0, 0));
-        ask(&mut rails, 1, Instant(0) + crate::reach::AGAIN);
-        assert_eq!((rails.change_lanes(), rails.lane(0), rails.lane(1)), (2, 0, 1));
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (0, 0, 0));
+        ask(&mut rails, 1, Instant(0) + crate::path_validation::AGAIN);
+        assert_eq!((rails.change_carriers(), rails.carrier(0), rails.carrier(1)), (2, 0, 1));
     }
 
     #[test]
     fn what_arrived_over_another_lane_does_not_prove_the_one_taken_now() {
         let mut rails = rails(1);
-        let settings = Settings { bulk_ways: 1, packet_size: 600, ..Settings::default() };
+        let settings = Settings { bulk_paths: 1, packet_size: 600, ..Settings::default() };
         let mut flow = Flow::new(Arc::new(settings.clone()), &Secret::new([1; 16]), 0, 1);
         let mut peer = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 1, 0);
         let mut now = Instant(1);
@@ -467,7 +472,7 @@ mod tests {
         rails.doubt(1);
         be_silent(&mut rails, 1);
         rails.steer(&mut flow);
-        assert_eq!(rails.lane(1), 0);
+        assert_eq!(rails.carrier(1), 0);
         for _ in 0..20 {
             deliver(now, &mut flow, &mut peer);
             // Frames are doubted and answer each time, so that UDP is asked once more.
@@ -476,15 +481,15 @@ mod tests {
             ask(&mut rails, 0, now);
             deliver(now, &mut peer, &mut flow);
             rails.steer(&mut flow);
-            assert!(!rails.is_proved(1) && rails.lane(1) == 0);
+            assert!(!rails.is_proved(1) && rails.carrier(1) == 0);
         }
         assert!(flow.is_idle());
         // UDP answers while something is under way as frames, and is doubted before that is acknowledged.
         flow.submit_data(3, 4, 0..5_000);
         deliver(now, &mut flow, &mut peer);
-        ask(&mut rails, 1, now + crate::reach::AGAIN);
+        ask(&mut rails, 1, now + crate::path_validation::AGAIN);
         rails.steer(&mut flow);
-        assert_eq!(rails.lane(1), 1);
+        assert_eq!(rails.carrier(1), 1);
         rails.doubt(1);
         deliver(now, &mut peer, &mut flow);
         rails.steer(&mut flow);
@@ -493,65 +498,65 @@ mod tests {
 
     #[test]
     fn with_one_lane_nothing_is_asked_or_doubted() {
-        for only in [Carrier::Raw, Carrier::Udp] {
-            let mut rails = Rails::new(&[lane(only, 0)]);
+        for only in [CarrierKind::Raw, CarrierKind::Udp] {
+            let mut rails = Rails::new(&[carrier(only, 0)]);
             rails.doubt(0);
-            assert_eq!((rails.lane(0), rails.bulk_ways(), rails.next_timeout()), (0, 0, None));
-            assert!(rails.is_proved(0) && rails.poll_question(0, Instant(0), || keys(0, 1)).is_none());
+            assert_eq!((rails.carrier(0), rails.bulk_paths(), rails.next_timeout()), (0, 0, None));
+            assert!(rails.is_proved(0) && rails.poll_challenge(0, Instant(0), || keys(0, 1)).is_none());
         }
     }
 
     #[test]
     fn each_rail_carries_bulk_data_and_the_best_carries_messages() {
         let mut rails = rails(3);
-        assert_eq!((rails.rails(), rails.bulk_ways()), (3, 3));
-        for lane in [0, 2, 3, 4, 5] {
-            ask(&mut rails, lane, Instant(0));
+        assert_eq!((rails.rails(), rails.bulk_paths()), (3, 3));
+        for carrier in [0, 2, 3, 4, 5] {
+            ask(&mut rails, carrier, Instant(0));
         }
-        assert_eq!(rails.change_lanes() & 1, 1);
-        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [0, 1, 3, 5]);
+        assert_eq!(rails.change_carriers() & 1, 1);
+        assert_eq!([0, 1, 2, 3].map(|path| rails.carrier(path)), [0, 1, 3, 5]);
         // The best rail is doubted.   Expect: messages take the next; its bulk data is probed for where it is.
         rails.doubt(0);
         rails.doubt(1);
-        assert_eq!(rails.change_lanes(), 1);
-        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 1, 3, 5]);
+        assert_eq!(rails.change_carriers(), 1);
+        assert_eq!([0, 1, 2, 3].map(|path| rails.carrier(path)), [2, 1, 3, 5]);
         // UDP stays silent on the second.   Expect: its raw frames carry all.
         rails.doubt(3);
         be_silent(&mut rails, 3);
-        assert_eq!(rails.change_lanes(), 4);
-        assert_eq!([0, 1, 2, 3].map(|way| rails.lane(way)), [2, 1, 2, 5]);
+        assert_eq!(rails.change_carriers(), 4);
+        assert_eq!([0, 1, 2, 3].map(|path| rails.carrier(path)), [2, 1, 2, 5]);
     }
 
     #[test]
     fn a_rail_that_is_silent_while_others_answer_has_failed_until_it_answers_again() {
         let mut rails = rails(2);
-        let settings = Settings { bulk_ways: 2, ..Settings::default() };
+        let settings = Settings { bulk_paths: 2, ..Settings::default() };
         let mut flow = Flow::new(Arc::new(settings), &Secret::new([1; 16]), 0, 1);
-        for lane in [0, 2, 3] {
-            ask(&mut rails, lane, Instant(0));
+        for carrier in [0, 2, 3] {
+            ask(&mut rails, carrier, Instant(0));
         }
         rails.steer(&mut flow);
         assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false); 2]);
-        for lane in [2, 3] {
-            rails.doubt(lane);
-            be_silent(&mut rails, lane);
+        for carrier in [2, 3] {
+            rails.doubt(carrier);
+            be_silent(&mut rails, carrier);
         }
         rails.steer(&mut flow);
         rails.steer(&mut flow);
         assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false), (1, true)]);
-        ask(&mut rails, 3, Instant(0) + crate::reach::AGAIN);
+        ask(&mut rails, 3, Instant(0) + crate::path_validation::AGAIN);
         rails.steer(&mut flow);
         assert_eq!(rails.failures(1), (1, false));
         // The interface of the first goes down: what is sent there is refused.
         rails.refused(0);
-        assert_eq!([0, 1, 2, 3].map(|lane| rails.is_proved(lane)), [false, false, false, true]);
+        assert_eq!([0, 1, 2, 3].map(|carrier| rails.is_proved(carrier)), [false, false, false, true]);
         ask(&mut rails, 0, Instant(0));
         ask(&mut rails, 1, Instant(0));
         rails.steer(&mut flow);
         // None of them answers: the peer does not look, and no rail is to blame.
-        for lane in 0..4 {
-            rails.doubt(lane);
-            be_silent(&mut rails, lane);
+        for carrier in 0..4 {
+            rails.doubt(carrier);
+            be_silent(&mut rails, carrier);
         }
         rails.steer(&mut flow);
         assert_eq!([0, 1].map(|rail| rails.failures(rail)), [(0, false), (1, false)]);
@@ -560,12 +565,12 @@ mod tests {
     #[test]
     fn a_peers_question_is_answered_over_its_lane_only_if_it_is_authentic_and_there_is_such_a_lane() {
         let mut near = rails(2);
-        let question = rails(2).poll_question(2, Instant(0), || keys(1, 0)).unwrap();
-        let (lane, answer) = near.handle(Carrier::Raw, &question, || keys(0, 1)).unwrap();
-        assert_eq!((lane, answer.len()), (2, SIZE));
-        assert!(near.handle(Carrier::Raw, &[0xff; SIZE], || keys(0, 1)).is_none());
+        let challenge = rails(2).poll_challenge(2, Instant(0), || keys(1, 0)).unwrap();
+        let (carrier, response) = near.handle(CarrierKind::Raw, &challenge, || keys(0, 1)).unwrap();
+        assert_eq!((carrier, response.len()), (2, SIZE));
+        assert!(near.handle(CarrierKind::Raw, &[0xff; SIZE], || keys(0, 1)).is_none());
         assert!(!near.is_proved(2), "the peer's question proves nothing here");
-        assert!(rails(1).handle(Carrier::Raw, &question, || keys(0, 1)).is_none());
+        assert!(rails(1).handle(CarrierKind::Raw, &challenge, || keys(0, 1)).is_none());
     }
 
     #[test]
@@ -573,11 +578,11 @@ mod tests {
         let (mut near, mut far) = (rails(1), rails(1));
         ask(&mut near, 0, Instant(0));
         near.doubt(0);
-        let question = near.poll_question(0, Instant(1), || keys(0, 1)).unwrap();
-        far.handle(Carrier::Raw, &question, || keys(1, 0)).unwrap();
+        let challenge = near.poll_challenge(0, Instant(1), || keys(0, 1)).unwrap();
+        far.handle(CarrierKind::Raw, &challenge, || keys(1, 0)).unwrap();
         assert!(!far.is_proved(1));
-        let question = far.poll_question(1, Instant(1), || keys(1, 0)).unwrap();
-        near.handle(Carrier::Udp, &question, || keys(0, 1)).unwrap();
+        let challenge = far.poll_challenge(1, Instant(1), || keys(1, 0)).unwrap();
+        near.handle(CarrierKind::Udp, &challenge, || keys(0, 1)).unwrap();
         assert!(near.is_proved(1));
     }
 }

@@ -5,12 +5,12 @@
 //! ```text
 //!  0  tag             8   keyed hash of all that follows, and of its length (`wire/key.rs`)
 //!  8  sender          3   index of the sending process in the job
-//! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the way it takes, 3 bits
-//! 12  number          4   number of the packet; bare acknowledgements and probes have a count of their own
+//! 11  flags           1   kind and REQUEST 3 bits, then ECHO, MARKED, then the path it takes, 3 bits
+//! 12  number          4   number of the packet; standalone acknowledgements and probes have a count of their own
 //! 16  acknowledged    4   the first packet that has not arrived
 //! 20  selective       8   bit i: packet `acknowledged + 1 + i` has arrived; a clear bit says nothing
 //! 28  echo           10   flag ECHO: the packet or probe answered: number 4, transmission 1 (0: a probe), hold 3 (64 ns
-//!                         units), away 2 (1024 ns units)
+//!                         units), host delay 2 (1024 ns units)
 //!     length          2   messages and data: bytes of them that follow this prefix
 //!     order           1   place of this transmission among all of its way
 //!     transmission    1   1: sent for the first time
@@ -22,8 +22,8 @@
 //!
 //! A sealed packet with messages or data has its payload encrypted, and behind it 16 bytes that prove it and what stands before.
 //!
-//! A packet with messages or data has a number of its own and will be acknowledged; a probe and a bare acknowledgement will not.
-//! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::seal`).
+//! A packet with messages or data has a number of its own and will be acknowledged; a probe and a standalone acknowledgement will not.
+//! Numbers continue beyond 32 bits: the tag covers the part that does not travel (`Key::write_tag`).
 
 mod cipher;
 mod key;
@@ -48,9 +48,9 @@ pub const OVERHEAD_MAX: usize = DATA_OVERHEAD + ECHO_SIZE;
 pub(crate) const ECHO_SIZE: usize = 10;
 /// Packets that the selective bits speak of, the first missing one included.
 pub const SELECTIVE_PACKETS: u32 = 65;
-/// Ways that packets of one flow can take.
-pub const WAYS_MAX: usize = 8;
-/// Most words of map behind a bare acknowledgement.
+/// Paths that packets of one flow can take.
+pub const PATHS_MAX: usize = 8;
+/// Most words of map behind a standalone acknowledgement.
 pub const MAP_WORDS_MAX: usize = 32;
 
 const MESSAGES_PREFIX: usize = 8;
@@ -59,7 +59,7 @@ const SENDER_MAX: u32 = 0x00ff_ffff;
 const TAG_SIZE: usize = 8;
 const HOLD_UNIT_NS: u64 = 64;
 const HOLD_UNKNOWN: u32 = 0x00ff_ffff;
-const AWAY_UNIT_NS: u64 = 1024;
+const HOST_DELAY_UNIT_NS: u64 = 1024;
 
 const _: () = assert!(MESSAGES_OVERHEAD + FRAME_PREFIX <= OVERHEAD_MAX);
 
@@ -67,8 +67,8 @@ mod flag {
     pub(super) const KIND: u8 = 7;
     pub(super) const ECHO: u8 = 8;
     pub(super) const MARKED: u8 = 16;
-    /// The way is in the bits above.
-    pub(super) const WAY: u32 = 5;
+    /// The path is in the bits above.
+    pub(super) const PATH: u32 = 5;
 }
 
 mod kind {
@@ -86,7 +86,7 @@ mod kind {
     }
 }
 
-const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && WAYS_MAX == 1 << (8 - flag::WAY));
+const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && PATHS_MAX == 1 << (8 - flag::PATH));
 
 /// The index of the process that claims to have sent this datagram; `None` if it is too short to be a packet.
 /// Nothing is proved until `Flow::handle_packet` has verified the tag.
@@ -94,7 +94,7 @@ pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
     (bytes.len() >= HEADER_SIZE).then(|| u32_at(bytes, 8) & SENDER_MAX)
 }
 
-/// The number and the kind that a datagram claims: of messages or data (`true`), or of a bare packet. `None` if it is too short.
+/// The number and the kind that a datagram claims: of messages or data (`true`), or of a control packet. `None` if it is too short.
 /// What to verify its tag with follows from it; until then nothing is proved.
 pub(crate) fn peek_number(bytes: &[u8]) -> Option<(Number, bool)> {
     (bytes.len() >= HEADER_SIZE).then(|| (Number(u32_at(bytes, 12)), bytes[11] & flag::KIND >= kind::MESSAGES))
@@ -155,13 +155,13 @@ pub struct Echo {
     /// How long it waited for its answer, to 64 ns; `None` if that is longer than a second.
     pub hold: Option<Duration>,
     /// It may have waited so long before somebody looked, to 1024 ns; at most 67 ms are told.
-    pub away: Duration,
+    pub host_delay: Duration,
 }
 
 /// What a body holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
-    /// One or more messages of the ordered lane; read them with `Frames`.
+pub enum Channel {
+    /// One or more messages of the ordered channel; read them with `Frames`.
     Messages {
         /// Number of the first; the others follow without a gap.
         first: Number,
@@ -169,7 +169,7 @@ pub enum Lane {
     /// Bulk data.
     Data {
         /// The receiver's name for the memory.
-        sink: u32,
+        remote_key: u32,
         /// Where in it, bytes.
         offset: u64,
         /// A range that was submitted ends here, and no other was waiting.
@@ -193,7 +193,7 @@ pub enum Kind {
         /// Its place among all transmissions of its way, modulo 256.
         order: u8,
         /// What the payload is.
-        lane: Lane,
+        channel: Channel,
     },
 }
 
@@ -212,17 +212,17 @@ pub struct Packet {
     pub request: bool,
     /// A packet came with a mark of congestion (RFC 3168) since the last acknowledgement.
     pub marked: bool,
-    /// The way it takes, below [`WAYS_MAX`]: packets of other ways may overtake it. 0 is that of messages.
-    pub way: u8,
+    /// The path it takes, below [`PATHS_MAX`]: packets of other paths may overtake it. 0 is that of messages.
+    pub path: u8,
     /// The rest.
     pub kind: Kind,
 }
 
 impl Packet {
     /// Writes all that stands in front of a payload of `length` bytes and returns how much that is.
-    /// The payload (of a bare acknowledgement: the map) and `Key::seal` are to follow. Panics if `out` is too short.
+    /// The payload (of a standalone acknowledgement: the map) and `Key::write_tag` are to follow. Panics if `out` is too short.
     pub fn emit(&self, length: usize, out: &mut [u8]) -> usize {
-        let mut flags = self.way << flag::WAY | if self.marked { flag::MARKED } else { 0 };
+        let mut flags = self.path << flag::PATH | if self.marked { flag::MARKED } else { 0 };
         let mut at = HEADER_SIZE;
         if let Some(echo) = &self.echo {
             flags |= flag::ECHO;
@@ -232,10 +232,10 @@ impl Packet {
         let (kind, number) = match self.kind {
             Kind::Acknowledgement(number) => (kind::ACKNOWLEDGEMENT, number),
             Kind::Probe(number) => (kind::PROBE, number),
-            Kind::Numbered { number, transmission, order, lane } => {
+            Kind::Numbered { number, transmission, order, channel } => {
                 let prefix = &mut out[at..];
                 prefix[2..4].copy_from_slice(&[order, transmission]);
-                let (kind, size) = emit_lane(&lane, length, prefix);
+                let (kind, size) = emit_channel(&channel, length, prefix);
                 at += size;
                 (if self.request { kind + kind::REQUEST } else { kind }, number)
             }
@@ -247,7 +247,7 @@ impl Packet {
         at
     }
 
-    /// Verifies and parses a datagram; returns the payload (of a bare acknowledgement: the map) beside the rest.
+    /// Verifies and parses a datagram; returns the payload (of a standalone acknowledgement: the map) beside the rest.
     pub fn open<'a>(key: &Key, epoch: u32, bytes: &'a [u8]) -> Result<(Self, &'a [u8]), Reject> {
         if !key.verify(epoch, bytes) {
             return Err(Reject::Forged);
@@ -257,22 +257,22 @@ impl Packet {
 
     /// Parses a datagram of which nothing is proved: for traces.
     pub fn parse(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        Self::parse_by(bytes, parse_lane)
+        Self::parse_by(bytes, parse_channel)
     }
 
     /// Parses what stands in front of a payload that may be sealed: for traces. Nothing is proved, and of the payload, which is
     /// returned with all that follows it, nothing is looked at.
     pub fn parse_head(bytes: &[u8]) -> Option<(Self, &[u8])> {
         Self::parse_by(bytes, |kind, rest| {
-            let (lane, prefix) = parse_prefix(kind, rest)?;
+            let (channel, prefix) = parse_prefix(kind, rest)?;
             *rest = &rest[prefix..];
-            Some(lane)
+            Some(channel)
         })
     }
 
     fn parse_by<'a>(
         bytes: &'a [u8],
-        parse_lane: impl FnOnce(u8, &mut &'a [u8]) -> Option<Lane>,
+        parse_channel: impl FnOnce(u8, &mut &'a [u8]) -> Option<Channel>,
     ) -> Option<(Self, &'a [u8])> {
         let (header, mut rest) = bytes.split_at_checked(HEADER_SIZE)?;
         let flags = header[11];
@@ -294,7 +294,7 @@ impl Packet {
             kind::PROBE if rest.is_empty() => Kind::Probe(number),
             kind @ (kind::MESSAGES | kind::DATA | kind::DATA_END) => {
                 let &[_, _, order, transmission @ 1..=u8::MAX, ..] = rest else { return None };
-                Kind::Numbered { number, transmission, order, lane: parse_lane(kind, &mut rest)? }
+                Kind::Numbered { number, transmission, order, channel: parse_channel(kind, &mut rest)? }
             }
             _ => return None,
         };
@@ -305,7 +305,7 @@ impl Packet {
             echo,
             request,
             marked: flags & flag::MARKED != 0,
-            way: flags >> flag::WAY,
+            path: flags >> flag::PATH,
             kind,
         };
         Some((packet, rest))
@@ -328,7 +328,7 @@ fn is_messages(bytes: &[u8]) -> bool {
     kind::apart(bytes[11] & flag::KIND).0 == kind::MESSAGES
 }
 
-/// The words of the map behind a bare acknowledgement.
+/// The words of the map behind a standalone acknowledgement.
 pub(crate) fn map_words(map: &[u8]) -> impl Iterator<Item = u64> + '_ {
     map.chunks_exact(8).map(|word| u64_at(word, 0))
 }
@@ -341,8 +341,8 @@ fn emit_echo(echo: &Echo, out: &mut [u8]) {
     };
     out[..4].copy_from_slice(&number.0.to_le_bytes());
     out[4..8].copy_from_slice(&(u32::from(transmission) | hold << 8).to_le_bytes());
-    let away = u16::try_from(echo.away.0.div_ceil(AWAY_UNIT_NS)).unwrap_or(u16::MAX);
-    out[8..10].copy_from_slice(&away.to_le_bytes());
+    let host_delay = u16::try_from(echo.host_delay.0.div_ceil(HOST_DELAY_UNIT_NS)).unwrap_or(u16::MAX);
+    out[8..10].copy_from_slice(&host_delay.to_le_bytes());
 }
 
 fn parse_echo(bytes: &[u8]) -> Echo {
@@ -355,21 +355,21 @@ fn parse_echo(bytes: &[u8]) -> Echo {
             transmission => Echoed::Packet { number, transmission },
         },
         hold: (hold != HOLD_UNKNOWN).then_some(Duration(u64::from(hold) * HOLD_UNIT_NS)),
-        away: Duration(u64::from(u16_at(bytes, 8)) * AWAY_UNIT_NS),
+        host_delay: Duration(u64::from(u16_at(bytes, 8)) * HOST_DELAY_UNIT_NS),
     }
 }
 
 /// Returns the kind and the size of the prefix.
-fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> (u8, usize) {
+fn emit_channel(channel: &Channel, length: usize, out: &mut [u8]) -> (u8, usize) {
     let length = u16::try_from(length).expect("a payload fits a packet");
     out[..2].copy_from_slice(&length.to_le_bytes());
-    match *lane {
-        Lane::Messages { first } => {
+    match *channel {
+        Channel::Messages { first } => {
             out[4..8].copy_from_slice(&first.0.to_le_bytes());
             (kind::MESSAGES, MESSAGES_PREFIX)
         }
-        Lane::Data { sink, offset, end } => {
-            out[4..8].copy_from_slice(&sink.to_le_bytes());
+        Channel::Data { remote_key, offset, end } => {
+            out[4..8].copy_from_slice(&remote_key.to_le_bytes());
             out[8..16].copy_from_slice(&offset.to_le_bytes());
             (if end { kind::DATA_END } else { kind::DATA }, DATA_PREFIX)
         }
@@ -377,35 +377,36 @@ fn emit_lane(lane: &Lane, length: usize, out: &mut [u8]) -> (u8, usize) {
 }
 
 /// What the prefix of messages or data says, and its length.
-fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Lane, usize)> {
+fn parse_prefix(kind: u8, bytes: &[u8]) -> Option<(Channel, usize)> {
     if bytes.len() < MESSAGES_PREFIX {
         return None;
     }
     let word = u32_at(bytes, 4);
     match kind {
-        kind::MESSAGES => Some((Lane::Messages { first: Number(word) }, MESSAGES_PREFIX)),
-        _ if bytes.len() > DATA_PREFIX => {
-            Some((Lane::Data { sink: word, offset: u64_at(bytes, 8), end: kind == kind::DATA_END }, DATA_PREFIX))
-        }
+        kind::MESSAGES => Some((Channel::Messages { first: Number(word) }, MESSAGES_PREFIX)),
+        _ if bytes.len() > DATA_PREFIX => Some((
+            Channel::Data { remote_key: word, offset: u64_at(bytes, 8), end: kind == kind::DATA_END },
+            DATA_PREFIX,
+        )),
         _ => None,
     }
 }
 
 /// Makes `rest` the announced payload, and sure that all of it stands there, and nothing behind it but what fills up data.
-fn parse_lane(kind: u8, rest: &mut &[u8]) -> Option<Lane> {
+fn parse_channel(kind: u8, rest: &mut &[u8]) -> Option<Channel> {
     let bytes = *rest;
-    let (lane, prefix) = parse_prefix(kind, bytes)?;
+    let (channel, prefix) = parse_prefix(kind, bytes)?;
     let (payload, filling) = bytes[prefix..].split_at_checked(usize::from(u16_at(bytes, 0)))?;
     *rest = payload;
-    match lane {
-        Lane::Messages { .. } if !filling.is_empty() || !Frames::are_whole(rest) => None,
-        Lane::Data { .. } if rest.is_empty() => None,
-        Lane::Data { offset, .. } if offset.checked_add(rest.len() as u64).is_none() => None,
-        _ => Some(lane),
+    match channel {
+        Channel::Messages { .. } if !filling.is_empty() || !Frames::are_whole(rest) => None,
+        Channel::Data { .. } if rest.is_empty() => None,
+        Channel::Data { offset, .. } if offset.checked_add(rest.len() as u64).is_none() => None,
+        _ => Some(channel),
     }
 }
 
-/// The messages in the payload of a `Lane::Messages`.
+/// The messages in the payload of a `Channel::Messages`.
 #[derive(Clone, Debug)]
 pub struct Frames<'a>(&'a [u8]);
 

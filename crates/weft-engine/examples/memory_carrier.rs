@@ -10,11 +10,11 @@ use std::sync::{Arc, Mutex};
 
 use weft_core::flow::{Counters, Settings};
 use weft_core::matching::Envelope;
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
+use weft_core::path_validation::Ends;
+use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::{Duration, Instant};
+use weft_engine::carriers::{Devices, Hop, Remote, Slot};
 use weft_engine::engine::{Engine, Parts};
-use weft_engine::lanes::{Devices, Hop, Remote, Slot};
 use weft_engine::layout::{Element, Layout};
 use weft_engine::memory::{InProcess, SharedBuffer};
 use weft_engine::peers::{NewPeer, Route};
@@ -120,23 +120,23 @@ impl Platform for Machine {
 
 /// The engine of the process `own` of two, and its carrier.
 fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
-    let carrier = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
+    let kind = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
     let peer = 1 - own;
-    let settings = Settings { packet_size: carrier.packet_size(), ..Settings::default() };
+    let settings = Settings { packet_size: kind.packet_size(), ..Settings::default() };
     let mut engine = Engine::new(Parts {
         platform: Machine(time.clone()),
         memory: InProcess::new(),
         number: own as u32,
         host: None,
         node: None,
-        devices: Devices { raw: vec![Box::new(carrier)], udp: None },
+        devices: Devices { raw: vec![Box::new(kind)], udp: None },
         secret: [7; 16],
         eager_limit: 64 << 10,
         peer_timeout: settings.peer_timeout,
     });
-    let lane = Lane { carrier: Carrier::Raw, rail: 0, ends: Ends::default() };
+    let carrier = Carrier { kind: CarrierKind::Raw, rail: 0, ends: Ends::default() };
     let to = Address::Ethernet(EthernetAddress { mac: [2, 0, 0, 0, 0, peer as u8], port: peer as u16 });
-    let route = Route::Remote(Box::new(Remote::new(&[(lane, Hop { slot: Slot::Raw(0), to })], settings)));
+    let route = Route::Remote(Box::new(Remote::new(&[(carrier, Hop { slot: Slot::Raw(0), to })], settings)));
     engine.add_peer(NewPeer { number: peer as u32, route, process: 0, host: None });
     engine
 }
@@ -189,8 +189,8 @@ fn start(engines: &mut [Engine<Machine>; 2], from: usize, tag: usize) -> Exchang
     Exchange { from, sending, receiving, content, _source: source, target }
 }
 
-fn is_settled(engine: &Engine<Machine>, request: usize) -> bool {
-    engine.messages.requests.get(request).is_none_or(Request::is_settled)
+fn is_complete(engine: &Engine<Machine>, request: usize) -> bool {
+    engine.messages.requests.get(request).is_none_or(Request::is_complete)
 }
 
 /// Exchanges the messages while so many packets of a hundred are lost; what both flows have counted.
@@ -203,7 +203,7 @@ pub(crate) fn run(loss_percent: u64, seed: u64) -> [Counters; 2] {
     let all: Vec<(usize, usize)> = (0..SIZES.len()).flat_map(|tag| [(0, tag), (1, tag)]).collect();
     let exchanges: Vec<Exchange> = all.iter().map(|&(from, tag)| start(&mut engines, from, tag)).collect();
     let is_over = |one: &Exchange, engines: &[Engine<Machine>; 2]| {
-        is_settled(&engines[one.from], one.sending) && is_settled(&engines[1 - one.from], one.receiving)
+        is_complete(&engines[one.from], one.sending) && is_complete(&engines[1 - one.from], one.receiving)
     };
     while !exchanges.iter().all(|one| is_over(one, &engines)) {
         let now = time.fetch_add(PASS.as_nanos(), Ordering::Relaxed);

@@ -8,7 +8,7 @@ pub use crate::memory::{Address, Arguments, Bound, Datatype, Operation, SharedDa
 
 /// Where the messages of a collective go: among whom, and apart from all others.
 #[derive(Clone)]
-pub struct Place {
+pub struct CollectiveScope {
     /// Communicator whose error handler hears of errors.
     pub communicator: usize,
     /// Context of the messages.

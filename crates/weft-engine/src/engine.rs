@@ -4,11 +4,11 @@
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
 mod awaited;
-mod direct;
 mod immediate;
 mod network;
 mod outgoing;
 mod report;
+mod single_copy;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use std::sync::Arc;
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
 
+use crate::carriers::{Descriptors, Devices};
 use crate::group::PeerId;
-use crate::lanes::{Descriptors, Devices};
 use crate::messages::{self, Messages, Outgoing};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
 use crate::request::{Send, State};
-use crate::transport::{Node, Platform, Rest as SleepMode};
+use crate::transport::{Node, Platform, SleepMode};
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -68,7 +68,7 @@ pub struct Engine<P: Platform> {
     /// Everybody who can be reached.
     pub peers: Peers<P>,
     node: Option<P::Node>,
-    direct: direct::Direct,
+    single_copy: single_copy::SingleCopies,
     network: network::Network,
     awaited: awaited::Awaited,
     eager_limit: u64,
@@ -95,7 +95,7 @@ impl<P: Platform> Engine<P> {
             messages: Messages::new(),
             peers,
             node: parts.node,
-            direct: direct::Direct::default(),
+            single_copy: single_copy::SingleCopies::default(),
             network: network::Network::new(parts.devices, parts.secret),
             awaited: awaited::Awaited::new(parts.peer_timeout),
             eager_limit: parts.eager_limit,
@@ -131,8 +131,8 @@ impl<P: Platform> Engine<P> {
             return false;
         }
         self.peer_failed(peer, "it has left");
-        self.direct.forget_peer(peer);
-        self.network.warm.retain(|warm| *warm != peer);
+        self.single_copy.forget_peer(peer);
+        self.network.cached.retain(|cached| *cached != peer);
         self.messages.outbox.retain(|(to, _)| *to != peer);
         if self.messages.keeps_messages_of(peer) {
             return false;
@@ -157,13 +157,13 @@ impl<P: Platform> Engine<P> {
         }
         let (blocking, bytes) = (send.blocking, send.data.len() as usize);
         self.enqueue(peer, Outgoing::Send { request: handle });
-        self.settle();
+        self.drain_queues();
         let state = &self.peers[peer];
         if !blocking && state.pending.is_empty() && matches!(state.route, Route::Remote(_)) {
             let state = self.messages.requests.get(handle).map(|request| &request.state);
             // An announcement is a small message: those of a window of large ones share packets.
             let announced = matches!(state, Some(State::Announced(_)));
-            self.depart(peer, HEAD_MAX + if announced { 0 } else { bytes });
+            self.flush_or_coalesce(peer, HEAD_MAX + if announced { 0 } else { bytes });
         } else if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
         }
@@ -234,7 +234,7 @@ impl<P: Platform> Engine<P> {
             self.network.must_look = true;
         }
         let arrived = self.poll_node() + self.poll_myself();
-        self.progress_direct();
+        self.progress_single_copies();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.network.active.is_empty()
@@ -245,10 +245,10 @@ impl<P: Platform> Engine<P> {
             self.poll_network(now);
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
-            self.settle();
+            self.drain_queues();
             self.transmit(now);
         } else {
-            self.settle();
+            self.drain_queues();
         }
         is_check
     }
@@ -296,7 +296,7 @@ impl<P: Platform> Engine<P> {
         if self.backlog.is_empty() && self.messages.outbox.is_empty() && !self.messages.may_grant() {
             return;
         }
-        self.settle();
+        self.drain_queues();
         if !self.network.active.is_empty() {
             self.transmit(self.platform.now());
         }
@@ -397,13 +397,13 @@ impl<P: Platform> Engine<P> {
         let timeout = self.due().into_iter().chain(self.asking_due()).min();
         let network = self.network.devices.descriptors();
         let Some(node) = &mut self.node else {
-            return Some(Sleep { rest: Rest::Descriptors { doorbell: None, network }, timeout });
+            return Some(Sleep { rest: SleepOn::Descriptors { doorbell: None, network }, timeout });
         };
         if !self.network.devices.is_empty() {
-            let rest = Rest::Descriptors { doorbell: Some(node.doorbell_fd()), network };
+            let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
             return node.arm(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
         }
-        node.arm(SleepMode::Futex).then(|| Sleep { rest: Rest::Neighbours(node.sleeper()), timeout })
+        node.arm(SleepMode::Futex).then(|| Sleep { rest: SleepOn::Neighbours(node.sleeper()), timeout })
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.
@@ -419,15 +419,15 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
-    pub fn take_turns(&self, members: &[PeerId]) -> bool {
+    pub fn are_oversubscribed(&self, members: &[PeerId]) -> bool {
         let is_near = |peer: &PeerId| matches!(self.peers[*peer].route, Route::Myself | Route::Shared(_));
-        self.is_crowded() && (self.peers.are_all_near() || members.iter().all(is_near))
+        self.is_oversubscribed() && (self.peers.are_all_near() || members.iter().all(is_near))
     }
 
     /// Whether this node has fewer processors than processes.
     #[inline]
-    pub fn is_crowded(&self) -> bool {
-        self.node.as_ref().is_some_and(Node::is_crowded)
+    pub fn is_oversubscribed(&self) -> bool {
+        self.node.as_ref().is_some_and(Node::is_oversubscribed)
     }
 
     /// Processes of the node that want a processor, as far as MPI knows.
@@ -453,13 +453,13 @@ impl<P: Platform> Engine<P> {
 /// How a waiter sleeps.
 pub struct Sleep<P: Platform> {
     /// On what.
-    pub rest: Rest<P>,
+    pub rest: SleepOn<P>,
     /// At most so many nanoseconds.
     pub timeout: Option<u64>,
 }
 
 /// What a waiter sleeps on.
-pub enum Rest<P: Platform> {
+pub enum SleepOn<P: Platform> {
     /// Only processes of the node can have something for us.
     Neighbours(<P::Node as Node>::Sleeper),
     /// Descriptors that become readable.

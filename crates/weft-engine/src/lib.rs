@@ -8,7 +8,7 @@
 //! |---|---|
 //! | [`group`] | names of processes, and ordered sets of them |
 //! | [`peers`] | the table of peers: all that is known of each process that can be reached |
-//! | [`lanes`] | which of several carriers to another node takes what |
+//! | [`carriers`] | which of several carriers to another node takes what |
 //! | [`transport`] | what carriers must offer |
 //! | [`engine`] | one pass of progress; the path to each peer; what leaves and what arrives |
 //! | [`protocols`] | which protocol carries a message: a pure function, and its thresholds |
@@ -22,11 +22,11 @@
 #![deny(unsafe_code)]
 
 pub mod arguments;
+pub mod carriers;
 pub mod engine;
 pub mod error;
 pub mod group;
 pub mod handle;
-pub mod lanes;
 #[allow(unsafe_code)]
 pub mod memory;
 pub mod messages;

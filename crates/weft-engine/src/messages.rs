@@ -36,18 +36,18 @@ pub enum Outgoing {
         request: usize,
     },
     /// What is left of an eager message from `offset` on, the first pieces of which have left.
-    Rest {
+    Remainder {
         /// Its handle.
         request: usize,
         /// First byte that has not left.
         offset: u64,
     },
-    /// Granted data of `request` from `offset` to `limit`, to the receiver's `sink`.
+    /// Granted data of `request` from `offset` to `limit`, to the receiver's `remote_key`.
     Stream {
         /// Its handle.
         request: usize,
         /// The receiver's name for where it goes.
-        sink: u32,
+        remote_key: u32,
         /// First byte that has not left.
         offset: u64,
         /// One past the last byte.
@@ -102,7 +102,7 @@ pub struct Peer {
     /// Eager bytes that we may still send.
     pub credit: u64,
     /// Eager bytes consumed here that the peer has not been told of.
-    owed: u64,
+    uncredited: u64,
     /// What its messages cost that are here and no receive has asked for: within its credit, or they are not kept.
     kept: u64,
     arriving: Option<Arriving>,
@@ -126,10 +126,10 @@ pub struct Peer {
     asked: u64,
 }
 
-/// Who has a receive that stood on a board.
+/// Who has a receive that stood on a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Withdrawal {
-    /// We: it is on the board no more.
+    /// We: it is on the table no more.
     Ours,
     /// A sender writes to it, or has done so; who, and the low bits of the number of its message, if it has announced that in the ring as well.
     Taken(Option<(PeerId, u32)>),
@@ -208,13 +208,13 @@ pub trait PeerAccess {
         false
     }
 
-    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the board for it.
+    /// Message number `handled` of `peer` is being handled: said before a receive is taken off the table for it.
     fn counted(&mut self, _peer: PeerId, _handled: u32) {}
 
     /// All messages of `peer` that have been counted have found their receives, or have none yet.
-    fn settled(&mut self, _peer: PeerId) {}
+    fn matched(&mut self, _peer: PeerId) {}
 
-    /// Takes a receive off its board for a message of `peer`, unless a sender was quicker.
+    /// Takes a receive off its table for a message of `peer`, unless a sender was quicker.
     fn withdraw(&mut self, _peer: PeerId, _ticket: Ticket) -> Withdrawal {
         Withdrawal::Ours
     }
@@ -232,7 +232,7 @@ pub struct Messages {
     /// The request of every send that is complete as it starts: nothing about one of them differs from another.
     pub sent: usize,
     /// How many of them are under way.
-    unsettled: usize,
+    incomplete: usize,
     /// Posted receives and unexpected messages.
     pub matcher: Matcher<usize, usize>,
     /// Messages without a receive, named by the matcher.
@@ -266,7 +266,7 @@ impl Peer {
     pub fn new(ticks: fn() -> u64) -> Self {
         Self {
             credit: CREDIT_BYTES,
-            owed: 0,
+            uncredited: 0,
             kept: 0,
             arriving: None,
             handled: 0,
@@ -282,8 +282,8 @@ impl Peer {
     }
 
     /// Eager bytes of it that have been consumed here, and that it has not been told of.
-    pub fn owed(&self) -> u64 {
-        self.owed
+    pub fn uncredited(&self) -> u64 {
+        self.uncredited
     }
 
     /// Messages of it that have been handled.
@@ -301,7 +301,7 @@ impl Messages {
         Self {
             requests,
             sent,
-            unsettled: 0,
+            incomplete: 0,
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             spare: Vec::new(),
@@ -335,7 +335,7 @@ impl Messages {
     pub fn add_with(&mut self, communicator: usize, state: impl FnOnce() -> State) -> Result<usize> {
         if let Some((handle, request)) = self.requests.take_up() {
             request.begin(state(), communicator);
-            self.unsettled += usize::from(!request.is_settled());
+            self.incomplete += usize::from(!request.is_complete());
             return Ok(handle);
         }
         self.add_to_table(Request::new(state(), communicator))
@@ -343,22 +343,22 @@ impl Messages {
 
     #[cold]
     fn add_to_table(&mut self, request: Request) -> Result<usize> {
-        let unsettled = !request.is_settled();
+        let incomplete = !request.is_complete();
         let handle = self.requests.insert(request).ok_or_else(too_many)?;
-        self.unsettled += usize::from(unsettled);
+        self.incomplete += usize::from(incomplete);
         Ok(handle)
     }
 
     /// Whether an operation is under way: complete ones that the program has not asked for do not count.
     #[inline]
     pub fn are_under_way(&self) -> bool {
-        self.unsettled > 0
+        self.incomplete > 0
     }
 
     /// Whether several are.
     #[inline]
     pub fn are_several_under_way(&self) -> bool {
-        self.unsettled > 1
+        self.incomplete > 1
     }
 
     /// Whether messages of `peer` have arrived that nobody has received.
@@ -370,11 +370,11 @@ impl Messages {
     pub fn restart(&mut self, handle: usize, state: State) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.state = state;
-            self.unsettled += usize::from(!request.is_settled());
+            self.incomplete += usize::from(!request.is_complete());
         }
     }
 
-    /// Forgets a request that is settled.
+    /// Forgets a request that is complete.
     #[inline]
     pub fn forget(&mut self, handle: usize) {
         if handle == self.sent {
@@ -399,7 +399,7 @@ impl Messages {
     pub fn complete(&mut self, handle: usize) {
         self.completions += 1;
         let Some(request) = self.requests.get_mut(handle) else { return };
-        self.unsettled -= usize::from(!request.is_settled());
+        self.incomplete -= usize::from(!request.is_complete());
         request.ticket = None;
         let before = std::mem::replace(&mut request.state, State::Complete);
         let freed = request.freed;
@@ -433,7 +433,7 @@ impl Messages {
     pub fn post(&mut self, handle: usize, peers: &mut impl PeerAccess) -> Option<u64> {
         let Some(State::Posted(receive)) = self.requests.get(handle).map(|request| &request.state) else { return None };
         let Some(context) = receive.context else {
-            self.settle(handle, Status::PROC_NULL);
+            self.complete_with(handle, Status::PROC_NULL);
             return None;
         };
         let (peer, room) = (receive.peer, receive.data.len());
@@ -457,7 +457,7 @@ impl Messages {
         self.fail(handle, error);
     }
 
-    fn settle(&mut self, handle: usize, status: Status) {
+    fn complete_with(&mut self, handle: usize, status: Status) {
         if let Some(request) = self.requests.get_mut(handle) {
             request.status = status;
         }
@@ -484,7 +484,7 @@ impl Messages {
             Some((envelope, payload)) => self.handle_eager(peer, envelope, None, payload, peers),
             None => self.handle_other_frame(peer, bytes, peers),
         }
-        peers.settled(peer);
+        peers.matched(peer);
     }
 
     #[inline(never)]
@@ -504,9 +504,11 @@ impl Messages {
             Frame::Rendezvous { envelope, request, total, address } => {
                 self.handle_rendezvous(peer, envelope, request, total, address, peers);
             }
-            Frame::Grant { request, sink, limit, total } => self.handle_grant(peer, request, sink, limit, total),
-            Frame::Data { sink, offset, payload } => self.handle_data(peer, sink, offset, payload, peers),
-            Frame::Done { request } => self.handle_done(peer, request),
+            Frame::ClearToSend { request, remote_key, limit, total } => {
+                self.handle_clear_to_send(peer, request, remote_key, limit, total)
+            }
+            Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
+            Frame::Fin { request } => self.handle_fin(peer, request),
             Frame::Credit { bytes } => {
                 let credit = &mut peers.peer_mut(peer).credit;
                 *credit = credit.saturating_add(bytes).min(CREDIT_BYTES);
@@ -582,7 +584,7 @@ impl Messages {
             return false;
         }
         let status = Status { cancelled: true, ..Status::EMPTY };
-        self.settle(handle, status);
+        self.complete_with(handle, status);
         true
     }
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use weft_core::flow::Settings;
 
+use crate::carriers::Remote;
 use crate::group::PeerId;
-use crate::lanes::Remote;
 use crate::memory::Writer;
 use crate::messages::{self, Announced, Outgoing};
 use crate::transport::{Node, Platform};
@@ -108,8 +108,8 @@ impl<P: Platform> Peer<P> {
     }
 
     /// Eager bytes of it that have been consumed here, and of which it does not know yet.
-    pub fn owed(&self) -> u64 {
-        self.matching.owed()
+    pub fn uncredited(&self) -> u64 {
+        self.matching.uncredited()
     }
 
     /// Messages and bytes of payload that have left for it, and bytes that may still be sent to it unasked.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use weft_core::matching::Envelope;
 
-use crate::arguments::{Bound, Place};
+use crate::arguments::{Bound, CollectiveScope};
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::memory::UserData;
@@ -96,7 +96,7 @@ pub enum State {
         /// What is sent.
         send: Send,
         /// The receiver's name for where it goes.
-        sink: u32,
+        remote_key: u32,
         /// The region that its bytes are read from.
         region: Option<RegionKey>,
         /// Bytes that the receiver takes.
@@ -157,7 +157,7 @@ pub enum Persistent {
     /// A receive.
     Receive(Receive),
     /// A collective: its place, and what to do with which buffers.
-    Collective(Box<(Place, Arc<Bound>)>),
+    Collective(Box<(CollectiveScope, Arc<Bound>)>),
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).
@@ -194,7 +194,7 @@ pub struct Request {
     pub persistent: Option<Box<Persistent>>,
     /// Set for generalized requests.
     pub generalized: Option<Box<Generalized>>,
-    /// Set while a receive stands on the board of its sender, which may write the message itself.
+    /// Set while a receive stands on the table of its sender, which may write the message itself.
     pub ticket: Option<Ticket>,
 }
 
@@ -244,7 +244,7 @@ impl Request {
 
     /// Whether a wait would return at once.
     #[inline]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         matches!(self.state, State::Complete | State::Inactive)
     }
 

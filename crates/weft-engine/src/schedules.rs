@@ -11,7 +11,7 @@ use std::sync::Arc;
 use weft_core::collective::{Round, Transfer};
 use weft_core::matching::Envelope;
 
-use crate::arguments::{Bound, Operation, Place};
+use crate::arguments::{Bound, CollectiveScope, Operation};
 use crate::engine::Engine;
 use crate::error::{Error, NO_MEMORY, Result};
 use crate::memory::{Run, Scratch, UserData, UserReduction};
@@ -21,7 +21,7 @@ use crate::transport::Platform;
 /// Working memory that one collective may ask for, in bytes.
 const SCRATCH_MAX: u64 = 1 << 44;
 
-impl Place {
+impl CollectiveScope {
     /// A message from this process to rank `to`, of which whoever starts it waits for the end.
     pub fn send(&self, to: u32, data: UserData) -> Send {
         Send {
@@ -75,7 +75,7 @@ pub struct Cursor {
     round: usize,
     stage: Stage,
     transfers: Vec<usize>,
-    place: Place,
+    place: CollectiveScope,
     due: Option<UserReduction>,
 }
 
@@ -84,7 +84,7 @@ impl Cursor {
     ///
     /// # Errors
     /// The schedule asks for more working memory than there can be.
-    pub fn new(place: Place, bound: Arc<Bound>) -> Result<Self> {
+    pub fn new(place: CollectiveScope, bound: Arc<Bound>) -> Result<Self> {
         let bytes = bound.schedule().scratch;
         if bytes > SCRATCH_MAX {
             return Err(Error::new(NO_MEMORY, format!("the collective needs {bytes} bytes of working memory")));
@@ -97,12 +97,12 @@ impl Cursor {
     ///
     /// # Panics
     /// As for that.
-    pub fn in_scratch(place: Place, bound: Arc<Bound>, scratch: Scratch) -> Self {
+    pub fn in_scratch(place: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
         Self { run: Run::new(bound, scratch), round: 0, stage: START, transfers: Vec::new(), place, due: None }
     }
 
     /// Among whom it runs.
-    pub fn place(&self) -> &Place {
+    pub fn place(&self) -> &CollectiveScope {
         &self.place
     }
 
@@ -152,11 +152,11 @@ impl Cursor {
     /// Removes the transfers that are complete; whether all are.
     fn collect<P: Platform>(&mut self, engine: &mut Engine<P>, error: &mut Option<Error>) -> bool {
         self.transfers.retain(|handle| {
-            let settled = engine.messages.requests.get(*handle).is_none_or(Request::is_settled);
-            if settled && let Some(failed) = engine.messages.take_error(*handle) {
+            let complete = engine.messages.requests.get(*handle).is_none_or(Request::is_complete);
+            if complete && let Some(failed) = engine.messages.take_error(*handle) {
                 error.get_or_insert(failed);
             }
-            !settled
+            !complete
         });
         self.transfers.is_empty()
     }

@@ -56,7 +56,7 @@ pub struct PeerFault {
 /// How a process of the node sleeps, for those that have something for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Rest {
+pub enum SleepMode {
     /// In poll(2) or epoll(7), with the doorbell among what it watches.
     Doorbell = 1,
     /// On a word in memory: nothing but a neighbour will wake it.
@@ -89,15 +89,15 @@ pub trait Node {
     fn poll_fault(&mut self) -> Option<PeerFault>;
 
     /// Says how this process is about to sleep; false when something has arrived, and it must not.
-    fn arm(&mut self, rest: Rest) -> bool;
+    fn arm(&mut self, rest: SleepMode) -> bool;
 
     /// It is awake again.
     fn disarm(&mut self);
 
-    /// Wakes a thread of this process that sleeps by [`Rest::Futex`].
+    /// Wakes a thread of this process that sleeps by [`SleepMode::Futex`].
     fn nudge(&mut self);
 
-    /// What sleeps by [`Rest::Futex`].
+    /// What sleeps by [`SleepMode::Futex`].
     fn sleeper(&self) -> Self::Sleeper;
 
     /// The descriptor that becomes readable when somebody wakes this process.
@@ -107,13 +107,13 @@ pub trait Node {
     fn drain_doorbell(&mut self);
 
     /// The table on which this process posts receives from `sender`; none without the memory for it.
-    fn own_board(&mut self, sender: usize) -> Option<Self::Table>;
+    fn own_posted_table(&mut self, sender: usize) -> Option<Self::Table>;
 
     /// The table on which it posts receives from anybody; none without the memory for it.
-    fn common_board(&mut self) -> Option<Self::Table>;
+    fn any_source_table(&mut self) -> Option<Self::Table>;
 
     /// The table on which `receiver` posts for this process; none as long as it has never used it.
-    fn board_of(&mut self, receiver: usize) -> Option<Self::Table>;
+    fn posted_table_of(&mut self, receiver: usize) -> Option<Self::Table>;
 
     /// Tells `receiver` that one of its messages has been copied, or a part of it; wakes it if it sleeps.
     fn announce_written(&mut self, receiver: usize);
@@ -122,16 +122,16 @@ pub trait Node {
     fn take_written(&mut self) -> bool;
 
     /// Says to others whether this process waits inside MPI.
-    fn set_attentive(&self, waits: bool);
+    fn set_inside_mpi(&self, waits: bool);
 
     /// Whether `peer` waits inside MPI.
-    fn is_attentive(&self, peer: usize) -> bool;
+    fn is_inside_mpi(&self, peer: usize) -> bool;
 
     /// Processes of the node that are not asleep in MPI, this one included.
     fn awake(&self) -> usize;
 
     /// Whether the node has fewer processors than processes.
-    fn is_crowded(&self) -> bool;
+    fn is_oversubscribed(&self) -> bool;
 
     /// Says on which processor this thread spins.
     fn note_processor(&self);
@@ -140,8 +140,8 @@ pub trait Node {
     fn shares_processor(&self) -> bool;
 
     /// Moves this thread to a processor on which no other one spins, as far as is known.
-    fn leave_processor(&self);
+    fn migrate(&self);
 
     /// Where processes take turns: moves this thread to a processor that at least two fewer use, if it is the last one here.
-    fn even_out(&self);
+    fn rebalance(&self);
 }

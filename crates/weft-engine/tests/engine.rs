@@ -15,8 +15,8 @@ use proptest::prelude::*;
 use weft_core::flow::Settings;
 use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
+use weft_engine::carriers::{Devices, Remote};
 use weft_engine::engine::Parts;
-use weft_engine::lanes::{Devices, Remote};
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
@@ -24,7 +24,7 @@ use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
 use weft_net::single_copy::SingleCopy;
 
-use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, add_peers, engine, id, pass, udp_lane};
+use queue::{Engine, Machine, PACKET_SIZE, Queue, Wire, add_peers, engine, id, pass, udp_carrier};
 
 const CONTEXT: u32 = 8;
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -50,7 +50,7 @@ fn impatient_engines(
                 if peer == own {
                     Route::Myself
                 } else {
-                    Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings.clone())))
+                    Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings.clone())))
                 }
             };
             let mut plan = Plan::parse(faults).unwrap();
@@ -124,8 +124,8 @@ fn post(engines: &mut [Engine], message: &Message) -> Posted {
     Posted { process: message.to, handle, memory: RefCell::new(memory) }
 }
 
-fn settled(engine: &Engine, handle: usize) -> bool {
-    engine.messages.requests.get(handle).is_none_or(Request::is_settled)
+fn complete(engine: &Engine, handle: usize) -> bool {
+    engine.messages.requests.get(handle).is_none_or(Request::is_complete)
 }
 
 fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
@@ -158,7 +158,7 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
     let limit = Instant::now() + TIME_LIMIT;
     loop {
         engines.iter_mut().for_each(pass);
-        let done = posted.iter().filter(|p| settled(&engines[p.process], p.handle)).count();
+        let done = posted.iter().filter(|p| complete(&engines[p.process], p.handle)).count();
         let quiet = engines.iter().all(Engine::is_quiet);
         if quiet && (done == posted.len() || (!exact && engines.iter().all(nothing_can_match))) {
             break;
@@ -167,7 +167,7 @@ fn run(count: usize, messages: &[Message], faults: &str, eager_limit: u64) {
     }
     check_contents(&engines, &contents, &posted);
     if exact {
-        assert!(sends.iter().all(|(process, handle)| settled(&engines[*process], *handle)));
+        assert!(sends.iter().all(|(process, handle)| complete(&engines[*process], *handle)));
     }
 }
 
@@ -183,7 +183,7 @@ fn check_contents(engines: &[Engine], contents: &[Vec<u8>], posted: &[Posted]) {
     let mut taken = vec![false; contents.len()];
     for receive in posted {
         let request = engines[receive.process].messages.requests.get(receive.handle).expect("the request is kept");
-        if !request.is_settled() {
+        if !request.is_complete() {
             continue;
         }
         assert!(request.error.is_none(), "{:?}", request.error);
@@ -236,7 +236,7 @@ proptest! {
             posted.extend(messages.iter().map(|m| post(&mut all, m)));
         }
         let limit = Instant::now() + TIME_LIMIT;
-        while !posted.iter().all(|p| settled(&all[1], p.handle)) {
+        while !posted.iter().all(|p| complete(&all[1], p.handle)) {
             all.iter_mut().for_each(pass);
             prop_assert!(Instant::now() < limit, "receives do not complete");
         }
@@ -276,7 +276,7 @@ fn a_message_too_long_for_its_receive_is_cut_and_says_so() {
         let received = all[1].messages.add(State::Posted(receive), 0).unwrap();
         all[1].start_receive(received);
         let limit = Instant::now() + TIME_LIMIT;
-        while !(settled(&all[0], sent) && settled(&all[1], received)) {
+        while !(complete(&all[0], sent) && complete(&all[1], received)) {
             all.iter_mut().for_each(pass);
             assert!(Instant::now() < limit);
         }
@@ -306,7 +306,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         eager_limit: 1_000,
         peer_timeout: weft_core::time::Duration::default(),
     });
-    let remote = Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)));
+    let remote = Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings)));
     add_peers(&mut engine, 0, vec![Route::Myself, remote], 0);
     let peer = id(&engine, 1);
     let receive = Receive {
@@ -324,7 +324,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     let sent = engine.messages.add(State::Queued(send), 0).unwrap();
     engine.start_send(sent);
     let limit = Instant::now() + TIME_LIMIT;
-    while !(settled(&engine, waiting) && settled(&engine, sent)) {
+    while !(complete(&engine, waiting) && complete(&engine, sent)) {
         engine.progress();
         assert!(Instant::now() < limit, "the silent peer is never given up");
     }
@@ -430,13 +430,13 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
                 posted.push((handle, memory));
             }
             Step::Progress { process } => pass(&mut all[process]),
-            Step::Attention { process, waits } => all[process].set_attentive(waits),
+            Step::Attention { process, waits } => all[process].set_inside_mpi(waits),
         }
     }
     let expected = match_naively(steps);
     let complete = |all: &[Engine]| {
-        (0..posted.len()).all(|at| expected[at].is_none() || settled(&all[1], posted[at].0))
-            && expected.iter().flatten().all(|number| settled(&all[0], sends[*number]))
+        (0..posted.len()).all(|at| expected[at].is_none() || complete(&all[1], posted[at].0))
+            && expected.iter().flatten().all(|number| complete(&all[0], sends[*number]))
     };
     let limit = Instant::now() + TIME_LIMIT;
     while !complete(&all) {
@@ -447,7 +447,7 @@ fn run_on_a_node(steps: &[Step], single_copy: bool) {
     for (at, (handle, memory)) in posted.iter().enumerate() {
         let request = all[1].messages.requests.get(*handle).unwrap();
         let Some(number) = expected[at] else {
-            assert!(!request.is_settled(), "receive {at} has a message that is not its own");
+            assert!(!request.is_complete(), "receive {at} has a message that is not its own");
             continue;
         };
         let fits = memory.len().min(contents[number].len());
@@ -511,7 +511,7 @@ fn run_a_crowd(steps: &[Crowd]) {
                 receives.push((source, tag, handle, memory));
             }
             Crowd::Progress { process } => pass(&mut all[process]),
-            Crowd::Attention { process, waits } => all[process].set_attentive(waits),
+            Crowd::Attention { process, waits } => all[process].set_inside_mpi(waits),
         }
     }
     let matches = |receive: usize, send: usize| {
@@ -522,7 +522,7 @@ fn run_a_crowd(steps: &[Crowd]) {
     let found = |all: &[Engine]| -> Vec<Option<usize>> {
         let of = |(_, _, handle, memory): &(_, _, usize, Vec<u8>)| {
             let request = all[0].messages.requests.get(*handle).unwrap();
-            request.is_settled().then(|| {
+            request.is_complete().then(|| {
                 let memory = std::hint::black_box(memory);
                 let number = u64::from_le_bytes(memory[..8].try_into().unwrap()) as usize;
                 let (from, tag, _) = sends[number];
@@ -540,7 +540,7 @@ fn run_a_crowd(steps: &[Crowd]) {
         let taken = found(&all);
         let is_free = |send: usize| !taken.contains(&Some(send));
         let open = |at: usize| taken[at].is_none() && (0..sends.len()).any(|send| is_free(send) && matches(at, send));
-        let moved = taken.iter().flatten().all(|number| settled(&all[sends[*number].0 as usize], sends[*number].2));
+        let moved = taken.iter().flatten().all(|number| complete(&all[sends[*number].0 as usize], sends[*number].2));
         if moved && !(0..receives.len()).any(open) {
             break taken;
         }
@@ -633,20 +633,20 @@ fn a_receiver_that_computes_is_served_by_its_sender_and_the_other_way_round() {
     all[1].start_receive(receiving);
     let sending = all[0].messages.add(send(), 0).unwrap();
     all[0].start_send(sending);
-    assert!(settled(&all[0], sending) && !settled(&all[1], receiving));
+    assert!(complete(&all[0], sending) && !complete(&all[1], receiving));
     assert!(std::hint::black_box(&memory) == &bytes);
     all[1].progress();
-    assert!(settled(&all[1], receiving));
+    assert!(complete(&all[1], receiving));
     // The receiver waits inside MPI: the sender goes on at once, and the receiver completes without it.
     let receiving = all[1].messages.add(receive(), 0).unwrap();
     all[1].start_receive(receiving);
-    all[1].set_attentive(true);
+    all[1].set_inside_mpi(true);
     let sending = all[0].messages.add(send(), 0).unwrap();
     all[0].start_send(sending);
     all[1].progress();
-    assert!(settled(&all[1], receiving) && !settled(&all[0], sending));
+    assert!(complete(&all[1], receiving) && !complete(&all[0], sending));
     all[0].progress();
-    assert!(settled(&all[0], sending));
+    assert!(complete(&all[0], sending));
 }
 
 const SECOND: weft_core::time::Duration = weft_core::time::Duration::from_secs(1);
@@ -683,7 +683,7 @@ fn start_pair(engines: &mut [Engine], from: usize, bytes: usize) -> Pair {
 
 impl Pair {
     fn is_complete(&self, engines: &[Engine]) -> bool {
-        settled(&engines[self.from], self.sent) && settled(&engines[0], self.received)
+        complete(&engines[self.from], self.sent) && complete(&engines[0], self.received)
     }
 }
 
@@ -734,7 +734,10 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
     all[0].abandon_receive(pairs[1].received);
     let limit = Instant::now() + TIME_LIMIT;
     // What is left are processes 0, 2 and 3.
-    while !(settled(&all[1], pairs[1].sent) && settled(&all[2], pairs[2].sent) && settled(&all[0], pairs[0].received)) {
+    while !(complete(&all[1], pairs[1].sent)
+        && complete(&all[2], pairs[2].sent)
+        && complete(&all[0], pairs[0].received))
+    {
         all.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "the others wait for one that is lost");
     }
@@ -775,8 +778,8 @@ impl Waits {
 
 #[test]
 fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
-    let ways = [Waits::Receive, Waits::ReceiveFromAnybody, Waits::Probe, Waits::ProbeForAnybody];
-    let mut worlds = ways.map(|waits| {
+    let paths = [Waits::Receive, Waits::ReceiveFromAnybody, Waits::Probe, Waits::ProbeForAnybody];
+    let mut worlds = paths.map(|waits| {
         let mut all = impatient_engines(2, "seed=7", 8_000, SECOND);
         let error = waits.start(&mut all[0]);
         (waits, all, error)
@@ -847,9 +850,9 @@ fn a_synchronous_send_that_nobody_wants_is_cancelled() {
         let sent = all[0].messages.add(State::Queued(send), 0).unwrap();
         all[0].start_send(sent);
         work(&mut all, |all| all[1].messages.matcher.unexpected_count() == 1);
-        assert!(!settled(&all[0], sent), "it was not matched");
+        assert!(!complete(&all[0], sent), "it was not matched");
         all[0].cancel(sent);
-        work(&mut all, |all| settled(&all[0], sent));
+        work(&mut all, |all| complete(&all[0], sent));
         assert!(all[0].messages.requests.get(sent).unwrap().status.cancelled);
         assert_eq!((all[1].messages.matcher.unexpected_count(), all[1].messages.unexpected.len()), (0, 0));
     }
@@ -890,9 +893,9 @@ fn a_message_that_was_announced_by_one_who_is_gone_fails_its_receive() {
         };
         let before = early.then(|| post(&mut all, 1, into.clone()));
         let other = post(&mut all, 2, UserData::empty());
-        work(&mut all, |all| settled(&all[0], other));
+        work(&mut all, |all| complete(&all[0], other));
         let received = before.unwrap_or_else(|| post(&mut all, 1, into));
-        work(&mut all, |all| settled(&all[0], received));
+        work(&mut all, |all| complete(&all[0], received));
         let error = all[0].messages.requests.get(received).unwrap().error.as_ref().expect("an error");
         assert_eq!(error.class, weft_engine::error::PEER_GONE, "early {early}, room for {room}: {error}");
         drop(lost);
@@ -916,7 +919,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         eager_limit: 1_000,
         peer_timeout: SECOND,
     });
-    let far = Route::Remote(Box::new(Remote::new(&[udp_lane(address)], settings)));
+    let far = Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings)));
     queue::add_peers(&mut engine, 0, vec![Route::Myself, Route::Shared(1), far], 0);
     let receive = Receive {
         context: Some(CONTEXT),

@@ -48,7 +48,7 @@ fn receive((messages, peers): &mut (Messages, Alone), buffer: &mut [u8]) -> bool
     let handle = messages.add(State::Posted(receive), 0).unwrap();
     messages.post(handle, peers);
     shared.read(0, buffer);
-    messages.requests.get(handle).is_some_and(Request::is_settled)
+    messages.requests.get(handle).is_some_and(Request::is_complete)
 }
 
 #[test]

@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 use weft_core::flow::Settings;
 use weft_core::matching::Envelope;
-use weft_core::rails::{Carrier, Lane};
-use weft_engine::lanes::{Devices, Hop, Remote, Slot};
+use weft_core::rails::{Carrier, CarrierKind};
+use weft_engine::carriers::{Devices, Hop, Remote, Slot};
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Send, State};
 
-use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, id, pass, udp_lane};
+use queue::{Engine, PACKET_SIZE, Queue, Wire, engine, id, pass, udp_carrier};
 
 /// Most bytes for each peer, all told, as the allocator counts them.
 const PEER_BYTES_MAX: usize = 1024;
@@ -51,8 +51,8 @@ fn engines(count: usize) -> Vec<Engine> {
     let [raw, udp] = [(); 2].map(|()| -> Wire { Arc::new(Mutex::new(vec![VecDeque::new(); count])) });
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
     let path = |own: usize, peer: usize| {
-        let udp = udp_lane(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
-        let raw = (Lane { carrier: Carrier::Raw, ..udp.0 }, Hop { slot: Slot::Raw(0), ..udp.1 });
+        let udp = udp_carrier(SocketAddr::from(([127, 0, 0, 1], peer as u16)));
+        let raw = (Carrier { kind: CarrierKind::Raw, ..udp.0 }, Hop { slot: Slot::Raw(0), ..udp.1 });
         let remote = || Route::Remote(Box::new(Remote::new(&[raw, udp], settings.clone())));
         if peer == own { Route::Myself } else { remote() }
     };
@@ -72,7 +72,7 @@ fn talk(engines: &mut [Engine]) {
         for (own, engine) in engines.iter_mut().enumerate() {
             start(engine, own, (own + distance) % count, (own + count - distance) % count);
         }
-        settle(engines);
+        run_until_quiet(engines);
     }
 }
 
@@ -90,10 +90,10 @@ fn start(engine: &mut Engine, own: usize, to: usize, from: usize) {
     engine.start_send(handle);
 }
 
-fn settle(engines: &mut [Engine]) {
+fn run_until_quiet(engines: &mut [Engine]) {
     let limit = Instant::now() + TIME_LIMIT;
     let is_done =
-        |engine: &Engine| engine.is_quiet() && engine.messages.requests.iter().all(|(_, one)| one.is_settled());
+        |engine: &Engine| engine.is_quiet() && engine.messages.requests.iter().all(|(_, one)| one.is_complete());
     while !engines.iter().all(is_done) {
         engines.iter_mut().for_each(pass);
         assert!(Instant::now() < limit, "they do not come to rest in {TIME_LIMIT:?}");
@@ -110,7 +110,7 @@ fn held(count: usize) -> usize {
     let mut engines = engines(count);
     talk(&mut engines);
     let first = ALLOCATED.load(Ordering::Relaxed) - before;
-    // Once more.   Expect: flows that had been folded go on, and nothing has leaked.
+    // Once more.   Expect: flows that had been parked go on, and nothing has leaked.
     talk(&mut engines);
     let again = ALLOCATED.load(Ordering::Relaxed) - before;
     assert!(again <= first + first / 8, "{first} bytes, and {again} after the same once more");

@@ -27,7 +27,7 @@ const LENGTH: usize = 2;
 
 /// Where calls are noted while no launcher looks on.
 static NOWHERE: AtomicU32 = AtomicU32::new(CallSite::OUTSIDE);
-static CURRENT: sys::Place = sys::Place::new(&NOWHERE);
+static CURRENT: sys::WordRef = sys::WordRef::new(&NOWHERE);
 
 /// The call that this process is in, for the launcher's eyes.
 pub struct CallSite;

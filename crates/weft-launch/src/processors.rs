@@ -52,7 +52,7 @@ impl Load {
     }
 
     /// Whether ranks have to take turns: waiting must not keep a processor busy.
-    pub fn is_crowded(self) -> bool {
+    pub fn is_oversubscribed(self) -> bool {
         self.ranks > self.processors
     }
 
@@ -86,14 +86,14 @@ mod tests {
         for (quota, processors) in cases {
             assert_eq!(reduce(4, quota), processors, "{quota:?}");
         }
-        assert!(Load { ranks: 2, processors: reduce(2, Some(1.5)) }.is_crowded(), "two ranks take turns");
+        assert!(Load { ranks: 2, processors: reduce(2, Some(1.5)) }.is_oversubscribed(), "two ranks take turns");
     }
 
     #[test]
     fn a_load_is_read_as_it_was_written_and_nonsense_is_not() {
         let load = Load { ranks: 4, processors: 2 };
-        assert_eq!((Load::parse(&load.to_string()), load.is_crowded()), (Some(load), true));
-        assert!(!Load { ranks: 2, processors: 2 }.is_crowded());
+        assert_eq!((Load::parse(&load.to_string()), load.is_oversubscribed()), (Some(load), true));
+        assert!(!Load { ranks: 2, processors: 2 }.is_oversubscribed());
         for nonsense in ["", "4", "4/", "0/1", "1/0", "-1/2", "a/b", "1/2/3"] {
             assert_eq!(Load::parse(nonsense), None, "{nonsense}");
         }

@@ -54,9 +54,9 @@ pub(crate) fn map_words(file: &File, words: usize) -> io::Result<&'static [Atomi
 }
 
 /// A place that always refers to a word that lives as long as the process.
-pub(crate) struct Place(AtomicPtr<AtomicU32>);
+pub(crate) struct WordRef(AtomicPtr<AtomicU32>);
 
-impl Place {
+impl WordRef {
     /// A place that refers to `word` at first.
     pub(crate) const fn new(word: &'static AtomicU32) -> Self {
         Self(AtomicPtr::new(std::ptr::from_ref(word).cast_mut()))

@@ -7,7 +7,7 @@ use crate::error::Result;
 use crate::memory::UserData;
 use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
-use weft_engine::arguments::Place;
+use weft_engine::arguments::CollectiveScope;
 
 /// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
 const TURNS_MAX: u32 = 64;
@@ -66,10 +66,10 @@ pub fn exchange(mut process: Guard, mut send: Send, mut receive: Receive, commun
 /// # Errors
 /// `MPI_ERR_COMM`; what went wrong with one of its messages.
 pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
-    let place = process.collective_place(communicator)?;
+    let place = process.collective_scope(communicator)?;
     let (size, rank) = (place.group.size(), place.rank);
-    if size > 2 && process.take_turns(&place.group) {
-        return barrier_in_turns(process, &place);
+    if size > 2 && process.are_oversubscribed(&place.group) {
+        return barrier_through_root(process, &place);
     }
     let mut distance = 1;
     while distance < size {
@@ -84,7 +84,7 @@ pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
     Ok(())
 }
 
-fn barrier_in_turns(mut process: Guard, place: &Place) -> Result<()> {
+fn barrier_through_root(mut process: Guard, place: &CollectiveScope) -> Result<()> {
     if place.rank != 0 {
         let told = exchange(
             process,
@@ -116,7 +116,7 @@ fn barrier_in_turns(mut process: Guard, place: &Place) -> Result<()> {
 /// `MPI_ERR_REQUEST`.
 #[inline]
 pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
-    process::block_from(process, |process| match process.is_settled(handle) {
+    process::block_from(process, |process| match process.is_complete(handle) {
         Ok(true) => Some(process.finish(handle)),
         Ok(false) => None,
         Err(error) => Some(Err(error)),
@@ -129,8 +129,8 @@ pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
 /// As for [`wait`].
 pub fn wait_both(process: Guard, first: usize, second: usize) -> Result<(Outcome, Outcome)> {
     process::block_from(process, |process| {
-        let settled = process.is_settled(first).and_then(|settled| Ok(settled && process.is_settled(second)?));
-        match settled {
+        let complete = process.is_complete(first).and_then(|complete| Ok(complete && process.is_complete(second)?));
+        match complete {
             Ok(true) => Some(process.finish(first).and_then(|outcome| Ok((outcome, process.finish(second)?)))),
             Ok(false) => None,
             Err(error) => Some(Err(error)),

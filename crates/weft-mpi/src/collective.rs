@@ -15,7 +15,7 @@ use crate::process::{Process, Running};
 use crate::request::{Persistent, State};
 
 pub use at_once::run;
-pub use weft_engine::arguments::{Arguments, Bound, Datatype, Place, SharedDatatype};
+pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
 
 impl Process {
     /// Starts `bound` on the communicator `communicator`; the request completes with it. All processes of the
@@ -24,7 +24,7 @@ impl Process {
     /// # Errors
     /// A communicator that is none, or no memory for the scratch buffer.
     pub fn start_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
-        let place = self.collective_place(communicator)?;
+        let place = self.collective_scope(communicator)?;
         let request = self.messages()?.add(State::Collective, communicator)?;
         self.start_schedule(request, place, Arc::new(bound))?;
         Ok(request)
@@ -34,12 +34,12 @@ impl Process {
     ///
     /// # Errors
     /// `MPI_ERR_COMM`.
-    pub fn collective_place(&mut self, communicator: usize) -> Result<Place> {
+    pub fn collective_scope(&mut self, communicator: usize) -> Result<CollectiveScope> {
         let object = self.objects.communicator_mut(communicator)?;
         let tag = (object.collectives & 0x7fff_ffff) as i32;
         object.collectives = object.collectives.wrapping_add(1);
         let context = object.collective_context();
-        Ok(Place { communicator, context, tag, group: object.group.clone(), rank: object.rank })
+        Ok(CollectiveScope { communicator, context, tag, group: object.group.clone(), rank: object.rank })
     }
 
     /// Makes a persistent collective (MPI-5.0 §6.13). Its messages have a tag of their own, so that different ones
@@ -48,7 +48,7 @@ impl Process {
     /// # Errors
     /// As for [`Process::start_collective`].
     pub fn make_persistent_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
-        let place = self.collective_place(communicator)?;
+        let place = self.collective_scope(communicator)?;
         let operation = Persistent::Collective(Box::new((place, Arc::new(bound))));
         self.make_persistent(operation, communicator)
     }
@@ -57,7 +57,7 @@ impl Process {
     ///
     /// # Errors
     /// No memory for the scratch buffer.
-    pub fn start_schedule(&mut self, request: usize, place: Place, bound: Arc<Bound>) -> Result<()> {
+    pub fn start_schedule(&mut self, request: usize, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
         self.engine()?;
         self.go_on(Running { request, cursor: Cursor::new(place, bound)?, then: None });
         Ok(())

@@ -8,7 +8,7 @@ use weft_core::reduce::Op;
 use weft_engine::schedules::Cursor;
 
 use crate::blocking::wait;
-use crate::collective::{Arguments, Bound, Place};
+use crate::collective::{Arguments, Bound, CollectiveScope};
 use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
 use crate::context::CONTEXT_NONE;
 use crate::error::{Error, Result};
@@ -22,7 +22,7 @@ use crate::request::State;
 const ATTEMPTS_MAX: u32 = 200;
 
 /// Runs `bound` among the processes of `place` and waits for it.
-fn run(place: Place, bound: Bound) -> Result<()> {
+fn run(place: CollectiveScope, bound: Bound) -> Result<()> {
     let mut process = lock();
     let request = process.messages()?.add(State::Collective, place.communicator)?;
     process.start_schedule(request, place, Arc::new(bound))?;
@@ -34,7 +34,7 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
 }
 
 /// The reduction of each of the `values` of all processes of `place`, into `values`.
-fn reduction(place: &Place, values: &SharedBuffer, op: Op, process: &Process) -> Result<Bound> {
+fn reduction(place: &CollectiveScope, values: &SharedBuffer, op: Op, process: &Process) -> Result<Bound> {
     let shape = collective::Allreduce {
         rank: place.rank,
         size: place.group.size(),
@@ -55,7 +55,7 @@ fn reduction(place: &Place, values: &SharedBuffer, op: Op, process: &Process) ->
 ///
 /// # Errors
 /// A process is gone.
-pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
+pub fn highest(place: CollectiveScope, values: &mut [i64]) -> Result<()> {
     let found = SharedBuffer::of_values(values);
     run(place.clone(), with(|process| reduction(&place, &found, Op::Max, process))?)?;
     values.copy_from_slice(&found.values());
@@ -66,7 +66,7 @@ pub fn highest(place: Place, values: &mut [i64]) -> Result<()> {
 ///
 /// # Errors
 /// A process is gone.
-pub fn gather_all(place: Place, values: &[i64]) -> Result<Vec<i64>> {
+pub fn gather_all(place: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
     let description = with(|process| int64(process))?;
     let size = place.group.size();
     let mut all = vec![0_i64; values.len() * size as usize];
@@ -95,7 +95,7 @@ enum Step {
 
 /// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
 pub struct Agreement {
-    place: Place,
+    place: CollectiveScope,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
     /// The one number that the running reduction reads and writes.
@@ -139,7 +139,7 @@ impl Process {
     ///
     /// # Errors
     /// Too many requests or communicators: nothing has been started then.
-    pub fn start_agreement(&mut self, place: Place, communicator: Option<usize>) -> Result<usize> {
+    pub fn start_agreement(&mut self, place: CollectiveScope, communicator: Option<usize>) -> Result<usize> {
         let request = self.messages()?.add(State::Collective, place.communicator)?;
         let agreement = Agreement {
             place,
@@ -247,7 +247,7 @@ impl Process {
 ///
 /// # Errors
 /// A process is gone: so is the communicator then.
-pub fn agree_on_context(place: Place, communicator: Option<usize>) -> Result<()> {
+pub fn agree_on_context(place: CollectiveScope, communicator: Option<usize>) -> Result<()> {
     let mut process = lock();
     let request = match process.start_agreement(place, communicator) {
         Ok(request) => request,

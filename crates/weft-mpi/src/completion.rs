@@ -1,4 +1,4 @@
-//! What becomes of requests: whether they are settled, their results, and how they are given up (MPI-5.0 §3.7.3, §3.8.4).
+//! What becomes of requests: whether they are complete, their results, and how they are given up (MPI-5.0 §3.7.3, §3.8.4).
 
 use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
 use crate::engine::Received;
@@ -53,7 +53,7 @@ impl Process {
     /// # Errors
     /// `MPI_ERR_REQUEST`.
     #[inline]
-    pub fn is_settled(&mut self, handle: usize) -> Result<bool> {
+    pub fn is_complete(&mut self, handle: usize) -> Result<bool> {
         if handle == MPI_REQUEST_NULL {
             return Ok(true);
         }
@@ -63,12 +63,12 @@ impl Process {
         }
         let request = messages.requests.get(handle).ok_or_else(|| wrong_request(handle))?;
         if let State::Pair { send, receive } = request.state {
-            return self.settle_pair(handle, send, receive);
+            return self.complete_pair(handle, send, receive);
         }
         if let State::Flush(_) = request.state {
-            return self.settle_flush(handle);
+            return self.complete_flush(handle);
         }
-        Ok(request.is_settled())
+        Ok(request.is_complete())
     }
 
     /// Whether `handle` is neither null nor inactive.
@@ -82,7 +82,7 @@ impl Process {
         Ok(!matches!(self.request(handle)?.state, State::Inactive))
     }
 
-    /// Takes the result of a settled request; the request is gone, or inactive if it is persistent.
+    /// Takes the result of a complete request; the request is gone, or inactive if it is persistent.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST`.
@@ -135,7 +135,7 @@ impl Process {
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
-        if request.is_settled() {
+        if request.is_complete() {
             let callbacks = request.generalized.as_deref().copied();
             self.messages()?.forget(handle);
             return Ok(callbacks);
@@ -163,7 +163,7 @@ impl Process {
     pub fn cancel(&mut self, handle: usize) -> Result<Option<(Generalized, bool)>> {
         let request = self.request(handle)?;
         if let Some(callbacks) = request.generalized.as_deref() {
-            return Ok(Some((*callbacks, request.is_settled())));
+            return Ok(Some((*callbacks, request.is_complete())));
         }
         if matches!(request.state, State::Inactive | State::Collective | State::Flush(_)) {
             return Err(Error::new(MPI_ERR_REQUEST, "only active point-to-point operations can be cancelled"));
@@ -173,10 +173,10 @@ impl Process {
     }
 
     /// Completes a pair whose parts are complete.
-    fn settle_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
+    fn complete_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
         let messages = self.messages()?;
-        let settled = |part| messages.requests.get(part).is_none_or(Request::is_settled);
-        if !settled(send) || !settled(receive) {
+        let complete = |part| messages.requests.get(part).is_none_or(Request::is_complete);
+        if !complete(send) || !complete(receive) {
             return Ok(false);
         }
         let sent = messages.take_error(send);
@@ -191,12 +191,12 @@ impl Process {
     }
 
     /// Completes a flush whose messages have left.
-    fn settle_flush(&mut self, handle: usize) -> Result<bool> {
+    fn complete_flush(&mut self, handle: usize) -> Result<bool> {
         let messages = self.messages()?;
         let Some(State::Flush(waiting)) = messages.requests.get(handle).map(|request| &request.state) else {
             return Ok(false);
         };
-        let left = waiting.iter().all(|part| messages.requests.get(*part).is_none_or(Request::is_settled));
+        let left = waiting.iter().all(|part| messages.requests.get(*part).is_none_or(Request::is_complete));
         if left {
             messages.complete(handle);
         }

@@ -35,12 +35,12 @@ pub type Engine = weft_engine::engine::Engine<Machine>;
 /// See [`weft_engine::engine::Parts`].
 pub type Parts = weft_engine::engine::Parts<Machine>;
 /// What a waiter of this process sleeps on.
-pub type Rest = weft_engine::engine::Rest<Machine>;
+pub type SleepOn = weft_engine::engine::SleepOn<Machine>;
 
 pub use weft_core::flow::RUN_PACKETS;
 pub use weft_core::message::HEAD_MAX;
+pub use weft_engine::carriers::{Device, Devices, Hop, RailTraffic, Remote, Slot};
 pub use weft_engine::engine::{Received, Traffic};
-pub use weft_engine::lanes::{Device, Devices, Hop, RailTraffic, Remote, Slot};
 pub use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE};
 pub use weft_engine::peers::{NewPeer, Route};
 pub use weft_engine::protocols::{self, SINGLE_COPY_BYTES_MIN};

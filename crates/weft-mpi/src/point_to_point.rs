@@ -241,7 +241,7 @@ impl Process {
             let requests = &engine.messages.requests;
             let mut left = Vec::new();
             let mut reclaim = |buffer: &mut Buffer| {
-                left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_settled)));
+                left.extend(buffer.reclaim(|request| requests.get(request).is_none_or(Request::is_complete)));
             };
             objects.for_each_buffer(&mut reclaim);
             own.iter_mut().for_each(reclaim);

@@ -226,7 +226,7 @@ impl Process {
         self.alarm = Some((receiver, sender));
         self.learned = Learned::new(if engine.has_network() { SPIN_NETWORK } else { SPIN_NODE });
         self.processors = load.processors;
-        if load.ranks > neighbours && load.is_crowded() {
+        if load.ranks > neighbours && load.is_oversubscribed() {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.learned.distrust_spinning();
         }
@@ -260,8 +260,8 @@ impl Process {
     }
 
     /// Whether the processes of `group` take turns on the processors of this node; the same at all of them.
-    pub fn take_turns(&self, group: &Group) -> bool {
-        self.engine.as_ref().is_some_and(|engine| engine.take_turns(&group.members))
+    pub fn are_oversubscribed(&self, group: &Group) -> bool {
+        self.engine.as_ref().is_some_and(|engine| engine.are_oversubscribed(&group.members))
     }
 
     /// Requests and matching.

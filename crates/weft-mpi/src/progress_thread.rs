@@ -80,7 +80,7 @@ impl ProgressThread {
     /// A call leaves MPI, and nobody waits inside: arms what is to be armed.
     #[inline]
     pub(crate) fn hand_over(&mut self, engine: &mut Engine, outstanding: Outstanding) {
-        if !self.coverage.is_covered(outstanding, engine.gathers().is_some()) {
+        if !self.coverage.is_covered(outstanding, engine.coalescing_time().is_some()) {
             self.arm(engine, outstanding);
         }
     }
@@ -102,7 +102,7 @@ impl ProgressThread {
             arrived = !engine.arm_for_thread();
         }
         let due = if self.coverage.wants_due(arrived) { engine.due().map(Duration) } else { None };
-        let armed = Armed { arrived, due, coalescing: engine.gathers() };
+        let armed = Armed { arrived, due, coalescing: engine.coalescing_time() };
         if let Some(span) = self.coverage.set_timer(outstanding, armed) {
             self.watch.set_timer(span);
         }
@@ -137,7 +137,7 @@ impl ProgressThread {
     /// The thread is awake, and has the process lock: what it does now. `waits`: somebody waits inside MPI. `looked`: this is the second
     /// look, after [`Woken::LookAgain`].
     pub(crate) fn woken(&mut self, engine: &Engine, waits: bool, looked: bool) -> Woken {
-        let woken = self.coverage.woken(waits, engine.gathers().is_some(), looked);
+        let woken = self.coverage.woken(waits, engine.coalescing_time().is_some(), looked);
         if let Woken::Defer(span) = woken {
             self.watch.set_timer(span);
         }

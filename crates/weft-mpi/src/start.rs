@@ -337,8 +337,8 @@ pub fn finalize() -> Result<()> {
     })?;
     let outcome = process::block_until(|process| {
         let Ok(messages) = process.messages() else { return Some(None) };
-        let settled = messages.requests.get(barrier).is_none_or(Request::is_settled);
-        settled.then(|| messages.take_error(barrier))
+        let complete = messages.requests.get(barrier).is_none_or(Request::is_complete);
+        complete.then(|| messages.take_error(barrier))
     });
     if let Some(error) = outcome {
         return Err(error);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use weft_core::pcapng::{self, Direction};
-use weft_core::wire::{self, Kind, Lane, Packet};
+use weft_core::wire::{self, Channel, Kind, Packet};
 
 use crate::clock;
 use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
@@ -143,7 +143,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// How much of a packet is kept: messages whole, since many may share it.
 fn kept(packet: &[u8]) -> usize {
     match Packet::parse(packet) {
-        Some((Packet { kind: Kind::Numbered { lane: Lane::Messages { .. }, .. }, .. }, _)) => packet.len(),
+        Some((Packet { kind: Kind::Numbered { channel: Channel::Messages { .. }, .. }, .. }, _)) => packet.len(),
         _ => packet.len().min(PACKET_BYTES_MAX),
     }
 }

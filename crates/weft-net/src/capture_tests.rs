@@ -33,9 +33,9 @@ impl Datagrams for Mirror {
     }
 }
 
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("weft-capture-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
@@ -48,7 +48,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -88,7 +88,7 @@ fn packets(file: &[u8]) -> Vec<(u32, u32, usize, Vec<u8>)> {
 
 #[test]
 fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
-    let place = Place::new("idle");
+    let place = TestDirectory::new("idle");
     let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let to = ends()[1][0].peer;
@@ -113,7 +113,7 @@ fn what_is_sent_and_received_is_in_the_file_as_soon_as_the_link_is_idle() {
 
 #[test]
 fn a_packet_that_claims_an_unknown_sender_is_captured_as_from_nowhere() {
-    let place = Place::new("unknown");
+    let place = TestDirectory::new("unknown");
     let recorder = Recorder::create(&place.file(), Box::new(|why| panic!("{why}"))).unwrap();
     let mut link = Capture::new(Mirror(VecDeque::from([packet(7, 40), vec![1, 2]])), &recorder, ends());
     link.receive(&mut |_| {}, 64);
@@ -125,7 +125,7 @@ fn a_packet_that_claims_an_unknown_sender_is_captured_as_from_nowhere() {
 
 #[test]
 fn the_latest_packets_are_kept_in_two_files() {
-    let place = Place::new("turns");
+    let place = TestDirectory::new("turns");
     let recorder = Recorder::with_limit(&place.file(), Box::new(|why| panic!("{why}")), 10_000).unwrap();
     let mut link = Capture::new(Mirror::default(), &recorder, ends());
     let to = ends()[1][0].peer;
@@ -153,7 +153,7 @@ fn the_latest_packets_are_kept_in_two_files() {
 
 #[test]
 fn a_full_disk_is_told_once_and_the_link_works_on() {
-    let place = Place::new("full");
+    let place = TestDirectory::new("full");
     std::os::unix::fs::symlink("/dev/full", place.file()).unwrap();
     let (tell, told) = mpsc::channel();
     let recorder = Recorder::create(&place.file(), Box::new(move |why| tell.send(why.to_owned()).unwrap())).unwrap();

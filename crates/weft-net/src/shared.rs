@@ -9,7 +9,7 @@
 //!
 //! | the sleeper | a sender |
 //! |---|---|
-//! | 1. writes to `sleeping` how it sleeps ([`Rest`]) | a. writes the frame's ready word |
+//! | 1. writes to `sleeping` how it sleeps ([`SleepMode`]) | a. writes the frame's ready word |
 //! | 2. looks at all its rings once more ([`Node::arm`]) | b. reads `sleeping`; if not 0, takes it to 0 and wakes |
 //!
 //! If the look (2) misses the frame, then a comes after 2, hence b after 1, hence b sees the sleeper and wakes it. The sender that
@@ -18,14 +18,14 @@
 
 #[cfg_attr(loom, path = "shared/area_model.rs")]
 mod area;
-mod board;
+mod cooperative_copy;
 mod doorbell;
 #[cfg_attr(loom, path = "shared/futex_model.rs")]
 mod futex;
+mod posted_receives;
 mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
-mod share;
 mod sleeping;
 
 use std::os::fd::RawFd;
@@ -35,13 +35,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::{Error, sys};
-pub use board::Board;
+pub use cooperative_copy::CooperativeCopy;
 use doorbell::{Doorbell, Rung};
+pub use posted_receives::PostedReceives;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
-pub use share::Share;
 use weft_core::time::Duration;
-use weft_engine::transport::{self, PeerFault, Rest};
+use weft_engine::transport::{self, PeerFault, SleepMode};
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
@@ -100,13 +100,13 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
     segment::directories(settings)
 }
 
-/// Values of [`segment::Place::attentive`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
+/// Values of [`segment::RankState::inside_mpi`] beside 0: the rank waits; from this one on, it spins on the processor with this number more.
 const WAITS: u32 = 1;
 const SPINS: u32 = 2;
 
 /// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
 /// `here` with this one, wherever the `unknown` ones are.
-fn emptier(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
+fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
     let on = |processor: u32| spinning.iter().filter(|other| **other == processor).count();
     let emptiest = mine.iter().copied().filter(|other| *other != here).min_by_key(|other| on(*other))?;
     (on(emptiest) + unknown < on(here)).then_some(emptiest)
@@ -120,10 +120,10 @@ pub struct Sleeper {
 }
 
 impl Sleeper {
-    /// After [`Node::arm`] for [`Rest::Futex`] said true: sleeps until a neighbour wakes this rank, or for `timeout` at most.
+    /// After [`Node::arm`] for [`SleepMode::Futex`] said true: sleeps until a neighbour wakes this rank, or for `timeout` at most.
     pub fn sleep(&self, timeout: Option<Duration>) {
-        let word = &self.segment.place(self.own).sleeping;
-        futex::wait(word, Rest::Futex as u32, timeout.map(Duration::as_nanos));
+        let word = &self.segment.rank_state(self.own).sleeping;
+        futex::wait(word, SleepMode::Futex as u32, timeout.map(Duration::as_nanos));
     }
 }
 
@@ -165,7 +165,7 @@ impl Node {
         addresses: Vec<SocketAddr>,
         warnings: Vec<String>,
     ) -> Self {
-        segment.place(own).pid.store(std::process::id() as i32, Ordering::Release);
+        segment.rank_state(own).pid.store(std::process::id() as i32, Ordering::Release);
         Self {
             reported: vec![false; addresses.len()],
             inbox: Inbox::new(Arc::clone(&segment), own),
@@ -186,7 +186,7 @@ impl Node {
 
     /// The process of a local peer, None until it has joined. For [`crate::single_copy`].
     pub fn pid(&self, peer: usize) -> Option<i32> {
-        let pid = self.inbox.segment.place(peer).pid.load(Ordering::Acquire);
+        let pid = self.inbox.segment.rank_state(peer).pid.load(Ordering::Acquire);
         (pid > 0).then_some(pid)
     }
 
@@ -205,7 +205,7 @@ impl Node {
     fn spinning_elsewhere(&self) -> impl Iterator<Item = u32> {
         let segment = &self.inbox.segment;
         let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
-        others.filter_map(|index| segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS))
+        others.filter_map(|index| segment.rank_state(index).inside_mpi.load(Ordering::Relaxed).checked_sub(SPINS))
     }
 
     /// Both halves, to send from inside `on_frame`.
@@ -215,14 +215,14 @@ impl Node {
 }
 
 impl transport::Node for Node {
-    type Table = Board;
+    type Table = PostedReceives;
     type Sleeper = Sleeper;
 
     fn frame_max(&self) -> usize {
         ring::frame_max(self.inbox.segment.geometry().ring_bytes)
     }
 
-    fn is_crowded(&self) -> bool {
+    fn is_oversubscribed(&self) -> bool {
         self.inbox.segment.geometry().local_size > self.inbox.segment.processors()
     }
 
@@ -249,9 +249,9 @@ impl transport::Node for Node {
         }
     }
 
-    fn arm(&mut self, rest: Rest) -> bool {
-        if self.inbox.segment.place(self.inbox.own).attentive.load(Ordering::Relaxed) >= SPINS {
-            self.set_attentive(true);
+    fn arm(&mut self, rest: SleepMode) -> bool {
+        if self.inbox.segment.rank_state(self.inbox.own).inside_mpi.load(Ordering::Relaxed) >= SPINS {
+            self.set_inside_mpi(true);
         }
         self.inbox.segment.fall_asleep(self.inbox.own, rest as u32);
         if self.inbox.is_pending() {
@@ -266,8 +266,8 @@ impl transport::Node for Node {
     }
 
     fn nudge(&mut self) {
-        let place = self.inbox.segment.place(self.inbox.own);
-        if place.sleeping.load(Ordering::SeqCst) == Rest::Futex as u32 {
+        let place = self.inbox.segment.rank_state(self.inbox.own);
+        if place.sleeping.load(Ordering::SeqCst) == SleepMode::Futex as u32 {
             self.inbox.segment.take_sleep(self.inbox.own);
             futex::wake(&place.sleeping);
         }
@@ -277,59 +277,59 @@ impl transport::Node for Node {
         Sleeper { segment: Arc::clone(&self.inbox.segment), own: self.inbox.own }
     }
 
-    fn own_board(&mut self, sender: usize) -> Option<Board> {
-        if let Lane::Unused = self.outbox.lanes[sender] {
+    fn own_posted_table(&mut self, sender: usize) -> Option<PostedReceives> {
+        if let Ring::Unused = self.outbox.rings[sender] {
             self.outbox.open(sender);
         }
-        let is_open = matches!(self.outbox.lanes[sender], Lane::Open(_));
-        is_open.then(|| Board::new(Arc::clone(&self.outbox.segment), sender, self.outbox.own))
+        let is_open = matches!(self.outbox.rings[sender], Ring::Open(_));
+        is_open.then(|| PostedReceives::new(Arc::clone(&self.outbox.segment), sender, self.outbox.own))
     }
 
-    fn common_board(&mut self) -> Option<Board> {
+    fn any_source_table(&mut self) -> Option<PostedReceives> {
         let (segment, own) = (&self.inbox.segment, self.inbox.own);
         segment.reserve_common(own).ok()?;
-        segment.place(own).common.store(1, Ordering::Release);
-        Some(Board::new(Arc::clone(segment), own, own))
+        segment.rank_state(own).common.store(1, Ordering::Release);
+        Some(PostedReceives::new(Arc::clone(segment), own, own))
     }
 
-    fn board_of(&mut self, receiver: usize) -> Option<Board> {
-        let announcements = self.inbox.segment.place(self.inbox.own).announcements.load(Ordering::Acquire);
+    fn posted_table_of(&mut self, receiver: usize) -> Option<PostedReceives> {
+        let announcements = self.inbox.segment.rank_state(self.inbox.own).announcements.load(Ordering::Acquire);
         if announcements != self.inbox.announcements_seen {
             self.inbox.discover(announcements);
         }
         let known = self.inbox.is_active[receiver];
-        known.then(|| Board::new(Arc::clone(&self.inbox.segment), self.inbox.own, receiver))
+        known.then(|| PostedReceives::new(Arc::clone(&self.inbox.segment), self.inbox.own, receiver))
     }
 
     fn announce_written(&mut self, receiver: usize) {
-        self.outbox.segment.place(receiver).written.fetch_add(1, Ordering::SeqCst);
-        if self.outbox.segment.place(receiver).sleeping.load(Ordering::SeqCst) != 0 {
+        self.outbox.segment.rank_state(receiver).written.fetch_add(1, Ordering::SeqCst);
+        if self.outbox.segment.rank_state(receiver).sleeping.load(Ordering::SeqCst) != 0 {
             self.outbox.wake(receiver);
         }
     }
 
     #[inline]
     fn take_written(&mut self) -> bool {
-        let written = self.inbox.segment.place(self.inbox.own).written.load(Ordering::Acquire);
+        let written = self.inbox.segment.rank_state(self.inbox.own).written.load(Ordering::Acquire);
         std::mem::replace(&mut self.inbox.written_seen, written) != written
     }
 
     #[inline]
-    fn set_attentive(&self, waits: bool) {
-        let attentive = if waits { WAITS } else { 0 };
-        self.inbox.segment.place(self.inbox.own).attentive.store(attentive, Ordering::Relaxed);
+    fn set_inside_mpi(&self, waits: bool) {
+        let inside_mpi = if waits { WAITS } else { 0 };
+        self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(inside_mpi, Ordering::Relaxed);
     }
 
     fn note_processor(&self) {
         let spins = sys::processor().map_or(WAITS, |processor| SPINS.saturating_add(processor));
-        self.inbox.segment.place(self.inbox.own).attentive.store(spins, Ordering::Relaxed);
+        self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(spins, Ordering::Relaxed);
     }
 
     fn shares_processor(&self) -> bool {
         sys::processor().is_some_and(|here| self.spinning_elsewhere().any(|processor| processor == here))
     }
 
-    fn leave_processor(&self) {
+    fn migrate(&self) {
         if let Some(here) = sys::processor() {
             // Where there is no third processor, any but this one will do.
             if !sys::move_to(|other| other != here && self.spinning_elsewhere().all(|taken| taken != other)) {
@@ -339,27 +339,27 @@ impl transport::Node for Node {
         self.note_processor();
     }
 
-    fn even_out(&self) {
+    fn rebalance(&self) {
         let Some(here) = sys::processor() else { return };
         let segment = &self.inbox.segment;
         let others = (0..segment.geometry().local_size).filter(|index| *index != self.inbox.own);
         let mut spinning = Vec::new();
         for index in others.clone() {
-            match segment.place(index).attentive.load(Ordering::Relaxed).checked_sub(SPINS) {
+            match segment.rank_state(index).inside_mpi.load(Ordering::Relaxed).checked_sub(SPINS) {
                 Some(processor) if processor == here && index > self.inbox.own => return,
                 Some(processor) => spinning.push(processor),
                 None => {}
             }
         }
         let unknown = others.count() - spinning.len();
-        if let Some(emptier) = emptier(here, &sys::processors(), &spinning, unknown) {
-            sys::move_to(|other| other == emptier);
+        if let Some(less_loaded) = less_loaded(here, &sys::processors(), &spinning, unknown) {
+            sys::move_to(|other| other == less_loaded);
             self.note_processor();
         }
     }
 
-    fn is_attentive(&self, peer: usize) -> bool {
-        self.inbox.segment.place(peer).attentive.load(Ordering::Relaxed) != 0
+    fn is_inside_mpi(&self, peer: usize) -> bool {
+        self.inbox.segment.rank_state(peer).inside_mpi.load(Ordering::Relaxed) != 0
     }
 
     fn awake(&self) -> usize {
@@ -432,7 +432,7 @@ impl Inbox {
     /// Frames of one sender come in its order. `bytes` is the ring itself: valid during the call only, aligned to 4 bytes.
     #[inline]
     pub fn poll(&mut self, limit: usize, mut on_frame: impl FnMut(usize, &[u8])) -> usize {
-        let announcements = self.segment.place(self.own).announcements.load(Ordering::Acquire);
+        let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::Acquire);
         if announcements != self.announcements_seen {
             self.discover(announcements);
         }
@@ -465,11 +465,11 @@ impl Inbox {
 
     /// Whether any ring has something, sequentially consistent: step 2 of the sleeping protocol.
     fn is_pending(&mut self) -> bool {
-        let announcements = self.segment.place(self.own).announcements.load(Ordering::SeqCst);
+        let announcements = self.segment.rank_state(self.own).announcements.load(Ordering::SeqCst);
         if announcements != self.announcements_seen {
             self.discover(announcements);
         }
-        let written = self.segment.place(self.own).written.load(Ordering::SeqCst);
+        let written = self.segment.rank_state(self.own).written.load(Ordering::SeqCst);
         written != self.written_seen || self.active.iter().any(|(_, ring)| ring.is_pending())
     }
 
@@ -477,7 +477,7 @@ impl Inbox {
     #[cold]
     fn discover(&mut self, announcements: u32) {
         self.announcements_seen = announcements;
-        let place = self.segment.place(self.own);
+        let place = self.segment.rank_state(self.own);
         for sender in 0..self.is_active.len() {
             let announced = place.announced[sender / 64].load(Ordering::SeqCst) >> (sender % 64) & 1 != 0;
             if announced && !self.is_active[sender] {
@@ -500,14 +500,14 @@ impl Inbox {
 pub struct Outbox {
     segment: Arc<Segment>,
     own: usize,
-    lanes: Vec<Lane>,
+    rings: Vec<Ring>,
     bell: Doorbell,
     bells: Vec<SocketAddr>,
     faults: Vec<PeerFault>,
 }
 
 /// The way to one peer.
-enum Lane {
+enum Ring {
     /// Never used: the peer does not look at it yet.
     Unused,
     /// In use.
@@ -518,8 +518,8 @@ enum Lane {
 
 impl Outbox {
     fn new(segment: Arc<Segment>, own: usize, bell: Doorbell, bells: Vec<SocketAddr>) -> Self {
-        let lanes = bells.iter().map(|_| Lane::Unused).collect();
-        Self { segment, own, lanes, bell, bells, faults: Vec::new() }
+        let rings = bells.iter().map(|_| Ring::Unused).collect();
+        Self { segment, own, rings, bell, bells, faults: Vec::new() }
     }
 
     /// Sends one frame to local rank `to` (which may be this rank). False: the ring is full (poll, then try again) or the peer has
@@ -536,10 +536,10 @@ impl Outbox {
     /// once, not at all when the result is false, and must write all of them: what it leaves is what an earlier frame left.
     #[inline]
     pub fn try_send_with(&mut self, to: usize, head: &[u8], len: usize, fill: impl FnOnce(&mut [u8])) -> bool {
-        if let Lane::Unused = self.lanes[to] {
+        if let Ring::Unused = self.rings[to] {
             self.open(to);
         }
-        let Lane::Open(producer) = &mut self.lanes[to] else { return false };
+        let Ring::Open(producer) = &mut self.rings[to] else { return false };
         match producer.push(head, len, fill) {
             Ok(true) => {}
             Ok(false) => return false,
@@ -548,7 +548,7 @@ impl Outbox {
                 return false;
             }
         }
-        if self.segment.place(to).sleeping.load(Ordering::SeqCst) != 0 {
+        if self.segment.rank_state(to).sleeping.load(Ordering::SeqCst) != 0 {
             self.wake(to);
         }
         true
@@ -560,15 +560,15 @@ impl Outbox {
         if let Err(cause) = self.segment.reserve_ring(to, self.own) {
             return self.close(to, format!("cannot be reached: no memory for its shared ring: {cause}"));
         }
-        self.lanes[to] = Lane::Open(Producer::new(self.segment.ring(to, self.own)));
-        let place = self.segment.place(to);
+        self.rings[to] = Ring::Open(Producer::new(self.segment.ring(to, self.own)));
+        let place = self.segment.rank_state(to);
         place.announced[self.own / 64].fetch_or(1 << (self.own % 64), Ordering::SeqCst);
         place.announcements.fetch_add(1, Ordering::SeqCst);
     }
 
     #[cold]
     fn close(&mut self, to: usize, reason: String) {
-        self.lanes[to] = Lane::Closed;
+        self.rings[to] = Ring::Closed;
         self.faults.push(PeerFault { peer: to, reason });
     }
 
@@ -579,8 +579,8 @@ impl Outbox {
         if rest == 0 {
             return;
         }
-        if rest == Rest::Futex as u32 {
-            let place = self.segment.place(to);
+        if rest == SleepMode::Futex as u32 {
+            let place = self.segment.rank_state(to);
             // Nobody in the kernel: it is just falling asleep, which the kernel will refuse, or it is dead.
             if !futex::wake(&place.sleeping) && !futex::exists(place.pid.load(Ordering::Relaxed)) {
                 self.close(to, "has died: its process is gone".into());

@@ -19,7 +19,7 @@ use crate::{Error, node, watch};
 use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
 pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
-use connected::{Connected, Place};
+use connected::{Connected, SocketIndex};
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
@@ -326,7 +326,7 @@ impl Udp {
         0
     }
 
-    fn fetch_from(&mut self, place: Place, limit: usize) -> usize {
+    fn fetch_from(&mut self, place: SocketIndex, limit: usize) -> usize {
         let socket = place.map_or(&self.socket, |place| self.connected.socket(place)).as_fd();
         for _ in 0..RECEIVE_ERRORS_MAX {
             let fetched = if self.was_busy && limit > 1 {

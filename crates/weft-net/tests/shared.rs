@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 use support::{LIMIT, Random, Role, can_unshare, listen, say, variable};
 use weft_core::time::Duration;
-use weft_engine::transport::{Node as _, Rest};
+use weft_engine::transport::{Node as _, SleepMode};
 use weft_net::shared::{Node, Settings};
 use weft_net::wait::{Interest, wait};
 use weft_net::{node, single_copy};
@@ -42,7 +42,7 @@ fn join(index: usize, size: usize) -> Node {
 
 /// Whether it really slept.
 fn sleep(node: &mut Node) -> bool {
-    let armed = node.arm(Rest::Doorbell);
+    let armed = node.arm(SleepMode::Doorbell);
     if armed {
         let ready = wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
         node.disarm();
@@ -137,7 +137,7 @@ fn a_leader_killed_before_the_others_came_is_swept_by_the_next() {
 #[ignore = "a role"]
 fn role_sleeps_until_killed() {
     let mut node = join(variable("INDEX").parse().unwrap(), 2);
-    assert!(node.arm(Rest::Doorbell));
+    assert!(node.arm(SleepMode::Doorbell));
     say("asleep");
     listen();
 }

@@ -27,7 +27,7 @@ impl Deliver for Memory {
         self.messages += 1;
         self.bytes += body.len() as u64;
     }
-    fn data(&mut self, _sink: u32, _offset: u64, bytes: &[u8]) {
+    fn data(&mut self, _remote_key: u32, _offset: u64, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
     }
 }

@@ -83,7 +83,7 @@ fn address(rank: u32) -> SocketAddr {
 mod tests {
     use super::*;
     use pcap_file::pcapng::{Block, PcapNgReader};
-    use weft_core::rails::Carrier;
+    use weft_core::rails::CarrierKind;
 
     #[test]
     fn a_capture_can_be_read_again() {
@@ -95,9 +95,9 @@ mod tests {
             bytes: vec![7; 100],
             number: None,
             marked: true,
-            way: 0,
+            path: 0,
             rail: 0,
-            carrier: Carrier::Udp,
+            carrier: CarrierKind::Udp,
         };
         capture.write(Instant(1_234_567_891), 0, true, &flight);
         capture.write(Instant(1_234_567_999), 1, false, &flight);

@@ -136,8 +136,8 @@ impl Fabric {
     /// A datagram is at a node on its way from one rank to another.
     ///
     /// Each way of a flow may be another.
-    pub fn forward(&mut self, now: Instant, node: Node, (from, to): (u32, u32), way: u8, bytes: u64) -> Hop {
-        let port = self.port(now, node, (from, to), way);
+    pub fn forward(&mut self, now: Instant, node: Node, (from, to): (u32, u32), path: u8, bytes: u64) -> Hop {
+        let port = self.port(now, node, (from, to), path);
         let size = crate::topology::frame_bytes(bytes);
         let buffer = match (node, self.topology) {
             (Node::Host(_), _) | (_, Topology::BackToBack { .. }) => Buffer::PerPort(HOST_ROOM),
@@ -172,14 +172,14 @@ impl Fabric {
         }
     }
 
-    fn port(&mut self, now: Instant, node: Node, (from, to): (u32, u32), way: u8) -> usize {
+    fn port(&mut self, now: Instant, node: Node, (from, to): (u32, u32), path: u8) -> usize {
         let ((leaves, spines), ranks) = (self.switches(), self.ranks as usize);
         let home = if leaves == 0 { 0 } else { self.leaf(to) };
         match node {
             Node::Host(rank) => rank as usize,
             Node::Leaf(leaf) if leaf == home => ranks + to as usize,
             Node::Leaf(leaf) => {
-                let spine = self.spine(now, (leaf, home), (from, to), way);
+                let spine = self.spine(now, (leaf, home), (from, to), path);
                 2 * ranks + (leaf * spines + spine) as usize
             }
             Node::Spine(spine) => 2 * ranks + (leaves * spines + spine * leaves + home) as usize,
@@ -187,11 +187,11 @@ impl Fabric {
     }
 
     /// The spine on the way from a leaf to another; one whose cables are known to be cut only if there is no other.
-    fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), way: u8) -> u32 {
+    fn spine(&mut self, now: Instant, (leaf, home): (u32, u32), (from, to): (u32, u32), path: u8) -> u32 {
         let Topology::LeafSpine { leaves, spines, spreading, .. } = self.topology else { return 0 };
         let first = match spreading {
             Spreading::PerFlow => {
-                mix(self.salt ^ u64::from(way).reverse_bits() ^ u64::from(from) << 32 ^ u64::from(to))
+                mix(self.salt ^ u64::from(path).reverse_bits() ^ u64::from(from) << 32 ^ u64::from(to))
                     % u64::from(spines)
             }
             Spreading::PerPacket => self.random.below(spines.into()),
@@ -223,18 +223,18 @@ mod tests {
     }
 
     /// The nodes a packet passes.
-    fn way(fabric: &mut Fabric, mut now: Instant, from: u32, to: u32) -> Vec<Node> {
-        let mut way = vec![Node::Host(from)];
-        while way.len() < 8 && way.last() != Some(&Node::Host(to)) {
-            match fabric.forward(now, way[way.len() - 1], (from, to), 0, 100) {
+    fn path(fabric: &mut Fabric, mut now: Instant, from: u32, to: u32) -> Vec<Node> {
+        let mut path = vec![Node::Host(from)];
+        while path.len() < 8 && path.last() != Some(&Node::Host(to)) {
+            match fabric.forward(now, path[path.len() - 1], (from, to), 0, 100) {
                 Hop::Arrives { at, node, .. } => {
                     now = at;
-                    way.push(node);
+                    path.push(node);
                 }
                 Hop::Full | Hop::Cut => break,
             }
         }
-        way
+        path
     }
 
     #[test]
@@ -242,9 +242,9 @@ mod tests {
         for spreading in [Spreading::PerFlow, Spreading::PerPacket] {
             let mut fabric = Fabric::new(&leaf_spine(spreading), 10, &[], 1);
             for (from, to) in (0..10).flat_map(|a| (0..10).map(move |b| (a, b))).filter(|(a, b)| a != b) {
-                let way = way(&mut fabric, Instant(0), from, to);
-                assert_eq!(way.last(), Some(&Node::Host(to)));
-                assert_eq!(way.len(), if from / 3 == to / 3 { 3 } else { 5 }, "{way:?}");
+                let path = path(&mut fabric, Instant(0), from, to);
+                assert_eq!(path.last(), Some(&Node::Host(to)));
+                assert_eq!(path.len(), if from / 3 == to / 3 { 3 } else { 5 }, "{path:?}");
             }
         }
     }
@@ -253,7 +253,7 @@ mod tests {
     fn a_flow_keeps_its_spine_and_packets_are_spread() {
         for (spreading, spines) in [(Spreading::PerFlow, 1), (Spreading::PerPacket, 3)] {
             let mut fabric = Fabric::new(&leaf_spine(spreading), 12, &[], 1);
-            let mut seen: Vec<_> = (0..100).map(|_| way(&mut fabric, Instant(0), 0, 11)[2]).collect();
+            let mut seen: Vec<_> = (0..100).map(|_| path(&mut fabric, Instant(0), 0, 11)[2]).collect();
             seen.sort_by_key(|node| format!("{node:?}"));
             seen.dedup();
             assert_eq!(seen.len(), spines);
@@ -265,7 +265,7 @@ mod tests {
         let cuts: Vec<Cut> = (0..2).map(|spine| (Cable::Trunk(0, spine), Instant(0)..Instant(u64::MAX))).collect();
         let mut fabric = Fabric::new(&leaf_spine(Spreading::PerPacket), 12, &cuts, 1);
         let arrived = |fabric: &mut Fabric, now| {
-            (0..300).filter(|_| way(fabric, now, 0, 11).last() == Some(&Node::Host(11))).count()
+            (0..300).filter(|_| path(fabric, now, 0, 11).last() == Some(&Node::Host(11))).count()
         };
         assert!((50..150).contains(&arrived(&mut fabric, Instant(0))));
         assert_eq!(arrived(&mut fabric, Instant(0) + REROUTE_AFTER), 300);

@@ -11,7 +11,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::Key;
 
 /// Sinks and regions are numbered apart, so that one taken for the other is noticed.
-const SINK_OFFSET: u32 = 1000;
+const REMOTE_KEY_OFFSET: u32 = 1000;
 
 /// Size of a control message, bytes.
 const CONTROL_BYTES: usize = 24;
@@ -30,7 +30,7 @@ fn key(seed: u64, from: u32, to: u32, kind: u64, index: u32) -> u64 {
     mix(mix(seed ^ kind << 56 ^ u64::from(from) << 32 ^ u64::from(to)) ^ u64::from(index))
 }
 
-/// Bytes of a sink that have arrived: where each piece begins and ends, neighbours joined.
+/// Bytes of a remote key that have arrived: where each piece begins and ends, neighbours joined.
 #[derive(Debug, Default)]
 struct Places(BTreeMap<u64, u64>);
 
@@ -170,7 +170,7 @@ impl Conversation {
             self.controls_sent += 1;
         }
         while let Some((region, range)) = self.granted.pop_front() {
-            flow.submit_data(region + SINK_OFFSET, region, range);
+            flow.submit_data(region + REMOTE_KEY_OFFSET, region, range);
         }
     }
 
@@ -313,22 +313,24 @@ impl Deliver for Conversation {
         }
     }
 
-    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        let Some(region) = sink.checked_sub(SINK_OFFSET).filter(|region| (*region as usize) < self.bulk_begun) else {
-            return self.wrong(format!("data for sink {sink} that nobody offered"));
+    fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]) {
+        let Some(region) =
+            remote_key.checked_sub(REMOTE_KEY_OFFSET).filter(|region| (*region as usize) < self.bulk_begun)
+        else {
+            return self.wrong(format!("data for sink {remote_key} that nobody offered"));
         };
         let (index, end) = (region as usize, offset + bytes.len() as u64);
         if end > self.traffic.bulk[index] {
-            return self.wrong(format!("data beyond the end of sink {sink}"));
+            return self.wrong(format!("data beyond the end of sink {remote_key}"));
         }
         if !self.is_noise(self.key(2, region), offset, bytes) {
-            return self.wrong(format!("damaged data at {offset} of sink {sink}"));
+            return self.wrong(format!("damaged data at {offset} of sink {remote_key}"));
         }
         if self.places.len() <= index {
             self.places.resize_with(index + 1, Places::default);
         }
         if !self.places[index].add(offset, end) {
-            return self.wrong(format!("data at {offset} of sink {sink} arrives twice"));
+            return self.wrong(format!("data at {offset} of sink {remote_key} arrives twice"));
         }
         self.placed[index] += bytes.len() as u64;
         if self.traffic.fetched {
@@ -367,7 +369,7 @@ mod tests {
     fn data(conversation: &mut Conversation, offset: u64, length: usize) {
         let mut bytes = vec![0; length];
         conversation.read(0, offset, &mut bytes);
-        conversation.data(SINK_OFFSET, offset, &bytes);
+        conversation.data(REMOTE_KEY_OFFSET, offset, &bytes);
     }
 
     #[test]
@@ -394,8 +396,8 @@ mod tests {
             (|c| c.message(&message(c, 0)[..9]), "damaged"),
             (|c| [10, 30, 29].iter().for_each(|&at| data(c, at, 10)), "twice"),
             (|c| [(0, 100), (99, 1)].iter().for_each(|&(at, length)| data(c, at, length)), "twice"),
-            (|c| c.data(SINK_OFFSET, 0, &[0; 10]), "damaged data"),
-            (|c| c.data(SINK_OFFSET + 1, 0, &[0; 10]), "nobody offered"),
+            (|c| c.data(REMOTE_KEY_OFFSET, 0, &[0; 10]), "damaged data"),
+            (|c| c.data(REMOTE_KEY_OFFSET + 1, 0, &[0; 10]), "nobody offered"),
         ];
         for (wrong, what) in wrongs {
             let mut conversation = conversation();

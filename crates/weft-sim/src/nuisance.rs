@@ -5,7 +5,7 @@ use crate::fabric::Cut;
 use crate::random::{Random, mix};
 use crate::topology::Cable;
 use std::fmt;
-use weft_core::rails::Carrier;
+use weft_core::rails::CarrierKind;
 use weft_core::time::{Duration, Instant};
 
 /// Most cuts that flapping makes.
@@ -245,11 +245,11 @@ pub struct Flight {
     /// A switch has marked it.
     pub marked: bool,
     /// The way of its flow that it takes.
-    pub way: u8,
+    pub path: u8,
     /// The network it goes through, and what carries it there.
     pub rail: u8,
     /// See `rail`.
-    pub carrier: Carrier,
+    pub carrier: CarrierKind,
 }
 
 /// What became of a packet and its copies on the way.
@@ -545,9 +545,9 @@ mod tests {
             bytes: vec![i as u8; 40],
             number: Some(i),
             marked: false,
-            way: 0,
+            path: 0,
             rail: 0,
-            carrier: Carrier::Udp,
+            carrier: CarrierKind::Udp,
         };
         let passed = (0..FLIGHTS).map(|i| {
             stages.pass(Instant(u64::from(i)), flight(i), &mut outcome);

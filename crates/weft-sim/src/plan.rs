@@ -67,7 +67,7 @@ pub struct Traffic {
     pub to: u32,
     /// Nothing is submitted before.
     pub begin: Instant,
-    /// How many messages on the ordered lane.
+    /// How many messages on the ordered channel.
     pub messages: u32,
     /// Their sizes, least and most; capped by `frame_max`.
     pub sizes: (u64, u64),
@@ -117,7 +117,7 @@ impl Traffic {
 pub struct Demands {
     /// Nothing is sent again and nothing probed for.
     pub no_resend: bool,
-    /// No rail is given up, and no lane of bulk data.
+    /// No rail is given up, and no carrier of bulk data.
     pub no_lane_given_up: bool,
     /// Nothing is sent again, probes are allowed.
     pub no_resend_of_data: bool,

@@ -11,8 +11,8 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use weft_core::flow::{Counters, Event, Flow, Settings, striped_bytes};
-use weft_core::rails::{Carrier, Lane, Rails};
-use weft_core::reach::{self, Ends, Keys};
+use weft_core::path_validation::{self, Ends, Keys};
+use weft_core::rails::{Carrier, CarrierKind, Rails};
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
@@ -24,8 +24,8 @@ const TURN: usize = 16;
 const MOMENT: Duration = Duration(100);
 /// While raw frames come, UDP is looked at once in so many passes.
 const UDP_EVERY: u32 = 16;
-/// An idle flow is folded once in so many times.
-const FOLD_EVERY: u32 = 16;
+/// An idle flow is parked once in so many times.
+const PARK_EVERY: u32 = 16;
 
 /// How a peer's turn to send ended.
 enum Turn {
@@ -40,7 +40,7 @@ enum Turn {
 /// Everything one process knows of another.
 pub(crate) struct Peer {
     pub(crate) flow: Flow,
-    /// What happened in it before it was folded last.
+    /// What happened in it before it was parked last.
     pub(crate) past: Counters,
     rests: u32,
     /// The ways there, where there are several networks.
@@ -56,19 +56,19 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// The flow is given time to rest. Now and then it is folded, as drivers do with many peers: nothing may come of it.
+    /// The flow is given time to rest. Now and then it is parked, as drivers do with many peers: nothing may come of it.
     fn rest(&mut self, own: u32, settings: &Arc<Settings>, secret: &Secret) {
-        self.flow.rest();
+        self.flow.shrink();
         self.rests += 1;
-        if self.rests.is_multiple_of(FOLD_EVERY) && self.flow.is_foldable() {
+        if self.rests.is_multiple_of(PARK_EVERY) && self.flow.can_park() {
             let new = || Flow::new(settings.clone(), secret, own, self.other);
-            let (folded, counters) = std::mem::replace(&mut self.flow, new()).fold();
+            let (parked, counters) = std::mem::replace(&mut self.flow, new()).park();
             self.past.add(&counters);
-            self.flow = Flow::unfold(folded, settings.clone(), secret, own, self.other);
+            self.flow = Flow::unpark(parked, settings.clone(), secret, own, self.other);
         }
     }
 
-    /// How often a rail was given up, or the lane of its bulk data.
+    /// How often a rail was given up, or the carrier of its bulk data.
     pub(crate) fn given_up(&self) -> u64 {
         let of = |rails: &Rails| {
             (0..rails.rails()).map(|rail| u64::from(rails.failures(rail).0)).sum::<u64>()
@@ -79,7 +79,7 @@ impl Peer {
 
     /// Bytes that the flow keeps because it stripes.
     pub(crate) fn striped_bytes(&self) -> usize {
-        self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_ways() as u8))
+        self.rails.as_ref().map_or(0, |rails| striped_bytes(rails.bulk_paths() as u8))
     }
 }
 
@@ -177,8 +177,8 @@ impl Process {
     }
 
     /// Takes a packet into the socket; false if there is no room.
-    pub(crate) fn receive(&mut self, carrier: Carrier, slot: u32, bytes: u64, room: u64) -> bool {
-        let socket = &mut self.sockets[usize::from(carrier == Carrier::Udp)];
+    pub(crate) fn receive(&mut self, carrier: CarrierKind, slot: u32, bytes: u64, room: u64) -> bool {
+        let socket = &mut self.sockets[usize::from(carrier == CarrierKind::Udp)];
         let fits = socket.bytes + bytes <= room;
         if fits {
             socket.bytes += bytes;
@@ -225,9 +225,9 @@ impl Process {
 
 /// Raw frames and UDP through each of so many networks.
 fn rails(count: u8) -> Rails {
-    let lanes = |rail| [Carrier::Raw, Carrier::Udp].map(|carrier| (carrier, rail));
-    let lane = |(carrier, rail)| Lane { carrier, rail, ends: Ends { own: rail, peer: rail } };
-    Rails::new(&(0..count).flat_map(lanes).map(lane).collect::<Vec<_>>())
+    let carriers = |rail| [CarrierKind::Raw, CarrierKind::Udp].map(|carrier| (carrier, rail));
+    let carrier = |(carrier, rail)| Carrier { kind: carrier, rail, ends: Ends { own: rail, peer: rail } };
+    Rails::new(&(0..count).flat_map(carriers).map(carrier).collect::<Vec<_>>())
 }
 
 impl World<'_> {
@@ -337,37 +337,39 @@ impl World<'_> {
     fn is_answered(&mut self, own: u32, index: usize, flight: &Flight) -> bool {
         let peer = &mut self.processes[own as usize].peers[index];
         let (there, other) = (peer.there, peer.other);
-        let Some(rails) = peer.rails.as_mut().filter(|_| reach::is_reach(&flight.bytes)) else { return false };
-        if let Some((lane, answer)) =
+        let Some(rails) = peer.rails.as_mut().filter(|_| path_validation::is_path_frame(&flight.bytes)) else {
+            return false;
+        };
+        if let Some((carrier, answer)) =
             rails.handle(flight.carrier, &flight.bytes, || Keys::new(&self.secret, own, other))
         {
-            let lane = rails.named(lane);
-            self.say(there, own, other, lane, &answer);
+            let carrier = rails.named(carrier);
+            self.say(there, own, other, carrier, &answer);
         }
         true
     }
 
-    fn say(&mut self, conversation: usize, own: u32, other: u32, lane: Lane, sentence: &[u8]) {
+    fn say(&mut self, conversation: usize, own: u32, other: u32, carrier: Carrier, sentence: &[u8]) {
         let mut bytes = self.spare.pop().unwrap_or_default();
         bytes.clear();
         bytes.extend_from_slice(sentence);
-        let Lane { carrier, rail, .. } = lane;
+        let Carrier { kind: carrier, rail, .. } = carrier;
         self.launch(
             conversation,
-            Flight { from: own, to: other, bytes, number: None, marked: false, way: 0, rail, carrier },
+            Flight { from: own, to: other, bytes, number: None, marked: false, path: 0, rail, carrier },
         );
     }
 
     /// Asks what is due.
     fn ask(&mut self, own: u32, index: usize) {
         let now = self.processes[own as usize].clock.read(self.now);
-        for lane in 0..2 * self.fabrics.len() {
+        for carrier in 0..2 * self.fabrics.len() {
             let peer = &mut self.processes[own as usize].peers[index];
             let (there, other) = (peer.there, peer.other);
             let Some(rails) = &mut peer.rails else { return };
-            if let Some(question) = rails.poll_question(lane, now, || Keys::new(&self.secret, own, other)) {
-                let lane = rails.named(lane);
-                self.say(there, own, other, lane, &question);
+            if let Some(question) = rails.poll_challenge(carrier, now, || Keys::new(&self.secret, own, other)) {
+                let carrier = rails.named(carrier);
+                self.say(there, own, other, carrier, &question);
             }
         }
     }
@@ -462,7 +464,7 @@ impl World<'_> {
                 Turn::Done(count) => {
                     sent += count;
                     process.peers[index].active = false;
-                    self.settle_timer(own, index);
+                    self.rearm(own, index);
                 }
                 Turn::Over(count) => {
                     sent += count;
@@ -498,9 +500,9 @@ impl World<'_> {
             let local = process.clock.read(self.now);
             let packets_max = self.plan.host.train_packets;
             let train = peer.flow.poll_train(local, conversation, &mut self.packet, packets_max);
-            let (mut rail, mut carrier) = (0, Carrier::Udp);
+            let (mut rail, mut carrier) = (0, CarrierKind::Udp);
             if let Some(rails) = &mut peer.rails {
-                Lane { rail, carrier, .. } = rails.named(rails.lane(train.map_or(0, |train| train.way)));
+                Carrier { rail, kind: carrier, .. } = rails.named(rails.carrier(train.map_or(0, |train| train.path)));
                 rails.steer(&mut peer.flow);
             }
             let Some(train) = train else {
@@ -512,15 +514,15 @@ impl World<'_> {
                 let mut bytes = self.spare.pop().unwrap_or_default();
                 bytes.clear();
                 bytes.extend_from_slice(&self.packet[start..(start + train.segment).min(train.bytes)]);
-                let (number, marked, way) = (None, false, 0);
-                self.depart(there, Flight { from: own, to: other, bytes, number, marked, way, rail, carrier })?;
+                let (number, marked, path) = (None, false, 0);
+                self.depart(there, Flight { from: own, to: other, bytes, number, marked, path, rail, carrier })?;
                 count += 1;
             }
         }
         Ok(Turn::Over(count))
     }
 
-    fn settle_timer(&mut self, own: u32, index: usize) {
+    fn rearm(&mut self, own: u32, index: usize) {
         let process = &mut self.processes[own as usize];
         let peer = &process.peers[index];
         let received = self.conversations[peer.back].messages_received;

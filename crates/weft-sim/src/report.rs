@@ -58,7 +58,7 @@ pub struct Report {
     pub counters: Counters,
     /// Flows that were made, both ends counted.
     pub flows: u64,
-    /// How often a rail was given up, or the lane of its bulk data.
+    /// How often a rail was given up, or the carrier of its bulk data.
     pub given_up: u64,
     /// What the network did.
     pub fates: Fates,

@@ -236,7 +236,7 @@ fn hostile(random: &mut Random) -> Plan {
 fn damaged(random: &mut Random) -> Plan {
     let mut plan = quiet();
     plan.settings.sealed = random.chance(500_000);
-    plan.settings.bulk_ways = random.pick(&[0, 1]);
+    plan.settings.bulk_paths = random.pick(&[0, 1]);
     plan.host.train_packets = random.pick(&[1, 44]);
     plan.nuisances = vec![
         Nuisance::Loss { per_million: 50_000, rank: None },
@@ -267,8 +267,8 @@ fn stalled(random: &mut Random) -> Plan {
     plan
 }
 
-/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no lane is given up, and little is sent
-/// again: nothing is lost, but what overtakes on the other lane may mislead.
+/// Each process, its progress thread included, runs for a tenth of the time. Nobody fails, no carrier is given up, and little is sent
+/// again: nothing is lost, but what overtakes on the other carrier may mislead.
 fn overloaded(random: &mut Random) -> Plan {
     let mut plan = if random.chance(300_000) { two_networks(random) } else { quiet() };
     plan.ranks = 2;
@@ -421,7 +421,7 @@ fn incast_at_once(_random: &mut Random) -> Plan {
 
 fn trains(random: &mut Random) -> Plan {
     let mut plan = clos(16, Spreading::PerFlow);
-    plan.settings.bulk_ways = 1;
+    plan.settings.bulk_paths = 1;
     plan.host.train_packets = random.pick(&[8, 44]);
     if let Topology::LeafSpine { trunk, .. } = &mut plan.topology {
         trunk.mark_bytes = Some(60_000);

@@ -35,7 +35,7 @@ fn settings(random: &mut Random) -> Settings {
     Settings {
         packet_size: random.pick(&[256, 576, 1452, 1452, 8952, 65_507]),
         window_packets: random.pick(&[1, 2, 7, 16, 64, 128, 1024, 2048]),
-        bulk_ways: u8::from(random.chance(500_000)),
+        bulk_paths: u8::from(random.chance(500_000)),
         ack_scheme: random.pick(&[AckScheme::Deferred, AckScheme::Immediate, AckScheme::EveryPacket]),
         ack_packets: random.pick(&[1, 4, 16, 64]),
         sealed: random.chance(300_000),

@@ -125,8 +125,8 @@ impl<'a> World<'a> {
             return Err(Violation(flaw));
         }
         let cuts: Vec<_> = plan.nuisances.iter().flat_map(Nuisance::cuts).collect();
-        let bulk_ways =
-            if plan.rails.is_empty() && !plan.host.frames { settings.bulk_ways } else { 1 + plan.rails.len() as u8 };
+        let bulk_paths =
+            if plan.rails.is_empty() && !plan.host.frames { settings.bulk_paths } else { 1 + plan.rails.len() as u8 };
         let process = |own| Process::new(own, plan, seed);
         let mut world = Self {
             plan,
@@ -137,7 +137,7 @@ impl<'a> World<'a> {
                 .zip(0..)
                 .map(|(network, place)| Fabric::new(network, plan.ranks, &cuts_of(&cuts, place), seed))
                 .collect(),
-            settings: Arc::new(Settings { bulk_ways, ..settings.clone() }),
+            settings: Arc::new(Settings { bulk_paths, ..settings.clone() }),
             stages: Stages::new(&plan.nuisances, plan.ranks, seed),
             outcome: Outcome::default(),
             processes: (0..plan.ranks).map(process).collect(),
@@ -223,7 +223,7 @@ impl<'a> World<'a> {
         let genuine = |epoch| witnessed.key.verify(epoch, &flight.bytes);
         let opened = wire::Packet::parse_head(&flight.bytes).filter(|_| (0..2).any(genuine));
         if let Some((packet, payload)) = &opened {
-            flight.way = packet.way;
+            flight.path = packet.path;
             if let Kind::Numbered { number, .. } = packet.kind {
                 flight.number = Some(number.0);
                 witnessed.witness.departed(number.0, &mut self.report.resends).map_err(Violation)?;
@@ -246,7 +246,7 @@ impl<'a> World<'a> {
         self.outcome.fates.sent_bytes += flight.bytes.len() as u64;
         let (rank, number) = (flight.from, flight.number);
         let fabric = &mut self.fabrics[usize::from(flight.rail)];
-        let hop = fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.way, flight.bytes.len() as u64);
+        let hop = fabric.forward(self.now, Node::Host(rank), (rank, flight.to), flight.path, flight.bytes.len() as u64);
         let Hop::Arrives { at, node, marked } = hop else {
             return self.drop_at(hop, flight);
         };
@@ -270,8 +270,8 @@ impl<'a> World<'a> {
 
     fn at_switch(&mut self, slot: u32, node: Node) {
         let flight = self.packets.at(slot);
-        let (pair, way, bytes) = ((flight.from, flight.to), flight.way, flight.bytes.len() as u64);
-        let hop = self.fabrics[usize::from(flight.rail)].forward(self.now, node, pair, way, bytes);
+        let (pair, path, bytes) = ((flight.from, flight.to), flight.path, flight.bytes.len() as u64);
+        let hop = self.fabrics[usize::from(flight.rail)].forward(self.now, node, pair, path, bytes);
         if let Hop::Arrives { at, node, marked } = hop {
             self.outcome.fates.marked += u64::from(marked && !flight.marked);
             flight.marked |= marked;

@@ -40,7 +40,7 @@ impl Deliver for Inbox {
     fn message(&mut self, body: &[u8]) {
         self.messages.push(u64::from_le_bytes(body.try_into().expect("eight bytes")));
     }
-    fn data(&mut self, _sink: u32, _offset: u64, bytes: &[u8]) {
+    fn data(&mut self, _remote_key: u32, _offset: u64, bytes: &[u8]) {
         self.bytes += bytes.len() as u64;
     }
 }

@@ -18,7 +18,7 @@ const BEHAVE: &str = "tests/launcher/behave.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for place in [Place::Local, Place::Hosts] {
+    for place in [Location::Local, Location::Hosts] {
         cases.extend(endings(place));
         cases.extend(kills(place));
         cases.push(output_is_whole(place));
@@ -31,33 +31,33 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
 }
 
 #[derive(Clone, Copy)]
-enum Place {
+enum Location {
     Local,
     Hosts,
 }
 
-impl Place {
+impl Location {
     fn name(self) -> &'static str {
         match self {
-            Place::Local => "one host",
-            Place::Hosts => "two hosts",
+            Location::Local => "one host",
+            Location::Hosts => "two hosts",
         }
     }
 
     fn mpiexec(self, context: &Context, ranks: u32) -> anyhow::Result<Run> {
         match self {
-            Place::Local => Ok(context.mpiexec(ranks)),
-            Place::Hosts => context.mpiexec_on_hosts(ranks),
+            Location::Local => Ok(context.mpiexec(ranks)),
+            Location::Hosts => context.mpiexec_on_hosts(ranks),
         }
     }
 }
 
-fn behave(context: &Context, place: Place, ranks: u32, arguments: &str) -> anyhow::Result<Run> {
+fn behave(context: &Context, place: Location, ranks: u32, arguments: &str) -> anyhow::Result<Run> {
     Ok(place.mpiexec(context, ranks)?.arg(context.compile(BEHAVE)?).args(arguments.split(' ')))
 }
 
 /// Ranks that end badly: the exit code is theirs, one line says who and how, and the others are ended.
-fn endings(place: Place) -> Vec<Case> {
+fn endings(place: Location) -> Vec<Case> {
     let table: &[(&str, &str, i32, &[&'static str])] = &[
         ("a rank dies by SIGSEGV", "signal 3 11", 139, &["rank 3", "SIGSEGV"]),
         ("a rank dies by SIGKILL", "signal 1 9", 137, &["rank 1", "SIGKILL"]),
@@ -76,7 +76,7 @@ fn endings(place: Place) -> Vec<Case> {
 }
 
 /// `mpiexec` itself is ended: nothing outlives it.
-fn kills(place: Place) -> Vec<Case> {
+fn kills(place: Location) -> Vec<Case> {
     let case = |name: &str, signal: Signal, whole_group: bool, code: i32| {
         Case::new(format!("{name}, {}", place.name()), move |context| {
             let attempt = || -> anyhow::Result<Finished> {
@@ -100,7 +100,7 @@ fn kills(place: Place) -> Vec<Case> {
     ]
 }
 
-fn output_is_whole(place: Place) -> Case {
+fn output_is_whole(place: Location) -> Case {
     Case::new(format!("no line is torn, {}", place.name()), move |context| {
         let finished = behave(context, place, 4, "lines 100").and_then(|run| run.finish());
         let torn = finished.as_ref().ok().and_then(|finished| {
@@ -150,7 +150,7 @@ fn starts() -> Vec<Case> {
         }),
         Case::new("32 ranks on few processors", |context| {
             Expected::code(0)
-                .judge(behave(context, Place::Local, 32, "barriers 50").and_then(|run| run.limit(40).finish()))
+                .judge(behave(context, Location::Local, 32, "barriers 50").and_then(|run| run.limit(40).finish()))
         }),
         Case::new("a program that is no MPI program", |context| {
             Expected::code(0)

@@ -247,8 +247,8 @@ pub(crate) unsafe fn allreduce(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
     run(form, comm, |process, comm| {
-        let in_turns = process.take_turns(&comm.group);
-        let algorithm = if in_turns { algorithms::allreduce_in_turns } else { algorithms::allreduce };
+        let oversubscribed = process.are_oversubscribed(&comm.group);
+        let algorithm = if oversubscribed { algorithms::allreduce_oversubscribed } else { algorithms::allreduce };
         plan_all(process, comm, send, recvbuf, op, algorithm)
     })
 }

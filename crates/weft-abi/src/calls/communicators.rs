@@ -10,7 +10,7 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
-use weft_mpi::collective::Place;
+use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, PeerId};
@@ -93,7 +93,7 @@ pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()>
 /// # Safety
 /// `newcomm` can be written.
 unsafe fn create(
-    place: Place,
+    place: CollectiveScope,
     group: Arc<Group>,
     newcomm: *mut MPI_Comm,
     fill: impl FnOnce(&mut Communicator),
@@ -106,7 +106,7 @@ unsafe fn create(
 }
 
 /// A new communicator without a context; `None` when this process is not in `group`.
-fn add(place: &Place, group: Arc<Group>, fill: impl FnOnce(&mut Communicator)) -> Result<Option<usize>> {
+fn add(place: &CollectiveScope, group: Arc<Group>, fill: impl FnOnce(&mut Communicator)) -> Result<Option<usize>> {
     if group.rank.is_none() {
         return Ok(None);
     }
@@ -139,12 +139,12 @@ fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
 ///
 /// # Safety
 /// The copy callbacks are the program's.
-unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(Place, Arc<Group>, Result<Attributes>)> {
+unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Arc<Group>, Result<Attributes>)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
     // SAFETY: the caller's promise.
     let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
-    let place = with(|process| process.collective_place(comm.0))?;
+    let place = with(|process| process.collective_scope(comm.0))?;
     let group = place.group.clone();
     Ok((place, group, attributes))
 }
@@ -226,7 +226,7 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
         check_subset(&group, &parent)?;
         Ok(group)
     })?;
-    let place = with(|process| process.collective_place(comm.0))?;
+    let place = with(|process| process.collective_scope(comm.0))?;
     // SAFETY: the caller's pointer.
     unsafe { create(place, group, newcomm, |_| ()) }
 }
@@ -262,7 +262,7 @@ pub(crate) unsafe fn comm_create_group(
         unsafe { *newcomm = MPI_Comm::NULL };
         return Ok(());
     };
-    let place = Place { communicator: comm.0, context, tag, group: group.clone(), rank };
+    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank };
     // SAFETY: the caller's pointer.
     unsafe { create(place, group, newcomm, |_| ()) }
 }
@@ -280,7 +280,7 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 }
 
 unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
-    let place = with(|process| process.collective_place(comm.0))?;
+    let place = with(|process| process.collective_scope(comm.0))?;
     let parent = place.group.clone();
     let own = parent.members[place.rank as usize];
     let all = gather_all(place, &[color, i64::from(key)])?;
@@ -292,7 +292,7 @@ unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) 
         .collect();
     // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
     chosen.sort_unstable();
-    let place = with(|process| process.collective_place(comm.0))?;
+    let place = with(|process| process.collective_scope(comm.0))?;
     let members = chosen.iter().map(|(_, rank)| parent.members[*rank]).collect();
     // SAFETY: the caller's pointer.
     unsafe { create(place, Group::new(members, own), newcomm, |_| ()) }
@@ -353,7 +353,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
 /// MPI_Comm_disconnect (MPI-5.0 §11.10.4): pending messages complete by themselves, so it is a collective free.
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's pointer.
-    let place = with(|process| process.collective_place(unsafe { *comm }.0))?;
+    let place = with(|process| process.collective_scope(unsafe { *comm }.0))?;
     weft_mpi::communicator::highest(place, &mut [0])?;
     // SAFETY: the caller's pointer.
     unsafe { comm_free(comm) }

@@ -94,13 +94,13 @@ unsafe fn handles<'a>(count: c_int, requests: *const MPI_Request) -> &'a [MPI_Re
     unsafe { std::slice::from_raw_parts(requests, count as usize) }
 }
 
-/// The first of `handles` that is active and settled; `Err` of an outcome: none is active.
-fn first_settled(process: &mut Process, handles: &[MPI_Request]) -> Result<Found> {
+/// The first of `handles` that is active and complete; `Err` of an outcome: none is active.
+fn first_complete(process: &mut Process, handles: &[MPI_Request]) -> Result<Found> {
     let mut any = false;
     for (index, handle) in handles.iter().enumerate() {
         if process.is_active(handle.0)? {
             any = true;
-            if process.is_settled(handle.0)? {
+            if process.is_complete(handle.0)? {
                 return Ok(Found::At(index));
             }
         }
@@ -115,8 +115,8 @@ enum Found {
 }
 
 /// Looks; if that is not enough, makes progress and looks again.
-fn try_twice(mut settled: impl FnMut(&mut Process) -> Result<bool>) -> Result<bool> {
-    let found = attempt(|process| match settled(process) {
+fn try_twice(mut complete: impl FnMut(&mut Process) -> Result<bool>) -> Result<bool> {
+    let found = attempt(|process| match complete(process) {
         Ok(false) => None,
         other => Some(other),
     });
@@ -144,7 +144,7 @@ pub(crate) unsafe fn test(request: *mut MPI_Request, flag: *mut c_int, status: *
     // SAFETY: the caller's pointers.
     unsafe {
         let handle = (*request).0;
-        let outcome = attempt(|process| match process.is_settled(handle) {
+        let outcome = attempt(|process| match process.is_complete(handle) {
             Ok(true) => Some(process.finish(handle)),
             Ok(false) => None,
             Err(error) => Some(Err(error)),
@@ -185,7 +185,7 @@ pub(crate) unsafe fn waitany(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
-    let found = block_until(|process| match first_settled(process, handles) {
+    let found = block_until(|process| match first_complete(process, handles) {
         Ok(Found::NotYet) => None,
         other => Some(other),
     })?;
@@ -205,7 +205,7 @@ pub(crate) unsafe fn testany(
     let handles = unsafe { handles(count, array_of_requests) };
     let mut found = Found::NotYet;
     try_twice(|process| {
-        found = first_settled(process, handles)?;
+        found = first_complete(process, handles)?;
         Ok(!matches!(found, Found::NotYet))
     })?;
     // SAFETY: the caller's pointers.
@@ -241,10 +241,10 @@ unsafe fn conclude_any(
     }
 }
 
-/// Whether all of `handles` are settled; `from` remembers how far that is known.
-fn all_settled(process: &mut Process, handles: &[MPI_Request], from: &mut usize) -> Result<bool> {
+/// Whether all of `handles` are complete; `from` remembers how far that is known.
+fn all_complete(process: &mut Process, handles: &[MPI_Request], from: &mut usize) -> Result<bool> {
     while let Some(handle) = handles.get(*from) {
-        if !process.is_settled(handle.0)? {
+        if !process.is_complete(handle.0)? {
             return Ok(false);
         }
         *from += 1;
@@ -307,7 +307,7 @@ impl Completion {
         Ok(())
     }
 
-    /// Completes one of the requests, which is settled.
+    /// Completes one of the requests, which is complete.
     ///
     /// # Safety
     /// As for `take`.
@@ -330,12 +330,12 @@ impl Completion {
         Ok(())
     }
 
-    /// Completes requests one after the other, from number `from` of `count` on, which is moved on, as long as they are settled.
+    /// Completes requests one after the other, from number `from` of `count` on, which is moved on, as long as they are complete.
     /// Whether that is all of them.
     ///
     /// # Safety
     /// As for `take`.
-    unsafe fn take_settled(
+    unsafe fn take_complete(
         &mut self,
         process: &mut Process,
         requests: *mut MPI_Request,
@@ -349,7 +349,7 @@ impl Completion {
             unsafe {
                 let request = requests.add(*from);
                 if !take_plain(process, request, status, Some(MPI_SUCCESS)) {
-                    if !process.is_settled((*request).0)? {
+                    if !process.is_complete((*request).0)? {
                         return Ok(false);
                     }
                     self.take_one(process, request, status)?;
@@ -389,7 +389,7 @@ pub(crate) unsafe fn waitall(
     // SAFETY: the caller's arrays.
     unsafe {
         let waited = block_until(|process| {
-            match completion.take_settled(process, array_of_requests, &mut from, count, array_of_statuses) {
+            match completion.take_complete(process, array_of_requests, &mut from, count, array_of_statuses) {
                 Ok(false) => None,
                 Ok(true) => Some(Ok(())),
                 Err(error) => Some(Err(error)),
@@ -414,34 +414,34 @@ pub(crate) unsafe fn testall(
     let mut completion = Completion::default();
     // SAFETY: the caller's arrays; `handles` is not used any more when they are written.
     unsafe {
-        let settled = attempt(|process| match all_settled(process, handles, &mut from) {
+        let complete = attempt(|process| match all_complete(process, handles, &mut from) {
             Ok(false) => None,
             Ok(true) => Some(completion.take(process, array_of_requests, 0..count as usize, array_of_statuses, false)),
             Err(error) => Some(Err(error)),
         });
-        *flag = c_int::from(settled.is_some());
-        settled.transpose()?;
+        *flag = c_int::from(complete.is_some());
+        complete.transpose()?;
         completion.conclude()
     }
 }
 
-/// Indices of the active requests that are settled; `None`: none is active.
-fn settled_ones(process: &mut Process, handles: &[MPI_Request]) -> Result<Option<Vec<usize>>> {
+/// Indices of the active requests that are complete; `None`: none is active.
+fn complete_ones(process: &mut Process, handles: &[MPI_Request]) -> Result<Option<Vec<usize>>> {
     let mut any = false;
-    let mut settled = Vec::new();
+    let mut complete = Vec::new();
     for (index, handle) in handles.iter().enumerate() {
         if process.is_active(handle.0)? {
             any = true;
-            if process.is_settled(handle.0)? {
-                settled.push(index);
+            if process.is_complete(handle.0)? {
+                complete.push(index);
             }
         }
     }
-    Ok(any.then_some(settled))
+    Ok(any.then_some(complete))
 }
 
 unsafe fn conclude_some(
-    settled: Option<Vec<usize>>,
+    complete: Option<Vec<usize>>,
     requests: *mut MPI_Request,
     outcount: *mut c_int,
     array_of_indices: *mut c_int,
@@ -449,16 +449,16 @@ unsafe fn conclude_some(
 ) -> Result<()> {
     // SAFETY: the caller's arrays.
     unsafe {
-        let Some(settled) = settled else {
+        let Some(complete) = complete else {
             *outcount = MPI_UNDEFINED;
             return Ok(());
         };
-        *outcount = settled.len() as c_int;
-        for (place, index) in settled.iter().enumerate() {
+        *outcount = complete.len() as c_int;
+        for (place, index) in complete.iter().enumerate() {
             *array_of_indices.add(place) = *index as c_int;
         }
         let mut completion = Completion::default();
-        with(|process| completion.take(process, requests, settled.iter().copied(), statuses, true))?;
+        with(|process| completion.take(process, requests, complete.iter().copied(), statuses, true))?;
         completion.conclude()
     }
 }
@@ -473,12 +473,12 @@ pub(crate) unsafe fn waitsome(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(incount, array_of_requests) };
-    let settled = block_until(|process| match settled_ones(process, handles) {
-        Ok(Some(settled)) if settled.is_empty() => None,
+    let complete = block_until(|process| match complete_ones(process, handles) {
+        Ok(Some(complete)) if complete.is_empty() => None,
         other => Some(other),
     })?;
     // SAFETY: the caller's arrays.
-    unsafe { conclude_some(settled, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    unsafe { conclude_some(complete, array_of_requests, outcount, array_of_indices, array_of_statuses) }
 }
 
 /// MPI_Testsome (MPI-5.0 §3.7.5).
@@ -491,16 +491,16 @@ pub(crate) unsafe fn testsome(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(incount, array_of_requests) };
-    let mut settled = None;
+    let mut complete = None;
     try_twice(|process| {
-        settled = settled_ones(process, handles)?;
-        Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
+        complete = complete_ones(process, handles)?;
+        Ok(complete.as_ref().is_none_or(|complete| !complete.is_empty()))
     })?;
     // SAFETY: the caller's arrays.
-    unsafe { conclude_some(settled, array_of_requests, outcount, array_of_indices, array_of_statuses) }
+    unsafe { conclude_some(complete, array_of_requests, outcount, array_of_indices, array_of_statuses) }
 }
 
-/// Reports a settled request without completing it.
+/// Reports a complete request without completing it.
 ///
 /// # Safety
 /// `status` can be written or is null.
@@ -536,11 +536,11 @@ unsafe fn peek(handle: usize, status: *mut MPI_Status) -> Result<()> {
 
 /// MPI_Request_get_status (MPI-5.0 §3.7.6).
 pub(crate) unsafe fn request_get_status(request: MPI_Request, flag: *mut c_int, status: *mut MPI_Status) -> Result<()> {
-    let settled = try_twice(|process| process.is_settled(request.0))?;
+    let complete = try_twice(|process| process.is_complete(request.0))?;
     // SAFETY: the caller's pointers.
     unsafe {
-        *flag = c_int::from(settled);
-        if settled { peek(request.0, status) } else { Ok(()) }
+        *flag = c_int::from(complete);
+        if complete { peek(request.0, status) } else { Ok(()) }
     }
 }
 
@@ -556,7 +556,7 @@ pub(crate) unsafe fn request_get_status_any(
     let handles = unsafe { handles(count, array_of_requests) };
     let mut found = Found::NotYet;
     try_twice(|process| {
-        found = first_settled(process, handles)?;
+        found = first_complete(process, handles)?;
         Ok(!matches!(found, Found::NotYet))
     })?;
     // SAFETY: the caller's pointers.
@@ -584,10 +584,10 @@ pub(crate) unsafe fn request_get_status_all(
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
     let mut from = 0;
-    let settled = try_twice(|process| all_settled(process, handles, &mut from))?;
+    let complete = try_twice(|process| all_complete(process, handles, &mut from))?;
     // SAFETY: the caller's pointer.
-    unsafe { *flag = c_int::from(settled) };
-    if settled {
+    unsafe { *flag = c_int::from(complete) };
+    if complete {
         for (index, handle) in handles.iter().enumerate() {
             // SAFETY: the caller's array.
             unsafe { peek(handle.0, status_at(array_of_statuses, index))? };
@@ -606,19 +606,19 @@ pub(crate) unsafe fn request_get_status_some(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(incount, array_of_requests) };
-    let mut settled = None;
+    let mut complete = None;
     try_twice(|process| {
-        settled = settled_ones(process, handles)?;
-        Ok(settled.as_ref().is_none_or(|settled| !settled.is_empty()))
+        complete = complete_ones(process, handles)?;
+        Ok(complete.as_ref().is_none_or(|complete| !complete.is_empty()))
     })?;
     // SAFETY: the caller's arrays.
     unsafe {
-        let Some(settled) = settled else {
+        let Some(complete) = complete else {
             *outcount = MPI_UNDEFINED;
             return Ok(());
         };
-        *outcount = settled.len() as c_int;
-        for (place, index) in settled.iter().enumerate() {
+        *outcount = complete.len() as c_int;
+        for (place, index) in complete.iter().enumerate() {
             *array_of_indices.add(place) = *index as c_int;
             peek(handles[*index].0, status_at(array_of_statuses, place))?;
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::facts::{Address, Facts};
-use super::protocol::{Arrived, Fate, MULTICAST, OpenedLink, SHORT_BYTES, Way};
+use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, OpenedLink, SHORT_BYTES};
 use crate::info::text::bytes;
 
 /// How bad it is, best first.
@@ -76,7 +76,7 @@ pub(crate) struct PairSeen {
     pub(crate) link: String,
     pub(crate) from: String,
     pub(crate) to: String,
-    pub(crate) way: Option<Result<Way, String>>,
+    pub(crate) way: Option<Result<LinkPath, String>>,
     /// By size: what the sending machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
     /// The sending machine knows that the path is smaller, and cuts packets.
@@ -492,7 +492,7 @@ fn of_pair(seen: &PairSeen) -> Vec<Finding> {
     all
 }
 
-fn short_lost(seen: &PairSeen, way: &Way, subject: &str) -> Finding {
+fn short_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
     let link = &seen.link;
     let between = format!("from {} to {}", way.own, way.peer);
     if let Some((_, why)) = seen.refused.iter().find(|(size, _)| *size == SHORT_BYTES) {
@@ -537,7 +537,7 @@ fn short_lost(seen: &PairSeen, way: &Way, subject: &str) -> Finding {
     Finding::new(Level::Fault, name, subject, format!("{link}: no packet arrives {between}: {fate}"), cure)
 }
 
-fn full_lost(seen: &PairSeen, way: &Way, subject: &str) -> Finding {
+fn full_lost(seen: &PairSeen, way: &LinkPath, subject: &str) -> Finding {
     let link = &seen.link;
     let size = way.packet_bytes;
     let largest = seen.largest_arrived.map_or(String::new(), |largest| format!("; {largest} bytes still arrive"));

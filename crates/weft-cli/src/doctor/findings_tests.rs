@@ -110,9 +110,9 @@ fn a_clock_is_not_blamed_for_a_slow_answer() {
     assert_eq!(changed(|seen| (seen.clock_ahead_seconds, seen.answer_milliseconds) = (1.5, 4000.0)), []);
 }
 
-fn way(own: usize, peer: usize) -> Way {
+fn way(own: usize, peer: usize) -> LinkPath {
     let packet_bytes = own.min(peer);
-    Way { own: "10.0.0.1".into(), peer: "10.0.0.2:7000".into(), own_bytes: own, peer_bytes: peer, packet_bytes }
+    LinkPath { own: "10.0.0.1".into(), peer: "10.0.0.2:7000".into(), own_bytes: own, peer_bytes: peer, packet_bytes }
 }
 
 fn pair(change: impl Fn(&mut PairSeen)) -> Vec<(Level, &'static str)> {

@@ -14,7 +14,7 @@ use weft_net::ethernet::{self, Ethernet};
 use weft_net::udp::{self, Card, Udp};
 use weft_net::xdp;
 
-use super::protocol::{Arrived, Fate, MULTICAST, OpenedLink, SentTo, Target, Way};
+use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, OpenedLink, SentTo, Target};
 use super::protocol::{COPIES, SHORT_BYTES};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
@@ -48,7 +48,7 @@ pub(crate) trait Link {
     fn card(&self) -> String;
     fn warnings(&self) -> Vec<String>;
     /// The way to the peer with this card, and where packets go.
-    fn way(&self, card: &str) -> Result<(Way, Address), String>;
+    fn way(&self, card: &str) -> Result<(LinkPath, Address), String>;
     fn datagrams(&mut self) -> &mut dyn Datagrams;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
@@ -71,10 +71,10 @@ impl Link for UdpLink {
         self.0.warnings().to_vec()
     }
 
-    fn way(&self, card: &str) -> Result<(Way, Address), String> {
+    fn way(&self, card: &str) -> Result<(LinkPath, Address), String> {
         let peer = Card::decode(card).map_err(|error| error.to_string())?;
         let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
-        let way = Way {
+        let way = LinkPath {
             own: pair.own.ip.to_string(),
             peer: pair.to.to_string(),
             own_bytes: usize::from(pair.own.packet_size),
@@ -112,9 +112,9 @@ impl Link for EthernetLink {
         Vec::new()
     }
 
-    fn way(&self, card: &str) -> Result<(Way, Address), String> {
+    fn way(&self, card: &str) -> Result<(LinkPath, Address), String> {
         let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
-        let way = Way {
+        let way = LinkPath {
             own: own.address.to_string(),
             peer: peer.address.to_string(),
             own_bytes: usize::from(own.packet_size),

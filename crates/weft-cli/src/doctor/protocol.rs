@@ -93,7 +93,7 @@ pub(crate) struct OpenedLink {
 pub(crate) struct SentTo {
     pub(crate) peer: u16,
     /// The addresses that were chosen, or why none.
-    pub(crate) path: Result<Way, String>,
+    pub(crate) path: Result<LinkPath, String>,
     /// By size: what the machine refused, and why.
     pub(crate) refused: Vec<(usize, String)>,
     /// This machine knows that the path is smaller, and cuts packets.
@@ -102,7 +102,7 @@ pub(crate) struct SentTo {
 
 /// The way to a peer over one link.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Way {
+pub(crate) struct LinkPath {
     pub(crate) own: String,
     pub(crate) peer: String,
     /// Largest packets of both ends and of the pair, bytes.

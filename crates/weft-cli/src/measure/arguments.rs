@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::catalogue::{self, Measurement};
 use super::library::Specs;
-use super::place::{HOSTS_MAX, Place, RANKS_MAX};
+use super::place::{HOSTS_MAX, PlannedPlace, RANKS_MAX};
 use crate::hosts::loss::Loss;
 
 const ROUNDS_MAX: i64 = 1000;
@@ -72,7 +72,7 @@ pub(crate) struct Rounds {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) measurements: Vec<&'static Measurement>,
-    pub(crate) places: Vec<Place>,
+    pub(crate) places: Vec<PlannedPlace>,
     pub(crate) rounds: u32,
     pub(crate) carriers: bool,
     pub(crate) limit_seconds: u32,
@@ -113,7 +113,7 @@ impl Common {
     }
 
     /// All places, each once.
-    fn places(&self) -> Result<Vec<Place>, String> {
+    fn places(&self) -> Result<Vec<PlannedPlace>, String> {
         let rates = alternatives(&self.rate, |rate| Ok(rate.to_owned()))?;
         let hosts = if self.hosts.is_empty() { &[1][..] } else { &self.hosts };
         let losses =
@@ -121,7 +121,7 @@ impl Common {
         if (!self.rate.is_empty() || !self.loss.is_empty()) && hosts.iter().all(|hosts| *hosts == 1) {
             return Err("--rate and --loss shape the wires between virtual hosts; say --hosts 2".into());
         }
-        let mut places: Vec<Place> = Vec::new();
+        let mut places: Vec<PlannedPlace> = Vec::new();
         for &hosts in hosts {
             if !(1..=HOSTS_MAX).contains(&hosts) {
                 return Err(format!("--hosts {hosts}: this machine, or from 2 to {HOSTS_MAX} virtual hosts"));
@@ -133,7 +133,7 @@ impl Common {
                 }
                 for (rate, loss) in rates.iter().flat_map(|rate| losses.iter().map(move |loss| (rate, loss))) {
                     let (rate, loss) = if hosts == 1 { (None, None) } else { (rate.clone(), *loss) };
-                    let place = Place { hosts, ranks, rate, loss };
+                    let place = PlannedPlace { hosts, ranks, rate, loss };
                     if !places.contains(&place) {
                         places.push(place);
                     }
@@ -171,7 +171,7 @@ mod tests {
     }
 
     fn places(line: &str) -> Vec<String> {
-        request(line).unwrap().places.iter().map(Place::id).collect()
+        request(line).unwrap().places.iter().map(PlannedPlace::id).collect()
     }
 
     #[test]

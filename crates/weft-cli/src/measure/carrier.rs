@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::launch::Invocation;
-use super::place::{Net, Place};
+use super::place::{Net, PlannedPlace};
 
 /// One of the programs in bench/carriers.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Carrier {
     }
 
     /// Whether it is a floor under `measurement` in `place`.
-    pub(crate) fn fits(&self, measurement: &str, place: &Place) -> bool {
+    pub(crate) fn fits(&self, measurement: &str, place: &PlannedPlace) -> bool {
         self.is_local == (place.hosts == 1) && place.ranks >= 2 && self.measurements.contains(&measurement)
     }
 

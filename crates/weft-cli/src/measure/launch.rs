@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::library::{Kind, Mpi};
-use super::place::{Net, Place, processors};
+use super::place::{Net, PlannedPlace, processors};
 
 /// A command and the variables it needs beside those of this process.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,7 +19,7 @@ pub(crate) struct Invocation {
 /// that brings none.
 pub(crate) fn invocation(
     mpi: &Mpi,
-    place: &Place,
+    place: &PlannedPlace,
     net: Option<&Net>,
     libfabric: Option<&Path>,
     program: &Path,
@@ -77,7 +77,7 @@ pub(crate) fn environment(mpi: &Mpi, is_remote: bool, libfabric: Option<&Path>) 
     all
 }
 
-fn options(kind: Kind, place: &Place, net: Option<&Net>, prefix: &Path) -> Vec<String> {
+fn options(kind: Kind, place: &PlannedPlace, net: Option<&Net>, prefix: &Path) -> Vec<String> {
     let per_host = place.ranks_per_host();
     let mut words: Vec<String> = Vec::new();
     match (kind, net) {
@@ -105,11 +105,11 @@ fn options(kind: Kind, place: &Place, net: Option<&Net>, prefix: &Path) -> Vec<S
                 ]);
                 words.extend([net.agent.display().to_string(), "--host".into(), hosts.join(",")]);
             }
-            let is_crowded = place.ranks > processors();
-            if is_crowded {
+            let is_oversubscribed = place.ranks > processors();
+            if is_oversubscribed {
                 words.extend(["--map-by".into(), ":OVERSUBSCRIBE".into()]);
             }
-            if net.is_some() || is_crowded {
+            if net.is_some() || is_oversubscribed {
                 // As with Intel's: the hosts share the processors.
                 words.extend(["--bind-to".into(), "none".into()]);
             }
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn one_node_needs_no_more_than_a_number() {
-        let place = Place { hosts: 1, ranks: 1, rate: None, loss: None };
+        let place = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
         let words = |kind| {
             let program = Path::new("/p");
             invocation(&mpi(kind), &place, None, None, program, &["--sizes".into(), "8".into()]).words.join(" ")

@@ -15,7 +15,7 @@ pub(crate) const RANKS_MAX: u32 = 512;
 
 /// One place, before it exists.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Place {
+pub(crate) struct PlannedPlace {
     /// 1: the machine as it is.
     pub(crate) hosts: u32,
     pub(crate) ranks: u32,
@@ -23,7 +23,7 @@ pub(crate) struct Place {
     pub(crate) loss: Option<Loss>,
 }
 
-impl Place {
+impl PlannedPlace {
     pub(crate) fn id(&self) -> String {
         let several = |count: u32, word: &str| format!("{count}-{word}{}", if count == 1 { "" } else { "s" });
         let mut id = format!("{}-{}", several(self.hosts, "host"), several(self.ranks, "rank"));
@@ -79,7 +79,7 @@ impl Place {
 
 /// Goes to where the virtual hosts of these places can be made, if there are any; Err says why that is nowhere. As
 /// [`namespaces::prepare`] this comes while the process has one thread.
-pub(crate) fn ground(places: &[Place], is_quiet: bool) -> Result<Ground, String> {
+pub(crate) fn ground(places: &[PlannedPlace], is_quiet: bool) -> Result<Ground, String> {
     if places.iter().all(|place| place.hosts == 1) {
         return Ok(Ground::Machine);
     }
@@ -143,11 +143,11 @@ mod tests {
 
     #[test]
     fn places_have_names() {
-        let mut place = Place { hosts: 1, ranks: 2, rate: None, loss: None };
+        let mut place = PlannedPlace { hosts: 1, ranks: 2, rate: None, loss: None };
         assert_eq!(place.id(), "1-host-2-ranks");
-        place = Place { hosts: 2, rate: Some("10gbit".into()), ..place };
+        place = PlannedPlace { hosts: 2, rate: Some("10gbit".into()), ..place };
         assert_eq!(place.id(), "2-hosts-2-ranks-10gbit");
-        place = Place { rate: None, loss: "1%".parse().ok(), ranks: 3, ..place };
+        place = PlannedPlace { rate: None, loss: "1%".parse().ok(), ranks: 3, ..place };
         assert_eq!((place.id().as_str(), place.ranks_per_host()), ("2-hosts-3-ranks-loss-1%", 2));
         let note = |ground| place.record(ground).note.unwrap_or_default();
         assert!(note(Ground::Machine).contains("segmentation offload") && !note(Ground::Machine).contains("user"));
@@ -157,7 +157,7 @@ mod tests {
     /// Ranks that share a processor cannot wait for each other's writes; hosts are other machines.
     #[test]
     fn only_ranks_of_one_host_with_a_processor_each_have_lines() {
-        let has = |hosts, ranks| Place { hosts, ranks, rate: None, loss: None }.has_lines();
+        let has = |hosts, ranks| PlannedPlace { hosts, ranks, rate: None, loss: None }.has_lines();
         let all = processors();
         assert_eq!([has(1, 1), has(2, 2), has(1, all + 1)], [false; 3]);
         assert_eq!(has(1, 2), all >= 2);

@@ -18,7 +18,7 @@ use super::fetch;
 use super::launch::{self, Invocation};
 use super::library::{Kind, Mpi, Spec};
 use super::output::{self, Output};
-use super::place::{self, Net, Place};
+use super::place::{self, Net, PlannedPlace};
 use super::process::{self, Task};
 use super::progress::Progress;
 use super::verdict::{self, Verdict};
@@ -235,7 +235,7 @@ impl Session<'_> {
             self.write(Record::Place(place.record(self.ground)))?;
         }
         let competitors = self.competitors(libraries, cache)?;
-        let in_place = |place: &Place| {
+        let in_place = |place: &PlannedPlace| {
             let cells =
                 request.measurements.iter().flat_map(|m| competitors.iter().map(move |c| c.takes_part(m, place)));
             cells.filter(|takes_part| *takes_part).count()
@@ -263,7 +263,13 @@ impl Session<'_> {
     }
 
     /// Every measurement in one place, each with every competitor.
-    fn round(&mut self, round: u32, place: &Place, net: Option<&Net>, all: &[Competitor]) -> Result<(), Refused> {
+    fn round(
+        &mut self,
+        round: u32,
+        place: &PlannedPlace,
+        net: Option<&Net>,
+        all: &[Competitor],
+    ) -> Result<(), Refused> {
         for measurement in &self.request.measurements {
             let taking_part: Vec<&Competitor> = all.iter().filter(|one| one.takes_part(measurement, place)).collect();
             for competitor in rotated(&taking_part, round) {
@@ -279,7 +285,7 @@ impl Session<'_> {
     /// Asks every library who it is, which tells whether it works at all; builds the carriers.
     fn competitors(&mut self, libraries: &[Mpi], cache: &Path) -> Result<Vec<Competitor>, Refused> {
         let mut all = Vec::new();
-        let alone = Place { hosts: 1, ranks: 1, rate: None, loss: None };
+        let alone = PlannedPlace { hosts: 1, ranks: 1, rate: None, loss: None };
         // A second Weft in the same places, with other settings, is compared with the first like anybody else.
         let subject_of = |places: Option<bool>| {
             libraries.iter().position(|mpi| mpi.kind == Kind::Weft && mpi.within_host == places).unwrap_or(0)
@@ -346,7 +352,7 @@ impl Session<'_> {
     }
 
     /// What `MPI_Get_library_version` says, from a program with one rank.
-    fn ask(&mut self, mpi: &Mpi, place: &Place, programs: &Programs) -> Result<String, String> {
+    fn ask(&mut self, mpi: &Mpi, place: &PlannedPlace, programs: &Programs) -> Result<String, String> {
         let program = programs.build(build::LIBRARY)?;
         let invocation = launch::invocation(mpi, place, None, self.libfabric.as_deref(), &program, &[]);
         let (verdict, _) = self.execute(&invocation, None, false)?;
@@ -390,7 +396,7 @@ impl Session<'_> {
         &mut self,
         round: u32,
         measurement: &Measurement,
-        place: &Place,
+        place: &PlannedPlace,
         net: Option<&Net>,
         competitor: &Competitor,
     ) -> Result<(), Refused> {
@@ -451,7 +457,7 @@ type Prepared = (Invocation, Option<Invocation>);
 
 impl Competitor {
     /// A carrier is there only for what it is a floor of; a library unless it was asked for only some places.
-    fn takes_part(&self, measurement: &Measurement, place: &Place) -> bool {
+    fn takes_part(&self, measurement: &Measurement, place: &PlannedPlace) -> bool {
         match &self.what {
             What::Mpi { mpi, .. } => mpi.within_host.is_none_or(|within| within == (place.hosts == 1)),
             What::Carrier { carrier, .. } => carrier.fits(measurement.name, place),
@@ -463,7 +469,7 @@ impl Competitor {
         &self,
         request: &Request,
         measurement: &Measurement,
-        place: &Place,
+        place: &PlannedPlace,
         net: Option<&Net>,
         libfabric: Option<&Path>,
     ) -> Result<Prepared, (Outcome, String)> {
@@ -488,7 +494,7 @@ impl Competitor {
     }
 }
 
-fn launch_sample(measurement: &Measurement, place: &Place, took: Duration) -> Map<String, Value> {
+fn launch_sample(measurement: &Measurement, place: &PlannedPlace, took: Duration) -> Map<String, Value> {
     let fields = json!({
         "measurement": measurement.name, "size": 0, "ranks": place.ranks, "unit": measurement.unit,
         "value": took.as_secs_f64() * 1e3, "valid": true,

@@ -40,7 +40,7 @@ fn gathered(arguments: &Allreduce) -> Schedule {
         plan.receive(from, fold.incoming().part(whole.clone()));
         fold.absorb_right(&mut plan, whole.clone());
     }
-    fold.settle(&mut plan, whole.clone());
+    fold.finish(&mut plan, whole.clone());
     for to in 1..size {
         plan.send(to, result.part(whole.clone()));
         plan.end_full_round(OUTSTANDING_MAX);
@@ -112,14 +112,14 @@ fn doubling(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items
         plan.receive(partner, fold.incoming().part(whole.clone()));
         fold.absorb(plan, partner, exchange.rank, whole.clone());
     }
-    fold.settle(plan, whole);
+    fold.finish(plan, whole);
 }
 
 /// Reduce-scatter by halving, then the parts are exchanged: 2 log₂ n rounds, every byte leaves a rank less than twice.
 fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items) {
     let mut fold = start.fold(plan, exchange, items);
     exchange.halve(plan, &mut fold);
-    fold.settle(plan, exchange.own_part());
+    fold.finish(plan, exchange.own_part());
     plan.end_round();
     exchange.double(plan, Vector::of_receive(items));
 }

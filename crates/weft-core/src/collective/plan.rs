@@ -213,7 +213,7 @@ impl Fold {
     }
 
     /// Brings a range of the value into the target.
-    pub(super) fn settle(&mut self, plan: &mut Plan, range: Range<u64>) {
+    pub(super) fn finish(&mut self, plan: &mut Plan, range: Range<u64>) {
         let (value, target) = (self.value(), self.buffers[0]);
         if value != target {
             plan.copy(value.part(range.clone()), target.part(range));

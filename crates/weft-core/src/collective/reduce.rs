@@ -48,7 +48,7 @@ fn binomial(arguments: &Reduce) -> Schedule {
         plan.send(tree::rank(parent, top, size), fold.value().part(whole.clone()));
         plan.end_round();
     } else if rank == root {
-        fold.settle(&mut plan, whole.clone());
+        fold.finish(&mut plan, whole.clone());
     } else {
         plan.send(root, fold.value().part(whole.clone()));
     }
@@ -88,7 +88,7 @@ fn halving(arguments: &Reduce) -> Schedule {
         fold.absorb(&mut plan, folded, rank, whole);
     }
     exchange.halve(&mut plan, &mut fold);
-    fold.settle(&mut plan, exchange.own_part());
+    fold.finish(&mut plan, exchange.own_part());
     let Role::Member { index: root_index, .. } = members.role(root) else { unreachable!("the root is favoured") };
     exchange.gather(&mut plan, target, members.reversed(root_index));
     plan.finish()

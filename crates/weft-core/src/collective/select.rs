@@ -132,7 +132,7 @@ pub fn allreduce(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm
 }
 
 /// For `bytes` from each rank, where ranks take turns on the processors of one node: what counts then is how many turns each rank needs.
-pub fn allreduce_in_turns(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
+pub fn allreduce_oversubscribed(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
     if size > 2 && bytes <= 2 * KIB { AllreduceAlgorithm::Gathered } else { allreduce(size, bytes, commutative) }
 }
 

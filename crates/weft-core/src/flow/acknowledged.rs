@@ -1,17 +1,17 @@
 //! What the sending half does with an acknowledgement: which packets have arrived, and which count as lost (RFC 9002 §6.1).
 
 use super::congestion::{Acknowledged, Cut};
-use super::evidence::Evidence;
+use super::loss_detection::LossCause;
 use super::outgoing::{Outgoing, State};
+use super::paths::Path;
 use super::queue::Content;
 use super::settings::{LANE_PATIENCE, Settings};
-use super::ways::Way;
 use crate::time::{Duration, Instant};
 use crate::wire::{Echo, Echoed, Number, SELECTIVE_PACKETS, map_words};
 
 /// What the peer says has arrived.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Heard<'a> {
+pub(super) struct AckInfo<'a> {
     pub(super) first_missing: Number,
     pub(super) selective: u64,
     /// The rest of the map, as it stands in the packet.
@@ -19,7 +19,7 @@ pub(super) struct Heard<'a> {
     pub(super) echo: Option<Echo>,
     pub(super) marked: bool,
     /// The acknowledgement may have waited here so long before we looked.
-    pub(super) away: Duration,
+    pub(super) host_delay: Duration,
 }
 
 /// The packet whose very transmission is echoed.
@@ -29,7 +29,7 @@ struct EchoedPacket {
     /// How long its answer was held, if that is known.
     hold: Option<Duration>,
     /// How long it, and its answer, may have waited for somebody to look.
-    paused: Duration,
+    host_delay: Duration,
 }
 
 /// What an acknowledgement brought.
@@ -54,55 +54,55 @@ impl Progress {
 /// What the answer to a probe proves.
 #[derive(Clone, Copy)]
 struct Probed {
-    way: usize,
+    path: usize,
     /// The transmission before which all have arrived or are lost.
     order: Number,
-    /// The probe took the lane that the way takes now.
+    /// The probe took the carrier that the path takes now.
     on_this_lane: bool,
 }
 
 impl Outgoing {
     /// Whether it says nothing that was not known already, as most of many packets do that carry the same.
     #[inline]
-    pub(super) fn is_known(&self, heard: &Heard<'_>) -> bool {
-        let silent = heard.selective == 0 && heard.map.is_empty() && heard.echo.is_none() && !heard.marked;
-        silent && !heard.first_missing.is_after(self.base())
+    pub(super) fn is_known(&self, ack: &AckInfo<'_>) -> bool {
+        let silent = ack.selective == 0 && ack.map.is_empty() && ack.echo.is_none() && !ack.marked;
+        silent && !ack.first_missing.is_after(self.base())
     }
 
     /// Takes what the peer says has arrived; `acknowledged(region, bytes)` is told of bulk data.
     pub(super) fn acknowledge(
         &mut self,
         now: Instant,
-        heard: &Heard<'_>,
+        ack: &AckInfo<'_>,
         settings: &Settings,
         acknowledged: &mut dyn FnMut(u32, u64),
     ) -> Progress {
         let mut progress = Progress::default();
-        let advance = heard.first_missing.since(self.base());
-        let maps = heard.selective != 0 || !heard.map.is_empty();
+        let advance = ack.first_missing.since(self.base());
+        let maps = ack.selective != 0 || !ack.map.is_empty();
         if advance < 0 {
             return progress;
         }
         if self.records.is_empty() && advance == 0 && !maps {
-            if self.probe_answered(now, heard.echo).is_some() {
-                self.patience.progress();
+            if self.probe_answered(now, ack.echo).is_some() {
+                self.probe_timeout.progress();
             }
             return progress;
         }
-        if advance as usize + reach(heard) > self.records.len() {
+        if advance as usize + reach(ack) > self.records.len() {
             progress.unsent = true;
             return progress;
         }
-        let echoed = self.echoed(heard);
-        let marked = self.marked_way(heard, echoed);
-        let mut newly = self.settle_front(now, advance as u32, echoed, acknowledged);
+        let echoed = self.echoed(ack);
+        let marked = self.marked_path(ack, echoed);
+        let mut newly = self.acknowledge_front(now, advance as u32, echoed, acknowledged);
         if maps {
-            newly += self.settle_map(now, heard, echoed);
+            newly += self.acknowledge_map(now, ack, echoed);
         }
         progress.lost_by_denial += self.believe_what_is_missing();
-        let probed = self.probe_answered(now, heard.echo);
+        let probed = self.probe_answered(now, ack.echo);
         if newly > 0 || probed.is_some() {
-            self.patience.progress();
+            self.probe_timeout.progress();
         }
         // Without a map and without resends the acknowledged packets are the oldest: nothing was overtaken.
         if self.has.is_some() || probed.is_some() || self.resent > 0 {
@@ -110,53 +110,53 @@ impl Outgoing {
         }
         self.adapt_windows(now, marked, settings, &mut progress);
         if self.records.is_empty() {
-            for way in self.ways.iter_mut() {
-                way.congestion.idle(way.order);
+            for path in self.paths.iter_mut() {
+                path.congestion.idle(path.order);
             }
-            self.settled();
+            self.all_acknowledged();
         }
         progress
     }
 
-    /// Tells each way's window what has arrived there. `marked`: the way whose packet met congestion.
+    /// Tells each path's window what has arrived there. `marked`: the path whose packet met congestion.
     fn adapt_windows(&mut self, now: Instant, marked: Option<usize>, settings: &Settings, progress: &mut Progress) {
-        for index in 0..self.ways.iter().count() {
-            let way = &mut self.ways[index];
+        for index in 0..self.paths.iter().count() {
+            let path = &mut self.paths[index];
             let news = Acknowledged {
                 marked: marked == Some(index),
-                seen: way.proved,
-                next: way.order,
-                round_trip: way.round_trip.minimum(),
+                seen: path.proved,
+                next: path.order,
+                round_trip: path.round_trip.minimum(),
             };
-            let round_ends = way.congestion.round_ends(&news);
-            progress.cut(way.congestion.acknowledged(&news, settings));
+            let round_ends = path.congestion.round_ends(&news);
+            progress.cut(path.congestion.acknowledged(&news, settings));
             if round_ends {
-                self.ways.round(now, index);
+                self.paths.round(now, index);
             }
         }
     }
 
-    /// The way of the newest packet that has arrived, which is likely the one that was marked.
-    fn marked_way(&self, heard: &Heard<'_>, echoed: Option<EchoedPacket>) -> Option<usize> {
+    /// The path of the newest packet that has arrived, which is likely the one that was marked.
+    fn marked_path(&self, ack: &AckInfo<'_>, echoed: Option<EchoedPacket>) -> Option<usize> {
         let record = echoed.and_then(|echoed| {
             usize::try_from(echoed.number.since(self.base())).ok().and_then(|index| self.records.get(index))
         });
-        heard.marked.then(|| record.map_or(0, |record| usize::from(record.way)))
+        ack.marked.then(|| record.map_or(0, |record| usize::from(record.path)))
     }
 
-    fn echoed(&self, heard: &Heard<'_>) -> Option<EchoedPacket> {
-        let Echo { of: Echoed::Packet { number, transmission }, hold, away } = heard.echo? else { return None };
+    fn echoed(&self, ack: &AckInfo<'_>) -> Option<EchoedPacket> {
+        let Echo { of: Echoed::Packet { number, transmission }, hold, host_delay } = ack.echo? else { return None };
         let record = self.records.get(usize::try_from(number.since(self.base())).ok()?)?;
-        let paused = Duration(away.0 + heard.away.0);
+        let host_delay = Duration(host_delay.0 + ack.host_delay.0);
         (record.state != State::Acknowledged && record.transmission == transmission).then_some(EchoedPacket {
             number,
             hold,
-            paused,
+            host_delay,
         })
     }
 
     /// Drops the records in front of the first missing packet. Returns how many packets are newly acknowledged.
-    fn settle_front(
+    fn acknowledge_front(
         &mut self,
         now: Instant,
         advance: u32,
@@ -165,7 +165,7 @@ impl Outgoing {
     ) -> u32 {
         let mut newly = 0;
         for _ in 0..advance {
-            newly += self.settle_one(now, 0, echoed);
+            newly += self.acknowledge_one(now, 0, echoed);
             if let Some(record) = self.records.pop_front() {
                 self.queue.forget(&record.content);
                 // Not before: until then it may have to be sent again.
@@ -190,12 +190,12 @@ impl Outgoing {
         newly
     }
 
-    fn settle_map(&mut self, now: Instant, heard: &Heard<'_>, echoed: Option<EchoedPacket>) -> u32 {
+    fn acknowledge_map(&mut self, now: Instant, ack: &AckInfo<'_>, echoed: Option<EchoedPacket>) -> u32 {
         let mut newly = 0;
-        let beyond = heard.first_missing.plus(SELECTIVE_PACKETS);
+        let beyond = ack.first_missing.plus(SELECTIVE_PACKETS);
         let aligned = Number(beyond.0 & !63);
-        let words = core::iter::once((heard.first_missing.plus(1), heard.selective));
-        let words = words.chain(map_words(heard.map).enumerate().map(|(i, word)| (aligned.plus(64 * i as u32), word)));
+        let words = core::iter::once((ack.first_missing.plus(1), ack.selective));
+        let words = words.chain(map_words(ack.map).enumerate().map(|(i, word)| (aligned.plus(64 * i as u32), word)));
         for (start, word) in words {
             let known = self.has.as_ref().map_or(0, |has| has.bits_from(start));
             let mut fresh = word & !known;
@@ -204,7 +204,7 @@ impl Outgoing {
                 fresh &= fresh - 1;
                 // The first word of the map may begin before the window.
                 let Ok(index) = usize::try_from(number.since(self.base())) else { continue };
-                newly += self.settle_one(now, index, echoed);
+                newly += self.acknowledge_one(now, index, echoed);
                 self.has.get_or_insert_default().set(number);
                 if number.plus(1).is_after(self.seen) {
                     self.seen = number.plus(1);
@@ -214,17 +214,17 @@ impl Outgoing {
         newly
     }
 
-    fn settle_one(&mut self, now: Instant, index: usize, echoed: Option<EchoedPacket>) -> u32 {
+    fn acknowledge_one(&mut self, now: Instant, index: usize, echoed: Option<EchoedPacket>) -> u32 {
         let echo = echoed.filter(|echoed| echoed.number == Number(self.base as u32).plus(index as u32));
         let record = &mut self.records[index];
-        let index = usize::from(record.way);
-        let way = &mut self.ways[index];
+        let index = usize::from(record.path);
+        let path = &mut self.paths[index];
         match record.state {
             State::Acknowledged => return 0,
-            State::InFlight | State::Overtaken(_) => way.in_flight -= 1,
+            State::InFlight | State::Overtaken(_) => path.in_flight -= 1,
             // It was only late, by so many packets. One that nothing has overtaken counted as lost for another reason.
             State::Lost => {
-                let overtaken = way.proved.since(record.order.plus(1));
+                let overtaken = path.proved.since(record.order.plus(1));
                 if overtaken > 0 {
                     self.reordering.proved(overtaken as u32);
                 }
@@ -234,22 +234,22 @@ impl Outgoing {
         let took = now.since(record.sent_at);
         if record.transmission > 1 {
             self.resent -= 1;
-            if way.round_trip.is_too_early(took) {
+            if path.round_trip.is_too_early(took) {
                 // This answers an earlier transmission: it was not lost.
                 self.reordering.proved(0);
             }
         }
-        if let Some(EchoedPacket { hold: Some(hold), paused, .. }) = echo {
+        if let Some(EchoedPacket { hold: Some(hold), host_delay, .. }) = echo {
             let sample = Duration(took.0.saturating_sub(hold.0));
-            way.round_trip.sample(now, sample);
-            way.congestion.delayed(sample, paused);
+            path.round_trip.sample(now, sample);
+            path.congestion.delayed(sample, host_delay);
         }
         // Of a packet sent more than once only the echo tells which transmission arrived.
-        if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(way.proved) {
-            way.proved = record.order.plus(1);
+        if (record.transmission == 1 || echo.is_some()) && record.order.plus(1).is_after(path.proved) {
+            path.proved = record.order.plus(1);
         }
         let order = record.order;
-        self.ways.settled(now, index, order);
+        self.paths.acknowledged(now, index, order);
         1
     }
 
@@ -266,21 +266,21 @@ impl Outgoing {
         if let Some(has) = &mut self.has {
             has.take(base);
         }
-        self.lost.push(base, Evidence::Denial);
+        self.lost.push(base, LossCause::Denial);
         1
     }
 
     fn probe_answered(&mut self, now: Instant, echo: Option<Echo>) -> Option<Probed> {
         let Echo { of: Echoed::Probe(probe), hold, .. } = echo? else { return None };
-        let answered = |(index, way): (usize, &mut Way)| Some((index, way.probes.answered(probe)?));
-        let (index, (order, newest)) = self.ways.iter_mut().enumerate().find_map(answered)?;
-        self.ways.answered(index, probe);
-        let way = &mut self.ways[index];
-        // The last that asked on this way was the probe itself.
-        if let (Some(hold), true) = (hold, newest && order == way.order) {
-            way.round_trip.sample(now, Duration(now.since(way.asked_at).0.saturating_sub(hold.0)));
+        let answered = |(index, path): (usize, &mut Path)| Some((index, path.probes.answered(probe)?));
+        let (index, (order, newest)) = self.paths.iter_mut().enumerate().find_map(answered)?;
+        self.paths.answered(index, probe);
+        let path = &mut self.paths[index];
+        // The last that asked on this path was the probe itself.
+        if let (Some(hold), true) = (hold, newest && order == path.order) {
+            path.round_trip.sample(now, Duration(now.since(path.asked_at).0.saturating_sub(hold.0)));
         }
-        Some(Probed { way: index, order, on_this_lane: way.has_left_since_change(probe) })
+        Some(Probed { path: index, order, on_this_lane: path.has_left_since_change(probe) })
     }
 
     /// Looks for packets that are missing although later ones of their way have arrived.
@@ -298,13 +298,13 @@ impl Outgoing {
             while missing != 0 {
                 let index = at + missing.trailing_zeros();
                 missing &= missing - 1;
-                self.judge(now, index as usize, threshold, probed, settings, progress);
+                self.detect_loss(now, index as usize, threshold, probed, settings, progress);
             }
             at += 64;
         }
     }
 
-    fn judge(
+    fn detect_loss(
         &mut self,
         now: Instant,
         index: usize,
@@ -315,9 +315,9 @@ impl Outgoing {
     ) {
         let number = self.base().plus(index as u32);
         let record = &mut self.records[index];
-        let name = usize::from(record.way);
-        let way = &mut self.ways[name];
-        let overtaken = way.proved.since(record.order.plus(1));
+        let name = usize::from(record.path);
+        let path = &mut self.paths[name];
+        let overtaken = path.proved.since(record.order.plus(1));
         let age = now.since(record.sent_at);
         let spacing = settings.spacing(record.transmission);
         let since = match record.state {
@@ -326,15 +326,15 @@ impl Outgoing {
             State::Lost | State::Acknowledged => return,
         };
         // It may have waited below us while a later one did not: it gets a moment to follow.
-        let patience = self.reordering.patience(way.round_trip.loss_delay());
-        let late = Duration(patience.0.max(u64::from(since) + patience.0 / 8).max(spacing.0));
-        let probed = probed.filter(|probed| probed.way == name && probed.order.is_after(record.order));
+        let time_threshold = self.reordering.time_threshold(path.round_trip.loss_delay());
+        let late = Duration(time_threshold.0.max(u64::from(since) + time_threshold.0 / 8).max(spacing.0));
+        let probed = probed.filter(|probed| probed.path == name && probed.order.is_after(record.order));
         let is_probed = probed.is_some();
-        let is_crossed = way.lane_from.is_after(record.order)
-            && (way.proved.is_after(way.lane_from) || probed.is_some_and(|probed| probed.on_this_lane));
-        // What overtook it took another lane, and may have been looked at before.
+        let is_crossed = path.lane_from.is_after(record.order)
+            && (path.proved.is_after(path.lane_from) || probed.is_some_and(|probed| probed.on_this_lane));
+        // What overtook it took another carrier, and may have been looked at before.
         let late = if is_crossed { Duration(late.0.max(u64::from(since) + LANE_PATIENCE.0)) } else { late };
-        let evidence = if is_crossed && late > age {
+        let cause = if is_crossed && late > age {
             record.state = State::Overtaken(since);
             self.loss_at = earlier(self.loss_at, record.sent_at + late);
             return;
@@ -346,10 +346,10 @@ impl Outgoing {
             return;
         } else if overtaken >= threshold || overtaken > 0 && late <= age {
             progress.lost_by_gap += 1;
-            Evidence::Gap
+            LossCause::Gap
         } else if is_probed {
             progress.lost_by_probe += 1;
-            Evidence::Probe
+            LossCause::Probe
         } else {
             if overtaken > 0 {
                 record.state = State::Overtaken(since);
@@ -358,9 +358,9 @@ impl Outgoing {
             return;
         };
         record.state = State::Lost;
-        way.in_flight -= 1;
-        self.lost.push(number, evidence);
-        progress.cut(way.congestion.lost());
+        path.in_flight -= 1;
+        self.lost.push(number, cause);
+        progress.cut(path.congestion.lost());
     }
 
     /// The time threshold has passed for some packet.
@@ -378,14 +378,14 @@ fn earlier(known: Option<Instant>, at: Instant) -> Option<Instant> {
 }
 
 /// How far the map speaks beyond the first missing packet.
-fn reach(heard: &Heard<'_>) -> usize {
-    let first = heard.first_missing;
+fn reach(ack: &AckInfo<'_>) -> usize {
+    let first = ack.first_missing;
     let aligned = Number(first.plus(SELECTIVE_PACKETS).0 & !63);
-    let mut reach = match heard.selective {
+    let mut reach = match ack.selective {
         0 => 0,
         bits => 65 - bits.leading_zeros() as usize,
     };
-    for (i, word) in map_words(heard.map).enumerate().filter(|(_, word)| *word != 0) {
+    for (i, word) in map_words(ack.map).enumerate().filter(|(_, word)| *word != 0) {
         let last = aligned.plus(64 * i as u32 + 63 - word.leading_zeros());
         reach = reach.max(last.since(first).max(0) as usize + 1);
     }

@@ -1,9 +1,9 @@
-//! How many packets may be in flight on one way to a destination: the congestion window of that way.
+//! How many packets may be in flight on one path to a destination: the congestion window of that path.
 //!
 //! The window starts full: all that the receiver takes. Once in each round trip in which the window was full, the delay decides. Where
 //! packets take longer than an empty round trip and a short queue, the window shrinks in proportion, as in Swift and
 //! HPCC, to rate × round trip and half as much; where they do not, it grows. Only the network's delay counts. If a packet
-//! may have waited because a process was not looking (`Pauses`), that is no sign of a queue, and a smaller window would not
+//! may have waited because a process was not looking (`HostDelay`), that is no sign of a queue, and a smaller window would not
 //! shorten that wait. Losses beyond what a bad cable explains, and marks of congestion (ECN), cut the window at once, at most by half in a
 //! round trip.
 
@@ -32,13 +32,13 @@ pub(super) struct Acknowledged {
     pub(super) round_trip: Option<Duration>,
 }
 
-/// The window of one way.
+/// The window of one path.
 #[derive(Debug)]
 pub(super) struct Congestion {
     window: u32,
     /// The round trip ends when this transmission has arrived.
     round_end: Number,
-    /// The shortest delay on the way in this round; `UNKNOWN` without a sample.
+    /// The shortest delay on the path in this round; `UNKNOWN` without a sample.
     delay_ns: u32,
     lost: u32,
     /// The window when the round began.
@@ -76,18 +76,18 @@ impl Congestion {
         self.full = true;
     }
 
-    /// Nothing is in flight: what comes next says nothing about the way until the window is full again.
+    /// Nothing is in flight: what comes next says nothing about the path until the window is full again.
     pub(super) const fn idle(&mut self, next: Number) {
         (self.full, self.was_full) = (false, false);
         self.round_end = next;
         (self.delay_ns, self.lost) = (UNKNOWN, 0);
     }
 
-    /// A packet and its answer took `sample`, of which up to `paused` may have passed because a process did not look.
-    pub(super) fn delayed(&mut self, sample: Duration, paused: Duration) {
+    /// A packet and its answer took `sample`, of which up to `host_delay` may have passed because a process did not look.
+    pub(super) fn delayed(&mut self, sample: Duration, host_delay: Duration) {
         // Otherwise it says nothing.
-        if paused.0 <= sample.0 / 2 {
-            let delay = u32::try_from(sample.0 - paused.0).unwrap_or(UNKNOWN - 1);
+        if host_delay.0 <= sample.0 / 2 {
+            let delay = u32::try_from(sample.0 - host_delay.0).unwrap_or(UNKNOWN - 1);
             self.delay_ns = self.delay_ns.min(delay);
         }
     }
@@ -159,7 +159,7 @@ impl Congestion {
 mod tests {
     use super::*;
 
-    /// A way with a queue without end.
+    /// A path with a queue without end.
     struct Play {
         congestion: Congestion,
         settings: Settings,
@@ -178,19 +178,19 @@ mod tests {
             }
         }
 
-        /// Plays so many round trips in which the way carries so many packets a microsecond; returns the window.
+        /// Plays so many round trips in which the path carries so many packets a microsecond; returns the window.
         fn play(&mut self, packets_per_us: u32, rounds: u32) -> u32 {
             for _ in 0..rounds {
-                // A window takes as long as the way needs for it, and never less than an empty round trip.
+                // A window takes as long as the path needs for it, and never less than an empty round trip.
                 let took = Duration(u64::from(self.congestion.window() / packets_per_us) * 1_000).max(self.empty);
                 self.round(took, Duration(0));
             }
             self.congestion.window()
         }
 
-        fn round(&mut self, took: Duration, paused: Duration) {
+        fn round(&mut self, took: Duration, host_delay: Duration) {
             self.congestion.held_back();
-            self.congestion.delayed(took, paused);
+            self.congestion.delayed(took, host_delay);
             self.next = self.next.plus(1);
             let (seen, next, round_trip) = (self.next, self.next, Some(self.empty));
             self.congestion.acknowledged(&Acknowledged { marked: false, seen, next, round_trip }, &self.settings);
@@ -200,15 +200,15 @@ mod tests {
     #[test]
     fn the_window_finds_the_rate_of_the_way() {
         for packets_per_us in [1, 2, 4] {
-            let mut way = Play::new(1024, 20);
-            // 20 µs of way and 80 µs of queue.
-            let (window, expected) = (way.play(packets_per_us, 200), 100 * packets_per_us);
+            let mut path = Play::new(1024, 20);
+            // 20 µs of path and 80 µs of queue.
+            let (window, expected) = (path.play(packets_per_us, 200), 100 * packets_per_us);
             assert!((expected - 5..=expected + 80).contains(&window), "{window} packets, expected about {expected}");
         }
-        // A way that gets faster.   Expect: the window follows.
-        let mut way = Play::new(1024, 20);
-        way.play(1, 200);
-        assert!(way.play(4, 40) >= 380);
+        // A path that gets faster.   Expect: the window follows.
+        let mut path = Play::new(1024, 20);
+        path.play(1, 200);
+        assert!(path.play(4, 40) >= 380);
     }
 
     #[test]
@@ -219,13 +219,13 @@ mod tests {
 
     #[test]
     fn pauses_of_a_process_cost_nothing() {
-        let mut way = Play::new(1024, 20);
-        let before = way.play(2, 100);
+        let mut path = Play::new(1024, 20);
+        let before = path.play(2, 100);
         // Processes that share a processor with others: milliseconds in which nobody looks, again and again.
         for _ in 0..100 {
-            way.round(Duration::from_millis(10), Duration::from_millis(9));
+            path.round(Duration::from_millis(10), Duration::from_millis(9));
         }
-        assert!(way.congestion.window() >= before, "{before} packets, then {}", way.congestion.window());
+        assert!(path.congestion.window() >= before, "{before} packets, then {}", path.congestion.window());
     }
 
     #[test]

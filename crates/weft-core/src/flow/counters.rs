@@ -35,9 +35,9 @@ counters! {
     data_packets_sent,
     /// Packets with messages or data that arrived for the first time.
     data_packets_received,
-    /// Messages submitted on the ordered lane.
+    /// Messages submitted on the ordered channel.
     messages_sent,
-    /// Messages delivered from the ordered lane.
+    /// Messages delivered from the ordered channel.
     messages_received,
     /// Bytes of messages (with their two bytes of length) and bulk data sent for the first time.
     bytes_sent,
@@ -54,7 +54,7 @@ counters! {
     /// Packets sent again because the echo of a probe proved them missing.
     resent_by_probe,
     /// Packets sent again because their way leads there no more.
-    resent_by_way,
+    resent_by_path,
     /// Packets sent again because the peer misses them, though it had told that it has them.
     resent_by_denial,
     /// Probes sent.
@@ -95,11 +95,11 @@ counters! {
     window_cuts,
     /// Times a mark of congestion cut it.
     window_cuts_by_mark,
-    /// Times a queue on the way made it shrink.
+    /// Times a queue on the path made it shrink.
     window_cuts_by_delay,
     /// Packets that came with a mark of congestion.
     marks,
-    /// Bare packets that had arrived before, or long after their turn.
+    /// Control packets that had arrived before, or long after their turn.
     replayed,
     /// Packets with a right tag whose payload the peer had not sealed.
     unsealed,
@@ -114,7 +114,7 @@ impl Counters {
 
     /// Packets sent again, for whatever reason.
     pub fn resent(&self) -> u64 {
-        self.resent_by_gap + self.resent_by_probe + self.resent_by_way + self.resent_by_denial
+        self.resent_by_gap + self.resent_by_probe + self.resent_by_path + self.resent_by_denial
     }
 }
 

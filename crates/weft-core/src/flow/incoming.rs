@@ -3,7 +3,7 @@
 use super::ring::{Ring, WORDS};
 use super::settings::{ANSWER_TIME, AckScheme, BULK_DELAY, BULK_PACKETS, GAP_ACKS, Settings, WINDOW_MAX};
 use crate::time::{Duration, Instant};
-use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, SELECTIVE_PACKETS, WAYS_MAX};
+use crate::wire::{Echo, Echoed, Frames, MAP_WORDS_MAX, Number, PATHS_MAX, SELECTIVE_PACKETS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -16,13 +16,13 @@ pub(super) struct Arriving {
     pub(super) transmission: u8,
     /// Place among the transmissions of its way.
     pub(super) order: u8,
-    pub(super) way: u8,
+    pub(super) path: u8,
     /// It carries messages, which the program may answer.
     pub(super) messages: bool,
     /// It is bulk data of which more will come.
     pub(super) more_follows: bool,
     /// It may have waited here so long.
-    pub(super) away: Duration,
+    pub(super) host_delay: Duration,
 }
 
 /// What a packet's number says about it.
@@ -42,18 +42,18 @@ struct Held {
 
 /// The newest packet that has not been echoed yet.
 #[derive(Clone, Copy, Debug)]
-struct Heard {
+struct PendingEcho {
     of: Echoed,
     at: Instant,
     /// It may have waited so long before.
-    away: Duration,
+    host_delay: Duration,
 }
 
 /// When the next acknowledgement must leave if nothing takes it along before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Due {
-    Nothing,
-    At(Instant),
+enum AckPending {
+    No,
+    By(Instant),
     Now,
 }
 
@@ -76,7 +76,7 @@ pub(super) enum Cause {
     Mark,
 }
 
-/// What the number of a bare packet says about it.
+/// What the number of a control packet says about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BareArrival {
     New,
@@ -85,9 +85,9 @@ pub(super) enum BareArrival {
     Duplicate,
 }
 
-/// Numbers of bare packets that have been seen: the highest, and which of the 64 before it.
+/// Numbers of control packets that have been seen: the highest, and which of the 64 before it.
 #[derive(Debug)]
-struct Bare {
+struct SeenControl {
     next: u64,
     seen: u64,
 }
@@ -105,44 +105,44 @@ pub(super) struct Incoming {
     held: VecDeque<Held>,
     held_bytes: usize,
     /// New packets since the last acknowledgement left.
-    owed: u32,
-    due: Due,
+    unacknowledged: u32,
+    ack_pending: AckPending,
     /// Why, as far as something is due.
     cause: Cause,
     /// So many of the next packets are acknowledged at once.
     gap_acks: u8,
-    /// The next transmission of each way: what jumps ahead of it left a gap.
-    orders: [u8; WAYS_MAX],
+    /// The next transmission of each path: what jumps ahead of it left a gap.
+    orders: [u8; PATHS_MAX],
     /// A packet came with a mark of congestion since the last acknowledgement.
     marked: bool,
-    heard: Option<Heard>,
-    bare: Bare,
+    pending_echo: Option<PendingEcho>,
+    control: SeenControl,
 }
 
 /// What must not be forgotten while nothing arrives.
 #[derive(Debug)]
-pub(super) struct Folded {
+pub(super) struct Parked {
     expected: u64,
     next_message: Number,
-    orders: [u8; WAYS_MAX],
+    orders: [u8; PATHS_MAX],
     marked: bool,
-    bare: Bare,
+    control: SeenControl,
 }
 
 impl Incoming {
     /// Whether nothing is missing, held or owed.
-    pub(super) fn is_foldable(&self) -> bool {
-        self.arrived.is_none() && self.held.is_empty() && !self.owes()
+    pub(super) fn can_park(&self) -> bool {
+        self.arrived.is_none() && self.held.is_empty() && !self.is_ack_pending()
     }
 
-    pub(super) fn fold(self) -> Folded {
-        let Self { expected, next_message, orders, marked, bare, .. } = self;
-        Folded { expected, next_message, orders, marked, bare }
+    pub(super) fn park(self) -> Parked {
+        let Self { expected, next_message, orders, marked, control, .. } = self;
+        Parked { expected, next_message, orders, marked, control }
     }
 
-    pub(super) fn unfold(folded: Folded) -> Self {
-        let Folded { expected, next_message, orders, marked, bare } = folded;
-        Self { expected, horizon: Number(expected as u32), next_message, orders, marked, bare, ..Self::new() }
+    pub(super) fn unpark(parked: Parked) -> Self {
+        let Parked { expected, next_message, orders, marked, control } = parked;
+        Self { expected, horizon: Number(expected as u32), next_message, orders, marked, control, ..Self::new() }
     }
 
     pub(super) const fn new() -> Self {
@@ -153,14 +153,14 @@ impl Incoming {
             next_message: Number::FIRST,
             held: VecDeque::new(),
             held_bytes: 0,
-            owed: 0,
-            due: Due::Nothing,
+            unacknowledged: 0,
+            ack_pending: AckPending::No,
             cause: Cause::Delay,
             gap_acks: 0,
-            orders: [Number::FIRST.0 as u8; WAYS_MAX],
+            orders: [Number::FIRST.0 as u8; PATHS_MAX],
             marked: false,
-            heard: None,
-            bare: Bare { next: Number::FIRST.0 as u64, seen: 0 },
+            pending_echo: None,
+            control: SeenControl { next: Number::FIRST.0 as u64, seen: 0 },
         }
     }
 
@@ -168,35 +168,35 @@ impl Incoming {
         Number(self.expected as u32)
     }
 
-    /// As if so many packets and bare packets had arrived.
+    /// As if so many packets and control packets had arrived.
     #[cfg(test)]
     pub(super) fn skip(&mut self, packets: u64) {
         self.expected += packets;
-        self.bare.next += packets;
+        self.control.next += packets;
     }
 
     /// What the number of a packet exceeds 32 bits by, if it is genuine: it is near the one expected.
     pub(super) const fn epoch(&self, number: Number, numbered: bool) -> u32 {
-        let near = if numbered { self.expected } else { self.bare.next };
+        let near = if numbered { self.expected } else { self.control.next };
         (near.wrapping_add_signed(number.since(Number(near as u32)) as i64) >> 32) as u32
     }
 
-    /// Notes the number of an authentic bare packet.
+    /// Notes the number of an authentic control packet.
     pub(super) fn bare_arrives(&mut self, number: Number) -> BareArrival {
-        let ahead = i64::from(number.since(Number(self.bare.next as u32)));
+        let ahead = i64::from(number.since(Number(self.control.next as u32)));
         if ahead >= 0 {
             let shift = ahead as u64 + 1;
             // The newest is bit 0.
-            self.bare.seen = if shift < 64 { self.bare.seen << shift } else { 0 } | 1;
-            self.bare.next += shift;
+            self.control.seen = if shift < 64 { self.control.seen << shift } else { 0 } | 1;
+            self.control.next += shift;
             return BareArrival::New;
         }
         let bit = (-ahead - 1) as u64;
         if bit >= 64 {
             return BareArrival::Old;
         }
-        let was_seen = self.bare.seen >> bit & 1 != 0;
-        self.bare.seen |= 1 << bit;
+        let was_seen = self.control.seen >> bit & 1 != 0;
+        self.control.seen |= 1 << bit;
         if was_seen { BareArrival::Duplicate } else { BareArrival::New }
     }
 
@@ -214,9 +214,9 @@ impl Incoming {
 
     /// Notes a new packet and decides when to acknowledge it. True if it was overtaken on its way.
     pub(super) fn arrive(&mut self, now: Instant, packet: &Arriving, settings: &Settings) -> bool {
-        let Arriving { number, transmission, order, way, messages, more_follows, away } = *packet;
+        let Arriving { number, transmission, order, path, messages, more_follows, host_delay } = *packet;
         let newest = !self.horizon.is_after(number);
-        let next = &mut self.orders[usize::from(way)];
+        let next = &mut self.orders[usize::from(path)];
         let jump = order.wrapping_sub(*next) as i8;
         let late = jump < 0 && !newest;
         if jump != 0 && !late {
@@ -226,24 +226,25 @@ impl Incoming {
             *next = order.wrapping_add(1);
         }
         self.record(number);
-        self.heard = Some(Heard { of: Echoed::Packet { number, transmission }, at: now, away });
-        self.owed += 1;
-        let (patience, packets) = match (more_follows, messages) {
-            // What each of several ways delivers decides what it gets next, so the sender is to know it soon.
-            (true, _) if settings.bulk_ways > 1 => (BULK_DELAY, BULK_DELAY),
+        self.pending_echo = Some(PendingEcho { of: Echoed::Packet { number, transmission }, at: now, host_delay });
+        self.unacknowledged += 1;
+        let (delays, packets) = match (more_follows, messages) {
+            // What each of several paths delivers decides what it gets next, so the sender is to know it soon.
+            (true, _) if settings.bulk_paths > 1 => (BULK_DELAY, BULK_DELAY),
             (true, _) => (BULK_DELAY, BULK_PACKETS),
             (false, true) => (1, BULK_DELAY),
             (false, false) => (1, 1),
         };
         let disorder = late || transmission > 1 || self.gap_acks > 0;
-        let enough = self.owed >= settings.ack_packets * packets || settings.ack_scheme == AckScheme::EveryPacket;
+        let enough =
+            self.unacknowledged >= settings.ack_packets * packets || settings.ack_scheme == AckScheme::EveryPacket;
         self.gap_acks = self.gap_acks.saturating_sub(1);
         if disorder || enough {
-            self.hurry(if disorder { Cause::Disorder } else { Cause::Count });
-        } else if self.due != Due::Now {
-            let at = now + Duration(settings.ack_delay.0 * u64::from(patience));
+            self.ack_now(if disorder { Cause::Disorder } else { Cause::Count });
+        } else if self.ack_pending != AckPending::Now {
+            let at = now + Duration(settings.ack_delay.0 * u64::from(delays));
             self.defer(at, Cause::Delay);
-            if messages && self.owed >= settings.ack_packets {
+            if messages && self.unacknowledged >= settings.ack_packets {
                 self.asked(now);
             }
         }
@@ -252,15 +253,15 @@ impl Incoming {
 
     /// The sender of messages asks for an acknowledgement, or should get one.
     pub(super) fn asked(&mut self, now: Instant) {
-        if self.due != Due::Now {
+        if self.ack_pending != AckPending::Now {
             self.defer(now + ANSWER_TIME, Cause::Request);
         }
     }
 
     /// An acknowledgement leaves then at the latest.
     fn defer(&mut self, at: Instant, cause: Cause) {
-        if self.due().is_none_or(|due| at < due) {
-            (self.due, self.cause) = (Due::At(at), cause);
+        if self.ack_deadline().is_none_or(|due| at < due) {
+            (self.ack_pending, self.cause) = (AckPending::By(at), cause);
         }
     }
 
@@ -285,7 +286,7 @@ impl Incoming {
     /// A packet came with a mark of congestion: the sender should know at once.
     pub(super) fn marked(&mut self) {
         self.marked = true;
-        self.hurry(Cause::Mark);
+        self.ack_now(Cause::Mark);
     }
 
     /// Whether there is a mark to report; reported once.
@@ -295,19 +296,19 @@ impl Incoming {
 
     /// An acknowledgement should leave before anything else.
     pub(super) fn is_urgent(&self) -> bool {
-        self.due == Due::Now
+        self.ack_pending == AckPending::Now
     }
 
     /// A probe is answered at once, and its echo takes precedence.
-    pub(super) fn probed(&mut self, now: Instant, probe: Number, away: Duration) {
-        self.heard = Some(Heard { of: Echoed::Probe(probe), at: now, away });
-        self.hurry(Cause::Probe);
+    pub(super) fn probed(&mut self, now: Instant, probe: Number, host_delay: Duration) {
+        self.pending_echo = Some(PendingEcho { of: Echoed::Probe(probe), at: now, host_delay });
+        self.ack_now(Cause::Probe);
     }
 
     /// An acknowledgement leaves as soon as possible; the first cause stands.
-    pub(super) fn hurry(&mut self, cause: Cause) {
-        if self.due != Due::Now {
-            (self.due, self.cause) = (Due::Now, cause);
+    pub(super) fn ack_now(&mut self, cause: Cause) {
+        if self.ack_pending != AckPending::Now {
+            (self.ack_pending, self.cause) = (AckPending::Now, cause);
         }
     }
 
@@ -324,7 +325,7 @@ impl Incoming {
 
     /// Packets have arrived beyond the selective bits, and the sender should know at once.
     pub(super) fn wants_map(&self) -> bool {
-        self.due == Due::Now && self.map_words() > 0
+        self.ack_pending == AckPending::Now && self.map_words() > 0
     }
 
     /// Words of map needed to tell everything.
@@ -354,41 +355,45 @@ impl Incoming {
 
     /// There is something new to echo.
     pub(super) fn has_echo(&self) -> bool {
-        self.heard.is_some()
+        self.pending_echo.is_some()
     }
 
     /// The echo for a packet that leaves now, if there is anything new to say.
     pub(super) fn take_echo(&mut self, now: Instant) -> Option<Echo> {
-        self.heard.take().map(|heard| Echo { of: heard.of, hold: Some(now.since(heard.at)), away: heard.away })
+        self.pending_echo.take().map(|echo| Echo {
+            of: echo.of,
+            hold: Some(now.since(echo.at)),
+            host_delay: echo.host_delay,
+        })
     }
 
     /// An acknowledgement has left with other things.
     pub(super) fn acknowledged(&mut self) {
         // What the other packet had no room for goes on its own.
         if !self.wants_map() {
-            self.owed = 0;
-            self.due = Due::Nothing;
+            self.unacknowledged = 0;
+            self.ack_pending = AckPending::No;
         }
     }
 
     /// An acknowledgement has left on its own.
     pub(super) fn acknowledged_alone(&mut self, scheme: AckScheme) {
-        let more = scheme == AckScheme::EveryPacket && self.owed > 1;
-        self.owed = if more { self.owed - 1 } else { 0 };
-        self.due = if more { Due::Now } else { Due::Nothing };
+        let more = scheme == AckScheme::EveryPacket && self.unacknowledged > 1;
+        self.unacknowledged = if more { self.unacknowledged - 1 } else { 0 };
+        self.ack_pending = if more { AckPending::Now } else { AckPending::No };
     }
 
     /// An acknowledgement is owed, be it now or later.
-    pub(super) fn owes(&self) -> bool {
-        self.due != Due::Nothing
+    pub(super) fn is_ack_pending(&self) -> bool {
+        self.ack_pending != AckPending::No
     }
 
     /// When an acknowledgement must leave; a time in the past means now.
-    pub(super) fn due(&self) -> Option<Instant> {
-        match self.due {
-            Due::Nothing => None,
-            Due::At(at) => Some(at),
-            Due::Now => Some(Instant(0)),
+    pub(super) fn ack_deadline(&self) -> Option<Instant> {
+        match self.ack_pending {
+            AckPending::No => None,
+            AckPending::By(at) => Some(at),
+            AckPending::Now => Some(Instant(0)),
         }
     }
 
@@ -445,6 +450,6 @@ impl Incoming {
     pub(super) fn abandon(&mut self) {
         self.held = VecDeque::new();
         self.held_bytes = 0;
-        (self.owed, self.due) = (0, Due::Nothing);
+        (self.unacknowledged, self.ack_pending) = (0, AckPending::No);
     }
 }

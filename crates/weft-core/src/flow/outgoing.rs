@@ -1,12 +1,12 @@
 //! The sending half: what is in flight, and what may leave.
 
-use super::evidence::{Evidence, Patience, Reordering};
+use super::loss_detection::{LossCause, ProbeTimeout, Reordering};
+use super::paths::{Path, Paths};
 use super::queue::{Content, KEPT_BYTES, Queue};
 use super::ring::Ring;
 use super::settings::{
-    AckScheme, BURST_PACKETS, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings, WAY_DOUBTS, WAY_TRIES,
+    AckScheme, BURST_PACKETS, PATH_DOUBTS, PATH_TRIES, RESEND_PASS, RESENDS_PER_PASS, SPACED_AFTER, Settings,
 };
-use super::ways::{Way, Ways};
 use crate::time::{Duration, Instant};
 use crate::wire::Number;
 use alloc::boxed::Box;
@@ -36,7 +36,7 @@ pub(super) struct Record {
     /// 1: sent once.
     pub(super) transmission: u8,
     /// Way of its last transmission.
-    pub(super) way: u8,
+    pub(super) path: u8,
 }
 
 /// A numbered packet that should leave now.
@@ -45,7 +45,7 @@ pub(super) struct Departure {
     /// Beyond 32 bits.
     pub(super) number: u64,
     pub(super) transmission: u8,
-    pub(super) way: usize,
+    pub(super) path: usize,
     pub(super) order: u8,
     pub(super) content: Content,
     pub(super) request: bool,
@@ -56,23 +56,23 @@ pub(super) struct Departure {
 pub(super) struct Lost(Option<Box<LostQueue>>);
 
 #[derive(Debug, Default)]
-struct LostQueue(VecDeque<(Number, Evidence)>);
+struct LostQueue(VecDeque<(Number, LossCause)>);
 
 impl Lost {
     pub(super) fn is_empty(&self) -> bool {
         self.0.as_ref().is_none_or(|lost| lost.0.is_empty())
     }
 
-    pub(super) fn push(&mut self, number: Number, evidence: Evidence) {
-        self.0.get_or_insert_default().0.push_back((number, evidence));
+    pub(super) fn push(&mut self, number: Number, cause: LossCause) {
+        self.0.get_or_insert_default().0.push_back((number, cause));
     }
 
-    fn pop(&mut self) -> Option<(Number, Evidence)> {
+    fn pop(&mut self) -> Option<(Number, LossCause)> {
         self.0.as_mut()?.0.pop_front()
     }
 
     fn memory_bytes(&self) -> usize {
-        self.0.as_ref().map_or(0, |lost| size_of::<LostQueue>() + lost.0.capacity() * size_of::<(Number, Evidence)>())
+        self.0.as_ref().map_or(0, |lost| size_of::<LostQueue>() + lost.0.capacity() * size_of::<(Number, LossCause)>())
     }
 }
 
@@ -88,14 +88,14 @@ pub(super) struct Outgoing {
     pub(super) seen: Number,
     /// What is to be sent again. There only while there is something.
     pub(super) lost: Lost,
-    pub(super) ways: Ways,
+    pub(super) paths: Paths,
     /// Packets sent more than once that are not acknowledged.
     pub(super) resent: u32,
     /// When a packet overtaken by an acknowledged one counts as lost.
     pub(super) loss_at: Option<Instant>,
     resends_left: u32,
     pass_at: Instant,
-    pub(super) patience: Patience,
+    pub(super) probe_timeout: ProbeTimeout,
     pub(super) reordering: Reordering,
     /// How long the oldest packet has been sent in vain, beyond its first transmissions; our own absence not counted.
     pub(super) in_vain: Duration,
@@ -115,12 +115,12 @@ impl Outgoing {
             has: None,
             seen: Number::FIRST,
             lost: Lost(None),
-            ways: Ways::new(settings),
+            paths: Paths::new(settings),
             resent: 0,
             loss_at: None,
             resends_left: RESENDS_PER_PASS,
             pass_at: Instant(0),
-            patience: Patience::new(),
+            probe_timeout: ProbeTimeout::new(),
             reordering: Reordering::new(),
             in_vain: Duration(0),
             hopeless: false,
@@ -128,9 +128,9 @@ impl Outgoing {
     }
 
     /// Goes on where another ended that was idle.
-    pub(super) fn resume(&mut self, ways: Ways, reordering: Reordering, base: u64, next_message: Number) {
+    pub(super) fn resume(&mut self, paths: Paths, reordering: Reordering, base: u64, next_message: Number) {
         self.queue = Queue::resumed(next_message);
-        (self.ways, self.reordering, self.base) = (ways, reordering, base);
+        (self.paths, self.reordering, self.base) = (paths, reordering, base);
         self.seen = self.base();
     }
 
@@ -143,58 +143,58 @@ impl Outgoing {
     }
 
     pub(super) fn in_flight(&self) -> u32 {
-        self.ways.in_flight()
+        self.paths.in_flight()
     }
 
-    /// Packets that may be in flight: bulk data where that has ways of its own.
+    /// Packets that may be in flight: bulk data where that has paths of its own.
     pub(super) fn window(&self, settings: &Settings) -> u32 {
-        let sum: u32 = self.ways.bulk(settings).map(|way| self.ways[way].congestion.window()).sum();
+        let sum: u32 = self.paths.bulk(settings).map(|path| self.paths[path].congestion.window()).sum();
         sum.min(settings.window_packets)
     }
 
-    /// Whether a packet may be sent for the first time on this way.
-    pub(super) fn window_is_open(&self, way: usize, settings: &Settings) -> bool {
-        (self.records.len() as u32) < settings.window_packets && !self.ways[way].is_full()
+    /// Whether a packet may be sent for the first time on this path.
+    pub(super) fn window_is_open(&self, path: usize, settings: &Settings) -> bool {
+        (self.records.len() as u32) < settings.window_packets && !self.paths[path].is_full()
     }
 
-    /// The way of the next packet that may be sent for the first time, and whether it is data: messages come before it.
-    pub(super) fn next_way(&mut self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
+    /// The path of the next packet that may be sent for the first time, and whether it is data: messages come before it.
+    pub(super) fn next_path(&mut self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
         let (messages, data) = (self.queue.has_unsent_messages(), self.queue.has_unsent_data());
         if data {
-            self.ways.prepare(settings);
+            self.paths.prepare(settings);
         }
-        let next = self.peek_way(now, settings);
+        let next = self.peek_path(now, settings);
         if next.is_none() && (messages || data) {
-            let way = messages.then(|| self.messages_way(settings));
-            self.ways.held_back(way, data, settings);
+            let path = messages.then(|| self.messages_path(settings));
+            self.paths.held_back(path, data, settings);
         }
         next
     }
 
-    fn peek_way(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
+    fn peek_path(&self, now: Instant, settings: &Settings) -> Option<(usize, bool)> {
         if self.records.len() as u32 >= settings.window_packets {
             return None;
         }
         if self.queue.has_unsent_messages() {
-            let way = self.messages_way(settings);
-            if !self.ways[way].is_full() {
-                return Some((way, false));
+            let path = self.messages_path(settings);
+            if !self.paths[path].is_full() {
+                return Some((path, false));
             }
         }
-        let data = self.queue.has_unsent_data().then(|| self.ways.choose(now, settings, None));
-        data.filter(|way| !self.ways[*way].is_full()).map(|way| (way, true))
+        let data = self.queue.has_unsent_data().then(|| self.paths.choose(now, settings, None));
+        data.filter(|path| !self.paths[*path].is_full()).map(|path| (path, true))
     }
 
-    /// The way of the unsent messages. A run goes like bulk data, but all of it one way: messages that overtake others would wait
+    /// The path of the unsent messages. A run goes like bulk data, but all of it one path: messages that overtake others would wait
     /// for these at the receiver.
-    fn messages_way(&self, settings: &Settings) -> usize {
-        let run = settings.bulk_ways > 0 && self.queue.is_run(settings.messages_max());
-        if run { self.ways.bulk(settings).next().unwrap_or(0) } else { 0 }
+    fn messages_path(&self, settings: &Settings) -> usize {
+        let run = settings.bulk_paths > 0 && self.queue.is_run(settings.messages_max());
+        if run { self.paths.bulk(settings).next().unwrap_or(0) } else { 0 }
     }
 
     /// Whether the unsent messages may be sent at once.
     pub(super) fn messages_may_leave(&self, settings: &Settings) -> bool {
-        self.window_is_open(self.messages_way(settings), settings)
+        self.window_is_open(self.messages_path(settings), settings)
     }
 
     /// Packets are waiting to be sent again, and may be.
@@ -210,11 +210,11 @@ impl Outgoing {
     }
 
     /// The next packet to send again, at most so many a pass.
-    pub(super) fn next_resend(&mut self, now: Instant, settings: &Settings) -> Option<(Departure, Evidence)> {
+    pub(super) fn next_resend(&mut self, now: Instant, settings: &Settings) -> Option<(Departure, LossCause)> {
         if !self.may_resend(now) {
             return None;
         }
-        while let Some((number, evidence)) = self.lost.pop() {
+        while let Some((number, cause)) = self.lost.pop() {
             let index = number.since(self.base());
             // It may have been acknowledged after all.
             let Some(record) = usize::try_from(index).ok().and_then(|index| self.records.get_mut(index)) else {
@@ -225,7 +225,7 @@ impl Outgoing {
             }
             if index == 0 && record.transmission >= SPACED_AFTER {
                 // Each time is ended by a proof of loss. One in which nobody looked here counts for little.
-                let spacing = settings.spacing(record.transmission).max(settings.probe_cap);
+                let spacing = settings.spacing(record.transmission).max(settings.pto_max);
                 self.in_vain.0 += now.since(record.sent_at).0.min(2 * spacing.0);
                 self.hopeless = settings.peer_timeout.0 != 0 && self.in_vain >= settings.peer_timeout;
             }
@@ -234,36 +234,36 @@ impl Outgoing {
                 self.hopeless = true;
                 return None;
             };
-            let way = if record.content.is_bulk() {
-                let stale = transmission > WAY_TRIES;
-                self.ways.choose(now, settings, stale.then_some(usize::from(record.way)))
+            let path = if record.content.is_bulk() {
+                let stale = transmission > PATH_TRIES;
+                self.paths.choose(now, settings, stale.then_some(usize::from(record.path)))
             } else {
                 0
             };
             record.state = State::InFlight;
             self.resent += u32::from(record.transmission == 1);
             record.transmission = transmission;
-            record.order = self.ways.depart(now, way);
+            record.order = self.paths.depart(now, path);
             record.sent_at = now;
-            record.way = way as u8;
+            record.path = path as u8;
             let (order, content) = (record.order.0 as u8, record.content);
             self.resends_left -= 1;
             self.reordering.resent();
             let request = self.lost.is_empty();
             return Some((
-                Departure { number: self.base + index as u64, transmission, way, order, content, request },
-                evidence,
+                Departure { number: self.base + index as u64, transmission, path, order, content, request },
+                cause,
             ));
         }
         None
     }
 
-    /// The next packet to send for the first time, on the way and of the kind that `next_way` says, with at most `max` bytes.
+    /// The next packet to send for the first time, on the path and of the kind that `next_path` says, with at most `max` bytes.
     pub(super) fn next_new(
         &mut self,
         now: Instant,
         settings: &Settings,
-        way: usize,
+        path: usize,
         data: bool,
         max: usize,
     ) -> Departure {
@@ -273,65 +273,65 @@ impl Outgoing {
         if self.records.capacity() == 0 {
             self.records.reserve_exact(KEPT_RECORDS);
         }
-        let order = self.ways.depart(now, way);
+        let order = self.paths.depart(now, path);
         let (transmission, state) = (1, State::InFlight);
-        self.records.push_back(Record { sent_at: now, content, order, transmission, way: way as u8, state });
-        let request = self.wants_request(way, settings);
-        Departure { number, transmission, way, order: order.0 as u8, content, request }
+        self.records.push_back(Record { sent_at: now, content, order, transmission, path: path as u8, state });
+        let request = self.wants_request(path, settings);
+        Departure { number, transmission, path, order: order.0 as u8, content, request }
     }
 
     /// Asks for an acknowledgement every quarter window and at the end of a burst.
-    fn wants_request(&mut self, way: usize, settings: &Settings) -> bool {
-        let way = &mut self.ways[way];
-        way.since_request += 1;
+    fn wants_request(&mut self, path: usize, settings: &Settings) -> bool {
+        let path = &mut self.paths[path];
+        path.since_request += 1;
         // A multiple of the receiver's own bound, so that both do not ask in turns.
-        let quarter = way.congestion.window() / 4;
+        let quarter = path.congestion.window() / 4;
         let quarter = (quarter - quarter % settings.ack_packets.max(1)).max(quarter.min(settings.ack_packets)).max(1);
-        let burst_ends = way.since_request >= BURST_PACKETS
+        let burst_ends = path.since_request >= BURST_PACKETS
             && settings.ack_scheme != AckScheme::Deferred
             && !self.queue.has_unsent();
-        let request = way.since_request >= quarter || burst_ends;
+        let request = path.since_request >= quarter || burst_ends;
         if request {
-            way.since_request = 0;
+            path.since_request = 0;
         }
         request
     }
 
-    /// The driver gives a way of bulk data up: what is in flight there is lost.
-    pub(super) fn give_up(&mut self, way: usize) {
-        if way == 0 || self.ways.get(way).is_none_or(|way| way.in_flight == 0) {
+    /// The driver gives a path of bulk data up: what is in flight there is lost.
+    pub(super) fn give_up(&mut self, path: usize) {
+        if path == 0 || self.paths.get(path).is_none_or(|path| path.in_flight == 0) {
             return;
         }
         let base = self.base();
         for (record, index) in self.records.iter_mut().zip(0..) {
-            if usize::from(record.way) == way && matches!(record.state, State::InFlight | State::Overtaken(_)) {
+            if usize::from(record.path) == path && matches!(record.state, State::InFlight | State::Overtaken(_)) {
                 record.state = State::Lost;
-                self.lost.push(base.plus(index), Evidence::Way);
+                self.lost.push(base.plus(index), LossCause::Path);
             }
         }
-        self.ways[way].in_flight = 0;
+        self.paths[path].in_flight = 0;
     }
 
-    /// Packets are in flight on this way, and the last probes for them went unanswered.
-    pub(super) fn is_silent(&self, way: usize) -> bool {
-        self.ways.get(way).is_some_and(|way| way.in_flight > 0 && way.unanswered >= WAY_DOUBTS)
+    /// Packets are in flight on this path, and the last probes for them went unanswered.
+    pub(super) fn is_silent(&self, path: usize) -> bool {
+        self.paths.get(path).is_some_and(|path| path.in_flight > 0 && path.unanswered >= PATH_DOUBTS)
     }
 
     /// An authentic packet came from the peer.
     pub(super) fn heard(&mut self, now: Instant) {
-        self.patience.heard(now);
+        self.probe_timeout.heard(now);
     }
 
-    /// The way on which a probe is due first, and when.
+    /// The path on which a probe is due first, and when.
     fn probe_at(&self, watched: bool, settings: &Settings) -> Option<(Instant, usize)> {
-        let due = |index: usize, way: &Way| way.asked_at + self.probe_interval(index, way, settings);
-        let waiting = self.ways.iter().enumerate().filter(|(_, way)| way.in_flight > 0);
-        let unsettled = || self.is_unsettled().then(|| (due(0, &self.ways[0]), 0));
+        let due = |index: usize, path: &Path| path.asked_at + self.probe_interval(index, path, settings);
+        let waiting = self.paths.iter().enumerate().filter(|(_, path)| path.in_flight > 0);
+        let unsettled = || self.is_unsettled().then(|| (due(0, &self.paths[0]), 0));
         let keepalive = || {
-            let quiet_since = self.patience.quiet_since().max(self.ways[0].asked_at);
+            let quiet_since = self.probe_timeout.quiet_since().max(self.paths[0].asked_at);
             (watched && settings.keepalive.0 != 0).then_some((quiet_since + settings.keepalive, 0))
         };
-        waiting.map(|(index, way)| (due(index, way), index)).min().or_else(unsettled).or_else(keepalive)
+        waiting.map(|(index, path)| (due(index, path), index)).min().or_else(unsettled).or_else(keepalive)
     }
 
     /// Nothing is outstanding by what is noted, and yet the peer has not acknowledged everything: so it must be asked what it misses.
@@ -341,44 +341,45 @@ impl Outgoing {
 
     /// There may be an answer now: probes for what is in flight need not wait any longer.
     pub(super) fn ask_again(&mut self) {
-        for way in self.ways.iter_mut().filter(|way| way.in_flight > 0) {
-            way.unanswered = 0;
+        for path in self.paths.iter_mut().filter(|path| path.in_flight > 0) {
+            path.unanswered = 0;
         }
     }
 
-    fn probe_interval(&self, index: usize, way: &Way, settings: &Settings) -> Duration {
-        let delay = way.round_trip.probe_delay(settings.ack_delay, settings.probe_floor);
-        let interval = Patience::interval(delay, way.unanswered, settings);
+    fn probe_interval(&self, index: usize, path: &Path, settings: &Settings) -> Duration {
+        let delay = path.round_trip.probe_delay(settings.ack_delay, settings.pto_min);
+        let interval = ProbeTimeout::interval(delay, path.unanswered, settings);
         // Nothing would come of an answer before the oldest packet may count as lost.
         let oldest =
-            self.records.front().filter(|oldest| oldest.state == State::InFlight && usize::from(oldest.way) == index);
+            self.records.front().filter(|oldest| oldest.state == State::InFlight && usize::from(oldest.path) == index);
         oldest.map_or(interval, |oldest| interval.max(settings.spacing(oldest.transmission)))
     }
 
-    /// The way on which a probe should leave now.
+    /// The path on which a probe should leave now.
     pub(super) fn due_probe(&self, now: Instant, watched: bool, settings: &Settings) -> Option<usize> {
-        self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, way)| way)
+        self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, path)| path)
     }
 
     /// Whether the peer has been silent for too long. To be asked before `probe_sent`.
-    pub(super) fn peer_is_silent(&mut self, now: Instant, way: usize, settings: &Settings) -> bool {
+    pub(super) fn peer_is_silent(&mut self, now: Instant, path: usize, settings: &Settings) -> bool {
         let asks_only = self.records.is_empty();
         if asks_only {
-            self.patience.was_quiet(settings.keepalive);
+            self.probe_timeout.was_quiet(settings.keepalive);
         }
-        let interval = if asks_only { settings.keepalive } else { self.probe_interval(way, &self.ways[way], settings) };
-        self.patience.is_silent(now, interval, settings)
+        let interval =
+            if asks_only { settings.keepalive } else { self.probe_interval(path, &self.paths[path], settings) };
+        self.probe_timeout.is_silent(now, interval, settings)
     }
 
     /// A probe with this number leaves.
-    pub(super) fn probe_sent(&mut self, now: Instant, number: Number, way: usize) {
-        self.ways.probe_sent(now, number, way);
-        self.patience.probe_sent(now);
+    pub(super) fn probe_sent(&mut self, now: Instant, number: Number, path: usize) {
+        self.paths.probe_sent(now, number, path);
+        self.probe_timeout.probe_sent(now);
     }
 
     /// When something should leave though nothing arrives; a time in the past means now.
     pub(super) fn next_timeout(&self, watched: bool, settings: &Settings) -> Option<Instant> {
-        if self.peek_way(Instant(0), settings).is_some() {
+        if self.peek_path(Instant(0), settings).is_some() {
             return Some(Instant(0));
         }
         let resend = match (self.lost.is_empty(), self.resends_left) {
@@ -390,42 +391,42 @@ impl Outgoing {
         [resend, self.loss_at, probe].into_iter().flatten().min()
     }
 
-    /// The way of bulk data, if any went there.
-    pub(super) fn bulk_way(&self) -> &Way {
-        if self.ways[1].round_trip.has_sample() { &self.ways[1] } else { &self.ways[0] }
+    /// The path of bulk data, if any went there.
+    pub(super) fn bulk_path(&self) -> &Path {
+        if self.paths[1].round_trip.has_sample() { &self.paths[1] } else { &self.paths[0] }
     }
 
     /// Everything in flight has been acknowledged: nothing is missing any more.
-    pub(super) fn settled(&mut self) {
+    pub(super) fn all_acknowledged(&mut self) {
         self.lost = Lost(None);
         self.has = None;
         self.loss_at = None;
     }
 
     /// Gives memory back; nothing is in flight or queued.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.records.capacity() > KEPT_RECORDS {
             self.records = VecDeque::new();
         }
-        self.queue.rest();
+        self.queue.shrink();
     }
 
     /// Forgets everything: the peer has failed.
     pub(super) fn abandon(&mut self) {
         self.records.clear();
         self.queue = Queue::new();
-        for way in self.ways.iter_mut() {
-            way.in_flight = 0;
+        for path in self.paths.iter_mut() {
+            path.in_flight = 0;
         }
         (self.resent, self.in_vain) = (0, Duration(0));
-        self.settled();
+        self.all_acknowledged();
         self.records = VecDeque::new();
     }
 
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
         self.queue.memory_bytes()
-            + self.ways.memory_bytes()
+            + self.paths.memory_bytes()
             + self.records.capacity() * size_of::<Record>()
             + self.lost.memory_bytes()
             + self.has.as_ref().map_or(0, |has| size_of_val(&**has))

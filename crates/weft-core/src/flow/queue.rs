@@ -15,7 +15,7 @@ pub(super) enum Content {
     Messages { start: u32, length: u16, first: Number, run: bool },
     /// A piece of a region; `end`: nothing was waiting behind it; `fills`: it may be filled up to the length of other packets, since
     /// that is little beside its range.
-    Data { sink: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
+    Data { remote_key: u32, region: u32, offset: u64, length: u16, end: bool, fills: bool },
 }
 
 impl Content {
@@ -24,7 +24,7 @@ impl Content {
         matches!(self, Self::Data { .. })
     }
 
-    /// Whether it takes a way of bulk data: runs of messages do, too.
+    /// Whether it takes a path of bulk data: runs of messages do, too.
     pub(super) const fn is_bulk(&self) -> bool {
         !matches!(self, Self::Messages { run: false, .. })
     }
@@ -33,7 +33,7 @@ impl Content {
 /// A range of a region of which bytes are still to be sent.
 #[derive(Debug)]
 struct Job {
-    sink: u32,
+    remote_key: u32,
     region: u32,
     left: Range<u64>,
     /// Bytes of all of it.
@@ -95,10 +95,10 @@ impl Queue {
         self.frames.extend(payload);
     }
 
-    pub(super) fn submit_data(&mut self, sink: u32, region: u32, range: Range<u64>) {
+    pub(super) fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !range.is_empty() {
             let total = range.end - range.start;
-            self.jobs.push_back(Job { sink, region, left: range, total });
+            self.jobs.push_back(Job { remote_key, region, left: range, total });
         }
     }
 
@@ -191,13 +191,13 @@ impl Queue {
         let offset = job.left.start;
         let length = (job.left.end - offset).min(max as u64);
         job.left.start += length;
-        let (sink, region, is_over) = (job.sink, job.region, job.left.is_empty());
+        let (remote_key, region, is_over) = (job.remote_key, job.region, job.left.is_empty());
         let fills = is_over && (max as u64 - length) * FILLING_SHARE <= job.total;
         if is_over {
             self.jobs.pop_front();
         }
         let end = is_over && self.jobs.is_empty();
-        Some(Content::Data { sink, region, offset, length: length as u16, end, fills })
+        Some(Content::Data { remote_key, region, offset, length: length as u16, end, fills })
     }
 
     /// The frames of a packet, in two pieces.
@@ -218,7 +218,7 @@ impl Queue {
     }
 
     /// Gives back memory that is not in use.
-    pub(super) fn rest(&mut self) {
+    pub(super) fn shrink(&mut self) {
         if self.frames.is_empty() && self.frames.capacity() > KEPT_BYTES {
             self.frames = VecDeque::new();
         }

@@ -1,40 +1,47 @@
 //! Takes in the packets that arrive at a flow.
 
-use super::acknowledged::Heard;
+use super::acknowledged::AckInfo;
 use super::incoming::{Arrival, Arriving, BareArrival, Cause};
 use super::{AckScheme, Deliver, Event, Flow};
 use crate::time::Instant;
-use crate::wire::{Kind, Lane, Packet, peek_number};
+use crate::wire::{Channel, Kind, Packet, peek_number};
 
 impl Flow {
     /// Takes a datagram that claims to be from this flow's peer (`wire::peek_sender`).
     /// Nothing but its length and its number are looked at before its tag is verified.
-    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], sink: &mut dyn Deliver) {
-        self.handle_one(now, bytes, false, sink);
+    pub fn handle_packet(&mut self, now: Instant, bytes: &[u8], remote_key: &mut dyn Deliver) {
+        self.handle_one(now, bytes, false, remote_key);
     }
 
     /// Takes several datagrams that claim to be from this flow's peer: `bytes` holds them one after the other, each `segment`
     /// bytes long, only the last may be shorter. `marked`: the network marked at least one as having met congestion (RFC 3168).
-    pub fn handle_train(&mut self, now: Instant, bytes: &[u8], segment: usize, marked: bool, sink: &mut dyn Deliver) {
+    pub fn handle_train(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        segment: usize,
+        marked: bool,
+        remote_key: &mut dyn Deliver,
+    ) {
         if bytes.len() <= segment {
-            return self.handle_one(now, bytes, marked, sink);
+            return self.handle_one(now, bytes, marked, remote_key);
         }
         for packet in bytes.chunks(segment.max(1)) {
-            self.handle_one(now, packet, marked, sink);
+            self.handle_one(now, packet, marked, remote_key);
         }
     }
 
-    fn handle_one(&mut self, now: Instant, bytes: &[u8], marked: bool, sink: &mut dyn Deliver) {
+    fn handle_one(&mut self, now: Instant, bytes: &[u8], marked: bool, remote_key: &mut dyn Deliver) {
         if self.failed {
             return;
         }
-        self.pauses.look(now);
+        self.host_delay.look(now);
         let Some((number, numbered)) = peek_number(bytes) else {
             self.counters.forged += 1;
             return;
         };
         let epoch = self.incoming.epoch(number, numbered);
-        let is_right = self.verify.verify(epoch, bytes);
+        let is_right = self.peer_tag_key.verify(epoch, bytes);
         #[cfg(weft_mutant = "damaged_acknowledgement_believed")]
         let is_right = is_right || !numbered;
         if !is_right {
@@ -42,18 +49,18 @@ impl Flow {
             return;
         }
         if !(self.settings.sealed && numbered) {
-            return self.handle_authentic(now, bytes, marked, sink);
+            return self.handle_authentic(now, bytes, marked, remote_key);
         }
         self.ciphers();
         let Some(mut ciphers) = self.ciphers.take() else { return };
         match ciphers.open(epoch, bytes) {
-            Some(opened) => self.handle_authentic(now, opened, marked, sink),
+            Some(opened) => self.handle_authentic(now, opened, marked, remote_key),
             None => self.counters.unsealed += 1,
         }
         self.ciphers = Some(ciphers);
     }
 
-    fn handle_authentic(&mut self, now: Instant, bytes: &[u8], marked: bool, sink: &mut dyn Deliver) {
+    fn handle_authentic(&mut self, now: Instant, bytes: &[u8], marked: bool, remote_key: &mut dyn Deliver) {
         let Some((packet, payload)) = Packet::parse(bytes) else {
             self.counters.malformed += 1;
             return;
@@ -64,22 +71,22 @@ impl Flow {
         // What was there before may have been recorded and be sent again by anybody: no proof that the peer lives.
         let mut is_new = true;
         match packet.kind {
-            Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, sink),
+            Kind::Numbered { .. } => is_new = self.handle_numbered(now, &packet, payload, remote_key),
             Kind::Acknowledgement(number) | Kind::Probe(number) => {
                 let arrival = self.incoming.bare_arrives(number);
                 if arrival != BareArrival::New {
                     self.counters.replayed += 1;
-                    // Acknowledgements of another lane may have overtaken a probe that waited long in its socket. An answer does no
-                    // harm, and without one the lane would seem dead.
+                    // Acknowledgements of another carrier may have overtaken a probe that waited long in its socket. An answer does no
+                    // harm, and without one the carrier would seem dead.
                     if packet.kind == Kind::Probe(number) && arrival == BareArrival::Old {
                         self.counters.probes_received += 1;
-                        self.incoming.probed(now, number, self.pauses.away());
+                        self.incoming.probed(now, number, self.host_delay.current());
                     }
                     return;
                 }
                 if packet.kind == Kind::Probe(number) {
                     self.counters.probes_received += 1;
-                    self.incoming.probed(now, number, self.pauses.away());
+                    self.incoming.probed(now, number, self.host_delay.current());
                 }
                 map = payload;
             }
@@ -98,8 +105,8 @@ impl Flow {
     }
 
     /// Whether the packet is taken: for the first time, and its turn may come.
-    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], sink: &mut dyn Deliver) -> bool {
-        let Kind::Numbered { number, transmission, order, lane } = packet.kind else { return false };
+    fn handle_numbered(&mut self, now: Instant, packet: &Packet, payload: &[u8], remote_key: &mut dyn Deliver) -> bool {
+        let Kind::Numbered { number, transmission, order, channel } = packet.kind else { return false };
         match self.incoming.classify(number, self.settings.window_packets) {
             Arrival::Outside => {
                 self.counters.out_of_window += 1;
@@ -107,33 +114,33 @@ impl Flow {
             }
             Arrival::Duplicate => {
                 self.counters.duplicates += 1;
-                self.incoming.hurry(Cause::Duplicate);
+                self.incoming.ack_now(Cause::Duplicate);
                 return false;
             }
             Arrival::New => {}
         }
-        if let Lane::Messages { first } = lane
+        if let Channel::Messages { first } = channel
             && !self.incoming.expects_messages(first, self.settings.window_packets)
         {
             self.counters.malformed += 1;
             return false;
         }
         self.counters.data_packets_received += 1;
-        let more_follows = matches!(lane, Lane::Data { end: false, .. });
-        let messages = matches!(lane, Lane::Messages { .. });
-        let (way, away) = (packet.way, self.pauses.away());
-        let arriving = Arriving { number, transmission, order, way, messages, more_follows, away };
+        let more_follows = matches!(channel, Channel::Data { end: false, .. });
+        let messages = matches!(channel, Channel::Messages { .. });
+        let (path, host_delay) = (packet.path, self.host_delay.current());
+        let arriving = Arriving { number, transmission, order, path, messages, more_follows, host_delay };
         let late = self.incoming.arrive(now, &arriving, &self.settings);
         self.counters.reordered += u64::from(late);
         let mut ends = false;
-        match lane {
-            Lane::Messages { first } => {
-                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| sink.message(body));
+        match channel {
+            Channel::Messages { first } => {
+                let (messages, bytes) = self.incoming.messages(first, payload, &mut |body| remote_key.message(body));
                 self.counters.messages_received += messages;
                 self.counters.bytes_received += bytes;
             }
-            Lane::Data { sink: name, offset, end } => {
-                sink.data(name, offset, payload);
+            Channel::Data { remote_key: name, offset, end } => {
+                remote_key.data(name, offset, payload);
                 self.counters.bytes_received += payload.len() as u64;
                 ends = end;
             }
@@ -141,15 +148,15 @@ impl Flow {
         if packet.request && messages {
             self.incoming.asked(now);
         } else if packet.request || ends && self.settings.ack_scheme == AckScheme::Immediate {
-            self.incoming.hurry(Cause::Request);
+            self.incoming.ack_now(Cause::Request);
         }
         true
     }
 
     fn handle_acknowledgement(&mut self, now: Instant, packet: &Packet, map: &[u8]) {
         let &Packet { acknowledged: first_missing, selective, echo, marked, .. } = packet;
-        let heard = Heard { first_missing, selective, map, echo, marked, away: self.pauses.away() };
-        if self.outgoing.is_known(&heard) {
+        let ack = AckInfo { first_missing, selective, map, echo, marked, host_delay: self.host_delay.current() };
+        if self.outgoing.is_known(&ack) {
             return;
         }
         let events = &mut self.events;
@@ -157,7 +164,7 @@ impl Flow {
             Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
             _ => events.push_back(Event::Acknowledged { region, bytes }),
         };
-        let progress = self.outgoing.acknowledge(now, &heard, &self.settings, &mut acknowledged);
+        let progress = self.outgoing.acknowledge(now, &ack, &self.settings, &mut acknowledged);
         self.count_progress(&progress);
     }
 }

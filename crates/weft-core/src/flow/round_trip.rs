@@ -4,14 +4,14 @@ use crate::time::{Duration, Instant};
 
 /// Assumed before the first sample: nothing is resent because of it, only a probe leaves earlier or later.
 const INITIAL: Duration = Duration::from_micros(200);
-/// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer way.
+/// A sample may exceed what was expected by this much; more is a receiver that did not look, not a longer path.
 const SURPRISE_MAX: Duration = Duration::from_millis(1);
 /// How long the shortest round trip is believed, in seconds.
 const MINIMUM_MEMORY_S: u32 = 10;
 /// Added to the time threshold: clocks are read per batch, not per packet.
 const GRANULARITY: Duration = Duration::from_micros(10);
 
-/// The estimate for one way; nanoseconds unless a name says otherwise.
+/// The estimate for one path; nanoseconds unless a name says otherwise.
 #[derive(Debug)]
 pub(super) struct RoundTrip {
     smoothed: u32,
@@ -19,7 +19,7 @@ pub(super) struct RoundTrip {
     latest: u32,
     /// `UNKNOWN` before the first sample.
     minimum: u32,
-    /// The least since `since`: it becomes the minimum when it is old enough, so that a way that got longer is believed.
+    /// The least since `since`: it becomes the minimum when it is old enough, so that a path that got longer is believed.
     fresh: u32,
     since_s: u32,
 }
@@ -92,26 +92,26 @@ mod tests {
 
     #[test]
     fn a_steady_way_is_learnt_and_one_stall_hardly_matters() {
-        let mut way = RoundTrip::new();
+        let mut path = RoundTrip::new();
         for _ in 0..100 {
-            way.sample(Instant(1), Duration::from_micros(40));
+            path.sample(Instant(1), Duration::from_micros(40));
         }
-        assert!(way.smoothed().as_micros().abs_diff(40) <= 1);
-        let quiet = way.probe_delay(Duration::from_micros(50), Duration::from_micros(200));
+        assert!(path.smoothed().as_micros().abs_diff(40) <= 1);
+        let quiet = path.probe_delay(Duration::from_micros(50), Duration::from_micros(200));
         assert_eq!(quiet.as_micros(), 200);
 
         // Receive a sample from a receiver that computed for two seconds.   Expect: probes stay within milliseconds.
-        way.sample(Instant(1), Duration::from_secs(2));
-        assert!(way.probe_delay(Duration::from_micros(50), Duration::from_micros(200)) < Duration::from_millis(3));
+        path.sample(Instant(1), Duration::from_secs(2));
+        assert!(path.probe_delay(Duration::from_micros(50), Duration::from_micros(200)) < Duration::from_millis(3));
     }
 
     #[test]
     fn a_longer_way_is_learnt_step_by_step() {
-        let mut way = RoundTrip::new();
-        way.sample(Instant(1), Duration::from_micros(40));
+        let mut path = RoundTrip::new();
+        path.sample(Instant(1), Duration::from_micros(40));
         for _ in 0..200 {
-            way.sample(Instant(1), Duration::from_millis(80));
+            path.sample(Instant(1), Duration::from_millis(80));
         }
-        assert!(way.smoothed() > Duration::from_millis(70));
+        assert!(path.smoothed() > Duration::from_millis(70));
     }
 }

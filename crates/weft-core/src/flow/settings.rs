@@ -43,19 +43,19 @@ pub const WINDOW_GROWTH: u32 = 4;
 /// A window that is full and meets no queue grows by one part of so many per round trip besides.
 pub const WINDOW_GROWTH_SHARE: u32 = 8;
 /// A pause of a process excuses delays for at most this long.
-pub const PAUSE_MEMORY: Duration = Duration::from_millis(20);
-/// Probes of a way that go unanswered before the driver is told to doubt it: one may only be late.
-pub const WAY_DOUBTS: u8 = 2;
-/// Transmissions of a packet after which it is sent on another way, if there is one: this one may not carry its size.
-pub const WAY_TRIES: u8 = 4;
-/// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is given time, `probe_floor`
+pub const HOST_DELAY_MEMORY: Duration = Duration::from_millis(20);
+/// Probes of a path that go unanswered before the driver is told to doubt it: one may only be late.
+pub const PATH_DOUBTS: u8 = 2;
+/// Transmissions of a packet after which it is sent on another path, if there is one: this one may not carry its size.
+pub const PATH_TRIES: u8 = 4;
+/// Transmissions of a packet that follow each other as soon as the last is proved lost. Each later one is given time, `pto_min`
 /// at first and twice that for the next …
 pub const SPACED_AFTER: u8 = 8;
 /// … up to one part of so many of `peer_timeout`, so that this passes before a packet has been sent as often as it can be …
 pub const SPACING_SHARE: u64 = 64;
 /// … and to this where there is no timeout.
 pub const SPACING_MAX: Duration = Duration::from_secs(10);
-/// What overtook a packet on another lane gives it so much time to follow: the receiver may not have looked there yet.
+/// What overtook a packet on another carrier gives it so much time to follow: the receiver may not have looked there yet.
 pub const LANE_PATIENCE: Duration = Duration::from_millis(2);
 /// Losses in a round trip that never cut the window.
 pub const LOSSES_FREE: u32 = 2;
@@ -85,9 +85,9 @@ pub enum AckScheme {
 pub struct Settings {
     /// Largest datagram payload in bytes, header included; `PACKET_SIZE_MIN..=PACKET_SIZE_MAX`.
     pub packet_size: usize,
-    /// Ways (sockets, lanes, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
-    /// on another way proves nothing. 0: all packets go the same way; below `wire::WAYS_MAX`.
-    pub bulk_ways: u8,
+    /// Paths (sockets, carriers, interfaces) that bulk data takes, other than that of the packets around it: what overtakes a packet
+    /// on another path proves nothing. 0: all packets go the same path; below `wire::PATHS_MAX`.
+    pub bulk_paths: u8,
     /// Most packets in flight, and how far ahead of a gap the receiver keeps packets; `1..=WINDOW_MAX`.
     pub window_packets: u32,
     /// When to acknowledge.
@@ -97,19 +97,19 @@ pub struct Settings {
     pub ack_packets: u32,
     /// An acknowledgement is deferred for at most this long, for data that more will follow `BULK_DELAY` times.
     pub ack_delay: Duration,
-    /// How long a queue on the way the window may fill, unless half an empty round trip is longer.
+    /// How long a queue on the path the window may fill, unless half an empty round trip is longer.
     pub delay_target: Duration,
     /// The shortest wait before a probe.
-    pub probe_floor: Duration,
+    pub pto_min: Duration,
     /// The longest wait between probes.
-    pub probe_cap: Duration,
+    pub pto_max: Duration,
     /// While the program waits for the peer, one of which nothing is heard for this long is probed, and again after this
     /// long; zero: never. An eighth of `peer_timeout` leaves room for some lost probes.
     pub keepalive: Duration,
     /// Unanswered probes for this long mean that the peer has failed, and so does a packet that is proved lost again and again for
     /// this long; zero: never.
     pub peer_timeout: Duration,
-    /// `can_accept` is false while more bytes than this are queued or unacknowledged on the ordered lane.
+    /// `can_accept` is false while more bytes than this are queued or unacknowledged on the ordered channel.
     pub queue_bytes: usize,
     /// Payloads are encrypted and authenticated whole, at 16 bytes a packet and some processor time a byte.
     pub sealed: bool,
@@ -127,9 +127,9 @@ impl Settings {
         let Some(doublings) = transmission.checked_sub(SPACED_AFTER) else { return Duration(0) };
         let longest = match self.peer_timeout.0 {
             0 => SPACING_MAX.0,
-            timeout => (timeout / SPACING_SHARE).max(self.probe_cap.0),
+            timeout => (timeout / SPACING_SHARE).max(self.pto_max.0),
         };
-        Duration(self.probe_floor.0.max(1).saturating_mul(1 << doublings.min(40)).min(longest))
+        Duration(self.pto_min.0.max(1).saturating_mul(1 << doublings.min(40)).min(longest))
     }
 
     /// Bytes that a seal takes of each packet.
@@ -142,14 +142,14 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             packet_size: 1452,
-            bulk_ways: 0,
+            bulk_paths: 0,
             window_packets: 1024,
             ack_scheme: AckScheme::default(),
             ack_packets: 16,
             ack_delay: Duration::from_micros(50),
             delay_target: Duration::from_micros(100),
-            probe_floor: Duration::from_micros(200),
-            probe_cap: Duration::from_millis(100),
+            pto_min: Duration::from_micros(200),
+            pto_max: Duration::from_millis(100),
             keepalive: Duration::from_secs(1),
             peer_timeout: Duration::from_secs(30),
             queue_bytes: 512 * 1024,

@@ -1,7 +1,7 @@
 //! Two flows, and between them a wire that does what each test says. Combinations of faults are left to weft-sim.
 
 use super::*;
-use crate::wire::{Echo, Echoed, Kind, Lane, Packet};
+use crate::wire::{Channel, Echo, Echoed, Kind, Packet};
 use alloc::vec;
 use alloc::vec::Vec;
 use proptest::prelude::*;
@@ -10,7 +10,7 @@ fn secret() -> Secret {
     Secret::new([7; 16])
 }
 
-/// Regions and sinks of one side: region r holds bytes of a known pattern; a sink is a vector that grows.
+/// Regions and remote keys of one side: region r holds bytes of a known pattern; a remote key is a vector that grows.
 #[derive(Default)]
 struct Memory {
     messages: Vec<Vec<u8>>,
@@ -33,8 +33,8 @@ impl Deliver for Memory {
     fn message(&mut self, body: &[u8]) {
         self.messages.push(body.to_vec());
     }
-    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        self.placed.push((sink, offset, bytes.to_vec()));
+    fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]) {
+        self.placed.push((remote_key, offset, bytes.to_vec()));
     }
 }
 
@@ -98,7 +98,7 @@ impl Pair {
     }
 
     /// Carries everything both ways, 10 µs each, and jumps to the next timeout when nothing moves, until both are idle.
-    fn settle(&mut self) {
+    fn run_until_idle(&mut self) {
         for _ in 0..100_000 {
             let now = self.later(us(10));
             let from_a = self.a.packets(now);
@@ -127,7 +127,7 @@ fn messages_arrive_in_order_and_share_packets() {
     for i in 0..100u8 {
         pair.a.flow.submit_message(&[i], &[i; 10]);
     }
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.b.memory.messages.len(), 100);
     for (i, message) in pair.b.memory.messages.iter().enumerate() {
         assert_eq!(message, &vec![i as u8; 11]);
@@ -143,7 +143,7 @@ fn the_largest_and_the_empty_message_fit() {
     let max = pair.a.flow.frame_max();
     pair.a.flow.submit_message(&[], &vec![5; max]);
     pair.a.flow.submit_message(&[], &[]);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.b.memory.messages, [vec![5; max], vec![]]);
 }
 
@@ -159,10 +159,10 @@ fn a_larger_message_is_refused() {
 fn bulk_data_is_placed_and_acknowledged() {
     let mut pair = Pair::new(&small());
     pair.a.flow.submit_data(9, 4, 1000..51_000);
-    pair.settle();
+    pair.run_until_idle();
     let mut expected = 1000;
-    for (sink, offset, bytes) in &pair.b.memory.placed {
-        assert_eq!((*sink, *offset), (9, expected));
+    for (remote_key, offset, bytes) in &pair.b.memory.placed {
+        assert_eq!((*remote_key, *offset), (9, expected));
         assert!(bytes.iter().enumerate().all(|(i, byte)| *byte == pattern(4, offset + i as u64)));
         expected += bytes.len() as u64;
     }
@@ -217,21 +217,21 @@ fn a_small_message_may_wait_while_others_are_on_their_way_and_there_is_room_besi
     let mut pair = Pair::new(&small());
     let frame = pair.a.flow.frame_max();
     pair.a.flow.submit_message(&[1; 100], &[]);
-    assert!(!pair.a.flow.may_gather(100, frame), "nothing is on its way that an answer could come for");
+    assert!(!pair.a.flow.may_coalesce(100, frame), "nothing is on its way that an answer could come for");
     let first = pair.a.packets(pair.now);
     pair.a.flow.submit_message(&[2; 100], &[]);
-    assert!(pair.a.flow.may_gather(100, frame));
+    assert!(pair.a.flow.may_coalesce(100, frame));
     pair.a.flow.submit_message(&[3; 100], &[]);
-    assert!(!pair.a.flow.may_gather(100, frame), "a third would not fit");
-    assert!(pair.a.flow.may_gather(10, frame));
+    assert!(!pair.a.flow.may_coalesce(100, frame), "a third would not fit");
+    assert!(pair.a.flow.may_coalesce(10, frame));
     // Receive an acknowledgement.   Expect: nothing to wait for any more.
     let now = pair.later(us(100));
     pair.b.receive(now, &first);
     let now = pair.later(us(100));
     let answer = pair.b.packets(now);
     pair.a.receive(now, &answer);
-    assert!(!pair.a.flow.may_gather(10, frame));
-    pair.settle();
+    assert!(!pair.a.flow.may_coalesce(10, frame));
+    pair.run_until_idle();
     assert_eq!(pair.b.memory.messages.len(), 3);
 }
 
@@ -307,7 +307,7 @@ fn a_gap_is_repaired_on_evidence_within_one_more_round_trip() {
     assert_eq!(pair.a.flow.counters().resent_by_gap, 1);
     let now = pair.later(us(10));
     pair.b.receive(now, &again);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.a.acknowledged(), 5_000);
     assert_eq!(pair.a.flow.counters().probes, 0);
 }
@@ -333,10 +333,10 @@ fn an_answer_to_the_late_original_is_not_taken_for_one_to_the_resend() {
     pair.a.receive(now, &answer);
     assert!(pair.a.flow.smoothed_round_trip() >= us(19), "{:?}", pair.a.flow.smoothed_round_trip());
     pair.b.receive(now, &resend);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (2_000, 1));
 
-    // And the same again.   Expect: the way is known to change places, so three later packets are no proof any more.
+    // And the same again.   Expect: the path is known to change places, so three later packets are no proof any more.
     pair.a.flow.submit_data(0, 0, 0..2_000);
     let mut packets = pair.a.packets(pair.now);
     packets.truncate(5);
@@ -364,7 +364,7 @@ fn what_counts_as_lost_and_comes_before_it_is_sent_again_teaches_patience() {
         pair.a.receive(now, &gap);
         assert_eq!(pair.a.flow.counters().lost_by_gap, 20, "round {round}: only the first time");
         pair.a.receive(now, &all);
-        pair.settle();
+        pair.run_until_idle();
     }
     assert_eq!((pair.a.flow.counters().resent(), pair.a.acknowledged()), (0, 20_000));
 }
@@ -383,7 +383,7 @@ fn two_packets_that_change_places_cause_no_resend() {
         pair.a.receive(now, &answer);
         assert!(pair.a.packets(now).is_empty());
     }
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.flow.counters().resent(), pair.a.acknowledged()), (0, 5_000));
     assert!(pair.b.flow.counters().reordered > 0);
 }
@@ -428,7 +428,7 @@ fn a_lost_resend_is_noticed_too() {
             packets.remove(0);
         }
     }
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.a.acknowledged(), 60_000);
     assert!(pair.a.flow.counters().resent() >= 2);
 }
@@ -447,7 +447,7 @@ fn a_receiver_that_computes_is_probed_with_patience_and_nothing_is_resent() {
     assert!((10..=150).contains(&counters.probes), "{} probes in ten seconds", counters.probes);
     pair.now = end;
     pair.b.receive(end, &packets);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.a.flow.counters().resent()), (5_000, 0));
 }
 
@@ -545,7 +545,7 @@ fn a_duplicate_is_delivered_once_and_answered_at_once() {
 
 /// A packet that only a member of the job can make, with content of the test's choice.
 fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo>, payload: &[u8]) -> Vec<u8> {
-    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, marked: false, way: 0, kind };
+    let packet = Packet { sender: 1, acknowledged, selective, echo, request: true, marked: false, path: 0, kind };
     let mut bytes = vec![0; 600];
     let at = packet.emit(payload.len(), &mut bytes);
     bytes[at..at + payload.len()].copy_from_slice(payload);
@@ -555,16 +555,16 @@ fn authentic(kind: Kind, acknowledged: Number, selective: u64, echo: Option<Echo
     };
     // The first numbers stand just before the wrap.
     let epoch = u32::from(number.0 < 1 << 31);
-    Key::derive(&secret(), 1, 2).seal(epoch, &mut bytes);
+    Key::derive(&secret(), 1, 2).write_tag(epoch, &mut bytes);
     bytes
 }
 
 #[test]
 fn packets_outside_the_window_are_counted_and_dropped() {
     let mut pair = Pair::new(&small());
-    let lane = Lane::Data { sink: 0, offset: 0, end: false };
+    let channel = Channel::Data { remote_key: 0, offset: 0, end: false };
     for number in [Number::FIRST.plus(64), Number::FIRST.plus(1 << 30), Number(Number::FIRST.0 - 3000)] {
-        let kind = Kind::Numbered { number, transmission: 1, order: 0, lane };
+        let kind = Kind::Numbered { number, transmission: 1, order: 0, channel };
         let packet = authentic(kind, Number::FIRST, 0, None, &[1, 2, 3]);
         pair.b.receive(pair.now, &[packet]);
     }
@@ -577,10 +577,10 @@ fn an_acknowledgement_of_what_was_never_sent_changes_nothing() {
     let mut pair = Pair::new(&small());
     pair.b.flow.submit_message(b"x", &[]);
     pair.b.packets(pair.now);
-    let mut bare = Number::FIRST;
+    let mut control = Number::FIRST;
     for (acknowledged, selective) in [(2, 0), (0, 1), (0, u64::MAX), (1 << 30, 0), (1, 1)] {
-        bare = bare.plus(1);
-        let kind = Kind::Acknowledgement(bare);
+        control = control.plus(1);
+        let kind = Kind::Acknowledgement(control);
         let packet = authentic(kind, Number::FIRST.plus(acknowledged), selective, None, &[]);
         pair.b.receive(pair.now, &[packet]);
     }
@@ -617,11 +617,11 @@ fn an_idle_flow_is_small_whatever_it_did() {
         pair.a.flow.submit_message(&[1; 100], &[2; 100]);
         pair.b.flow.submit_message(&[1; 20], &[]);
     }
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.a.acknowledged(), 1_000_000);
     for side in [&mut pair.a, &mut pair.b] {
         assert_eq!(side.flow.poll_event(), None);
-        side.flow.rest();
+        side.flow.shrink();
         assert!(side.flow.memory_bytes() <= IDLE_BYTES_MAX, "{} bytes", side.flow.memory_bytes());
     }
 }
@@ -635,16 +635,16 @@ fn can_accept_turns_false_and_true_again() {
         submitted += 1;
     }
     assert_eq!(submitted, 10_000_usize.div_ceil(202));
-    pair.settle();
+    pair.run_until_idle();
     assert!(pair.a.flow.can_accept());
     assert_eq!(pair.b.memory.messages.len(), submitted);
 }
 
 mod denial;
-mod folded;
+mod parked;
+mod paths;
 mod sealed;
 mod stripes;
-mod ways;
 mod windows;
 
 /// What the wire does to one packet.
@@ -705,7 +705,7 @@ proptest! {
                 pair.now = next.unwrap_or(now).max(now);
             }
         }
-        pair.settle();
+        pair.run_until_idle();
         for side in [&pair.a, &pair.b] {
             prop_assert_eq!(side.memory.messages.len(), messages as usize);
             for (i, message) in side.memory.messages.iter().enumerate() {
@@ -734,13 +734,13 @@ proptest! {
             let now = pair.later(us(100));
             pair.b.packets(now);
             let number = Number::FIRST.plus(number as u32);
-            let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None, away: Duration(0) });
-            let numbered = |lane| Kind::Numbered { number, transmission, order: transmission, lane };
+            let echo = Some(Echo { of: Echoed::Packet { number, transmission }, hold: None, host_delay: Duration(0) });
+            let numbered = |channel| Kind::Numbered { number, transmission, order: transmission, channel };
             let (kind, payload): (_, &[u8]) = match what % 4 {
                 0 => (Kind::Acknowledgement(number), &[]),
                 1 => (Kind::Probe(number), &[]),
-                2 => (numbered(Lane::Messages { first: number }), &[1, 0, 9, 0, 0]),
-                _ => (numbered(Lane::Data { sink: 1, offset: 5, end: true }), &[1, 2, 3]),
+                2 => (numbered(Channel::Messages { first: number }), &[1, 0, 9, 0, 0]),
+                _ => (numbered(Channel::Data { remote_key: 1, offset: 5, end: true }), &[1, 2, 3]),
             };
             let bytes = authentic(kind, Number::FIRST.plus(acknowledged as u32), selective, echo, payload);
             pair.b.receive(now, &[bytes]);

@@ -1,13 +1,13 @@
 //! Builds the packets that leave a flow: one at a time, or a train of equal size.
 
 use super::acknowledged::Progress;
-use super::evidence::Evidence;
 use super::incoming::Cause;
+use super::loss_detection::LossCause;
 use super::outgoing::Departure;
 use super::queue::Content;
 use super::{Failure, Flow, Regions};
 use crate::time::Instant;
-use crate::wire::{DATA_OVERHEAD, ECHO_SIZE, Kind, Lane, MESSAGES_OVERHEAD, Number, Packet};
+use crate::wire::{Channel, DATA_OVERHEAD, ECHO_SIZE, Kind, MESSAGES_OVERHEAD, Number, Packet};
 
 /// Consecutive packets, each `segment` bytes long; only the last may be shorter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +16,14 @@ pub struct Train {
     pub bytes: usize,
     /// Bytes of each but the last.
     pub segment: usize,
-    /// The way that all of them take, at most `Settings::bulk_ways`; 0 is that of messages, and of everything else.
-    pub way: usize,
+    /// The path that all of them take, at most `Settings::bulk_paths`; 0 is that of messages, and of everything else.
+    pub path: usize,
 }
 
 /// A packet that was written.
 struct Written {
     length: usize,
-    way: usize,
+    path: usize,
     /// What it carries, if it went for the first time.
     fresh: Option<Content>,
 }
@@ -44,23 +44,23 @@ impl Flow {
         out: &mut [u8],
         packets_max: usize,
     ) -> Option<Train> {
-        let Written { length, way, fresh } = self.poll_one(now, regions, out)?;
-        let mut train = Train { bytes: length, segment: length, way };
+        let Written { length, path, fresh } = self.poll_one(now, regions, out)?;
+        let mut train = Train { bytes: length, segment: length, path };
         let Some(content) = fresh else { return Some(train) };
-        let window = self.outgoing.ways[way].congestion.window() as usize;
+        let window = self.outgoing.paths[path].congestion.window() as usize;
         let packets_max = packets_max.min(window / 2).min(out.len() / length);
         let packets = self.even(packets_max, content.is_data());
         for packet in 2..=packets {
-            if !self.next_extends(now, way, &content, length) {
+            if !self.next_extends(now, path, &content, length) {
                 break;
             }
-            let departure = self.next_new(now, way, content.is_data());
+            let departure = self.next_new(now, path, content.is_data());
             // The kernel cuts trains into equal packets: one that is shorter ends the train, and each costs about as much as the
             // copies of 40 KB.
             let fills = matches!(departure.content, Content::Data { fills: true, .. })
                 && !self.settings.sealed
                 && packet < packets
-                && self.next_extends(now, way, &content, length);
+                && self.next_extends(now, path, &content, length);
             let least = if fills { length } else { 0 };
             let written = self.emit_numbered(now, &departure, least, regions, &mut out[train.bytes..]);
             train.bytes += written;
@@ -84,62 +84,62 @@ impl Flow {
         if self.failed {
             return None;
         }
-        self.pauses.look(now);
+        self.host_delay.look(now);
         let progress = self.outgoing.check_late(now, &self.settings);
         self.count_progress(&progress);
         if self.must_acknowledge_first() {
             return Some(self.emit_acknowledgement(now, out));
         }
-        if let Some((departure, evidence)) = self.outgoing.next_resend(now, &self.settings) {
-            match evidence {
-                Evidence::Gap => self.counters.resent_by_gap += 1,
-                Evidence::Probe => self.counters.resent_by_probe += 1,
-                Evidence::Way => self.counters.resent_by_way += 1,
-                Evidence::Denial => self.counters.resent_by_denial += 1,
+        if let Some((departure, cause)) = self.outgoing.next_resend(now, &self.settings) {
+            match cause {
+                LossCause::Gap => self.counters.resent_by_gap += 1,
+                LossCause::Probe => self.counters.resent_by_probe += 1,
+                LossCause::Path => self.counters.resent_by_path += 1,
+                LossCause::Denial => self.counters.resent_by_denial += 1,
             }
             let length = self.emit_numbered(now, &departure, 0, regions, out);
-            return Some(Written { length, way: departure.way, fresh: None });
+            return Some(Written { length, path: departure.path, fresh: None });
         }
         if self.outgoing.hopeless {
             self.fail(Failure::Blocked);
             return None;
         }
-        let next = self.outgoing.next_way(now, &self.settings);
+        let next = self.outgoing.next_path(now, &self.settings);
         let probe = self.outgoing.due_probe(now, self.watched, &self.settings);
-        // What goes another way does not put off a probe.
-        if let Some((way, data)) = next.filter(|(way, _)| probe.is_none_or(|probe| probe == *way)) {
-            let departure = self.next_new(now, way, data);
+        // What goes another path does not put off a probe.
+        if let Some((path, data)) = next.filter(|(path, _)| probe.is_none_or(|probe| probe == *path)) {
+            let departure = self.next_new(now, path, data);
             let length = self.emit_numbered(now, &departure, 0, regions, out);
-            return Some(Written { length, way, fresh: Some(departure.content) });
+            return Some(Written { length, path, fresh: Some(departure.content) });
         }
-        if let Some(way) = probe {
-            if self.outgoing.peer_is_silent(now, way, &self.settings) {
+        if let Some(path) = probe {
+            if self.outgoing.peer_is_silent(now, path, &self.settings) {
                 self.fail(Failure::Silent);
                 return None;
             }
             self.counters.probes += 1;
             self.incoming.acknowledged();
-            let number = self.take_bare();
-            self.outgoing.probe_sent(now, Number(number as u32), way);
-            let length = self.emit_bare(now, number, Kind::Probe(Number(number as u32)), way, out);
-            return Some(Written { length, way, fresh: None });
+            let number = self.take_control();
+            self.outgoing.probe_sent(now, Number(number as u32), path);
+            let length = self.emit_control(now, number, Kind::Probe(Number(number as u32)), path, out);
+            return Some(Written { length, path, fresh: None });
         }
-        if self.incoming.due().is_some_and(|due| due <= now) {
+        if self.incoming.ack_deadline().is_some_and(|due| due <= now) {
             return Some(self.emit_acknowledgement(now, out));
         }
         None
     }
 
-    /// An acknowledgement goes ahead of bulk data that would carry it a slower way, or could not carry all of it.
+    /// An acknowledgement goes ahead of bulk data that would carry it a slower path, or could not carry all of it.
     fn must_acknowledge_first(&self) -> bool {
-        let overtakes = self.settings.bulk_ways > 0 && !self.outgoing.queue.has_unsent_messages();
+        let overtakes = self.settings.bulk_paths > 0 && !self.outgoing.queue.has_unsent_messages();
         self.incoming.is_urgent() && (overtakes || self.incoming.wants_map())
     }
 
-    fn next_new(&mut self, now: Instant, way: usize, data: bool) -> Departure {
+    fn next_new(&mut self, now: Instant, path: usize, data: bool) -> Departure {
         let (messages_max, data_max) = self.payload_max();
         self.counters.data_packets_sent += 1;
-        self.outgoing.next_new(now, &self.settings, way, data, if data { data_max } else { messages_max })
+        self.outgoing.next_new(now, &self.settings, path, data, if data { data_max } else { messages_max })
     }
 
     /// Most bytes of messages and of data that the next packet takes. Data leaves room for the echo that is to go with it.
@@ -150,8 +150,8 @@ impl Flow {
     }
 
     /// The next packet is new, of the same kind as `content`, and at most `segment` bytes long.
-    fn next_extends(&mut self, now: Instant, way: usize, content: &Content, segment: usize) -> bool {
-        if !self.outgoing.window_is_open(way, &self.settings)
+    fn next_extends(&mut self, now: Instant, path: usize, content: &Content, segment: usize) -> bool {
+        if !self.outgoing.window_is_open(path, &self.settings)
             || self.must_acknowledge_first()
             || self.outgoing.may_resend(now)
         {
@@ -164,11 +164,11 @@ impl Flow {
         let messages_wait = queue.has_unsent_messages();
         match content {
             Content::Messages { run, .. } if messages_wait => {
-                let bare = MESSAGES_OVERHEAD - ECHO_SIZE + queue.peek_messages(messages_max) + seal;
-                let echo = if self.has_room_for_echo(bare, *run) { echo } else { 0 };
-                *run == queue.is_run(messages_max) && bare + echo <= segment
+                let without_echo = MESSAGES_OVERHEAD - ECHO_SIZE + queue.peek_messages(messages_max) + seal;
+                let echo = if self.has_room_for_echo(without_echo, *run) { echo } else { 0 };
+                *run == queue.is_run(messages_max) && without_echo + echo <= segment
             }
-            // Messages overtake bulk data, unless their own way is full.
+            // Messages overtake bulk data, unless their own path is full.
             Content::Data { .. } if !messages_wait || !self.outgoing.messages_may_leave(&self.settings) => {
                 queue.peek_data(data_max).is_some_and(|length| DATA_OVERHEAD + echo + length + seal <= segment)
             }
@@ -191,22 +191,22 @@ impl Flow {
         regions: &mut dyn Regions,
         out: &mut [u8],
     ) -> usize {
-        self.counters.acks_piggybacked += u64::from(self.incoming.owes());
+        self.counters.acks_piggybacked += u64::from(self.incoming.is_ack_pending());
         self.incoming.acknowledged();
-        let &Departure { number, transmission, way, order, content, request } = departure;
-        let (lane, length, overhead) = match content {
+        let &Departure { number, transmission, path, order, content, request } = departure;
+        let (channel, length, overhead) = match content {
             Content::Messages { first, length, .. } => {
-                (Lane::Messages { first }, length, MESSAGES_OVERHEAD - ECHO_SIZE)
+                (Channel::Messages { first }, length, MESSAGES_OVERHEAD - ECHO_SIZE)
             }
-            Content::Data { sink, offset, length, end, .. } => {
-                (Lane::Data { sink, offset, end }, length, DATA_OVERHEAD)
+            Content::Data { remote_key, offset, length, end, .. } => {
+                (Channel::Data { remote_key, offset, end }, length, DATA_OVERHEAD)
             }
         };
         let length = usize::from(length);
-        let kind = Kind::Numbered { number: Number(number as u32), transmission, order, lane };
+        let kind = Kind::Numbered { number: Number(number as u32), transmission, order, channel };
         let run = matches!(content, Content::Messages { run: true, .. });
         let echoes = self.has_room_for_echo(overhead + length + self.settings.seal_size(), run);
-        let head = self.head(now, kind, request, way, echoes);
+        let head = self.head(now, kind, request, path, echoes);
         let at = head.emit(length, out);
         let payload = &mut out[at..at + length];
         match content {
@@ -249,35 +249,35 @@ impl Flow {
 
     fn emit_acknowledgement(&mut self, now: Instant, out: &mut [u8]) -> Written {
         self.count_acknowledgement();
-        let number = self.take_bare();
+        let number = self.take_control();
         let head = self.head(now, Kind::Acknowledgement(Number(number as u32)), false, 0, true);
         let at = head.emit(0, out);
         let room = self.settings.packet_size.min(out.len());
         let map = self.incoming.write_map(&mut out[at..room]);
         self.incoming.acknowledged_alone(self.settings.ack_scheme);
-        Written { length: self.finish((number >> 32) as u32, at + map, out), way: 0, fresh: None }
+        Written { length: self.finish((number >> 32) as u32, at + map, out), path: 0, fresh: None }
     }
 
-    fn emit_bare(&mut self, now: Instant, number: u64, kind: Kind, way: usize, out: &mut [u8]) -> usize {
-        let length = self.head(now, kind, false, way, true).emit(0, out);
+    fn emit_control(&mut self, now: Instant, number: u64, kind: Kind, path: usize, out: &mut [u8]) -> usize {
+        let length = self.head(now, kind, false, path, true).emit(0, out);
         self.finish((number >> 32) as u32, length, out)
     }
 
-    fn take_bare(&mut self) -> u64 {
-        let number = self.next_bare;
-        self.next_bare += 1;
+    fn take_control(&mut self) -> u64 {
+        let number = self.next_control;
+        self.next_control += 1;
         number
     }
 
-    fn head(&mut self, now: Instant, kind: Kind, request: bool, way: usize, echoes: bool) -> Packet {
+    fn head(&mut self, now: Instant, kind: Kind, request: bool, path: usize, echoes: bool) -> Packet {
         let (acknowledged, selective) = self.incoming.state();
         let echo = if echoes { self.incoming.take_echo(now) } else { None };
         let marked = self.incoming.take_mark();
-        Packet { sender: self.own_index, acknowledged, selective, echo, request, marked, way: way as u8, kind }
+        Packet { sender: self.own_index, acknowledged, selective, echo, request, marked, path: path as u8, kind }
     }
 
     fn finish(&mut self, epoch: u32, length: usize, out: &mut [u8]) -> usize {
-        self.seal.seal(epoch, &mut out[..length]);
+        self.tag_key.write_tag(epoch, &mut out[..length]);
         self.counters.packets_sent += 1;
         length
     }

@@ -293,13 +293,13 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
             index.remove(id, &pattern);
         }
         if self.length == 0 {
-            self.settle();
+            self.reset();
         }
     }
 
     /// An indexed queue has become empty: it starts anew as a list, and gives back what a burst has taken.
     #[cold]
-    fn settle(&mut self) {
+    fn reset(&mut self) {
         self.index = None;
         if self.entries.len() > RETAINED_ENTRIES_MAX {
             self.entries = Vec::new();

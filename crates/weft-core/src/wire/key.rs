@@ -1,4 +1,4 @@
-//! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the way.
+//! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the path.
 //!
 //! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the header, and behind it
 //! what a universal hash makes of each 2 KiB of the rest: NH with words of 64 bits (Black, Halevi, Krawczyk, Krovetz, Rogaway 1999;
@@ -121,7 +121,7 @@ impl Key {
 
     /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits by: a packet recorded
     /// 2³² numbers ago does not fit any more. Panics if it is shorter than a header.
-    pub fn seal(&self, epoch: u32, packet: &mut [u8]) {
+    pub fn write_tag(&self, epoch: u32, packet: &mut [u8]) {
         let tag = self.tag(epoch, packet);
         packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
     }
@@ -186,7 +186,7 @@ mod tests {
         let key = Key::derive(&Secret::new([5; 16]), 1, 2);
         for length in [HEADER_SIZE, 90, 91, 92, 93, 100, 107, 108, 109, 1452, 2079, 2080, 2081, 3000] {
             let mut packet = vec![7; length];
-            key.seal(3, &mut packet);
+            key.write_tag(3, &mut packet);
             assert!(key.verify(3, &packet) && !key.verify(4, &packet), "{length} bytes");
             for at in 0..length {
                 packet[at] ^= 0x40;
@@ -204,7 +204,7 @@ mod tests {
         let key = Key::derive(&Secret::new([5; 16]), 1, 2);
         let mut packet = vec![1; BODY_AT + 2 * BLOCK];
         packet[BODY_AT + BLOCK..].fill(2);
-        key.seal(0, &mut packet);
+        key.write_tag(0, &mut packet);
         let (first, second) = packet[BODY_AT..].split_at_mut(BLOCK);
         first.swap_with_slice(second);
         assert!(!key.verify(0, &packet));

@@ -26,14 +26,14 @@ fn echoes() -> impl Strategy<Value = Option<Echo>> {
     ];
     // Hold times survive the trip as multiples of 64 ns.
     let hold = prop::option::of((0u64..HOLD_UNKNOWN.into()).prop_map(|units| Duration(units * HOLD_UNIT_NS)));
-    let away = any::<u16>().prop_map(|units| Duration(u64::from(units) * AWAY_UNIT_NS));
-    prop::option::of((of, hold, away).prop_map(|(of, hold, away)| Echo { of, hold, away }))
+    let host_delay = any::<u16>().prop_map(|units| Duration(u64::from(units) * HOST_DELAY_UNIT_NS));
+    prop::option::of((of, hold, host_delay).prop_map(|(of, hold, host_delay)| Echo { of, hold, host_delay }))
 }
 
 fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
-    let numbered = |number, transmission: u8, lane| {
+    let numbered = |number, transmission: u8, channel| {
         let order = transmission.wrapping_mul(37);
-        Kind::Numbered { number, transmission: transmission.max(1), order, lane }
+        Kind::Numbered { number, transmission: transmission.max(1), order, channel }
     };
     let message = prop::collection::vec(any::<u8>(), 0..40);
     let messages = (numbers(), any::<u8>(), numbers(), prop::collection::vec(message, 1..6)).prop_map(
@@ -43,13 +43,13 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
                 payload.extend_from_slice(&(message.len() as u16).to_le_bytes());
                 payload.extend_from_slice(message);
             }
-            (numbered(number, transmission, Lane::Messages { first }), payload)
+            (numbered(number, transmission, Channel::Messages { first }), payload)
         },
     );
     let bytes = prop::collection::vec(any::<u8>(), 1..300);
     let data = (numbers(), any::<u8>(), any::<u32>(), 0u64..u64::MAX - 300, any::<bool>(), bytes).prop_map(
-        move |(number, transmission, sink, offset, end, bytes)| {
-            (numbered(number, transmission, Lane::Data { sink, offset, end }), bytes)
+        move |(number, transmission, remote_key, offset, end, bytes)| {
+            (numbered(number, transmission, Channel::Data { remote_key, offset, end }), bytes)
         },
     );
     let map = prop::collection::vec(any::<u64>(), 0..=MAP_WORDS_MAX);
@@ -60,19 +60,19 @@ fn payloads() -> impl Strategy<Value = (Kind, Vec<u8>)> {
 }
 
 fn packets() -> impl Strategy<Value = (Packet, Vec<u8>)> {
-    let way = 0..WAYS_MAX as u8;
-    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 2]>(), way, payloads()).prop_map(
-        |(sender, acknowledged, selective, echo, [request, marked], way, (kind, payload))| {
+    let path = 0..PATHS_MAX as u8;
+    (0..=SENDER_MAX, numbers(), any::<u64>(), echoes(), any::<[bool; 2]>(), path, payloads()).prop_map(
+        |(sender, acknowledged, selective, echo, [request, marked], path, (kind, payload))| {
             // Only what has a number is acknowledged.
             let request = request && matches!(kind, Kind::Numbered { .. });
-            (Packet { sender, acknowledged, selective, echo, request, marked, way, kind }, payload)
+            (Packet { sender, acknowledged, selective, echo, request, marked, path, kind }, payload)
         },
     )
 }
 
 fn plain(kind: Kind) -> Packet {
     let (sender, acknowledged) = (3, Number(0));
-    Packet { sender, acknowledged, selective: 0, echo: None, request: false, marked: false, way: 0, kind }
+    Packet { sender, acknowledged, selective: 0, echo: None, request: false, marked: false, path: 0, kind }
 }
 
 fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {
@@ -80,7 +80,7 @@ fn emitted(packet: &Packet, payload: &[u8]) -> Vec<u8> {
     let at = packet.emit(payload.len(), &mut out);
     out[at..at + payload.len()].copy_from_slice(payload);
     out.truncate(at + payload.len());
-    key().seal(EPOCH, &mut out);
+    key().write_tag(EPOCH, &mut out);
     out
 }
 
@@ -123,9 +123,9 @@ proptest! {
         for at in [HEADER_SIZE, HEADER_SIZE + ECHO_SIZE] {
             if at + 1 < bytes.len() { bytes[at..at + 2].copy_from_slice(&[length, 0]); }
         }
-        key().seal(EPOCH, &mut bytes);
+        key().write_tag(EPOCH, &mut bytes);
         if let Ok((packet, payload)) = Packet::open(&key(), EPOCH, &bytes)
-            && let Kind::Numbered { lane: Lane::Messages { .. }, .. } = packet.kind
+            && let Kind::Numbered { channel: Channel::Messages { .. }, .. } = packet.kind
         {
             let total: usize = Frames::new(payload).map(|message| message.len() + FRAME_PREFIX).sum();
             prop_assert_eq!(total, payload.len());
@@ -159,10 +159,11 @@ fn a_packet_fits_only_its_epoch() {
 
 #[test]
 fn a_long_hold_is_unknown_rather_than_wrong() {
-    let echo = Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)), away: Duration::from_secs(5) };
+    let echo =
+        Echo { of: Echoed::Probe(Number(9)), hold: Some(Duration::from_secs(5)), host_delay: Duration::from_secs(5) };
     let packet = Packet { echo: Some(echo), ..plain(Kind::Acknowledgement(Number(0))) };
     let bytes = emitted(&packet, &[]);
     let (parsed, _) = Packet::open(&key(), EPOCH, &bytes).expect("authentic");
     let echo = parsed.echo.expect("an echo");
-    assert_eq!((echo.hold, echo.away.as_micros()), (None, 67_107));
+    assert_eq!((echo.hold, echo.host_delay.as_micros()), (None, 67_107));
 }

@@ -73,7 +73,7 @@ impl<P: Platform> Engine<P> {
             && !self.messages.may_grant()
             && self.myself.is_empty()
             && self.network.active.is_empty()
-            && self.is_direct_idle()
+            && self.is_single_copy_idle()
     }
 
     /// Takes the message of `receive`, which is not posted, as it arrives: looks for it at most `turns` times, as long as

@@ -3,14 +3,14 @@
 use std::collections::VecDeque;
 
 use weft_core::flow::{Counters, Deliver, Event, Failure, Flow, Regions, Train};
-use weft_core::rails::Sentence;
-use weft_core::reach::{self, Keys};
+use weft_core::path_validation::{self, Keys};
+use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
 use super::{Engine, FRAMES_PER_PASS};
+use crate::carriers::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot};
 use crate::group::PeerId;
-use crate::lanes::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot};
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
 use crate::regions::RegionKey;
@@ -28,10 +28,10 @@ const UDP_EVERY: u32 = 16;
 const UDP_EVERY_BUSY: u32 = 4;
 const UDP_BUSY: u32 = 512;
 /// Idle flows that keep their memory …
-const WARM_MAX: usize = 32;
+const CACHED_FLOWS_MAX: usize = 32;
 /// … if it is no more than this, bytes.
-const WARM_BYTES_MAX: usize = 256 << 10;
-/// Answers about lanes that one pass gives.
+const CACHED_FLOW_BYTES_MAX: usize = 256 << 10;
+/// Answers about carriers that one pass gives.
 const ANSWERS_MAX: usize = 64;
 
 /// A train, or the rest of one, that found the link's send buffer full.
@@ -76,8 +76,8 @@ pub(super) struct Network {
     train: Vec<u8>,
     pub(super) udp_looks: Looks,
     /// Idle flows that still have their memory.
-    pub(super) warm: VecDeque<PeerId>,
-    /// What happened in flows that have been folded, until then.
+    pub(super) cached: VecDeque<PeerId>,
+    /// What happened in flows that have been parked, until then.
     pub(super) past: Counters,
     /// Somebody looks after messages that wait for others although no call of MPI comes.
     attended: bool,
@@ -101,7 +101,7 @@ impl Network {
             train: train_room(&devices),
             devices,
             udp_looks: Looks::default(),
-            warm: VecDeque::new(),
+            cached: VecDeque::new(),
             past: Counters::default(),
             attended: false,
             coalescing: false,
@@ -129,8 +129,8 @@ impl<P: Platform> Deliver for Adapter<'_, P> {
         self.messages.handle_frame(self.peer, body, self.peers);
     }
 
-    fn data(&mut self, sink: u32, offset: u64, bytes: &[u8]) {
-        self.messages.handle_data(self.peer, sink, offset, bytes, self.peers);
+    fn data(&mut self, remote_key: u32, offset: u64, bytes: &[u8]) {
+        self.messages.handle_data(self.peer, remote_key, offset, bytes, self.peers);
     }
 }
 
@@ -162,7 +162,7 @@ impl<P: Platform> Engine<P> {
         let Self { network, messages, peers, .. } = self;
         let Network { devices, active, secret, foreign, .. } = network;
         let own = peers[peers.own()].number();
-        let mut answers: Vec<(Hop, Sentence)> = Vec::new();
+        let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
             let sender = wire::peek_sender(train.bytes).and_then(|number| Some((number, peers.find(number)?)));
             let Some((number, peer)) = sender else {
@@ -173,8 +173,8 @@ impl<P: Platform> Engine<P> {
                 *foreign += 1;
                 return;
             };
-            if reach::is_reach(train.bytes) {
-                let answer = remote.handle_reach(slot, train.bytes, || Keys::new(secret, own, number));
+            if path_validation::is_path_frame(train.bytes) {
+                let answer = remote.handle_path_frame(slot, train.bytes, || Keys::new(secret, own, number));
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
@@ -224,7 +224,7 @@ impl<P: Platform> Engine<P> {
                 Route::Remote(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
-                    self.keep_warm(peer);
+                    self.keep_cached(peer);
                 }
                 // It has failed just now, and is no longer among the active ones.
                 _ => {}
@@ -232,41 +232,41 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is folded then.
-    fn keep_warm(&mut self, peer: PeerId) {
+    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
+    fn keep_cached(&mut self, peer: PeerId) {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         if let Some(flow) = &mut remote.flow
-            && flow.memory_bytes() > WARM_BYTES_MAX
+            && flow.memory_bytes() > CACHED_FLOW_BYTES_MAX
         {
-            flow.rest();
+            flow.shrink();
         }
-        if std::mem::replace(&mut remote.warm, true) {
+        if std::mem::replace(&mut remote.cached, true) {
             return;
         }
-        self.network.warm.push_back(peer);
-        if self.network.warm.len() <= WARM_MAX {
+        self.network.cached.push_back(peer);
+        if self.network.cached.len() <= CACHED_FLOWS_MAX {
             return;
         }
-        let Some(coldest) = self.network.warm.pop_front() else { return };
-        if let Route::Remote(remote) = &mut self.peers[coldest].route {
-            remote.warm = false;
+        let Some(oldest) = self.network.cached.pop_front() else { return };
+        if let Route::Remote(remote) = &mut self.peers[oldest].route {
+            remote.cached = false;
             // One that is not idle comes back here.
-            self.network.past.add(&remote.fold());
+            self.network.past.add(&remote.park());
         }
     }
 
     /// A message of `length` bytes, head included, for `peer` has been submitted: it leaves, unless others are likely to follow and
     /// share its packet or, if it is longer than one, its train.
     #[inline]
-    pub(super) fn depart(&mut self, peer: PeerId, length: usize) {
+    pub(super) fn flush_or_coalesce(&mut self, peer: PeerId, length: usize) {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         let train = self.network.train.len();
-        let may_gather = self.network.attended
+        let may_coalesce = self.network.attended
             && remote.flow.as_ref().is_some_and(|flow| {
                 let packet = flow.frame_max();
-                flow.may_gather(length, if length <= packet { packet } else { train })
+                flow.may_coalesce(length, if length <= packet { packet } else { train })
             });
-        if may_gather && remote.coalescing.joins(|| self.platform.now()) {
+        if may_coalesce && remote.coalescing.joins(|| self.platform.now()) {
             self.network.coalescing = true;
             return;
         }
@@ -276,7 +276,7 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Whether messages may be waiting for others, at most [`COALESCE_TIME_MAX`].
-    pub fn gathers(&self) -> Option<Duration> {
+    pub fn coalescing_time(&self) -> Option<Duration> {
         self.network.coalescing.then_some(COALESCE_TIME_MAX)
     }
 
@@ -296,8 +296,8 @@ impl<P: Platform> Engine<P> {
         let state = &mut peers[peer];
         let number = state.number();
         let Route::Remote(remote) = &mut state.route else { return };
-        for lane in 0..remote.lanes() {
-            if let Some((hop, question)) = remote.poll_question(lane, now, || Keys::new(secret, own, number)) {
+        for carrier in 0..remote.carriers() {
+            if let Some((hop, question)) = remote.poll_challenge(carrier, now, || Keys::new(secret, own, number)) {
                 say(devices, &hop, &question);
             }
         }
@@ -329,30 +329,30 @@ impl<P: Platform> Engine<P> {
 }
 
 /// Sends a question or an answer. One that is lost is asked again, or for again.
-fn say(devices: &mut Devices, hop: &Hop, sentence: &Sentence) {
+fn say(devices: &mut Devices, hop: &Hop, sentence: &PathFrame) {
     if let Some(device) = devices.get_mut(hop.slot) {
         let _ = device.send(&hop.to, sentence);
     }
 }
 
-/// Hands on what arrived together, questions about a lane apart: they are short, so one may be the last of what a kernel joins.
+/// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last of what a kernel joins.
 fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
     let Arrival { bytes, segment, marked } = train;
     if bytes.len() <= segment {
         return hand_on(train);
     }
-    if segment == reach::SIZE {
+    if segment == path_validation::SIZE {
         return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, segment, marked }));
     }
     let (others, last) = bytes.split_at((bytes.len() - 1) / segment * segment);
-    if !reach::is_reach(last) {
+    if !path_validation::is_path_frame(last) {
         return hand_on(train);
     }
     hand_on(Arrival { bytes: others, segment, marked });
     hand_on(Arrival::packet(last));
 }
 
-/// Sends a train over its lane; what the link has no room for waits in `stalled`.
+/// Sends a train over its carrier; what the link has no room for waits in `stalled`.
 fn send_train(
     devices: &mut Devices,
     remote: &mut Remote,
@@ -360,15 +360,15 @@ fn send_train(
     train: &Train,
     stalled: &mut VecDeque<Stalled>,
 ) {
-    let (lane, hop) = remote.hop(train.way);
+    let (carrier, hop) = remote.hop(train.path);
     let Some(device) = devices.get_mut(hop.slot) else { return };
-    remote.note_sent(lane, bytes.len().div_ceil(train.segment), bytes.len());
+    remote.note_sent(carrier, bytes.len().div_ceil(train.segment), bytes.len());
     match take(device.as_mut(), &hop.to, bytes, train.segment) {
         Taken::Bytes(taken) if taken < bytes.len() => {
             stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment: train.segment });
         }
         Taken::Bytes(_) => {}
-        Taken::Refused => remote.refused(lane),
+        Taken::Refused => remote.refused(carrier),
     }
 }
 
@@ -391,7 +391,7 @@ fn send_stalled(devices: &mut Devices, stalled: &mut VecDeque<Stalled>) -> bool 
 enum Taken {
     /// The link has taken so many bytes; the rest has no room yet.
     Bytes(usize),
-    /// The machine refuses packets of this lane, which counts as loss: the flow repairs it or reports the peer.
+    /// The machine refuses packets of this carrier, which counts as loss: the flow repairs it or reports the peer.
     Refused,
 }
 
@@ -420,12 +420,12 @@ fn describe(reason: Failure) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_core::reach::{Ends, Reach, SIZE};
+    use weft_core::path_validation::{Ends, SIZE, Validation};
 
     #[test]
     fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
-        let question = Reach::unknown().poll_question(Instant(0)).unwrap();
-        let question = Keys::new(&wire::Secret::new([1; 16]), 1, 0).question(&question, Ends::default());
+        let question = Validation::unknown().poll_challenge(Instant(0)).unwrap();
+        let question = Keys::new(&wire::Secret::new([1; 16]), 1, 0).challenge(&question, Ends::default());
         let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
         let asked = [packets.as_slice(), &question].concat();
         let twice = [question, question].concat();

@@ -63,13 +63,13 @@ impl<P: Platform> Engine<P> {
         }
         state.matching.credit -= cost;
         state.put(bytes);
-        self.depart(peer, head.as_bytes().len() + bytes as usize);
+        self.flush_or_coalesce(peer, head.as_bytes().len() + bytes as usize);
         true
     }
 
     /// Hands everything that waits to its path.
     #[inline]
-    pub(super) fn settle(&mut self) {
+    pub(super) fn drain_queues(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
             if self.messages.may_grant() {
                 self.messages.poll_grants(self.platform.now());
@@ -126,9 +126,9 @@ impl<P: Platform> Engine<P> {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
             Outgoing::Send { request } => self.push_send(peer, *request),
-            Outgoing::Rest { request, offset } => self.push_rest(peer, *request, offset),
-            Outgoing::Stream { request, sink, offset, limit } => {
-                self.push_stream(peer, *request, *sink, offset, *limit)
+            Outgoing::Remainder { request, offset } => self.push_remainder(peer, *request, offset),
+            Outgoing::Stream { request, remote_key, offset, limit } => {
+                self.push_stream(peer, *request, *remote_key, offset, *limit)
             }
         }
     }
@@ -139,7 +139,7 @@ impl<P: Platform> Engine<P> {
         let receiver = if bytes >= SINGLE_COPY_BYTES_MIN {
             Receiver {
                 posted: self.wish(peer, &send.envelope),
-                is_inside: self.is_attentive(peer),
+                is_inside: self.is_inside_mpi(peer),
                 has_announced: self.has_offer(peer),
             }
         } else {
@@ -200,10 +200,10 @@ impl<P: Platform> Engine<P> {
         state.put(bytes);
         let left = bytes - sent;
         if left > 0 {
-            state.pending.push_front(Outgoing::Rest { request: handle, offset: sent });
+            state.pending.push_front(Outgoing::Remainder { request: handle, offset: sent });
             if let Some(entry) = self.messages.requests.get_mut(handle) {
                 // All of it may leave: there is no region that anything could be granted to.
-                entry.state = State::Sending { send, sink: 0, region: None, total: bytes, granted: bytes, left };
+                entry.state = State::Sending { send, remote_key: 0, region: None, total: bytes, granted: bytes, left };
             }
         } else if !is_synchronous {
             self.messages.complete(handle);
@@ -228,7 +228,7 @@ impl<P: Platform> Engine<P> {
         let Some(entry) = self.messages.requests.get_mut(handle) else { return true };
         entry.state = State::Announced(send.clone());
         // The receive may have been posted after the look above and before the receiver could see this. One that waits inside MPI fetches it.
-        let may_write = bytes >= SINGLE_COPY_BYTES_MIN && !self.is_attentive(peer);
+        let may_write = bytes >= SINGLE_COPY_BYTES_MIN && !self.is_inside_mpi(peer);
         if !may_write || !self.write(peer, handle, &send, Some(number)) {
             self.offer(peer, handle, number);
         }
@@ -272,7 +272,7 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Puts the pieces of a message from `offset` on into the ring of `peer`, as long as there is room.
-    fn push_rest(&mut self, peer: PeerId, handle: usize, offset: &mut u64) -> bool {
+    fn push_remainder(&mut self, peer: PeerId, handle: usize, offset: &mut u64) -> bool {
         let Some(State::Sending { send, .. }) = self.messages.requests.get(handle).map(|entry| &entry.state) else {
             return true;
         };
@@ -322,7 +322,14 @@ impl<P: Platform> Engine<P> {
         left.min(long.max(least)).min(self.frame_max)
     }
 
-    pub(super) fn push_stream(&mut self, peer: PeerId, handle: usize, sink: u32, offset: &mut u64, limit: u64) -> bool {
+    pub(super) fn push_stream(
+        &mut self,
+        peer: PeerId,
+        handle: usize,
+        remote_key: u32,
+        offset: &mut u64,
+        limit: u64,
+    ) -> bool {
         let Some(State::Sending { send, region: Some(key), .. }) =
             self.messages.requests.get(handle).map(|entry| &entry.state)
         else {
@@ -330,7 +337,7 @@ impl<P: Platform> Engine<P> {
         };
         let key = *key;
         if let Route::Remote(_) = self.peers[peer].route {
-            self.flow(peer).submit_data(sink, key.wire(), *offset..limit);
+            self.flow(peer).submit_data(remote_key, key.wire(), *offset..limit);
             return true;
         }
         let data = send.data.clone();
@@ -344,7 +351,7 @@ impl<P: Platform> Engine<P> {
                 turn_end += TURN_BYTES;
             }
             let length = self.next_piece(peer, *offset, limit);
-            if !self.carry(peer, &Head::data(sink, *offset), &data, *offset, length) {
+            if !self.carry(peer, &Head::data(remote_key, *offset), &data, *offset, length) {
                 return false;
             }
             *offset += length;

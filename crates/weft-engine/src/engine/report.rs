@@ -3,7 +3,7 @@
 use weft_core::flow::Counters;
 
 use super::Engine;
-use crate::lanes::RailTraffic;
+use crate::carriers::RailTraffic;
 use crate::peers::Route;
 use crate::transport::Platform;
 
@@ -37,7 +37,7 @@ impl<P: Platform> Engine<P> {
         })
     }
 
-    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, questions about lanes
+    /// Packets that cannot have come from any peer: too short, from nobody who is reached over the network, challenges about carriers
     /// with a wrong tag, and what the links found damaged.
     pub fn foreign(&self) -> u64 {
         let sentences = self.peers.iter().map(|(_, peer)| match &peer.route {

@@ -39,10 +39,12 @@ impl Address {
     }
 
     /// The place `offset` bytes further on.
-    fn place(&self, offset: i64) -> Place<'_> {
+    fn place(&self, offset: i64) -> CollectiveScope<'_> {
         match &self.shared {
-            None => Place::Program(self.base.wrapping_offset(offset as isize)),
-            Some(buffer) => Place::Shared(buffer, ((self.base.addr() - buffer.base()) as i64).saturating_add(offset)),
+            None => CollectiveScope::Program(self.base.wrapping_offset(offset as isize)),
+            Some(buffer) => {
+                CollectiveScope::Shared(buffer, ((self.base.addr() - buffer.base()) as i64).saturating_add(offset))
+            }
         }
     }
 }
@@ -59,7 +61,7 @@ impl SharedBuffer {
 }
 
 /// Where a slice begins.
-enum Place<'a> {
+enum CollectiveScope<'a> {
     Program(*mut u8),
     Shared(&'a SharedBuffer, i64),
 }
@@ -221,9 +223,11 @@ impl Bound {
             Buffer::Scratch => return,
         };
         match (address.place(slice.offset), self.arguments.datatype(slice.kind)) {
-            (Place::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
-            (Place::Shared(buffer, offset), Some(datatype)) => buffer.check(offset, slice.count, datatype.layout()),
-            (Place::Shared(buffer, offset), None) => buffer.check_bytes(offset, slice.count),
+            (CollectiveScope::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
+            (CollectiveScope::Shared(buffer, offset), Some(datatype)) => {
+                buffer.check(offset, slice.count, datatype.layout())
+            }
+            (CollectiveScope::Shared(buffer, offset), None) => buffer.check_bytes(offset, slice.count),
         }
     }
 
@@ -274,7 +278,7 @@ impl Run {
         &self.bound
     }
 
-    fn place(&self, slice: &Slice) -> Place<'_> {
+    fn place(&self, slice: &Slice) -> CollectiveScope<'_> {
         match slice.buffer {
             Buffer::Send => self.bound.arguments.send.place(slice.offset),
             Buffer::Receive => self.bound.arguments.receive.place(slice.offset),
@@ -286,13 +290,15 @@ impl Run {
         match (self.place(slice), self.bound.arguments.datatype(slice.kind)) {
             // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
             // shared buffer have no items. `slice` is one of them.
-            (Place::Program(base), Some(datatype)) => unsafe { UserData::new(base, slice.count, datatype.layout()) },
+            (CollectiveScope::Program(base), Some(datatype)) => unsafe {
+                UserData::new(base, slice.count, datatype.layout())
+            },
             // SAFETY: as above.
-            (Place::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
-            (Place::Shared(buffer, offset), Some(datatype)) => {
+            (CollectiveScope::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
+            (CollectiveScope::Shared(buffer, offset), Some(datatype)) => {
                 buffer.describe_at(offset, slice.count, datatype.layout())
             }
-            (Place::Shared(buffer, offset), None) => buffer.describe_bytes_at(offset, slice.count),
+            (CollectiveScope::Shared(buffer, offset), None) => buffer.describe_bytes_at(offset, slice.count),
         }
     }
 
@@ -328,7 +334,7 @@ impl Run {
         let datatype = arguments.datatype(input.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
         let operation = arguments.operation.ok_or_else(|| internal("a reduction without an operation"))?;
         match (self.place(input), self.place(inout)) {
-            (Place::Program(from), Place::Program(to)) => {
+            (CollectiveScope::Program(from), CollectiveScope::Program(to)) => {
                 // SAFETY: `Bound::new` was promised both operands of each reduction, and that they are apart. `Bound::shared` has found
                 // no items here.
                 unsafe { reduction(operation, datatype, from, to, input.count) }
@@ -346,7 +352,7 @@ impl Run {
     }
 }
 
-impl Place<'_> {
+impl CollectiveScope<'_> {
     /// The bytes from here on, which are those of an operand of a reduction.
     fn bytes(&self, bytes: u64) -> UserData {
         match self {
@@ -516,10 +522,10 @@ impl Scratch {
         matches!(self.memory, ScratchMemory::Shared(_))
     }
 
-    fn place(&self, offset: i64) -> Place<'_> {
+    fn place(&self, offset: i64) -> CollectiveScope<'_> {
         match &self.memory {
-            ScratchMemory::Own { start, .. } => Place::Program(start.wrapping_offset(offset as isize)),
-            ScratchMemory::Shared(buffer) => Place::Shared(buffer, offset),
+            ScratchMemory::Own { start, .. } => CollectiveScope::Program(start.wrapping_offset(offset as isize)),
+            ScratchMemory::Shared(buffer) => CollectiveScope::Shared(buffer, offset),
         }
     }
 

@@ -65,7 +65,7 @@ impl Messages {
     /// Tells the sender that its synchronous message has matched: its `request` waits for that (MPI-5.0 §3.4).
     pub(super) fn acknowledge(&mut self, peer: PeerId, request: Option<u32>) {
         if let Some(request) = request {
-            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
         }
     }
 
@@ -78,21 +78,21 @@ impl Messages {
     #[inline(always)]
     pub(super) fn consumed(&mut self, peer: PeerId, payload: u64, peers: &mut impl PeerAccess) {
         let state = peers.peer_mut(peer);
-        state.owed += payload + CREDIT_PER_MESSAGE;
-        if state.owed >= CREDIT_BYTES / 2 {
+        state.uncredited += payload + CREDIT_PER_MESSAGE;
+        if state.uncredited >= CREDIT_BYTES / 2 {
             self.give_credit(peer, peers);
         }
     }
 
     #[inline(never)]
     fn give_credit(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
-        let bytes = std::mem::take(&mut peers.peer_mut(peer).owed);
+        let bytes = std::mem::take(&mut peers.peer_mut(peer).uncredited);
         #[cfg(weft_mutant = "credit_given_twice")]
         let bytes = bytes * 2;
         self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
     }
 
-    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on a board, where its
+    /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on a table, where its
     /// sender may have been quicker.
     #[inline(always)]
     fn deliver_whole(&mut self, handle: usize, envelope: Envelope, bytes: &[u8]) -> bool {
@@ -108,7 +108,7 @@ impl Messages {
         }
         request.end_posted();
         self.completions += 1;
-        self.unsettled -= 1;
+        self.incomplete -= 1;
         if request.freed {
             self.forget(handle);
         }
@@ -126,7 +126,7 @@ impl Messages {
         peers: &mut impl PeerAccess,
     ) -> (Status, Option<Error>) {
         self.count(peer, peers);
-        peers.settled(peer);
+        peers.matched(peer);
         let received = write_whole(data, envelope, payload);
         self.consumed(peer, payload.len() as u64, peers);
         received

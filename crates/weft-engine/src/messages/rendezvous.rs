@@ -34,8 +34,8 @@ impl Messages {
         let posted = self.requests.get(handle).map(|request| &request.state);
         let blocking = matches!(posted, Some(State::Posted(receive)) if receive.blocking);
         let Some((data, fits)) = self.begin_receive(handle, envelope, total) else { return };
-        let direct = address.filter(|_| peers.peer(peer).single_copy);
-        let fetched = match direct {
+        let source = address.filter(|_| peers.peer(peer).single_copy);
+        let fetched = match source {
             _ if fits == 0 => Fetched::Whole,
             Some(_) if peers.is_own(peer) => self.copy_own(request, &data),
             Some(address) => {
@@ -48,7 +48,7 @@ impl Messages {
         {
             request.state = State::Receiving { peer, data, total: fits, received: 0, region: None, pulled: None };
         }
-        if direct.is_none() && fetched == Fetched::Refused {
+        if source.is_none() && fetched == Fetched::Refused {
             return self.ask(handle, peer, request, fits, peers);
         }
         self.conclude_fetch(handle, peer, request, fits, fetched, peers);
@@ -76,7 +76,7 @@ impl Messages {
     ) {
         match fetched {
             Fetched::Whole => {
-                self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+                self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
                 self.complete(handle);
             }
             Fetched::Begun => {}
@@ -100,7 +100,7 @@ impl Messages {
         let opened = Region { peer, purpose: Purpose::Receive, data: data.clone(), length: limit, owner: handle };
         let Some(key) = self.regions.open(opened) else {
             // The sender's operation is over, as if its message had been cut to nothing.
-            self.outbox.push((peer, Outgoing::Control(Head::done(request))));
+            self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
             return self.fail(handle, too_many_regions());
         };
         let is_paced = peers.peer(peer).paced;
@@ -115,7 +115,7 @@ impl Messages {
             self.regrant = true;
         } else {
             peers.peer_mut(peer).asked += limit;
-            self.outbox.push((peer, Outgoing::Control(Head::grant(request, key.wire(), limit, limit))));
+            self.outbox.push((peer, Outgoing::Control(Head::clear_to_send(request, key.wire(), limit, limit))));
         }
     }
 
@@ -150,7 +150,7 @@ impl Messages {
                 self.grants.cancel(grant.name);
                 continue;
             };
-            let head = Head::grant(pulled.request, grant.name, grant.limit, *total);
+            let head = Head::clear_to_send(pulled.request, grant.name, grant.limit, *total);
             self.outbox.push((*peer, Outgoing::Control(head)));
         }
     }
@@ -171,12 +171,13 @@ impl Messages {
     /// comes: the sender's operation completes.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
         let Some(entry) = self.requests.remove(handle) else { return };
-        self.unsettled -= usize::from(!entry.is_settled());
+        self.incomplete -= usize::from(!entry.is_complete());
         match entry.state {
             State::Receiving { peer, total, region: Some(key), pulled, .. } => {
                 self.end_access(key, pulled.is_some());
                 if let Some(pulled) = pulled.filter(|_| peers.peer(peer).failed.is_none()) {
-                    self.outbox.push((peer, Outgoing::Control(Head::grant(pulled.request, key.wire(), total, total))));
+                    self.outbox
+                        .push((peer, Outgoing::Control(Head::clear_to_send(pulled.request, key.wire(), total, total))));
                 }
             }
             State::Sending { region: Some(key), .. } => self.end_access(key, false),
@@ -217,7 +218,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_grant(&mut self, peer: PeerId, request: u32, sink: u32, limit: u64, total: u64) {
+    pub(super) fn handle_clear_to_send(&mut self, peer: PeerId, request: u32, remote_key: u32, limit: u64, total: u64) {
         let Some(handle) = self.requests.from_wire(request) else {
             self.nonsense += 1;
             return;
@@ -231,12 +232,13 @@ impl Messages {
                 let opened =
                     Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
                 let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
-                entry.state = State::Sending { send, sink, region: Some(key), total, granted: limit, left: total };
+                entry.state =
+                    State::Sending { send, remote_key, region: Some(key), total, granted: limit, left: total };
                 0
             }
-            State::Sending { send, sink: known, total: agreed, granted, .. }
+            State::Sending { send, remote_key: known, total: agreed, granted, .. }
                 if send.peer == Some(peer)
-                    && (*known, *agreed) == (sink, total)
+                    && (*known, *agreed) == (remote_key, total)
                     && limit > *granted
                     && limit <= total =>
             {
@@ -250,7 +252,7 @@ impl Messages {
                 return;
             }
         };
-        self.outbox.push((peer, Outgoing::Stream { request: handle, sink, offset, limit }));
+        self.outbox.push((peer, Outgoing::Stream { request: handle, remote_key, offset, limit }));
     }
 
     /// Granted data arrived from `peer` for the region that it calls `key`, in any order, each byte once.
@@ -287,7 +289,7 @@ impl Messages {
         }
     }
 
-    pub(super) fn handle_done(&mut self, peer: PeerId, request: u32) {
+    pub(super) fn handle_fin(&mut self, peer: PeerId, request: u32) {
         let handle = self.requests.from_wire(request);
         let state = handle.and_then(|handle| self.requests.get(handle)).map(|entry| &entry.state);
         let expected = match state {

@@ -3,7 +3,9 @@
 
 use std::os::fd::RawFd;
 
-use super::{Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, Rest, Ticket};
+use super::{
+    Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, SleepMode, Ticket,
+};
 use super::{Wanted, Wish};
 
 /// The [`Node`] of a platform that has none, with all that would belong to it.
@@ -34,7 +36,7 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn arm(&mut self, _: Rest) -> bool {
+    fn arm(&mut self, _: SleepMode) -> bool {
         match *self {}
     }
 
@@ -58,15 +60,15 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn own_board(&mut self, _: usize) -> Option<Self> {
+    fn own_posted_table(&mut self, _: usize) -> Option<Self> {
         match *self {}
     }
 
-    fn common_board(&mut self) -> Option<Self> {
+    fn any_source_table(&mut self) -> Option<Self> {
         match *self {}
     }
 
-    fn board_of(&mut self, _: usize) -> Option<Self> {
+    fn posted_table_of(&mut self, _: usize) -> Option<Self> {
         match *self {}
     }
 
@@ -78,11 +80,11 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn set_attentive(&self, _: bool) {
+    fn set_inside_mpi(&self, _: bool) {
         match *self {}
     }
 
-    fn is_attentive(&self, _: usize) -> bool {
+    fn is_inside_mpi(&self, _: usize) -> bool {
         match *self {}
     }
 
@@ -90,7 +92,7 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn is_crowded(&self) -> bool {
+    fn is_oversubscribed(&self) -> bool {
         match *self {}
     }
 
@@ -102,11 +104,11 @@ impl Node for NoNode {
         match *self {}
     }
 
-    fn leave_processor(&self) {
+    fn migrate(&self) {
         match *self {}
     }
 
-    fn even_out(&self) {
+    fn rebalance(&self) {
         match *self {}
     }
 }
@@ -114,7 +116,7 @@ impl Node for NoNode {
 impl PostedTable for NoNode {
     type Cooperation = Self;
 
-    fn share(&self) -> &Self {
+    fn cooperative_copy(&self) -> &Self {
         match *self {}
     }
 
@@ -134,7 +136,7 @@ impl PostedTable for NoNode {
         match *self {}
     }
 
-    fn settle(&mut self) {
+    fn publish_matched(&mut self) {
         match *self {}
     }
 

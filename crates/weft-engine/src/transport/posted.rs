@@ -135,7 +135,7 @@ pub trait PostedTable {
     type Cooperation: Cooperation;
 
     /// The message that both sides copy at this time; its name is that of the sender's request.
-    fn share(&self) -> &Self::Cooperation;
+    fn cooperative_copy(&self) -> &Self::Cooperation;
 
     /// Says whether several messages are announced to the receiver at this time (sender).
     fn note_several(&self, several: bool);
@@ -150,7 +150,7 @@ pub trait PostedTable {
     fn advance(&mut self, handled: u32);
 
     /// Says that all messages that have been handled have found their receives, or have none yet (receiver).
-    fn settle(&mut self);
+    fn publish_matched(&mut self);
 
     /// Posts a receive (receiver). None: the table is full.
     fn post(&mut self, wanted: &Wanted) -> Option<Ticket>;

@@ -40,11 +40,11 @@ pub enum Next {
     AskServed,
     /// Look at the clock, and at what has advanced since the last look: [`Fact::Looked`].
     Look,
-    /// Say on which processor this thread waits; if `even_out`, see whether the waiting ranks are spread evenly over the processors;
+    /// Say on which processor this thread waits; if `rebalance`, see whether the waiting ranks are spread evenly over the processors;
     /// then yield: [`Fact::Yielded`].
     Yield {
         /// It is time to see that, on a node that is oversubscribed.
-        even_out: bool,
+        rebalance: bool,
     },
     /// See whether another rank of the node spins on this processor: [`Fact::Shared`].
     AskShared,
@@ -171,7 +171,7 @@ impl Wait {
 
     /// Other jobs and other virtual hosts use the same processors: whoever could bring what we wait for may be one of them.
     fn spin_on(&self, spinning: Spinning, learned: &mut Learned) -> Next {
-        Next::Yield { even_out: self.oversubscribed && learned.migration.is_time_to_even_out(spinning.last) }
+        Next::Yield { rebalance: self.oversubscribed && learned.migration.is_time_to_rebalance(spinning.last) }
     }
 
     fn yielded(&mut self, now: Instant, learned: &mut Learned) -> Next {
@@ -289,7 +289,7 @@ mod tests {
         learned
     }
 
-    const YIELD: Next = Next::Yield { even_out: false };
+    const YIELD: Next = Next::Yield { rebalance: false };
 
     #[test]
     fn the_first_passes_look_at_nothing_then_it_enters_then_every_64th_looks_at_the_clock() {
@@ -404,7 +404,7 @@ mod tests {
         let last = did.len() - 1;
         for (at, did) in did.iter().enumerate().skip(3) {
             let expected: &[Next] = match at {
-                3 => &[Next::Look, Next::Yield { even_out: true }, Next::Pass],
+                3 => &[Next::Look, Next::Yield { rebalance: true }, Next::Pass],
                 at if at == last => &[Next::Look, Next::Sleep],
                 _ => &[Next::Look, YIELD, Next::Pass],
             };

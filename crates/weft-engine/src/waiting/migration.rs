@@ -21,7 +21,7 @@ pub struct Migration {
     last: Option<Instant>,
     pause: Duration,
     /// When it was last seen whether the ranks of an oversubscribed node are spread evenly.
-    evened: Option<Instant>,
+    rebalanced: Option<Instant>,
     /// Yields in a row that have let somebody else run.
     yielded: u32,
 }
@@ -29,7 +29,7 @@ pub struct Migration {
 impl Migration {
     /// At any time.
     pub const fn new() -> Self {
-        Self { last: None, pause: PAUSES.0, evened: None, yielded: 0 }
+        Self { last: None, pause: PAUSES.0, rebalanced: None, yielded: 0 }
     }
 
     /// A yield has let somebody else run, or not. Whether each of the last [`YIELDED_ALWAYS`] has.
@@ -39,10 +39,10 @@ impl Migration {
     }
 
     /// Whether to see now if the ranks of an oversubscribed node are spread evenly; the next time is then later.
-    pub(super) fn is_time_to_even_out(&mut self, now: Instant) -> bool {
-        let due = self.evened.is_none_or(|last| now.since(last) >= EVEN_OUT_PAUSE);
+    pub(super) fn is_time_to_rebalance(&mut self, now: Instant) -> bool {
+        let due = self.rebalanced.is_none_or(|last| now.since(last) >= EVEN_OUT_PAUSE);
         if due {
-            self.evened = Some(now);
+            self.rebalanced = Some(now);
         }
         due
     }
@@ -104,7 +104,7 @@ mod tests {
     fn evening_out_has_a_pause_of_its_own() {
         let mut migration = Migration::new();
         let at = |us| Instant(0) + Duration::from_micros(us);
-        let times: Vec<u64> = (0..1_000).filter(|us| migration.is_time_to_even_out(at(*us))).collect();
+        let times: Vec<u64> = (0..1_000).filter(|us| migration.is_time_to_rebalance(at(*us))).collect();
         assert_eq!(times, [0, 200, 400, 600, 800]);
         assert!(migration.is_due(at(1_000)), "and does not put off a migration");
     }

@@ -16,7 +16,7 @@ use std::task::{Context, Poll, Waker};
 use weft_core::time::{Duration, Instant};
 
 use super::*;
-use crate::transport::Rest;
+use crate::transport::SleepMode;
 
 /// What the mechanism leaves out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,7 @@ struct Unacknowledged {
 struct Process {
     // What neighbours see.
     ring: VecDeque<Frame>,
-    sleeping: Option<Rest>,
+    sleeping: Option<SleepMode>,
     futex_wakes: u64,
     rung: bool,
     // What the kernel holds.
@@ -317,8 +317,8 @@ impl Here {
         let Some(rest) = sleeping else { return };
         self.step(500).await;
         peer.with(|process| match rest {
-            Rest::Futex => process.futex_wakes += 1,
-            Rest::Doorbell | Rest::Thread => process.rung = true,
+            SleepMode::Futex => process.futex_wakes += 1,
+            SleepMode::Doorbell | SleepMode::Thread => process.rung = true,
         });
     }
 
@@ -525,7 +525,7 @@ impl Here {
     }
 
     /// Announces how it sleeps and looks once more; whether it may sleep.
-    async fn arm(&self, rest: Rest) -> bool {
+    async fn arm(&self, rest: SleepMode) -> bool {
         self.with(|process| process.sleeping = Some(rest));
         self.critical_step(20).await;
         if self.lacks(Fault::LookInArm) {
@@ -550,14 +550,14 @@ impl Here {
 
     async fn sleep(&self) {
         let end = self.due();
-        let rest = self.with(|process| if process.has_network { Rest::Doorbell } else { Rest::Futex });
+        let rest = self.with(|process| if process.has_network { SleepMode::Doorbell } else { SleepMode::Futex });
         if !self.arm(rest).await {
             return self.world(|world| world.marks.look_found += 1);
         }
         self.with(|process| process.waiters.fall_asleep(end.map(Instant)));
         self.unlock();
         self.step(300).await;
-        if rest == Rest::Futex {
+        if rest == SleepMode::Futex {
             self.world(|world| world.marks.futex += 1);
             let before = self.with(|process| (process.sleeping == Some(rest)).then_some(process.futex_wakes));
             if let Some(before) = before {
@@ -593,7 +593,7 @@ impl Here {
             wake.sleeper |= process.waiters.sleeps() && tells_again && due.is_some();
             if wake.sleeper && process.has_network {
                 process.alarm = true;
-            } else if wake.sleeper && process.sleeping == Some(Rest::Futex) {
+            } else if wake.sleeper && process.sleeping == Some(SleepMode::Futex) {
                 process.sleeping = None;
                 process.futex_wakes += 1;
             }
@@ -638,7 +638,7 @@ impl Here {
         let mut arrived = false;
         if arm.doorbell {
             self.with(|process| process.doorbell_armed = true);
-            arrived = !self.arm(Rest::Thread).await;
+            arrived = !self.arm(SleepMode::Thread).await;
             self.world(|world| world.marks.thread_look_found += u64::from(arrived));
         }
         let wants_due = self.with(|process| process.coverage.wants_due(arrived));
@@ -668,7 +668,7 @@ impl Here {
                 process.timer = process.timer.filter(|timer| *timer > now);
             });
             self.step(2_000).await;
-            let again = self.help().await;
+            let again = self.copy_own_part().await;
             if let Some(span) = backoff.pause(again).filter(|_| !self.lacks(Fault::LookAgain)) {
                 self.set_timer(span);
             }
@@ -683,7 +683,7 @@ impl Here {
         Err(when_busy(self.with(|process| process.waits)))
     }
 
-    async fn help(&self) -> Option<Duration> {
+    async fn copy_own_part(&self) -> Option<Duration> {
         let woken = |looked| {
             self.with(|process| process.coverage.woken(process.waiters.any(), !process.held.is_empty(), looked))
         };

@@ -5,13 +5,13 @@ use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
+use weft_core::path_validation::Ends;
+use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
 use weft_core::time::Instant;
+use weft_engine::carriers::{Devices, Hop, Slot};
 use weft_engine::engine::Parts;
 use weft_engine::group::PeerId;
-use weft_engine::lanes::{Devices, Hop, Slot};
 use weft_engine::peers::{NewPeer, Route};
 use weft_engine::transport::{Address, Datagrams, Outcome, Platform};
 use weft_net::single_copy::SingleCopy;
@@ -82,9 +82,9 @@ impl Datagrams for Queue {
     }
 }
 
-pub(crate) fn udp_lane(address: SocketAddr) -> (Lane, Hop) {
-    let lane = Lane { carrier: Carrier::Udp, rail: 0, ends: Ends::default() };
-    (lane, Hop { slot: Slot::Udp, to: address.into() })
+pub(crate) fn udp_carrier(address: SocketAddr) -> (Carrier, Hop) {
+    let carrier = Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
+    (carrier, Hop { slot: Slot::Udp, to: address.into() })
 }
 
 /// An engine of a job in which every process has a node of its own.

@@ -62,7 +62,7 @@ pub(crate) fn decide(wish: &Binding, ranks: usize, host: &Host<'_>) -> Bindings 
     };
     let all = host.topology.all();
     for set in &sets {
-        usage.settle(set.as_ref().unwrap_or(&all), &session, &mut hold);
+        usage.assign(set.as_ref().unwrap_or(&all), &session, &mut hold);
     }
     let machine_ranks = (wish.machine_ranks as usize).max(ranks);
     let describe = |set: Option<Set>| match set {
@@ -216,7 +216,7 @@ impl Usage {
     }
 
     /// Gives one more rank its home, at the processor of its set that has the fewest.
-    fn settle(&mut self, set: &Set, session: &Session<'_>, hold: &mut Hold) {
+    fn assign(&mut self, set: &Set, session: &Session<'_>, hold: &mut Hold) {
         if let Some(home) = set.iter().min_by_key(|number| self.ranks[number]) {
             *self.ranks.entry(home).or_default() += 1;
             session.add_rank(home, hold);

@@ -1,7 +1,7 @@
 //! Who gets which processors.
 
 use super::*;
-use crate::processors::registry_tests::Place;
+use crate::processors::registry_tests::TestRegistry;
 use crate::processors::topology_tests::two_sockets;
 
 fn wish(to: BindTo, by: MapBy, each: u32) -> Binding {
@@ -17,14 +17,14 @@ fn loads(bindings: &Bindings) -> Vec<String> {
 }
 
 /// Two sockets of two cores with two threads: cores are 0,4 1,5 and 2,6 3,7.
-fn on_two_sockets(place: &Place, wish: &Binding, ranks: usize) -> Bindings {
+fn on_two_sockets(place: &TestRegistry, wish: &Binding, ranks: usize) -> Bindings {
     let topology = two_sockets(2);
     decide(wish, ranks, &Host { topology: &topology, usable: 8, registry: &place.0 })
 }
 
 #[test]
 fn ranks_are_dealt_to_cores_threads_sockets_and_nodes() {
-    let place = Place::new("deal");
+    let place = TestRegistry::new("deal");
     let dealt = |to, by, each, ranks| sets(&on_two_sockets(&place, &wish(to, by, each), ranks));
     assert_eq!(dealt(BindTo::Core, MapBy::Slot, 1, 3), ["0,4", "1,5", "2,6"]);
     assert_eq!(dealt(BindTo::Core, MapBy::Socket, 1, 3), ["0,4", "2,6", "1,5"]);
@@ -40,7 +40,7 @@ fn ranks_are_dealt_to_cores_threads_sockets_and_nodes() {
 
 #[test]
 fn two_jobs_never_get_the_same_processor() {
-    let place = Place::new("jobs");
+    let place = TestRegistry::new("jobs");
     let core = wish(BindTo::Core, MapBy::Slot, 1);
     let first = on_two_sockets(&place, &core, 2);
     let second = on_two_sockets(&place, &core, 2);
@@ -61,7 +61,7 @@ fn two_jobs_never_get_the_same_processor() {
 
 #[test]
 fn all_ranks_of_a_host_are_bound_or_none() {
-    let place = Place::new("all");
+    let place = TestRegistry::new("all");
     let core = wish(BindTo::Core, MapBy::Slot, 1);
     let many = on_two_sockets(&place, &core, 5);
     assert_eq!(sets(&many), ["-"; 5]);
@@ -76,7 +76,7 @@ fn all_ranks_of_a_host_are_bound_or_none() {
 
 #[test]
 fn virtual_hosts_of_one_machine_share_its_processors() {
-    let place = Place::new("virtual");
+    let place = TestRegistry::new("virtual");
     let core = Binding { machine_ranks: 4, ..wish(BindTo::Core, MapBy::Slot, 1) };
     let (first, second) = (on_two_sockets(&place, &core, 2), on_two_sockets(&place, &core, 2));
     assert_eq!((sets(&first), sets(&second)), (vec!["0,4".into(), "1,5".into()], vec!["2,6".into(), "3,7".into()]));
@@ -85,7 +85,7 @@ fn virtual_hosts_of_one_machine_share_its_processors() {
 
 #[test]
 fn the_load_counts_all_jobs() {
-    let place = Place::new("load");
+    let place = TestRegistry::new("load");
     let none = wish(BindTo::None, MapBy::Slot, 1);
     let first = on_two_sockets(&place, &none, 6);
     assert_eq!(loads(&first)[0], "6/8");
@@ -103,7 +103,7 @@ fn the_load_counts_all_jobs() {
 
 #[test]
 fn a_bound_rank_says_where_it_is() {
-    let place = Place::new("words");
+    let place = TestRegistry::new("words");
     let bound = on_two_sockets(&place, &wish(BindTo::Core, MapBy::Slot, 1), 3);
     assert_eq!(bound.ranks[2].words, "bound to processors 2,6: 1 core, socket 1, memory node 1");
     let free = on_two_sockets(&place, &wish(BindTo::None, MapBy::Slot, 1), 1);

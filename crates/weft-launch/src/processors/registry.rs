@@ -168,16 +168,16 @@ pub(crate) mod tests {
     use super::*;
 
     /// A registry of a test's own, gone when dropped.
-    pub(crate) struct Place(pub(crate) Registry);
+    pub(crate) struct TestRegistry(pub(crate) Registry);
 
-    impl Place {
+    impl TestRegistry {
         pub(crate) fn new(name: &str) -> Self {
             let directory = std::env::temp_dir().join(format!("weft-registry-{name}-{}", std::process::id()));
             Self(Registry::at(directory))
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestRegistry {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.0.directory);
         }
@@ -185,7 +185,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_processor_is_taken_once_until_it_is_let_go() {
-        let place = Place::new("once");
+        let place = TestRegistry::new("once");
         let mut first = Hold::default();
         {
             let session = place.0.session().expect("a registry");
@@ -204,7 +204,7 @@ pub(crate) mod tests {
 
     #[test]
     fn ranks_are_counted_while_they_are_there() {
-        let place = Place::new("count");
+        let place = TestRegistry::new("count");
         let session = place.0.session().expect("a registry");
         let (mut one, mut other) = (Hold::default(), Hold::default());
         assert_eq!(session.ranks_at(0), 0);
@@ -223,7 +223,7 @@ pub(crate) mod tests {
 
     #[test]
     fn whoever_does_not_let_go_stops_nobody() {
-        let place = Place::new("stuck");
+        let place = TestRegistry::new("stuck");
         let _session = place.0.session().expect("a registry");
         let why = place.0.session().expect_err("it is held");
         assert!(why.contains("does not let go"), "{why}");

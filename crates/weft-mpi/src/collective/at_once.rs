@@ -16,7 +16,7 @@ use crate::request::State;
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
 pub fn run(mut process: Guard, communicator: usize, bound: Bound) -> Result<()> {
-    let place = process.collective_place(communicator)?;
+    let place = process.collective_scope(communicator)?;
     let mut cursor = Cursor::new(place, Arc::new(bound))?;
     loop {
         if cursor.is_at_end() {

@@ -31,11 +31,11 @@ fn try_lock() -> std::result::Result<Guard, Duration> {
 }
 
 /// What the progress thread does when the kernel has woken it. In how long to look again, if what is armed is not enough.
-fn help() -> Option<Duration> {
-    try_help().err()
+fn progress_from_thread() -> Option<Duration> {
+    try_progress().err()
 }
 
-fn try_help() -> std::result::Result<(), Duration> {
+fn try_progress() -> std::result::Result<(), Duration> {
     let mut process = try_lock()?;
     let mut woken = process.woken(false);
     if woken == Some(Woken::LookAgain) {
@@ -113,7 +113,7 @@ impl Process {
             return;
         }
         if self.progress_thread.is_none() {
-            match ProgressThread::start(engine, None, help) {
+            match ProgressThread::start(engine, None, progress_from_thread) {
                 Ok(thread) => self.progress_thread = Some(thread),
                 Err(error) => return self.do_without_progress_thread(&error),
             }
@@ -138,7 +138,7 @@ impl Process {
     /// A thread answers those who ask whether this process lives, also while the program computes.
     pub fn give_signs_of_life(&mut self, period: Duration) {
         let Some(engine) = &self.engine else { return };
-        match ProgressThread::start(engine, Some(period), help) {
+        match ProgressThread::start(engine, Some(period), progress_from_thread) {
             Ok(thread) => self.progress_thread = Some(thread),
             Err(error) => self.do_without_progress_thread(&error),
         }

@@ -11,7 +11,7 @@ use weft_net::wait::{self, Interest};
 
 use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
 use crate::contention::is_contended;
-use crate::engine::{Rest, SINGLE_COPY_BYTES_MIN};
+use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
 
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
 const YIELDS_MAX: u32 = 64;
@@ -103,8 +103,8 @@ fn sleep(mut process: Guard) -> Guard {
     process.waiters.fall_asleep(timeout.map(|timeout| clock::now() + timeout));
     drop(process);
     match plan.rest {
-        Rest::Neighbours(sleeper) => sleeper.sleep(timeout),
-        Rest::Descriptors { doorbell, network: [a, b, c, d, e] } => {
+        SleepOn::Neighbours(sleeper) => sleeper.sleep(timeout),
+        SleepOn::Descriptors { doorbell, network: [a, b, c, d, e] } => {
             // ppoll(2) passes over negative descriptors.
             let fds = [doorbell, alarm, a, b, c, d, e].map(|fd| (fd.unwrap_or(-1), Interest::Read));
             // Whatever ends the sleep, the next thing to do is to look around.
@@ -135,7 +135,7 @@ impl Process {
             next = match next {
                 Next::Pass | Next::Park | Next::Sleep => return next,
                 Next::Migrate => {
-                    self.engine.iter().for_each(|engine| _ = engine.leave_processor());
+                    self.engine.iter().for_each(|engine| _ = engine.migrate());
                     return Next::Pass;
                 }
                 Next::Enter | Next::Assess => self.begin_to_spin(wait, next),
@@ -146,11 +146,11 @@ impl Process {
                     let oversubscribed = !self.has_processors();
                     wait.next(Fact::Looked { now, advanced, oversubscribed }, &mut self.learned)
                 }
-                Next::Yield { even_out } => {
+                Next::Yield { rebalance } => {
                     if let Some(engine) = &self.engine {
                         engine.note_processor();
-                        if even_out {
-                            engine.even_out();
+                        if rebalance {
+                            engine.rebalance();
                         }
                     }
                     std::thread::yield_now();
@@ -199,7 +199,7 @@ impl Process {
         self.waiters.enter();
         WAITS.store(true, Ordering::Relaxed);
         let Some(engine) = &mut self.engine else { return };
-        engine.set_attentive(true);
+        engine.set_inside_mpi(true);
         if let Some(thread) = &mut self.progress_thread
             && thread.is_armed()
         {
@@ -213,7 +213,7 @@ impl Process {
         if bytes >= SINGLE_COPY_BYTES_MIN
             && let Some(engine) = &mut self.engine
         {
-            engine.set_attentive(true);
+            engine.set_inside_mpi(true);
         }
     }
 
@@ -223,7 +223,7 @@ impl Process {
         if !self.waiters.any()
             && let Some(engine) = &mut self.engine
         {
-            engine.set_attentive(false);
+            engine.set_inside_mpi(false);
         }
     }
 
@@ -241,7 +241,7 @@ impl Process {
     /// will want theirs as soon as they are woken, and would have to wait for the end of a spin.
     #[inline]
     fn has_processors(&self) -> bool {
-        self.engine.as_ref().is_none_or(|engine| !engine.is_crowded() && engine.awake() <= self.processors)
+        self.engine.as_ref().is_none_or(|engine| !engine.is_oversubscribed() && engine.awake() <= self.processors)
     }
 
     /// Whether a pass in vain is worth more than a sleep, as far as is known.

@@ -1,8 +1,8 @@
 //! How a peer on another node is reached: over which pairs of interfaces, with which packets.
 
 use weft_core::flow::Settings as FlowSettings;
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
+use weft_core::path_validation::Ends;
+use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
 use weft_net::datagrams::Address;
 use weft_net::udp::{self, Candidate, Pair};
@@ -18,9 +18,9 @@ const ASKED_PER_TIMEOUT: u64 = 8;
 /// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries what the others do not.
 const MUCH_SLOWER: u32 = 8;
 
-/// A lane that both ends have.
+/// A carrier that both ends have.
 struct Found {
-    lane: Lane,
+    carrier: Carrier,
     hop: Hop,
     packet_size: usize,
     window_packets: u32,
@@ -44,11 +44,12 @@ pub(super) fn remote(
         },
         None => (Vec::new(), None),
     };
-    // Packets fit every lane; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
-    let packet_size = found.iter().filter(|lane| lane.decides).map(|lane| lane.packet_size).min();
+    // Packets fit every carrier; both ends come to the same numbers, and all peers together cannot overrun a receive buffer.
+    let packet_size = found.iter().filter(|carrier| carrier.decides).map(|carrier| carrier.packet_size).min();
     // A raw frame cannot be cut on its way.
-    found.retain(|one| one.lane.carrier == Carrier::Udp || packet_size.is_none_or(|size| one.packet_size >= size));
-    let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|lane| lane.window_packets).min()) else {
+    found.retain(|one| one.carrier.kind == CarrierKind::Udp || packet_size.is_none_or(|size| one.packet_size >= size));
+    let (Some(packet_size), Some(window)) = (packet_size, found.iter().map(|carrier| carrier.window_packets).min())
+    else {
         return Route::None(
             refusal.unwrap_or_else(|| "no link leads there: WEFT_LINK allows none that does".to_owned()),
         );
@@ -65,11 +66,11 @@ pub(super) fn remote(
         sealed: settings.sealed,
         ..defaults
     };
-    let lanes: Vec<(Lane, Hop)> = found.iter().map(|one| (one.lane, one.hop)).collect();
-    Route::Remote(Box::new(Remote::new(&lanes, flow)))
+    let carriers: Vec<(Carrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
+    Route::Remote(Box::new(Remote::new(&carriers, flow)))
 }
 
-/// The lanes on these pairs of interfaces.
+/// The carriers on these pairs of interfaces.
 fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
     let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
     let mut found = Vec::new();
@@ -81,7 +82,7 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
         let (Some(own), Some(peer)) = (&own.addresses, &peer.addresses) else { continue };
         if pair.own.port != 0 && pair.peer.port != 0 {
             found.push(Found {
-                lane: Lane { carrier: Carrier::Udp, rail, ends },
+                carrier: Carrier { kind: CarrierKind::Udp, rail, ends },
                 hop: Hop { slot: Slot::Udp, to: pair.to.into() },
                 packet_size: pair.packet_size,
                 window_packets: own.window_packets.min(peer.window_packets),
@@ -105,7 +106,7 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
     // An interface does not hear its own frames, and nobody else has its address.
     let peer = peer.raw.iter().find(|raw| raw.rail == ends.peer && raw.address.mac != own.address.mac)?;
     Some(Found {
-        lane: Lane { carrier: Carrier::Raw, rail, ends },
+        carrier: Carrier { kind: CarrierKind::Raw, rail, ends },
         hop: Hop { slot: Slot::Raw(place as u8), to: Address::from(peer.address) },
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
@@ -157,8 +158,11 @@ mod tests {
         let (there, back) = (found(&near, &far, true), found(&far, &near, false));
         assert_eq!((there.len(), back.len()), (4, 4));
         for (one, other) in there.iter().zip(&back) {
-            assert_eq!((one.lane.carrier, one.lane.rail), (other.lane.carrier, other.lane.rail));
-            assert_eq!((one.lane.ends.own, one.lane.ends.peer), (other.lane.ends.peer, other.lane.ends.own));
+            assert_eq!((one.carrier.kind, one.carrier.rail), (other.carrier.kind, other.carrier.rail));
+            assert_eq!(
+                (one.carrier.ends.own, one.carrier.ends.peer),
+                (other.carrier.ends.peer, other.carrier.ends.own)
+            );
         }
     }
 

@@ -4,7 +4,7 @@
 use std::ptr::NonNull;
 use std::slice;
 
-use super::board::BOARD_BYTES;
+use super::posted_receives::POSTED_TABLE_BYTES;
 use super::ring::{RING_BYTES_MAX, RING_BYTES_MIN};
 use crate::atomic::{AtomicU32, AtomicU64};
 
@@ -12,8 +12,8 @@ use crate::atomic::{AtomicU32, AtomicU64};
 pub(crate) const LINE: usize = 64;
 /// The consumer's counter has this many bytes for itself (two lines: processors fetch lines in pairs).
 const COUNTER_BYTES: usize = 128;
-/// Bytes before the data area: the counter, and the pair's board.
-pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + BOARD_BYTES;
+/// Bytes before the data area: the counter, and the pair's table.
+pub(crate) const CONTROL_BYTES: usize = COUNTER_BYTES + POSTED_TABLE_BYTES;
 
 /// Memory of one ring. Both ends hold one.
 #[derive(Clone, Copy)]
@@ -52,8 +52,8 @@ impl Area {
         unsafe { self.base.cast::<AtomicU64>().as_ref() }
     }
 
-    /// Where the pair's board lies.
-    pub(super) fn board(&self) -> NonNull<u8> {
+    /// Where the pair's table lies.
+    pub(super) fn posted_table(&self) -> NonNull<u8> {
         // SAFETY: the control bytes are inside the area.
         unsafe { self.base.add(COUNTER_BYTES) }
     }

@@ -6,11 +6,11 @@ use std::slice;
 
 use loom::cell::UnsafeCell;
 
-use super::board::{BOARD_BYTES, Layout};
+use super::posted_receives::{Layout, POSTED_TABLE_BYTES};
 use crate::atomic::{AtomicU32, AtomicU64};
 
 pub(crate) const LINE: usize = 64;
-pub(crate) const CONTROL_BYTES: usize = BOARD_BYTES;
+pub(crate) const CONTROL_BYTES: usize = POSTED_TABLE_BYTES;
 
 /// Lines of the data area: the largest frame has two, so that a few frames go round.
 pub(super) const LINES: usize = 8;
@@ -21,7 +21,7 @@ pub(super) struct Memory {
     /// Who reads or writes a line touches its cell: the checker finds uses that nothing keeps apart.
     uses: [UnsafeCell<()>; LINES],
     data: std::cell::UnsafeCell<[u8; LINES * LINE]>,
-    board: Layout,
+    posted_table: Layout,
 }
 
 // SAFETY: `uses` finds what would be a race.
@@ -34,7 +34,7 @@ impl Memory {
             words: Default::default(),
             uses: Default::default(),
             data: std::cell::UnsafeCell::new([0; LINES * LINE]),
-            board: Layout::default(),
+            posted_table: Layout::default(),
         }
     }
 
@@ -67,8 +67,8 @@ impl Area {
         &self.memory().freed
     }
 
-    pub(super) fn board(&self) -> NonNull<u8> {
-        NonNull::from(&self.memory().board).cast()
+    pub(super) fn posted_table(&self) -> NonNull<u8> {
+        NonNull::from(&self.memory().posted_table).cast()
     }
 
     pub(super) fn word(&self, offset: usize) -> &AtomicU32 {

@@ -40,7 +40,7 @@ fn receive_asleep(node: &mut Node, count: usize) -> Vec<Vec<u8>> {
         if node.poll(8, |_, bytes| frames.push(bytes.to_vec())) > 0 {
             continue;
         }
-        if node.arm(Rest::Futex) {
+        if node.arm(SleepMode::Futex) {
             node.sleeper().sleep(None);
             node.disarm();
         }
@@ -94,7 +94,7 @@ fn who_has_written_to_a_receive_wakes_its_owner() {
             sender
         });
         while !receiver.take_written() {
-            if receiver.arm(Rest::Futex) {
+            if receiver.arm(SleepMode::Futex) {
                 receiver.sleeper().sleep(None);
                 receiver.disarm();
             }
@@ -153,17 +153,17 @@ fn frames_of_all_sizes_go_round_a_ring_in_order() {
     });
 }
 
-/// A segment in which rank 0 has a common board.
+/// A segment in which rank 0 has a any-source table.
 fn segment(ranks: usize) -> Arc<Segment> {
     let (segment, _) = Segment::create("board", ranks, &Settings::default()).unwrap();
-    segment.place(0).common.store(1, Ordering::Relaxed);
+    segment.rank_state(0).common.store(1, Ordering::Relaxed);
     Arc::new(segment)
 }
 
-/// The two ends of the board on which rank 0 posts receives for rank 1.
-fn boards() -> (Board, Board) {
+/// The two ends of the table on which rank 0 posts receives for rank 1.
+fn posted_tables() -> (PostedReceives, PostedReceives) {
     let segment = segment(2);
-    (Board::new(Arc::clone(&segment), 1, 0), Board::new(segment, 1, 0))
+    (PostedReceives::new(Arc::clone(&segment), 1, 0), PostedReceives::new(segment, 1, 0))
 }
 
 fn wanted(address: u64) -> Wanted {
@@ -177,7 +177,7 @@ fn offered(before: u32, number: Option<u32>) -> Offered {
 #[test]
 fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
     check(|| {
-        let (mut receiver, mut sender) = boards();
+        let (mut receiver, mut sender) = posted_tables();
         let ticket = receiver.post(&wanted(1)).unwrap();
         let taking = thread::spawn(move || {
             let claim = sender.take(&offered(0, None));
@@ -200,10 +200,10 @@ fn of_taking_and_withdrawing_a_receive_one_wins_and_both_know() {
 fn of_two_senders_and_the_receiver_one_has_a_receive_from_anybody() {
     check(|| {
         let segment = segment(3);
-        let mut common = Board::new(Arc::clone(&segment), 0, 0);
+        let mut common = PostedReceives::new(Arc::clone(&segment), 0, 0);
         let ticket = common.post(&wanted(1)).unwrap();
         let taking = [1, 2].map(|rank| {
-            let mut sender = Board::new(Arc::clone(&segment), rank, 0);
+            let mut sender = PostedReceives::new(Arc::clone(&segment), rank, 0);
             thread::spawn(move || {
                 let claim = sender.take(&offered(0, Some(1)));
                 if let Some(claim) = &claim {
@@ -226,14 +226,14 @@ fn of_two_senders_and_the_receiver_one_has_a_receive_from_anybody() {
 #[test]
 fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
     check(|| {
-        let (mut receiver, mut sender) = boards();
+        let (mut receiver, mut sender) = posted_tables();
         let first = receiver.post(&wanted(1)).unwrap();
         receiver.post(&wanted(2)).unwrap();
         let taking = thread::spawn(move || sender.take(&offered(0, Some(1))).map(|claim| claim.address));
         // The announcement of message 1 is handled: the first receive is for it, unless the sender has it.
         receiver.advance(1);
         let fetched = receiver.withdraw(first);
-        receiver.settle();
+        receiver.publish_matched();
         match taking.join().unwrap() {
             Some(address) => assert!(!fetched && address == 1, "written to {address}, fetched: {fetched}"),
             None => assert!(fetched),
@@ -242,23 +242,23 @@ fn a_message_that_is_being_handled_is_never_written_to_the_next_receive() {
 }
 
 /// Message 1 is handled, and finds its receive; the sender offers message 2.
-/// Expect: the first receive that was posted is for message 1, on whichever board it stands.
+/// Expect: the first receive that was posted is for message 1, on whichever table it stands.
 #[test]
 fn a_message_does_not_overtake_one_that_is_being_handled() {
     for first_is_common in [false, true] {
         check(move || {
             let segment = segment(2);
-            let mut pair = Board::new(Arc::clone(&segment), 1, 0);
-            let mut common = Board::new(Arc::clone(&segment), 0, 0);
-            let mut sender = Board::new(segment, 1, 0);
+            let mut pair = PostedReceives::new(Arc::clone(&segment), 1, 0);
+            let mut common = PostedReceives::new(Arc::clone(&segment), 0, 0);
+            let mut sender = PostedReceives::new(segment, 1, 0);
             let (earlier, later) = if first_is_common { (&mut common, &mut pair) } else { (&mut pair, &mut common) };
             let first = earlier.post(&wanted(1)).unwrap();
             later.post(&wanted(2)).unwrap();
             let taking = thread::spawn(move || sender.take(&offered(1, None)).map(|claim| claim.address));
             pair.advance(1);
-            let board = if first_is_common { &mut common } else { &mut pair };
-            assert!(board.withdraw(first), "message 2 has overtaken message 1");
-            pair.settle();
+            let posted_table = if first_is_common { &mut common } else { &mut pair };
+            assert!(posted_table.withdraw(first), "message 2 has overtaken message 1");
+            pair.publish_matched();
             assert!(matches!(taking.join().unwrap(), None | Some(2)));
         });
     }
@@ -267,7 +267,7 @@ fn a_message_does_not_overtake_one_that_is_being_handled() {
 #[test]
 fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
     check(|| {
-        let (mut receiver, mut sender) = boards();
+        let (mut receiver, mut sender) = posted_tables();
         let old = receiver.post(&wanted(1)).unwrap();
         let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| (claim.address, claim.length)));
         let free = receiver.withdraw(old);
@@ -288,9 +288,9 @@ fn a_receive_that_is_posted_meanwhile_is_taken_whole_or_not_at_all() {
 fn receives_on_two_boards_are_taken_in_the_order_of_posting() {
     check(|| {
         let segment = segment(2);
-        let mut pair = Board::new(Arc::clone(&segment), 1, 0);
-        let mut common = Board::new(Arc::clone(&segment), 0, 0);
-        let mut sender = Board::new(segment, 1, 0);
+        let mut pair = PostedReceives::new(Arc::clone(&segment), 1, 0);
+        let mut common = PostedReceives::new(Arc::clone(&segment), 0, 0);
+        let mut sender = PostedReceives::new(segment, 1, 0);
         let taking = thread::spawn(move || sender.take(&offered(0, None)).map(|claim| claim.address));
         common.post(&wanted(1)).unwrap();
         pair.post(&wanted(2)).unwrap();

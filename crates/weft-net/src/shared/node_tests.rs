@@ -100,7 +100,7 @@ fn all_ranks_send_to_all_in_order_and_sleep_in_between() {
                     }
                     // Nobody runs ahead by more than a few rounds, so everybody must sleep often.
                     while expected.iter().any(|&next| next + 3 <= round) {
-                        if receive(&mut node, &mut expected) == 0 && node.arm(Rest::Doorbell) {
+                        if receive(&mut node, &mut expected) == 0 && node.arm(SleepMode::Doorbell) {
                             wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_secs(20))).unwrap();
                             node.disarm();
                             node.drain_doorbell();
@@ -131,9 +131,9 @@ fn receive(node: &mut Node, expected: &mut [u32]) -> usize {
 fn a_frame_before_the_sleep_is_noticed_and_one_during_it_rings() {
     let mut nodes = nodes("arm", 2);
     assert!(nodes[0].try_send(1, &[], &[1]));
-    assert!(!nodes[1].arm(Rest::Doorbell), "the first frame of a ring that was never used");
+    assert!(!nodes[1].arm(SleepMode::Doorbell), "the first frame of a ring that was never used");
     assert_eq!(take(&mut nodes[1]).len(), 1);
-    assert!(nodes[1].arm(Rest::Doorbell));
+    assert!(nodes[1].arm(SleepMode::Doorbell));
     let readable = |node: &Node, ms| {
         !wait(&[(node.doorbell_fd(), Interest::Read)], Some(Duration::from_millis(ms))).unwrap().is_empty()
     };
@@ -151,7 +151,7 @@ fn a_sleeper_on_the_futex_is_woken_by_a_frame_and_by_its_own_process() {
     let mut nodes = nodes("futex", 2);
     assert_eq!(nodes[0].awake(), 2);
     for own in [false, true] {
-        assert!(nodes[1].arm(Rest::Futex));
+        assert!(nodes[1].arm(SleepMode::Futex));
         assert_eq!(nodes[0].awake(), 1);
         let sleeper = nodes[1].sleeper();
         let began = Instant::now();
@@ -171,7 +171,7 @@ fn a_sleeper_on_the_futex_is_woken_by_a_frame_and_by_its_own_process() {
         take(&mut nodes[1]);
     }
     // A frame that comes between the announcement and the sleep: the kernel refuses the sleep.
-    assert!(nodes[1].arm(Rest::Futex));
+    assert!(nodes[1].arm(SleepMode::Futex));
     assert!(nodes[0].try_send(1, &[], &[1]));
     nodes[1].sleeper().sleep(None);
     nodes[1].disarm();
@@ -181,11 +181,11 @@ fn a_sleeper_on_the_futex_is_woken_by_a_frame_and_by_its_own_process() {
 #[test]
 fn a_peer_that_died_asleep_is_a_fault_reported_once() {
     let mut nodes = nodes("died", 2);
-    assert!(nodes[1].arm(Rest::Doorbell));
+    assert!(nodes[1].arm(SleepMode::Doorbell));
     // Killed: the bell disappears, the flag stays.
     let segment = Arc::clone(&nodes[0].inbox.segment);
     drop(nodes.pop());
-    segment.place(1).sleeping.store(1, Ordering::SeqCst);
+    segment.rank_state(1).sleeping.store(1, Ordering::SeqCst);
     nodes[0].try_send(1, &[], &[1]);
     let fault = nodes[0].poll_fault().unwrap();
     assert!(fault.peer == 1 && fault.reason.contains("died"), "{fault:?}");
@@ -209,7 +209,7 @@ fn a_scribbled_ring_is_a_fault_of_that_peer_only() {
     let fault = nodes[1].poll_fault().unwrap();
     assert!(fault.peer == 0 && fault.reason.contains("0xffffffff"), "{fault:?}");
     assert!(
-        nodes[1].poll_fault().is_none() && nodes[1].arm(Rest::Doorbell),
+        nodes[1].poll_fault().is_none() && nodes[1].arm(SleepMode::Doorbell),
         "the broken ring does not keep anybody awake"
     );
     nodes[1].disarm();
@@ -229,12 +229,12 @@ fn senseless_arguments_are_refused() {
 fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
     // Five others here and two there; one more that may be anywhere; two.
     let spinning = [0, 0, 0, 0, 0, 1, 1];
-    assert_eq!(emptier(0, &[0, 1], &spinning, 0), Some(1));
-    assert_eq!(emptier(0, &[0, 1], &spinning, 2), Some(1));
-    assert_eq!(emptier(0, &[0, 1], &spinning, 3), None, "they may all be there");
+    assert_eq!(less_loaded(0, &[0, 1], &spinning, 0), Some(1));
+    assert_eq!(less_loaded(0, &[0, 1], &spinning, 2), Some(1));
+    assert_eq!(less_loaded(0, &[0, 1], &spinning, 3), None, "they may all be there");
     // Four on each with this one, and three here beside four there: a move would change nothing.
-    assert_eq!(emptier(0, &[0, 1], &[0, 0, 0, 1, 1, 1, 1], 0), None);
-    assert_eq!(emptier(0, &[0, 1], &[0, 0, 0, 1, 1, 1], 0), None);
-    assert_eq!(emptier(0, &[0], &spinning, 0), None, "there is no other");
-    assert_eq!(emptier(0, &[0, 1, 7], &spinning, 0), Some(7), "nobody is there");
+    assert_eq!(less_loaded(0, &[0, 1], &[0, 0, 0, 1, 1, 1, 1], 0), None);
+    assert_eq!(less_loaded(0, &[0, 1], &[0, 0, 0, 1, 1, 1], 0), None);
+    assert_eq!(less_loaded(0, &[0], &spinning, 0), None, "there is no other");
+    assert_eq!(less_loaded(0, &[0, 1, 7], &spinning, 0), Some(7), "nobody is there");
 }

@@ -57,30 +57,30 @@ struct Header {
 
 /// What peers must know about a rank; the first line is written by senders, so it is the rank's own and not shared with others.
 #[repr(C, align(256))]
-pub(crate) struct Place {
-    /// How the rank sleeps, or is about to, and so how it is woken (`super::Rest`); 0 while it is awake.
+pub(crate) struct RankState {
+    /// How the rank sleeps, or is about to, and so how it is woken (`super::SleepMode`); 0 while it is awake.
     pub(crate) sleeping: AtomicU32,
     /// Grows when a sender uses its ring for the first time.
     pub(crate) announcements: AtomicU32,
     /// The rank's process; 0 until it has attached.
     pub(crate) pid: AtomicI32,
-    /// Grows when a sender has written to a receive of this rank's boards.
+    /// Grows when a sender has written to a receive of this rank's tables.
     pub(crate) written: AtomicU32,
     _pad: [u8; 112],
     /// Which senders have ever used their ring to this rank, one bit each.
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
     /// Not 0 while the rank waits inside MPI: it will see to what arrives. Read by who has something large to send. It also says on
     /// which processor the rank spins, if it does (`super::SPINS`).
-    pub(crate) attentive: AtomicU32,
-    /// Receives that the rank has ever posted on its boards.
+    pub(crate) inside_mpi: AtomicU32,
+    /// Receives that the rank has ever posted on its tables.
     pub(crate) posted: AtomicU32,
-    /// Not 0 once the rank has a common board.
+    /// Not 0 once the rank has a any-source table.
     pub(crate) common: AtomicU32,
 }
 
 const _: () = {
     assert!(size_of::<Header>() <= PAGE);
-    assert!(size_of::<Place>() == 256);
+    assert!(size_of::<RankState>() == 256);
     assert!(ring::RING_BYTES_MIN.is_multiple_of(PAGE));
 };
 
@@ -121,7 +121,7 @@ impl Geometry {
     }
 
     fn rings_start(self) -> usize {
-        (PAGE + self.local_size * size_of::<Place>()).next_multiple_of(PAGE)
+        (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
     }
 
     fn ring_start(self, to: usize, from: usize) -> usize {
@@ -298,10 +298,10 @@ impl Segment {
     }
 
     /// The place of rank `index`.
-    pub(crate) fn place(&self, index: usize) -> &Place {
+    pub(crate) fn rank_state(&self, index: usize) -> &RankState {
         assert!(index < self.geometry.local_size);
         // SAFETY: places follow the header's page, `index` is one of them, and all fields are atomics.
-        unsafe { self.base.add(PAGE).cast::<Place>().add(index).as_ref() }
+        unsafe { self.base.add(PAGE).cast::<RankState>().add(index).as_ref() }
     }
 
     /// Whether this is the first call by any rank.
@@ -311,12 +311,12 @@ impl Segment {
 
     /// Rank `index` is about to sleep by `rest`.
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
-        sleeping::fall_asleep(&self.place(index).sleeping, &self.header().asleep, rest);
+        sleeping::fall_asleep(&self.rank_state(index).sleeping, &self.header().asleep, rest);
     }
 
     /// Makes rank `index` awake; how it slept. Of all who call this for one sleep, one gets something else than 0.
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
-        sleeping::take_sleep(&self.place(index).sleeping, &self.header().asleep)
+        sleeping::take_sleep(&self.rank_state(index).sleeping, &self.header().asleep)
     }
 
     /// Ranks that do not sleep. What killed ranks leave behind makes it smaller, never less than 1.
@@ -343,7 +343,7 @@ impl Segment {
         }
     }
 
-    /// Puts memory behind the common board of rank `own`, which lies where its ring to itself would.
+    /// Puts memory behind the any-source table of rank `own`, which lies where its ring to itself would.
     pub(crate) fn reserve_common(&self, own: usize) -> io::Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         sys::reserve(file.as_fd(), self.geometry.ring_start(own, own) as u64, CONTROL_BYTES as u64)

@@ -30,13 +30,13 @@ impl Geometry {
 }
 
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct RankState {
     pub(crate) sleeping: AtomicU32,
     pub(crate) announcements: AtomicU32,
     pub(crate) pid: AtomicI32,
     pub(crate) written: AtomicU32,
     pub(crate) announced: [AtomicU64; LOCAL_SIZE_MAX / 64],
-    pub(crate) attentive: AtomicU32,
+    pub(crate) inside_mpi: AtomicU32,
     pub(crate) posted: AtomicU32,
     pub(crate) common: AtomicU32,
 }
@@ -44,16 +44,16 @@ pub(crate) struct Place {
 pub(crate) struct Segment {
     geometry: Geometry,
     asleep: AtomicU32,
-    places: Vec<Place>,
+    rank_states: Vec<RankState>,
     rings: Vec<Memory>,
 }
 
 impl Segment {
     pub(crate) fn create(_: &str, local_size: usize, settings: &Settings) -> Result<(Self, Vec<String>), Error> {
         let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
-        let places = (0..local_size).map(|_| Place::default()).collect();
+        let rank_states = (0..local_size).map(|_| RankState::default()).collect();
         let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
-        Ok((Self { geometry, asleep: AtomicU32::default(), places, rings }, Vec::new()))
+        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings }, Vec::new()))
     }
 
     pub(crate) fn attach(_: &str, _: usize, _: &Settings) -> Result<Self, Error> {
@@ -72,8 +72,8 @@ impl Segment {
         self.geometry.local_size
     }
 
-    pub(crate) fn place(&self, index: usize) -> &Place {
-        &self.places[index]
+    pub(crate) fn rank_state(&self, index: usize) -> &RankState {
+        &self.rank_states[index]
     }
 
     pub(crate) fn speaks_first(&self) -> bool {
@@ -81,11 +81,11 @@ impl Segment {
     }
 
     pub(crate) fn fall_asleep(&self, index: usize, rest: u32) {
-        sleeping::fall_asleep(&self.place(index).sleeping, &self.asleep, rest);
+        sleeping::fall_asleep(&self.rank_state(index).sleeping, &self.asleep, rest);
     }
 
     pub(crate) fn take_sleep(&self, index: usize) -> u32 {
-        sleeping::take_sleep(&self.place(index).sleeping, &self.asleep)
+        sleeping::take_sleep(&self.rank_state(index).sleeping, &self.asleep)
     }
 
     pub(crate) fn awake(&self) -> usize {

@@ -58,8 +58,8 @@ fn the_last_to_attach_removes_the_name() {
     assert_eq!(directory.names(), 1);
     let third = Segment::attach("k", 3, &directory.settings()).unwrap();
     assert_eq!((directory.names(), third.attached()), (0, 3));
-    leader.place(2).pid.store(77, Ordering::Release);
-    assert_eq!(third.place(2).pid.load(Ordering::Acquire), 77);
+    leader.rank_state(2).pid.store(77, Ordering::Release);
+    assert_eq!(third.rank_state(2).pid.load(Ordering::Acquire), 77);
 }
 
 #[test]

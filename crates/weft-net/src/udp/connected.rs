@@ -31,7 +31,7 @@ struct Line {
 }
 
 /// Which socket: `None` is the shared one.
-pub(super) type Place = Option<usize>;
+pub(super) type SocketIndex = Option<usize>;
 
 /// The connected sockets, and where to look next.
 #[derive(Default)]
@@ -42,7 +42,7 @@ pub(super) struct Connected {
     /// The machine gives no more sockets.
     refused: bool,
     /// Where something was found last.
-    hot: Place,
+    hot: SocketIndex,
     turn: u32,
     /// Looks in vain elsewhere since something was found there.
     quiet: u32,
@@ -52,7 +52,7 @@ pub(super) struct Connected {
 impl Connected {
     /// The socket for a peer.
     #[inline]
-    pub(super) fn to(&mut self, peer: &SocketAddr) -> Place {
+    pub(super) fn to(&mut self, peer: &SocketAddr) -> SocketIndex {
         let place = self.lines.iter().position(|line| line.to == *peer)?;
         let sent = &mut self.lines[place].sent;
         *sent = sent.saturating_add(1);
@@ -121,7 +121,7 @@ impl Connected {
 
     /// Where to look, in this order: where something was found last, and elsewhere in turn.
     #[inline]
-    pub(super) fn places(&mut self) -> [Option<Place>; 2] {
+    pub(super) fn places(&mut self) -> [Option<SocketIndex>; 2] {
         if self.lines.is_empty() || self.looks_after_change > 0 {
             return [Some(None), None];
         }
@@ -140,7 +140,7 @@ impl Connected {
 
     /// What a look brought.
     #[inline]
-    pub(super) fn looked(&mut self, place: Place, found: bool) {
+    pub(super) fn looked(&mut self, place: SocketIndex, found: bool) {
         self.looks_after_change = if found { self.looks_after_change.saturating_sub(1) } else { 0 };
         match (place == self.hot, found) {
             (true, _) => {}

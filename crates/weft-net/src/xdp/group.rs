@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::bpf::{self, Mode};
 use super::memory::{Geometry, Memory};
 use super::program::{self, Plan};
-use super::socket::{self, Place, Receiver};
+use super::socket::{self, QueueBinding, Receiver};
 use super::{CHUNK, FRAME_MAX, GIVE_BATCH, RING_FRAMES};
 use crate::Error;
 use crate::datagrams::EthernetAddress;
@@ -99,7 +99,7 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
     }
     let index = socket::index(interface)
         .map_err(|cause| Refusal::Because(Error::system(format!("find the interface {interface}"), cause)))?;
-    let place = Place { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    let place = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
     if group.place > 0 {
         return take_seat(group, interface, &place);
     }
@@ -120,7 +120,7 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
 pub(super) fn rehearse(group: &Group, interface: &str) -> Result<(), Error> {
     let index =
         socket::index(interface).map_err(|cause| Error::system(format!("find the interface {interface}"), cause))?;
-    let place = Place { interface: index, queue: QUEUE, entries: RING_FRAMES };
+    let place = QueueBinding { interface: index, queue: QUEUE, entries: RING_FRAMES };
     prepare(group, interface, [0; 6], &place).map(drop)
 }
 
@@ -132,7 +132,7 @@ struct Prepared {
     program: OwnedFd,
 }
 
-fn prepare(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Result<Prepared, Error> {
+fn prepare(group: &Group, interface: &str, mac: [u8; 6], place: &QueueBinding) -> Result<Prepared, Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
     let first = socket::create().map_err(explain(Step::Socket))?;
     let memory = Memory::create(group.geometry()).map_err(explain(Step::Memory))?;
@@ -144,7 +144,7 @@ fn prepare(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Resul
 }
 
 /// Makes everything: the seat of this process, and the sockets of the others.
-fn found(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Result<(Seat, Vec<OwnedFd>), Error> {
+fn found(group: &Group, interface: &str, mac: [u8; 6], place: &QueueBinding) -> Result<(Seat, Vec<OwnedFd>), Error> {
     let explain = |step: Step| move |cause| step.explain(interface, cause);
     let Prepared { first, memory, map, program } = prepare(group, interface, mac, place)?;
     // From here on the interface is ours, or another program's: nothing passes anywhere else while the map is empty.
@@ -166,7 +166,7 @@ fn found(group: &Group, interface: &str, mac: [u8; 6], place: &Place) -> Result<
 }
 
 /// Attaches the program where it costs least; whether that is not where it should be.
-fn attach(program: &OwnedFd, interface: &str, place: &Place) -> io::Result<(OwnedFd, bool)> {
+fn attach(program: &OwnedFd, interface: &str, place: &QueueBinding) -> io::Result<(OwnedFd, bool)> {
     let attach = |mode| bpf::attach(program.as_fd(), place.interface, mode);
     if GENERIC_DRIVERS.contains(&socket::driver(interface).as_str()) {
         return Ok((attach(Mode::Generic)?, false));
@@ -181,7 +181,7 @@ fn attach(program: &OwnedFd, interface: &str, place: &Place) -> io::Result<(Owne
 }
 
 /// Binds the first socket once the queue is free.
-fn bind(socket: &OwnedFd, place: &Place) -> io::Result<()> {
+fn bind(socket: &OwnedFd, place: &QueueBinding) -> io::Result<()> {
     let deadline = Instant::now() + BUSY_MAX;
     loop {
         match socket::bind_first(socket.as_fd(), place) {
@@ -228,7 +228,7 @@ fn serve_one(mut stream: &UnixStream, seat: &Seat, others: &mut [Option<OwnedFd>
 }
 
 /// Takes a seat from the first process.
-fn take_seat(group: &Group, interface: &str, place: &Place) -> Result<Seat, Refusal> {
+fn take_seat(group: &Group, interface: &str, place: &QueueBinding) -> Result<Seat, Refusal> {
     let failed = |cause| {
         let what = format!("take part in AF_XDP on {interface}, which this host's first process of the job offers");
         Refusal::Because(Error::system(what, cause))

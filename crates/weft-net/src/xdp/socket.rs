@@ -86,7 +86,7 @@ unsafe fn ask_driver<T>(interface: &str, question: &mut T) -> io::Result<()> {
 
 /// What a socket is bound to.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
+pub(super) struct QueueBinding {
     pub(super) interface: u32,
     pub(super) queue: u32,
     /// Frames that wait in the ring of a socket at most; a power of two.
@@ -103,7 +103,7 @@ pub(super) fn create() -> io::Result<OwnedFd> {
 }
 
 /// Gives the first socket of a queue its memory, all of which the kernel then holds, and rings. `fill`: entries of the ring of chunks.
-pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, place: &Place) -> io::Result<()> {
+pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, place: &QueueBinding) -> io::Result<()> {
     let geometry = memory.geometry();
     let region = libc::xdp_umem_reg {
         addr: memory.chunks() as u64,
@@ -123,19 +123,19 @@ pub(super) fn register(socket: BorrowedFd<'_>, memory: &Memory, fill: u32, place
 }
 
 /// Binds the first socket of a queue. "Busy": another program's socket has the queue, or one that was closed a moment ago.
-pub(super) fn bind_first(socket: BorrowedFd<'_>, place: &Place) -> io::Result<()> {
+pub(super) fn bind_first(socket: BorrowedFd<'_>, place: &QueueBinding) -> io::Result<()> {
     bind(socket, place, libc::XDP_COPY, 0)
 }
 
 /// A further socket of the queue, with a ring of its own and everything else as `first`.
-pub(super) fn create_beside(first: BorrowedFd<'_>, place: &Place) -> io::Result<OwnedFd> {
+pub(super) fn create_beside(first: BorrowedFd<'_>, place: &QueueBinding) -> io::Result<OwnedFd> {
     let socket = create()?;
     set_option(socket.as_fd(), libc::SOL_XDP, libc::XDP_RX_RING, place.entries as i32)?;
     bind(socket.as_fd(), place, libc::XDP_SHARED_UMEM, first.as_raw_fd() as u32)?;
     Ok(socket)
 }
 
-fn bind(socket: BorrowedFd<'_>, place: &Place, flags: u16, shared: u32) -> io::Result<()> {
+fn bind(socket: BorrowedFd<'_>, place: &QueueBinding, flags: u16, shared: u32) -> io::Result<()> {
     let name = libc::sockaddr_xdp {
         sxdp_family: libc::AF_XDP as u16,
         sxdp_flags: flags,
@@ -217,7 +217,7 @@ pub(super) struct Receiver {
 
 impl Receiver {
     /// Maps the rings of a bound socket: its own of `place.entries`, and that of `fill` entries which it shares with all of its queue.
-    pub(super) fn open(fd: OwnedFd, fill: u32, place: &Place) -> io::Result<Self> {
+    pub(super) fn open(fd: OwnedFd, fill: u32, place: &QueueBinding) -> io::Result<Self> {
         let offsets = offsets(fd.as_fd())?;
         let frames = Ring::map(fd.as_fd(), &offsets.rx, place.entries, libc::XDP_PGOFF_RX_RING as u64)?;
         let fill = Ring::map(fd.as_fd(), &offsets.fr, fill, libc::XDP_UMEM_PGOFF_FILL_RING)?;

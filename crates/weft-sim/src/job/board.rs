@@ -55,7 +55,7 @@ impl Table {
 impl PostedTable for Table {
     type Cooperation = Share;
 
-    fn share(&self) -> &Share {
+    fn cooperative_copy(&self) -> &Share {
         &self.share
     }
 
@@ -65,7 +65,7 @@ impl PostedTable for Table {
 
     fn sender_awaits_several(&self) -> bool {
         let mut memory = self.memory.borrow_mut();
-        memory.pair(self.receiver, self.sender).several && memory.is_attentive(self.sender)
+        memory.pair(self.receiver, self.sender).several && memory.is_inside_mpi(self.sender)
     }
 
     fn posted(&self) -> u32 {
@@ -77,7 +77,7 @@ impl PostedTable for Table {
         self.moments.pass();
     }
 
-    fn settle(&mut self) {
+    fn publish_matched(&mut self) {
         {
             let mut memory = self.memory.borrow_mut();
             let pair = memory.pair(self.receiver, self.sender);

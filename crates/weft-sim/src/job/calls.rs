@@ -187,7 +187,7 @@ impl Proc {
             Waiting::Cancel(id) => {
                 let live = &self.sends[&id];
                 let request = self.engine.messages.requests.get(live.handle);
-                if request.is_some_and(|request| !request.is_settled()) {
+                if request.is_some_and(|request| !request.is_complete()) {
                     return Ok(Some(waiting));
                 }
                 let cancelled = request.is_some_and(|request| request.status.cancelled);
@@ -274,7 +274,7 @@ impl Proc {
     }
 
     fn settled(&self, handle: usize) -> bool {
-        self.engine.messages.requests.get(handle).is_none_or(Request::is_settled)
+        self.engine.messages.requests.get(handle).is_none_or(Request::is_complete)
     }
 
     /// What a request that is settled reports; it is forgotten.

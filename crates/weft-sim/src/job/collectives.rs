@@ -14,7 +14,7 @@ use weft_core::collective::select::{
 use weft_core::collective::{self as core, Blocks, ElementShape, Items, Schedule, TypedBlocks};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
-use weft_engine::arguments::{Arguments, Datatype, Operation, Place, SharedDatatype};
+use weft_engine::arguments::{Arguments, CollectiveScope, Datatype, Operation, SharedDatatype};
 use weft_engine::group::Group;
 use weft_engine::memory::{Address, Bound, Scratch, SharedBuffer};
 use weft_engine::request::State;
@@ -533,7 +533,8 @@ impl Proc {
             receive_types: vec![of; group.members.len()],
             operation: Some(Operation::Predefined(view.op())),
         };
-        let place = Place { communicator: 0, context: step.context + 1, tag: collective.id as i32, group, rank };
+        let place =
+            CollectiveScope { communicator: 0, context: step.context + 1, tag: collective.id as i32, group, rank };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {
             let bound = Arc::new(Bound::shared(plan.schedule, arguments));

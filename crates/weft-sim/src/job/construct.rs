@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use weft_core::flow::Settings;
-use weft_core::rails::{Carrier, Lane};
-use weft_core::reach::Ends;
+use weft_core::path_validation::Ends;
+use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
+use weft_engine::carriers::{Devices, Hop, Remote, Slot};
 use weft_engine::engine::{Engine, Parts};
 use weft_engine::group::PeerId;
-use weft_engine::lanes::{Devices, Hop, Remote, Slot};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
 
@@ -98,15 +98,15 @@ impl Carriers {
         if machine.nodes[own] == machine.nodes[peer] {
             return Route::Shared(self.places[peer]);
         }
-        let lanes: Vec<(Lane, Hop)> = machine
+        let lanes: Vec<(Carrier, Hop)> = machine
             .slots()
             .into_iter()
             .map(|slot| {
                 let (carrier, rail) = match slot {
-                    Slot::Raw(place) => (Carrier::Raw, place),
-                    Slot::Udp => (Carrier::Udp, 0),
+                    Slot::Raw(place) => (CarrierKind::Raw, place),
+                    Slot::Udp => (CarrierKind::Udp, 0),
                 };
-                let lane = Lane { carrier, rail, ends: Ends { own: rail, peer: rail } };
+                let lane = Carrier { kind: carrier, rail, ends: Ends { own: rail, peer: rail } };
                 (lane, Hop { slot, to: address(peer, slot) })
             })
             .collect();

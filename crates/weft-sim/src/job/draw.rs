@@ -3,7 +3,7 @@
 use super::construct::Machine;
 use super::network::Wires;
 use super::node::Habits;
-use super::program::{Block, Collective, Comm, Death, How, Kind, Lane, Message, Pace, Program, WildReceive};
+use super::program::{Block, Carrier, Collective, Comm, Death, How, Kind, Message, Pace, Program, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
@@ -207,7 +207,7 @@ impl Draw {
         if self.compute_max > 0 && self.random.chance(self.computes) { self.random.below(self.compute_max) } else { 0 }
     }
 
-    fn lane(&mut self, ranks: usize) -> Lane {
+    fn lane(&mut self, ranks: usize) -> Carrier {
         let mut comms = vec![Comm { members: (0..ranks).collect() }];
         for _ in 0..self.random.below(3) {
             let mut members: Vec<usize> = (0..ranks).collect();
@@ -220,7 +220,7 @@ impl Draw {
         }
         let blocks = self.random.between(1, 4);
         let blocks = (0..blocks).map(|at| self.block(&comms, at as u32)).collect();
-        Lane { comms, blocks }
+        Carrier { comms, blocks }
     }
 
     fn block(&mut self, comms: &[Comm], at: u32) -> Block {

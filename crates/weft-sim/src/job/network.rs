@@ -10,9 +10,9 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use weft_core::rails::Carrier;
+use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
-use weft_engine::lanes::Slot;
+use weft_engine::carriers::Slot;
 use weft_engine::transport::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome};
 
 /// What a network is like.
@@ -162,12 +162,12 @@ impl Inner {
             return Outcome::Sent;
         }
         let (carrier, rail) = match slot {
-            Slot::Udp => (Carrier::Udp, 0),
-            Slot::Raw(place) => (Carrier::Raw, place),
+            Slot::Udp => (CarrierKind::Udp, 0),
+            Slot::Raw(place) => (CarrierKind::Raw, place),
         };
-        let way = u8::from(matches!(slot, Slot::Udp));
+        let path = u8::from(matches!(slot, Slot::Udp));
         let (from, to) = (from as u32, to as u32);
-        let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, way, rail, carrier };
+        let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, path, rail, carrier };
         let mut fate = std::mem::take(&mut self.fate);
         self.stages.pass(Instant(now), flight, &mut fate);
         for (later, flight) in fate.onward.drain(..) {

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use weft_core::message::Frame as Parsed;
-use weft_engine::transport::{Node, PeerFault, Rest};
+use weft_engine::transport::{Node, PeerFault, SleepMode};
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug)]
@@ -63,7 +63,7 @@ pub(super) struct Place {
     pub(super) has_common: bool,
     attentive: bool,
     written: bool,
-    armed: Option<Rest>,
+    armed: Option<SleepMode>,
     /// When it wakes, if somebody has seen to that.
     wake: Option<u64>,
     dead: bool,
@@ -122,7 +122,7 @@ impl NodeMemory {
         &mut self.rings[to * size + from]
     }
 
-    pub(super) fn is_attentive(&self, who: usize) -> bool {
+    pub(super) fn is_inside_mpi(&self, who: usize) -> bool {
         self.places[who].attentive
     }
 
@@ -265,7 +265,7 @@ impl Node for SimNode {
         self.memory.borrow_mut().places[self.own].faults.pop_front()
     }
 
-    fn arm(&mut self, rest: Rest) -> bool {
+    fn arm(&mut self, rest: SleepMode) -> bool {
         let mut memory = self.memory.borrow_mut();
         if memory.is_pending(self.own) || !memory.places[self.own].faults.is_empty() {
             return false;
@@ -286,7 +286,7 @@ impl Node for SimNode {
     fn nudge(&mut self) {
         let mut memory = self.memory.borrow_mut();
         let now = memory.clock.now();
-        if memory.places[self.own].armed == Some(Rest::Futex) {
+        if memory.places[self.own].armed == Some(SleepMode::Futex) {
             memory.wake(self.own, now);
         }
     }
@@ -299,17 +299,17 @@ impl Node for SimNode {
 
     fn drain_doorbell(&mut self) {}
 
-    fn own_board(&mut self, sender: usize) -> Option<Table> {
+    fn own_posted_table(&mut self, sender: usize) -> Option<Table> {
         self.memory.borrow_mut().pair(self.own, sender).opened = true;
         Some(self.table(self.own, sender))
     }
 
-    fn common_board(&mut self) -> Option<Table> {
+    fn any_source_table(&mut self) -> Option<Table> {
         self.memory.borrow_mut().places[self.own].has_common = true;
         Some(self.table(self.own, self.own))
     }
 
-    fn board_of(&mut self, receiver: usize) -> Option<Table> {
+    fn posted_table_of(&mut self, receiver: usize) -> Option<Table> {
         let opened = self.memory.borrow_mut().pair(receiver, self.own).opened;
         opened.then(|| self.table(receiver, self.own))
     }
@@ -328,19 +328,19 @@ impl Node for SimNode {
         std::mem::take(&mut self.memory.borrow_mut().places[self.own].written)
     }
 
-    fn set_attentive(&self, waits: bool) {
+    fn set_inside_mpi(&self, waits: bool) {
         self.memory.borrow_mut().places[self.own].attentive = waits;
     }
 
-    fn is_attentive(&self, peer: usize) -> bool {
-        self.memory.borrow().is_attentive(peer)
+    fn is_inside_mpi(&self, peer: usize) -> bool {
+        self.memory.borrow().is_inside_mpi(peer)
     }
 
     fn awake(&self) -> usize {
         self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
     }
 
-    fn is_crowded(&self) -> bool {
+    fn is_oversubscribed(&self) -> bool {
         self.memory.borrow().habits.crowded
     }
 
@@ -350,7 +350,7 @@ impl Node for SimNode {
         false
     }
 
-    fn leave_processor(&self) {}
+    fn migrate(&self) {}
 
-    fn even_out(&self) {}
+    fn rebalance(&self) {}
 }

@@ -203,7 +203,7 @@ impl Job {
                     continue;
                 }
                 let [_, _, credit] = proc.engine.peers[proc.peer(peer)].traffic();
-                let owed = other.engine.peers[other.peer(own)].owed();
+                let owed = other.engine.peers[other.peer(own)].uncredited();
                 if credit + owed != CREDIT_BYTES {
                     return Err(format!("process {own} may send {credit} bytes to {peer}, which owes {owed} more"));
                 }

@@ -12,7 +12,7 @@ use crate::random::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use weft_engine::engine::Rest;
+use weft_engine::engine::SleepOn;
 use weft_engine::memory::InProcess;
 
 /// Passes of the progress thread for one wake-up, as in `weft-mpi`.
@@ -82,7 +82,7 @@ pub(super) struct Proc {
     pub(super) receives: BTreeMap<u32, Live>,
     pub(super) running: Vec<Running>,
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
-    /// Persistent requests of each lane.
+    /// Persistent requests of each carrier.
     pub(super) persistent: BTreeMap<usize, Vec<super::calls::Persistent>>,
     /// Whether a send was cancelled, by its message.
     pub(super) cancelled: BTreeMap<u32, bool>,
@@ -90,7 +90,7 @@ pub(super) struct Proc {
     pub(super) received: Vec<Done>,
     /// Buffers of sends that are complete: nobody may read them.
     pub(super) spent: Vec<Placed>,
-    /// Members of the lane's wild blocks, for the oracle.
+    /// Members of the carrier's wild blocks, for the oracle.
     pub(super) wild: super::calls::WildBlocks,
     /// The process that dies in this job.
     pub(super) mortal: Option<usize>,
@@ -275,7 +275,7 @@ impl Proc {
     fn begin_waiting(&mut self, at: usize, waiting: Waiting) -> Checked<()> {
         self.waiting += 1;
         if self.waiting == 1 {
-            self.engine.set_attentive(true);
+            self.engine.set_inside_mpi(true);
             self.take_back();
         }
         let spins = self.random.below(self.pace.spins_max + 1);
@@ -294,7 +294,7 @@ impl Proc {
                 None => {
                     self.waiting -= 1;
                     if self.waiting == 0 {
-                        self.engine.set_attentive(false);
+                        self.engine.set_inside_mpi(false);
                     }
                     self.signal();
                     self.hand_over();
@@ -316,7 +316,7 @@ impl Proc {
         {
             let now = self.clock.now();
             let until = sleep.timeout.map(|timeout| now + timeout.max(1));
-            let watches_network = matches!(sleep.rest, Rest::Descriptors { .. });
+            let watches_network = matches!(sleep.rest, SleepOn::Descriptors { .. });
             self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
         }
         self.threads[at].phase = Phase::Waits { waiting, spins: spins.saturating_sub(1) };
@@ -375,7 +375,7 @@ impl Proc {
                 self.helper.timer = Some(now);
             }
         }
-        let soon = self.engine.due().into_iter().chain(self.engine.gathers().map(|soon| soon.as_nanos())).min();
+        let soon = self.engine.due().into_iter().chain(self.engine.coalescing_time().map(|soon| soon.as_nanos())).min();
         if let Some(soon) = soon {
             let at = now + soon;
             self.helper.timer = Some(self.helper.timer.map_or(at, |timer| timer.min(at)));

@@ -1,6 +1,6 @@
 //! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make them wait for ever.
 //!
-//! Thread `t` of every process plays lane `t`, which is a list of blocks. Lanes have communicators of their own, so threads of one
+//! Thread `t` of every process plays carrier `t`, which is a list of blocks. Carriers have communicators of their own, so threads of one
 //! process meet in the engine only, never in a message.
 //!
 //! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits its ends of them in
@@ -14,7 +14,7 @@ use super::construct::Machine;
 use super::shape::Shape;
 use weft_engine::request::Mode;
 
-/// Processes that talk to each other apart from all others; lanes and wild blocks have contexts of their own.
+/// Processes that talk to each other apart from all others; carriers and wild blocks have contexts of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comm {
     /// Processes of the job, by rank.
@@ -39,7 +39,7 @@ pub(super) enum How {
 pub(super) struct Message {
     /// Names its bytes.
     pub(super) id: u32,
-    /// Which of the lane's communicators.
+    /// Which of the carrier's communicators.
     pub(super) comm: usize,
     /// Ranks there.
     pub(super) from: usize,
@@ -111,7 +111,7 @@ pub(super) struct Collective {
     pub(super) strided: bool,
 }
 
-/// A part of a lane.
+/// A part of a carrier.
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Ordered(Vec<Message>),
@@ -141,7 +141,7 @@ pub(super) enum Block {
 
 /// What the threads of one number do.
 #[derive(Clone, Debug)]
-pub(super) struct Lane {
+pub(super) struct Carrier {
     pub(super) comms: Vec<Comm>,
     pub(super) blocks: Vec<Block>,
 }
@@ -173,7 +173,7 @@ pub(super) struct Program {
     pub(super) machine: Machine,
     pub(super) pace: Pace,
     pub(super) death: Option<Death>,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<Carrier>,
 }
 
 /// One call of a thread.
@@ -207,7 +207,7 @@ pub(super) struct Step {
     pub(super) call: Call,
 }
 
-/// Contexts of a lane's communicators, and of its wild blocks.
+/// Contexts of a carrier's communicators, and of its wild blocks.
 const CONTEXTS_PER_LANE: u32 = 1 << 16;
 const WILD_CONTEXTS: u32 = 1 << 8;
 
@@ -216,13 +216,13 @@ pub(super) fn wild_context(lane: usize, id: u32) -> u32 {
     8 + lane as u32 * CONTEXTS_PER_LANE + WILD_CONTEXTS + 2 * id
 }
 
-/// The lane that a context is of.
+/// The carrier that a context is of.
 pub(super) fn lane_of(context: u32) -> usize {
     ((context - 8) / CONTEXTS_PER_LANE) as usize
 }
 
-impl Lane {
-    /// What process `rank` calls in lane `number`.
+impl Carrier {
+    /// What process `rank` calls in carrier `number`.
     pub(super) fn script(&self, number: usize, rank: usize) -> Vec<Step> {
         let first = 8 + number as u32 * CONTEXTS_PER_LANE;
         let mut script = Script { lane: self, number, first, rank, steps: Vec::new() };
@@ -251,7 +251,7 @@ impl Block {
 }
 
 struct Script<'a> {
-    lane: &'a Lane,
+    lane: &'a Carrier,
     number: usize,
     first: u32,
     rank: usize,

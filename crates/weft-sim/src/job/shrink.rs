@@ -1,7 +1,7 @@
-//! Makes a program that fails smaller: leaves out lanes, blocks and operations, makes messages shorter and plainer, and takes away what goes
+//! Makes a program that fails smaller: leaves out carriers, blocks and operations, makes messages shorter and plainer, and takes away what goes
 //! wrong, as long as it still fails.
 
-use super::program::{Block, How, Lane, Message, Program};
+use super::program::{Block, Carrier, How, Message, Program};
 use super::shape::Shape;
 use weft_engine::request::Mode;
 
@@ -50,7 +50,7 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
     for at in 0..program.machine.wires.nuisances.len() {
         with(&|other| drop(other.machine.wires.nuisances.remove(at)));
     }
-    for (lane, Lane { blocks, .. }) in program.lanes.iter().enumerate() {
+    for (lane, Carrier { blocks, .. }) in program.lanes.iter().enumerate() {
         for (at, block) in blocks.iter().enumerate() {
             let parts = parts(block);
             // Halves, quarters and so on, then each for itself.
@@ -65,7 +65,7 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
         }
     }
     settings(program, &mut with);
-    for (lane, Lane { blocks, .. }) in program.lanes.iter().enumerate() {
+    for (lane, Carrier { blocks, .. }) in program.lanes.iter().enumerate() {
         for (at, block) in blocks.iter().enumerate() {
             for message in 0..messages(block).map_or(0, <[Message]>::len) {
                 for change in PLAINER {

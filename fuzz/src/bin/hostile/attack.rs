@@ -1,6 +1,6 @@
 //! What is sent.
 
-use weft_core::wire::{Key, Kind, Lane, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
+use weft_core::wire::{Channel, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_fuzz::mutate::{Random, flip_bits};
 
 use crate::sample::{Pool, Sample};
@@ -96,9 +96,9 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
     attack.number = attack.number.wrapping_add(1);
     let (sender, number) = (peek_sender(&sample.packet).unwrap_or(0), Number(attack.number));
     let payload = vec![1; random.below(MADE_UP_MAX) + 1];
-    let lane = match random.below(2) {
-        0 => Lane::Messages { first: number },
-        _ => Lane::Data { sink: random.next_u64() as u32, offset: random.next_u64(), end: false },
+    let channel = match random.below(2) {
+        0 => Channel::Messages { first: number },
+        _ => Channel::Data { remote_key: random.next_u64() as u32, offset: random.next_u64(), end: false },
     };
     let head = Packet {
         sender,
@@ -107,14 +107,14 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
         echo: None,
         request: true,
         marked: false,
-        way: 0,
-        kind: Kind::Numbered { number, transmission: 1, order: number.0 as u8, lane },
+        path: 0,
+        kind: Kind::Numbered { number, transmission: 1, order: number.0 as u8, channel },
     };
     let mut packet = vec![0; OVERHEAD_MAX];
     let length = head.emit(payload.len(), &mut packet);
     packet.truncate(length);
     packet.extend(payload);
-    Key::derive(&attack.secret, sender, 1 - sender.min(1)).seal(0, &mut packet);
+    Key::derive(&attack.secret, sender, 1 - sender.min(1)).write_tag(0, &mut packet);
     sample.frame(&packet)
 }
 

@@ -10,7 +10,7 @@ fn false_report(pair: &mut Pair, number: u32, packets: u32) {
     let selective = if packets > 64 { u64::MAX } else { (1 << (packets - 1)) - 1 };
     let kind = Kind::Acknowledgement(first.plus(number));
     let head =
-        Packet { sender: 2, acknowledged: first, selective, echo: None, request: false, marked: false, way: 0, kind };
+        Packet { sender: 2, acknowledged: first, selective, echo: None, request: false, marked: false, path: 0, kind };
     let mut bytes = vec![0; 28 + 8 * MAP_WORDS_MAX];
     let at = head.emit(0, &mut bytes);
     // Words of the map begin at multiples of 64.
@@ -22,7 +22,7 @@ fn false_report(pair: &mut Pair, number: u32, packets: u32) {
         };
         out.copy_from_slice(&(0..64).map(bit).sum::<u64>().to_le_bytes());
     }
-    Key::derive(&secret(), 2, 1).seal(0, &mut bytes);
+    Key::derive(&secret(), 2, 1).write_tag(0, &mut bytes);
     let malformed = pair.a.flow.counters().malformed + pair.a.flow.counters().forged;
     pair.a.receive(pair.now, &[bytes]);
     assert_eq!(pair.a.flow.counters().malformed + pair.a.flow.counters().forged, malformed);
@@ -47,9 +47,9 @@ fn packets_that_were_acknowledged_and_never_arrived_are_sent_again() {
         let now = pair.later(us(10));
         pair.b.receive(now, &arriving);
         // B's own acknowledgements take their numbers behind that of the false one.
-        pair.b.flow.next_bare += 1;
+        pair.b.flow.next_control += 1;
         // Expect: what is missing is asked for and sent again, and little else.
-        pair.settle();
+        pair.run_until_idle();
         assert_eq!(pair.a.acknowledged(), bytes);
         assert_eq!(pair.b.memory.messages, [b"first".to_vec()]);
         let mut places: Vec<_> = pair.b.memory.placed.iter().map(|(_, offset, bytes)| (*offset, bytes.len())).collect();

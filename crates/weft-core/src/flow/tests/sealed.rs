@@ -20,7 +20,7 @@ fn everything_arrives_and_nothing_can_be_read_on_the_way() {
     assert!(packets.iter().all(|packet| packet.len() <= 300 && !contains(packet, &text[..8])));
     pair.b.receive(pair.now, &packets);
     pair.a.flow.submit_data(9, 4, 0..50_000);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.b.memory.messages[0], text);
     let mut expected = 0;
     for (_, offset, bytes) in &pair.b.memory.placed {
@@ -31,7 +31,7 @@ fn everything_arrives_and_nothing_can_be_read_on_the_way() {
     assert_eq!((expected, pair.a.acknowledged(), pair.a.flow.counters().resent()), (50_000, 50_000, 0));
     for side in [&mut pair.a, &mut pair.b] {
         assert_eq!(side.flow.poll_event(), None);
-        side.flow.rest();
+        side.flow.shrink();
         assert!(side.flow.memory_bytes() <= IDLE_BYTES_MAX, "{} bytes", side.flow.memory_bytes());
     }
 }
@@ -45,13 +45,13 @@ fn a_payload_that_is_not_sealed_by_the_peer_is_not_believed_whatever_its_tag() {
         let mut changed = packet.clone();
         let last = changed.len() - 1;
         changed[last - 7 * at] ^= 1;
-        Key::derive(&secret(), 1, 2).seal(0, &mut changed);
+        Key::derive(&secret(), 1, 2).write_tag(0, &mut changed);
         pair.b.receive(pair.now, &[changed]);
     }
     assert_eq!(pair.b.flow.counters().unsealed, packets.len() as u64);
     assert!(pair.b.memory.placed.is_empty());
     pair.b.receive(pair.now, &packets);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.a.acknowledged(), 5_000);
 }
 
@@ -70,7 +70,7 @@ fn a_resend_is_sealed_anew() {
     // Compare the two transmissions behind their heads.   Expect: not one stretch in common.
     assert!(!lost[44..].windows(8).any(|window| contains(&again[0][44..], window)));
     pair.b.receive(now, &again);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().unsealed), (5_000, 0));
 }
 
@@ -99,7 +99,7 @@ proptest! {
         let mut pair = Pair::new(&sealed());
         bytes[8..12].copy_from_slice(&[1, 0, 0, kind]);
         bytes[12..16].copy_from_slice(&Number::FIRST.0.to_le_bytes());
-        Key::derive(&secret(), 1, 2).seal(0, &mut bytes);
+        Key::derive(&secret(), 1, 2).write_tag(0, &mut bytes);
         pair.b.receive(pair.now, &[bytes]);
         prop_assert_eq!(pair.b.flow.counters().unsealed, 1);
         prop_assert!(pair.b.memory.placed.is_empty() && pair.b.memory.messages.is_empty());

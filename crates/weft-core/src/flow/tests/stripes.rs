@@ -1,4 +1,4 @@
-//! Bulk data over several ways: each carries a share; a packet that another way overtakes is not lost; a way that fails is not used any more.
+//! Bulk data over several paths: each carries a share; a packet that another path overtakes is not lost; a path that fails is not used any more.
 
 use super::*;
 
@@ -6,34 +6,34 @@ const WAYS: usize = 3;
 const BYTES: u64 = 400_000;
 
 fn striped() -> Settings {
-    Settings { bulk_ways: 2, ..Settings::default() }
+    Settings { bulk_paths: 2, ..Settings::default() }
 }
 
-/// Everything that may leave now, apart by way.
-fn by_way(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; WAYS] {
+/// Everything that may leave now, apart by path.
+fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; WAYS] {
     let mut out = vec![0; 1 << 16];
-    let mut ways = [const { Vec::new() }; WAYS];
+    let mut paths = [const { Vec::new() }; WAYS];
     while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 44) {
         let packets = out[..train.bytes].chunks(train.segment).map(<[u8]>::to_vec);
-        ways[train.way].extend(packets);
+        paths[train.path].extend(packets);
     }
-    ways
+    paths
 }
 
 /// Two flows, of which `a` may use both ways and has sent as much as it may.
 fn sent() -> (Pair, [Vec<Vec<u8>>; WAYS]) {
     let mut pair = Pair::new(&striped());
-    pair.a.flow.use_ways(0b110);
+    pair.a.flow.use_paths(0b110);
     pair.a.flow.submit_data(1, 1, 0..BYTES);
-    let ways = by_way(&mut pair.a, pair.now);
-    (pair, ways)
+    let paths = by_path(&mut pair.a, pair.now);
+    (pair, paths)
 }
 
 /// Packets arrive at `b`, and what it answers at `a`; a moment later.
 fn deliver(pair: &mut Pair, packets: &[Vec<u8>]) {
     let now = pair.later(us(20));
     pair.b.receive(now, packets);
-    let answers = by_way(&mut pair.b, now).concat();
+    let answers = by_path(&mut pair.b, now).concat();
     let now = pair.later(us(20));
     pair.a.receive(now, &answers);
 }
@@ -44,14 +44,14 @@ fn placed(pair: &Pair) -> u64 {
 
 #[test]
 fn both_ways_carry_a_share_and_overtaking_between_them_is_no_loss() {
-    let (mut pair, ways) = sent();
-    let [messages, first, second] = ways.each_ref().map(Vec::len);
+    let (mut pair, paths) = sent();
+    let [messages, first, second] = paths.each_ref().map(Vec::len);
     assert!(messages == 0 && first.abs_diff(second) <= 44, "{first} and {second} packets");
     // All of the second arrives before the first.   Expect: nothing is sent again, nothing hurried for each packet.
-    deliver(&mut pair, &ways[2]);
-    assert!(by_way(&mut pair.a, pair.now).concat().is_empty());
-    deliver(&mut pair, &ways[1]);
-    pair.settle();
+    deliver(&mut pair, &paths[2]);
+    assert!(by_path(&mut pair.a, pair.now).concat().is_empty());
+    deliver(&mut pair, &paths[1]);
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), placed(&pair)), (BYTES, BYTES));
     assert_eq!((pair.a.flow.counters().resent(), pair.b.flow.counters().reordered), (0, 0));
     let acks = pair.b.flow.counters().acks_standalone;
@@ -64,28 +64,28 @@ fn a_way_that_may_not_be_used_gets_nothing_and_no_way_at_all_changes_nothing() {
     pair.a.flow.give_up(2);
     assert!(!pair.a.flow.is_silent(2), "nothing was ever sent there");
     pair.a.flow.submit_data(1, 1, 0..BYTES);
-    let before = by_way(&mut pair.a, pair.now).map(|packets| packets.len());
+    let before = by_path(&mut pair.a, pair.now).map(|packets| packets.len());
     assert!(before[1] > 0 && before[2] == 0, "the first is believed in: {before:?}");
-    for ways in [0b100, 0] {
-        pair.a.flow.use_ways(ways);
+    for paths in [0b100, 0] {
+        pair.a.flow.use_paths(paths);
         pair.a.flow.submit_data(2, 2, 0..BYTES);
-        let after = by_way(&mut pair.a, pair.now).map(|packets| packets.len());
+        let after = by_path(&mut pair.a, pair.now).map(|packets| packets.len());
         assert!(after[1] == 0 && after[2] > 0, "{after:?}");
     }
 }
 
 #[test]
 fn a_way_that_is_silent_is_doubted_and_given_up_and_its_packets_take_the_other() {
-    let (mut pair, ways) = sent();
-    let lost = ways[2].len() as u64;
-    deliver(&mut pair, &ways[1]);
+    let (mut pair, paths) = sent();
+    let lost = paths[2].len() as u64;
+    deliver(&mut pair, &paths[1]);
     assert!(!pair.a.flow.is_silent(2) && pair.a.flow.take_doubts() == 0);
     // Nothing arrives on the second; the first goes on carrying.   Expect: a doubt after two probes, and no resend by itself.
     let begin = pair.now;
-    pair.a.flow.use_ways(0b010);
+    pair.a.flow.use_paths(0b010);
     while pair.a.flow.take_doubts() == 0 {
         pair.a.flow.submit_data(2, 2, 0..10_000);
-        let [messages, first, _] = by_way(&mut pair.a, pair.now);
+        let [messages, first, _] = by_path(&mut pair.a, pair.now);
         deliver(&mut pair, &[messages, first].concat());
         assert!(pair.now.since(begin) < us(10_000), "it is never doubted");
     }
@@ -95,16 +95,16 @@ fn a_way_that_is_silent_is_doubted_and_given_up_and_its_packets_take_the_other()
     pair.a.flow.give_up(2);
     assert!(!pair.a.flow.is_silent(2));
     loop {
-        let [messages, first, second] = by_way(&mut pair.a, pair.now);
+        let [messages, first, second] = by_path(&mut pair.a, pair.now);
         assert!(second.is_empty());
         if messages.is_empty() && first.is_empty() && pair.a.flow.is_idle() {
             break;
         }
         deliver(&mut pair, &[messages, first].concat());
     }
-    assert_eq!(pair.a.flow.counters().resent_by_way, lost);
+    assert_eq!(pair.a.flow.counters().resent_by_path, lost);
     // What was under way all the time arrives after all.   Expect: duplicates.
-    deliver(&mut pair, &ways[2]);
+    deliver(&mut pair, &paths[2]);
     assert_eq!(pair.b.flow.counters().duplicates, lost);
     assert_eq!(pair.a.acknowledged(), placed(&pair));
 }
@@ -112,24 +112,24 @@ fn a_way_that_is_silent_is_doubted_and_given_up_and_its_packets_take_the_other()
 #[test]
 fn the_faster_way_gets_more() {
     let mut pair = Pair::new(&striped());
-    pair.a.flow.use_ways(0b110);
+    pair.a.flow.use_paths(0b110);
     pair.a.flow.submit_data(1, 1, 0..20_000_000);
     // The first delivers four packets every 10 µs, the second one.
     let mut wires = [const { VecDeque::<Vec<u8>>::new() }; WAYS];
     let mut carried = [0, 0, 0];
     while placed(&pair) < 20_000_000 {
         let now = pair.later(us(10));
-        for (wire, packets) in wires.iter_mut().zip(by_way(&mut pair.a, now)) {
+        for (wire, packets) in wires.iter_mut().zip(by_path(&mut pair.a, now)) {
             wire.extend(packets);
         }
         let mut arrive = Vec::new();
-        for (way, count) in [(0, 64), (1, 4), (2, 1)] {
-            let packets = wires[way].len().min(count);
-            carried[way] += packets;
-            arrive.extend(wires[way].drain(..packets));
+        for (path, count) in [(0, 64), (1, 4), (2, 1)] {
+            let packets = wires[path].len().min(count);
+            carried[path] += packets;
+            arrive.extend(wires[path].drain(..packets));
         }
         pair.b.receive(now, &arrive);
-        let answers = by_way(&mut pair.b, now).concat();
+        let answers = by_path(&mut pair.b, now).concat();
         pair.a.receive(now, &answers);
         assert!(pair.now < Instant(100_000_000), "{carried:?}");
     }

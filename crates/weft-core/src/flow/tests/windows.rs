@@ -31,10 +31,10 @@ fn a_hole_at_the_front_of_a_full_window_is_all_that_is_sent_again() {
     let again = pair.a.packets(now);
     assert_eq!((again.len(), pair.a.flow.counters().resent_by_gap), (4, 4));
     pair.b.receive(now, &again);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.b.flow.counters().duplicates), (bytes, 0));
-    pair.a.flow.rest();
-    pair.b.flow.rest();
+    pair.a.flow.shrink();
+    pair.b.flow.shrink();
     assert!(pair.a.flow.memory_bytes() <= IDLE_BYTES_MAX && pair.b.flow.memory_bytes() <= IDLE_BYTES_MAX);
 }
 
@@ -49,7 +49,7 @@ fn a_map_that_does_not_fit_a_packet_is_cut_and_the_rest_follows() {
     let answer = pair.b.packets(now);
     assert!(answer.iter().all(|packet| packet.len() <= PACKET_SIZE_MIN));
     pair.a.receive(now, &answer);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.acknowledged(), pair.a.flow.counters().resent()), (u64::from(WINDOW_MAX) * 212, 1));
 }
 
@@ -175,16 +175,16 @@ fn numbers_go_on_beyond_32_bits_and_what_was_recorded_before_does_not_fit() {
     pair.a.flow.submit_message(b"old", &[]);
     let old = pair.a.packets(pair.now);
     pair.b.receive(pair.now, &old);
-    pair.settle();
+    pair.run_until_idle();
     // 2³² packets later.
     for side in [&mut pair.a, &mut pair.b] {
         side.flow.outgoing.base += 1 << 32;
-        side.flow.next_bare += 1 << 32;
+        side.flow.next_control += 1 << 32;
         side.flow.incoming.skip(1 << 32);
     }
     for i in 0..400u32 {
         pair.a.flow.submit_message(&i.to_le_bytes(), &[]);
-        pair.settle();
+        pair.run_until_idle();
     }
     // Receive the old packet again.   Expect: forged, since its number means another one now.
     pair.b.receive(pair.now, &old);
@@ -233,7 +233,7 @@ fn acknowledgements_of_their_own_are_counted_by_cause() {
     let now = pair.later(us(10));
     pair.b.receive(now, &packets);
     assert_eq!((pair.b.packets(now).len(), pair.b.flow.counters().acks_by_disorder), (1, 1));
-    pair.settle();
+    pair.run_until_idle();
     let counters = pair.b.flow.counters();
     assert_eq!(counters.acks_by_cause(), counters.acks_standalone);
 }

@@ -1,25 +1,25 @@
-//! Whether one lane to one peer carries packets: asked for and answered by small packets of their own, beside the flow.
+//! Whether one carrier to one peer carries packets: asked for and answered by small packets of their own, beside the flow.
 //!
-//! Two processes may have several lanes between them, such as raw frames and UDP, on several interfaces. That both have one does
-//! not mean that it joins them: they may be on different segments, or something between them passes one and not the other. A lane
-//! is used once an answer has come back over it, and no longer when a doubt has not been answered.
+//! Two processes may have several carriers between them, such as raw frames and UDP, on several interfaces. That both have one does
+//! not mean that it joins them: they may be on different segments, or something between them passes one and not the other. A carrier
+//! is used once a response has come back over it, and no longer when a doubt has not been answered.
 //!
-//! An answer that comes back proves both directions, but only to who asked. Who hears nothing says so with its question: then
+//! A response that comes back proves both directions, but only to who asked. Who hears nothing says so with its challenge: then
 //! the other end asks too, for perhaps its answers are what does not arrive.
 //!
-//! A peer that is busy answers on no lane, so silence alone proves nothing. With each question on a lane that is in doubt, the
-//! lanes that are proved are asked, too (a check): a peer that answered a check, and not the question that had left before it,
+//! A peer that is busy answers on no carrier, so silence alone proves nothing. With each challenge on a carrier that is in doubt, the
+//! carriers that are proved are asked, too (a check): a peer that answered a check, and not the challenge that had left before it,
 //! looked and found nothing.
 //!
 //! ```text
 //!  0  tag       8   keyed hash, with a key that makes no tags of the flow
 //!  8  sender    3   index of the sending process in the job
 //! 11  mark      1   0xff: no packet of a flow
-//! 12  kind      1   1 question, 2 answer, 3 question of one that hears nothing
+//! 12  kind      1   1 challenge, 2 response, 3 challenge of one that hears nothing
 //! 13  own       1   number of the sender's interface
 //! 14  peer      1   number of the receiver's interface
 //! 15  zero      1
-//! 16  number    4   of the question
+//! 16  number    4   of the challenge
 //! 20  zero      8
 //! ```
 
@@ -28,24 +28,24 @@ use crate::wire::Secret;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
 
-/// Bytes of a question or an answer.
+/// Bytes of a challenge or a response.
 pub const SIZE: usize = 28;
-/// Questions asked, each after twice the time, before a lane counts as useless …
-pub const QUESTIONS_MAX: u32 = 8;
+/// Challenges asked, each after twice the time, before a carrier counts as useless …
+pub const CHALLENGES_MAX: u32 = 8;
 /// … the first of these times …
-pub const PATIENCE: Duration = Duration::from_millis(1);
-/// … and how long after the last question one more is asked, as long as there is traffic: a lane may come back.
+pub const CHALLENGE_TIMEOUT: Duration = Duration::from_millis(1);
+/// … and how long after the last challenge one more is asked, as long as there is traffic: a carrier may come back.
 pub const AGAIN: Duration = Duration::from_secs(1);
-/// Questions without an answer, behind each of which another lane to the same peer has answered a check, before a lane counts as
-/// silent. They take 7 ms at least; a peer that is kept from running between two looks at its lanes misses one of them.
+/// Challenges without a response, behind each of which another carrier to the same peer has answered a check, before a carrier counts as
+/// silent. They take 7 ms at least; a peer that is kept from running between two looks at its carriers misses one of them.
 pub const SILENT_AFTER: u32 = 3;
 
 const MARK: u8 = 0xff;
-const QUESTION: u8 = 1;
-const ANSWER: u8 = 2;
-const DOUBT: u8 = 3;
+const CHALLENGE: u8 = 1;
+const RESPONSE: u8 = 2;
+const CHALLENGE_IN_DOUBT: u8 = 3;
 
-/// The interfaces that a lane joins, each by its number at its own end.
+/// The interfaces that a carrier joins, each by its number at its own end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Ends {
     /// Ours.
@@ -54,38 +54,38 @@ pub struct Ends {
     pub peer: u8,
 }
 
-/// What a packet is that [`is_reach`].
+/// What a packet is that [`is_path_frame`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Said {
-    /// To be answered over the same lane.
-    Question {
+pub enum PathFrameKind {
+    /// To be answered over the same carrier.
+    Challenge {
         /// The peer hears nothing from us, or believes so.
         doubts: bool,
     },
-    /// To a question of ours.
-    Answer,
+    /// To a challenge of ours.
+    Response,
 }
 
-/// An authentic question or answer.
+/// An authentic challenge or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Heard {
+pub struct PathReply {
     /// Which of them.
-    pub said: Said,
+    pub kind: PathFrameKind,
     /// Between which interfaces, as we see them.
     pub ends: Ends,
     number: u32,
 }
 
-/// A question that is due.
+/// A challenge that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct Challenge {
     doubts: bool,
     number: u32,
 }
 
-/// Whether these bytes claim to be a question or an answer, and not a packet of a flow.
+/// Whether these bytes claim to be a challenge or a response, and not a packet of a flow.
 #[inline]
-pub fn is_reach(bytes: &[u8]) -> bool {
+pub fn is_path_frame(bytes: &[u8]) -> bool {
     bytes.len() == SIZE && bytes[11] == MARK
 }
 
@@ -120,29 +120,29 @@ impl Keys {
         Self { own_index, own: key(own_index, peer_index), peer: key(peer_index, own_index) }
     }
 
-    /// A question as it travels.
-    pub fn question(&self, question: &Question, ends: Ends) -> [u8; SIZE] {
-        self.write(if question.doubts { DOUBT } else { QUESTION }, ends, question.number)
+    /// A challenge as it travels.
+    pub fn challenge(&self, challenge: &Challenge, ends: Ends) -> [u8; SIZE] {
+        self.write(if challenge.doubts { CHALLENGE_IN_DOUBT } else { CHALLENGE }, ends, challenge.number)
     }
 
-    /// The answer to a question, as it travels.
-    pub fn answer(&self, to: &Heard) -> [u8; SIZE] {
-        self.write(ANSWER, to.ends, to.number)
+    /// The answer to a challenge, as it travels.
+    pub fn response(&self, to: &PathReply) -> [u8; SIZE] {
+        self.write(RESPONSE, to.ends, to.number)
     }
 
-    /// Opens bytes that [`is_reach`]; none if the peer has not made them, or they say nothing.
-    pub fn open(&self, bytes: &[u8]) -> Option<Heard> {
-        if !is_reach(bytes) || !self.verify(bytes) {
+    /// Opens bytes that [`is_path_frame`]; none if the peer has not made them, or they say nothing.
+    pub fn open(&self, bytes: &[u8]) -> Option<PathReply> {
+        if !is_path_frame(bytes) || !self.verify(bytes) {
             return None;
         }
-        let said = match bytes[12] {
-            QUESTION => Said::Question { doubts: false },
-            DOUBT => Said::Question { doubts: true },
-            ANSWER => Said::Answer,
+        let kind = match bytes[12] {
+            CHALLENGE => PathFrameKind::Challenge { doubts: false },
+            CHALLENGE_IN_DOUBT => PathFrameKind::Challenge { doubts: true },
+            RESPONSE => PathFrameKind::Response,
             _ => return None,
         };
         let ends = Ends { own: bytes[14], peer: bytes[13] };
-        Some(Heard { said, ends, number: u32::from_le_bytes(*bytes[16..].first_chunk()?) })
+        Some(PathReply { kind, ends, number: u32::from_le_bytes(*bytes[16..].first_chunk()?) })
     }
 
     fn write(&self, kind: u8, ends: Ends, number: u32) -> [u8; SIZE] {
@@ -170,15 +170,15 @@ fn tag([k0, k1]: [u64; 2], bytes: &[u8]) -> u64 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// No question has been asked; `doubted`: although the lane was in use.
+    /// No challenge has been asked; `doubted`: although the carrier was in use.
     Untried { doubted: bool },
-    /// The question has been asked so many times; the next time is due then.
+    /// The challenge has been asked so many times; the next time is due then.
     Asked { times: u32, next: Instant },
-    /// An answer has come back.
+    /// A response has come back.
     Proved,
 }
 
-/// What the peer was asked on a lane that is proved, because another is in doubt.
+/// What the peer was asked on a carrier that is proved, because another is in doubt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     Nothing,
@@ -186,39 +186,39 @@ enum Check {
     Asked,
 }
 
-/// What is known of one lane to one peer.
+/// What is known of one carrier to one peer.
 #[derive(Clone, Debug)]
-pub struct Reach {
+pub struct Validation {
     state: State,
-    /// Of the last question.
+    /// Of the last challenge.
     number: u32,
-    /// The first question since the lane was in doubt: an answer to it or a later one proves it, however late it comes.
+    /// The first challenge since the carrier was in doubt: a response to it or a later one proves it, however late it comes.
     first: u32,
-    /// The peer has answered a check on another lane since the last question.
+    /// The peer has answered a check on another carrier since the last challenge.
     was_checked: bool,
-    /// Questions that were followed by such a check, and not answered.
+    /// Challenges that were followed by such a check, and not answered.
     missed: u32,
     check: Check,
 }
 
-/// What an answer means.
+/// What a response means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answered {
     /// Nothing: it answers nothing that is open.
     Nothing,
-    /// The lane leads to the peer, which was not proved before.
+    /// The carrier leads to the peer, which was not proved before.
     Proof,
-    /// The peer looks, which matters to the other lanes.
+    /// The peer looks, which matters to the other carriers.
     Check,
 }
 
-impl Reach {
-    /// A lane of which nothing is known.
+impl Validation {
+    /// A carrier of which nothing is known.
     pub const fn unknown() -> Self {
         Self::new(State::Untried { doubted: false })
     }
 
-    /// A lane that is believed in until there is a doubt.
+    /// A carrier that is believed in until there is a doubt.
     pub const fn assumed() -> Self {
         Self::new(State::Proved)
     }
@@ -227,56 +227,56 @@ impl Reach {
         Self { state, number: 0, first: 1, was_checked: false, missed: 0, check: Check::Nothing }
     }
 
-    /// Whether the lane may be used.
+    /// Whether the carrier may be used.
     #[inline]
     pub fn is_proved(&self) -> bool {
         self.state == State::Proved
     }
 
-    /// Whether all questions have gone unanswered.
+    /// Whether all challenges have gone unanswered.
     pub fn is_useless(&self) -> bool {
-        matches!(self.state, State::Asked { times, .. } if times > QUESTIONS_MAX)
+        matches!(self.state, State::Asked { times, .. } if times > CHALLENGES_MAX)
     }
 
-    /// Whether the peer has answered on other lanes so often that an answer would be here if there was one.
+    /// Whether the peer has answered on other carriers so often that a response would be here if there was one.
     pub fn is_silent(&self) -> bool {
         !self.is_proved() && self.missed >= SILENT_AFTER
     }
 
-    /// Another lane is in doubt: this one, if it is proved, asks whether the peer looks.
+    /// Another carrier is in doubt: this one, if it is proved, asks whether the peer looks.
     pub fn check(&mut self) {
         if self.is_proved() {
             self.check = Check::Due;
         }
     }
 
-    /// The peer has answered a check on another lane that left behind the last question here.
+    /// The peer has answered a check on another carrier that left behind the last challenge here.
     pub fn was_checked(&mut self) {
         self.was_checked = matches!(self.state, State::Asked { .. });
     }
 
-    /// Another lane has just answered: if this one leads to the peer, it answers now.
+    /// Another carrier has just answered: if this one leads to the peer, it answers now.
     pub fn ask_again(&mut self) {
         if matches!(self.state, State::Asked { .. }) && !self.is_useless() {
             self.state = State::Untried { doubted: false };
         }
     }
 
-    /// Something was sent over the lane and there is no sign that it arrived: it must answer again before it is used again.
+    /// Something was sent over the carrier and there is no sign that it arrived: it must answer again before it is used again.
     pub fn doubt(&mut self) {
         if self.is_proved() {
             self.begin(true);
         }
     }
 
-    /// What was sent over the lane has arrived: there is no doubt any more.
+    /// What was sent over the carrier has arrived: there is no doubt any more.
     pub fn believe(&mut self) {
         if !self.is_proved() {
             self.prove();
         }
     }
 
-    /// The peer has doubts: the lane must answer us too, and the peer knows that.
+    /// The peer has doubts: the carrier must answer us too, and the peer knows that.
     pub fn doubt_with_peer(&mut self) {
         if self.is_proved() {
             self.begin(false);
@@ -292,15 +292,15 @@ impl Reach {
         *self = Self { number: self.number, first: self.first, ..Self::new(State::Proved) };
     }
 
-    /// The question to send now, if one is due.
-    pub fn poll_question(&mut self, now: Instant) -> Option<Question> {
+    /// The challenge to send now, if one is due.
+    pub fn poll_challenge(&mut self, now: Instant) -> Option<Challenge> {
         let (times, doubts) = match self.state {
             State::Untried { doubted } => (0, doubted),
             State::Asked { times, next } if next <= now => (times, false),
             State::Proved if self.check == Check::Due => {
                 self.check = Check::Asked;
                 self.number = self.number.wrapping_add(1);
-                return Some(Question { doubts: false, number: self.number });
+                return Some(Challenge { doubts: false, number: self.number });
             }
             _ => return None,
         };
@@ -308,12 +308,12 @@ impl Reach {
         if times == 0 {
             self.number = self.number.wrapping_add(1);
         }
-        let wait = if times < QUESTIONS_MAX { Duration(PATIENCE.0 << times) } else { AGAIN };
-        self.state = State::Asked { times: (times + 1).min(QUESTIONS_MAX + 1), next: now + wait };
-        Some(Question { doubts, number: self.number })
+        let wait = if times < CHALLENGES_MAX { Duration(CHALLENGE_TIMEOUT.0 << times) } else { AGAIN };
+        self.state = State::Asked { times: (times + 1).min(CHALLENGES_MAX + 1), next: now + wait };
+        Some(Challenge { doubts, number: self.number })
     }
 
-    /// When the next question is due, while the outcome is open.
+    /// When the next challenge is due, while the outcome is open.
     pub fn next_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Asked { next, .. } if !self.is_useless() => Some(next),
@@ -322,16 +322,16 @@ impl Reach {
         }
     }
 
-    /// Takes an answer. One to a question that is not open any more means nothing.
-    pub fn handle_answer(&mut self, answer: &Heard) -> Answered {
+    /// Takes a response. One to a challenge that is not open any more means nothing.
+    pub fn handle_response(&mut self, response: &PathReply) -> Answered {
         match self.state {
-            State::Proved if self.check == Check::Asked && answer.number == self.number => {
+            State::Proved if self.check == Check::Asked && response.number == self.number => {
                 self.check = Check::Nothing;
                 Answered::Check
             }
-            // A new round of questions may have begun since.
+            // A new round of challenges may have begun since.
             State::Untried { .. } | State::Asked { .. }
-                if answer.number.wrapping_sub(self.first) <= self.number.wrapping_sub(self.first)
+                if response.number.wrapping_sub(self.first) <= self.number.wrapping_sub(self.first)
                     && self.number.wrapping_add(1) != self.first =>
             {
                 self.prove();
@@ -356,31 +356,31 @@ mod tests {
 
     const ENDS: Ends = Ends { own: 2, peer: 1 };
 
-    fn ask(reach: &mut Reach, now: Instant) -> Option<[u8; SIZE]> {
-        reach.poll_question(now).map(|question| keys().0.question(&question, ENDS))
+    fn ask(validation: &mut Validation, now: Instant) -> Option<[u8; SIZE]> {
+        validation.poll_challenge(now).map(|challenge| keys().0.challenge(&challenge, ENDS))
     }
 
     /// The other end's answer.
-    fn answer(question: &[u8]) -> Option<[u8; SIZE]> {
-        keys().1.open(question).map(|heard| keys().1.answer(&heard))
+    fn response(challenge: &[u8]) -> Option<[u8; SIZE]> {
+        keys().1.open(challenge).map(|reply| keys().1.response(&reply))
     }
 
-    fn take(reach: &mut Reach, answer: &[u8]) -> bool {
-        let heard = keys().0.open(answer).unwrap();
-        assert_eq!((heard.said, heard.ends), (Said::Answer, ENDS));
-        reach.handle_answer(&heard) == Answered::Proof
+    fn take(validation: &mut Validation, response: &[u8]) -> bool {
+        let reply = keys().0.open(response).unwrap();
+        assert_eq!((reply.kind, reply.ends), (PathFrameKind::Response, ENDS));
+        validation.handle_response(&reply) == Answered::Proof
     }
 
     #[test]
     fn a_lane_is_used_once_it_has_answered() {
-        let mut near = Reach::unknown();
-        let question = ask(&mut near, Instant(5)).unwrap();
-        assert!(is_reach(&question) && !near.is_proved());
-        assert_eq!(crate::wire::peek_sender(&question), Some(3));
-        let reply = answer(&question).unwrap();
+        let mut near = Validation::unknown();
+        let challenge = ask(&mut near, Instant(5)).unwrap();
+        assert!(is_path_frame(&challenge) && !near.is_proved());
+        assert_eq!(crate::wire::peek_sender(&challenge), Some(3));
+        let reply = response(&challenge).unwrap();
         assert!(take(&mut near, &reply) && near.is_proved());
-        assert!(near.poll_question(Instant(u64::MAX / 2)).is_none());
-        // The same answer again, replayed after a doubt, proves nothing.
+        assert!(near.poll_challenge(Instant(u64::MAX / 2)).is_none());
+        // The same response again, replayed after a doubt, proves nothing.
         near.doubt();
         ask(&mut near, Instant(6)).unwrap();
         assert!(!take(&mut near, &reply) && !near.is_proved());
@@ -388,15 +388,15 @@ mod tests {
 
     #[test]
     fn only_the_first_question_after_a_doubt_says_so() {
-        let mut near = Reach::assumed();
-        let doubts = |question: Option<[u8; SIZE]>| match keys().1.open(&question?)?.said {
-            Said::Question { doubts } => Some(doubts),
-            Said::Answer => None,
+        let mut near = Validation::assumed();
+        let doubts = |challenge: Option<[u8; SIZE]>| match keys().1.open(&challenge?)?.kind {
+            PathFrameKind::Challenge { doubts } => Some(doubts),
+            PathFrameKind::Response => None,
         };
         near.doubt();
         assert_eq!(doubts(ask(&mut near, Instant(0))), Some(true));
-        assert_eq!(doubts(ask(&mut near, Instant(0) + PATIENCE)), Some(false));
-        let (mut with_peer, mut first) = (Reach::assumed(), Reach::unknown());
+        assert_eq!(doubts(ask(&mut near, Instant(0) + CHALLENGE_TIMEOUT)), Some(false));
+        let (mut with_peer, mut first) = (Validation::assumed(), Validation::unknown());
         with_peer.doubt_with_peer();
         assert!(!with_peer.is_proved());
         assert_eq!([doubts(ask(&mut with_peer, Instant(0))), doubts(ask(&mut first, Instant(0)))], [Some(false); 2]);
@@ -404,47 +404,47 @@ mod tests {
 
     #[test]
     fn a_silent_lane_is_asked_a_bounded_number_of_times_and_then_rarely() {
-        let mut reach = Reach::unknown();
+        let mut validation = Validation::unknown();
         let (mut now, mut asked) = (Instant(0), 0);
-        while reach.poll_question(now).is_some() {
+        while validation.poll_challenge(now).is_some() {
             asked += 1;
-            let Some(next) = reach.next_timeout() else { break };
-            assert!(reach.poll_question(Instant(next.0 - 1)).is_none());
+            let Some(next) = validation.next_timeout() else { break };
+            assert!(validation.poll_challenge(Instant(next.0 - 1)).is_none());
             now = next;
         }
-        assert_eq!(asked, QUESTIONS_MAX + 1);
-        assert!(reach.is_useless() && now <= Instant(0) + Duration::from_millis(256));
-        assert!(reach.poll_question(now + Duration(AGAIN.0 - 1)).is_none());
-        assert!(reach.poll_question(now + AGAIN).is_some() && reach.is_useless());
+        assert_eq!(asked, CHALLENGES_MAX + 1);
+        assert!(validation.is_useless() && now <= Instant(0) + Duration::from_millis(256));
+        assert!(validation.poll_challenge(now + Duration(AGAIN.0 - 1)).is_none());
+        assert!(validation.poll_challenge(now + AGAIN).is_some() && validation.is_useless());
     }
 
     #[test]
     fn a_late_answer_still_proves_the_lane() {
-        let mut near = Reach::unknown();
+        let mut near = Validation::unknown();
         let first = ask(&mut near, Instant(0)).unwrap();
         assert!(ask(&mut near, Instant(0) + AGAIN).is_some());
-        assert!(take(&mut near, &answer(&first).unwrap()) && near.is_proved());
+        assert!(take(&mut near, &response(&first).unwrap()) && near.is_proved());
     }
 
-    /// A question there, and what the peer answers to a check on another lane behind it, if it looks.
-    fn ask_with_check(near: &mut Reach, other: &mut Reach, now: Instant, looks: bool) -> Option<[u8; SIZE]> {
-        let question = ask(near, now)?;
+    /// A challenge there, and what the peer answers to a check on another carrier behind it, if it looks.
+    fn ask_with_check(near: &mut Validation, other: &mut Validation, now: Instant, looks: bool) -> Option<[u8; SIZE]> {
+        let challenge = ask(near, now)?;
         other.check();
         let check = ask(other, now).expect("a check is due");
-        let heard = keys().0.open(&answer(&check).unwrap()).unwrap();
+        let reply = keys().0.open(&response(&check).unwrap()).unwrap();
         if looks {
-            assert_eq!(other.handle_answer(&heard), Answered::Check);
+            assert_eq!(other.handle_response(&reply), Answered::Check);
             near.was_checked();
         }
         // Once only.
-        assert!(!looks || other.handle_answer(&heard) == Answered::Nothing);
-        Some(question)
+        assert!(!looks || other.handle_response(&reply) == Answered::Nothing);
+        Some(challenge)
     }
 
     #[test]
     fn a_lane_is_silent_only_if_the_peer_looks() {
         for looks in [false, true] {
-            let (mut near, mut other) = (Reach::assumed(), Reach::assumed());
+            let (mut near, mut other) = (Validation::assumed(), Validation::assumed());
             near.doubt();
             let mut now = Instant(0);
             for missed in 0..=SILENT_AFTER {
@@ -459,31 +459,31 @@ mod tests {
 
     #[test]
     fn an_answer_that_comes_late_proves_the_lane_though_it_was_asked_anew() {
-        let mut near = Reach::assumed();
+        let mut near = Validation::assumed();
         near.doubt();
         let first = ask(&mut near, Instant(0)).unwrap();
         near.ask_again();
         let second = ask(&mut near, Instant(0)).unwrap();
         assert_ne!(first, second);
-        assert!(take(&mut near, &answer(&first).unwrap()) && near.is_proved());
+        assert!(take(&mut near, &response(&first).unwrap()) && near.is_proved());
         // What was asked before the next doubt proves nothing of it.
         near.doubt();
-        assert!(!take(&mut near, &answer(&second).unwrap()));
+        assert!(!take(&mut near, &response(&second).unwrap()));
         ask(&mut near, Instant(1)).unwrap();
-        assert!(!take(&mut near, &answer(&second).unwrap()) && !near.is_proved());
+        assert!(!take(&mut near, &response(&second).unwrap()) && !near.is_proved());
     }
 
     #[test]
     fn forged_and_damaged_questions_are_not_answered() {
-        let question = ask(&mut Reach::unknown(), Instant(0)).unwrap();
+        let challenge = ask(&mut Validation::unknown(), Instant(0)).unwrap();
         for at in 0..SIZE {
-            let mut bad = question;
+            let mut bad = challenge;
             bad[at] ^= 1;
-            assert_eq!(answer(&bad), None, "byte {at} differs");
+            assert_eq!(response(&bad), None, "byte {at} differs");
         }
-        assert_eq!(answer(&question[..SIZE - 1]), None);
+        assert_eq!(response(&challenge[..SIZE - 1]), None);
         // To another process, and of another job.
-        assert_eq!(Keys::new(&secret(), 4, 3).open(&question), None);
-        assert_eq!(Keys::new(&Secret::new([8; 16]), 70_000, 3).open(&question), None);
+        assert_eq!(Keys::new(&secret(), 4, 3).open(&challenge), None);
+        assert_eq!(Keys::new(&Secret::new([8; 16]), 70_000, 3).open(&challenge), None);
     }
 }

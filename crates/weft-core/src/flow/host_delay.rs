@@ -1,19 +1,19 @@
 //! Host delay: how long a packet may have waited at this end because no process looked at the flow.
 
-use super::settings::PAUSE_MEMORY;
+use super::settings::HOST_DELAY_MEMORY;
 use crate::time::{Duration, Instant};
 
 /// The looks at a flow. What arrived while nobody looked has waited, and so has what came after it and was behind it: a
 /// pause is therefore remembered for twice its length.
 #[derive(Debug)]
-pub(super) struct Pauses {
+pub(super) struct HostDelay {
     looked_at: Instant,
     /// The pause that counts, and until when.
     pause: Duration,
     until: Instant,
 }
 
-impl Pauses {
+impl HostDelay {
     pub(super) const fn new() -> Self {
         Self { looked_at: Instant(0), pause: Duration(0), until: Instant(0) }
     }
@@ -27,12 +27,12 @@ impl Pauses {
         self.looked_at = now;
         if pause >= self.pause || now > self.until {
             self.pause = pause;
-            self.until = now + Duration((2 * pause.0).min(PAUSE_MEMORY.0));
+            self.until = now + Duration((2 * pause.0).min(HOST_DELAY_MEMORY.0));
         }
     }
 
     /// What arrives now has waited at most so long.
-    pub(super) const fn away(&self) -> Duration {
+    pub(super) const fn current(&self) -> Duration {
         self.pause
     }
 }
@@ -43,19 +43,19 @@ mod tests {
 
     #[test]
     fn a_pause_counts_while_what_came_meanwhile_is_worked_off() {
-        let mut pauses = Pauses::new();
+        let mut host_delay = HostDelay::new();
         let us = |us: u64| Instant(us * 1_000);
         for at in 1_000..1_100 {
-            pauses.look(us(at));
+            host_delay.look(us(at));
         }
-        pauses.look(us(5_000));
-        assert_eq!(pauses.away().as_micros(), 3_901);
-        pauses.look(us(5_010));
-        assert_eq!(pauses.away().as_micros(), 3_901, "what waited is not read at once");
+        host_delay.look(us(5_000));
+        assert_eq!(host_delay.current().as_micros(), 3_901);
+        host_delay.look(us(5_010));
+        assert_eq!(host_delay.current().as_micros(), 3_901, "what waited is not read at once");
         // Looked at often for long enough.   Expect: forgotten.
         for at in (5_020..14_000).step_by(10) {
-            pauses.look(us(at));
+            host_delay.look(us(at));
         }
-        assert_eq!(pauses.away().as_micros(), 10);
+        assert_eq!(host_delay.current().as_micros(), 10);
     }
 }

@@ -1,9 +1,9 @@
-//! The table of posted receives, called a board in this code: large receives that a rank has posted, so that senders may write into them directly.
-//! It also holds the [`Share`] of a message that both sides are copying.
+//! The table of posted receives: large receives that a rank has posted, so that senders may write into them directly.
+//! It also holds the [`CooperativeCopy`] of a message that both sides are copying.
 //!
-//! The receiver is the only one that posts. A receive that names its source stands on the board of that pair of ranks, from which that sender alone
-//! takes it; the board lies at the start of the ring from the receiver to the sender. A receive from any source stands on the receiver's
-//! common board, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads boards
+//! The receiver is the only one that posts. A receive that names its source stands on the table of that pair of ranks, from which that sender alone
+//! takes it; the table lies at the start of the ring from the receiver to the sender. A receive from any source stands on the receiver's
+//! any-source table, from which every sender of the node may take it; that lies where the ring from the receiver to itself would. A sender reads tables
 //! only when it has something large to send, so posting wakes nobody.
 //!
 //! A slot's state word holds its state; a generation, which grows with each post, so that a sender that has read a slot takes
@@ -18,15 +18,15 @@
 //!
 //! OPEN is left by one compare-and-swap: of the senders that take and the receiver that withdraws one wins, and all know who.
 //!
-//! A sender must not overtake its own messages. The board of the pair holds two counters: how many of the sender's messages the receiver has begun to
+//! A sender must not overtake its own messages. The table of the pair holds two counters: how many of the sender's messages the receiver has begun to
 //! handle, and for how many it has found a receive. A sender takes a receive for a message only if every message before that one had found its receive
 //! before the sender looked at the slots, and the receiver had not begun to handle another message after the sender had looked. So no
 //! earlier message wanted what the sender saw open, and what it passed over had not been withdrawn for the very message that it wants to write.
 //!
-//! Receives of a rank have one order of posting, whichever board they are on. The sender passes over slots that were posted after it
+//! Receives of a rank have one order of posting, whichever table they are on. The sender passes over slots that were posted after it
 //! began to look, so it never sees a receive without having seen all that were posted before it.
 //!
-//! Neither side trusts the other: what stands on a board can make a copy fail, or a message arrive wrong, between these two ranks only.
+//! Neither side trusts the other: what stands on a table can make a copy fail, or a message arrive wrong, between these two ranks only.
 #![allow(unsafe_code)]
 
 use std::ptr::NonNull;
@@ -35,14 +35,14 @@ use std::sync::atomic::Ordering;
 
 use weft_engine::transport::{Claim, Fate, NUMBER_BITS, Offered, PostedTable, Remainder, Taker, Ticket, Wanted, Wish};
 
+use super::cooperative_copy::CooperativeCopy;
 use super::segment::Segment;
-use super::share::Share;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 
-/// Receives that stand on one board at most.
+/// Receives that stand on one table at most.
 const SLOTS: usize = if cfg!(loom) { 2 } else { 64 };
-/// Bytes of a board.
-pub(super) const BOARD_BYTES: usize = (SLOTS + 2) * 64;
+/// Bytes of a table.
+pub(super) const POSTED_TABLE_BYTES: usize = (SLOTS + 2) * 64;
 
 const FREE: u64 = 0;
 const OPEN: u64 = 1;
@@ -86,42 +86,42 @@ pub(super) struct Layout {
     /// Slots from this one on are not open.
     limit: AtomicU32,
     /// How many of the sender's messages the receiver has begun to handle, and for how many of those it is known which receive they have,
-    /// or that they have none yet. On the board of a pair only.
+    /// or that they have none yet. On the table of a pair only.
     handled: AtomicU32,
-    settled: AtomicU32,
-    /// Whether several messages of the sender are announced and not complete. On the board of a pair only; the sender writes it.
+    matched: AtomicU32,
+    /// Whether several messages of the sender are announced and not complete. On the table of a pair only; the sender writes it.
     several: AtomicU32,
-    share: Share,
+    cooperative_copy: CooperativeCopy,
     slots: [Slot; SLOTS],
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == BOARD_BYTES);
+const _: () = assert!(size_of::<Slot>() == 64 && size_of::<Layout>() == POSTED_TABLE_BYTES);
 
-/// One end of a board.
-pub struct Board {
+/// One end of a table.
+pub struct PostedReceives {
     segment: Arc<Segment>,
     receiver: usize,
     sender: usize,
     layout: NonNull<Layout>,
-    /// The receiver's common board.
+    /// The receiver's any-source table.
     common: NonNull<Layout>,
     /// The receiver's end: slots that are not free, one bit each.
     used: u64,
     /// The receiver's end: as in the layout.
     handled: u32,
-    settled: u32,
+    matched: u32,
 }
 
-// SAFETY: a Board is two addresses in the segment that it keeps mapped; all it does there it does by atomics.
-unsafe impl Send for Board {}
+// SAFETY: a PostedReceives is two addresses in the segment that it keeps mapped; all it does there it does by atomics.
+unsafe impl Send for PostedReceives {}
 
-impl Board {
-    /// The board at the beginning of the ring from `receiver` to `sender`; the common one if they are the same.
+impl PostedReceives {
+    /// The table at the beginning of the ring from `receiver` to `sender`; the common one if they are the same.
     pub(super) fn new(segment: Arc<Segment>, sender: usize, receiver: usize) -> Self {
-        let layout = segment.ring(sender, receiver).board().cast();
-        let common = segment.ring(receiver, receiver).board().cast();
-        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, settled: 0 }
+        let layout = segment.ring(sender, receiver).posted_table().cast();
+        let common = segment.ring(receiver, receiver).posted_table().cast();
+        Self { segment, receiver, sender, layout, common, used: 0, handled: 0, matched: 0 }
     }
 
     fn layout(&self) -> &Layout {
@@ -130,20 +130,20 @@ impl Board {
         unsafe { self.layout.as_ref() }
     }
 
-    /// The receiver's common board, once there is one.
+    /// The receiver's any-source table, once there is one.
     fn common(&self) -> Option<&Layout> {
         // SAFETY: as for `layout`; the receiver has put memory behind it before it says that it is there.
         let common = unsafe { self.common.as_ref() };
-        (self.segment.place(self.receiver).common.load(Ordering::Acquire) != 0).then_some(common)
+        (self.segment.rank_state(self.receiver).common.load(Ordering::Acquire) != 0).then_some(common)
     }
 }
 
-impl PostedTable for Board {
-    type Cooperation = Share;
+impl PostedTable for PostedReceives {
+    type Cooperation = CooperativeCopy;
 
     #[inline]
-    fn share(&self) -> &Share {
-        &self.layout().share
+    fn cooperative_copy(&self) -> &CooperativeCopy {
+        &self.layout().cooperative_copy
     }
 
     fn note_several(&self, several: bool) {
@@ -152,12 +152,12 @@ impl PostedTable for Board {
 
     fn sender_awaits_several(&self) -> bool {
         self.layout().several.load(Ordering::Relaxed) != 0
-            && self.segment.place(self.sender).attentive.load(Ordering::Relaxed) != 0
+            && self.segment.rank_state(self.sender).inside_mpi.load(Ordering::Relaxed) != 0
     }
 
     #[inline]
     fn posted(&self) -> u32 {
-        self.segment.place(self.receiver).posted.load(Ordering::SeqCst)
+        self.segment.rank_state(self.receiver).posted.load(Ordering::SeqCst)
     }
 
     #[inline]
@@ -167,10 +167,10 @@ impl PostedTable for Board {
     }
 
     #[inline]
-    fn settle(&mut self) {
-        if self.settled != self.handled {
-            self.settled = self.handled;
-            self.layout().settled.store(self.settled, Ordering::SeqCst);
+    fn publish_matched(&mut self) {
+        if self.matched != self.handled {
+            self.matched = self.handled;
+            self.layout().matched.store(self.matched, Ordering::SeqCst);
         }
     }
 
@@ -182,7 +182,7 @@ impl PostedTable for Board {
         self.used |= 1 << at;
         let layout = self.layout();
         let slot = &layout.slots[at];
-        let place = self.segment.place(self.receiver);
+        let place = self.segment.rank_state(self.receiver);
         let order = place.posted.load(Ordering::Relaxed).wrapping_add(1);
         let with_tag = if wanted.tag.is_some() { WITH_TAG } else { 0 };
         let awaited = if wanted.awaited { AWAITED } else { 0 };
@@ -241,15 +241,17 @@ impl PostedTable for Board {
 
     fn take(&mut self, message: &Offered) -> Option<Claim> {
         let pair = self.layout();
-        if pair.settled.load(Ordering::SeqCst) != message.before {
+        if pair.matched.load(Ordering::SeqCst) != message.before {
             return None;
         }
         let posted = self.posted();
         let mut first: Option<(u32, bool, usize, u64)> = None;
-        let boards = [(false, Some(pair)), (true, self.common())];
-        for (common, board) in boards.into_iter().filter_map(|(common, board)| Some((common, board?))) {
-            for (at, word) in board.open_slots(message.context, message.tag) {
-                let age = posted.wrapping_sub(board.slots[at].order.load(Ordering::Relaxed));
+        let posted_tables = [(false, Some(pair)), (true, self.common())];
+        for (common, posted_table) in
+            posted_tables.into_iter().filter_map(|(common, posted_table)| Some((common, posted_table?)))
+        {
+            for (at, word) in posted_table.open_slots(message.context, message.tag) {
+                let age = posted.wrapping_sub(posted_table.slots[at].order.load(Ordering::Relaxed));
                 // An age of "minus something" is that of a receive posted meanwhile.
                 if age < 1 << 31 && first.is_none_or(|(most, ..)| age > most) {
                     first = Some((age, common, at, word));
@@ -261,8 +263,8 @@ impl PostedTable for Board {
         if pair.handled.load(Ordering::SeqCst) != message.before {
             return None;
         }
-        let board = if common { self.common()? } else { pair };
-        let slot = &board.slots[at];
+        let posted_table = if common { self.common()? } else { pair };
+        let slot = &posted_table.slots[at];
         let claim = Claim {
             common,
             slot: at as u8,
@@ -280,9 +282,9 @@ impl PostedTable for Board {
 
     fn wish(&self, context: u32, tag: i32) -> Wish {
         let mut wish = Wish::None;
-        for board in [Some(self.layout()), self.common()].into_iter().flatten() {
-            for (at, _) in board.open_slots(context, tag) {
-                if board.slots[at].flags.load(Ordering::Relaxed) & AWAITED == 0 {
+        for posted_table in [Some(self.layout()), self.common()].into_iter().flatten() {
+            for (at, _) in posted_table.open_slots(context, tag) {
+                if posted_table.slots[at].flags.load(Ordering::Relaxed) & AWAITED == 0 {
                     return Wish::Posted;
                 }
                 wish = Wish::Awaited;
@@ -292,15 +294,15 @@ impl PostedTable for Board {
     }
 
     fn is_wanted(&self) -> bool {
-        [Some(self.layout()), self.common()].into_iter().flatten().any(|board| {
-            let limit = board.limit.load(Ordering::Relaxed) as usize;
-            board.slots.iter().take(limit).any(|slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
+        [Some(self.layout()), self.common()].into_iter().flatten().any(|posted_table| {
+            let limit = posted_table.limit.load(Ordering::Relaxed) as usize;
+            posted_table.slots.iter().take(limit).any(|slot| slot.state.load(Ordering::Relaxed) & STATE_MASK == OPEN)
         })
     }
 
     fn finish(&mut self, claim: &Claim, total: u64, rest: Option<Remainder>, written: bool) {
-        let Some(board) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
-        let slot = &board.slots[usize::from(claim.slot)];
+        let Some(posted_table) = (if claim.common { self.common() } else { Some(self.layout()) }) else { return };
+        let slot = &posted_table.slots[usize::from(claim.slot)];
         slot.total.store(total, Ordering::Relaxed);
         slot.length.store(rest.map_or(0, |rest| rest.bytes), Ordering::Relaxed);
         slot.request.store(rest.map_or(0, |rest| rest.request), Ordering::Relaxed);
@@ -331,5 +333,5 @@ fn announced(number: Option<u32>) -> u64 {
 }
 
 #[cfg(all(test, not(loom)))]
-#[path = "board_tests.rs"]
+#[path = "posted_receives_tests.rs"]
 mod tests;

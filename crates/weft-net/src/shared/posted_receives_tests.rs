@@ -13,10 +13,10 @@ fn segment(key: &str, ranks: usize) -> Arc<Segment> {
     Arc::new(Segment::create(&key, ranks, &Settings { directory, ..Settings::default() }).unwrap().0)
 }
 
-/// Both ends of the board on which rank 0 posts receives for rank 1.
-fn ends(key: &str) -> (Board, Board) {
+/// Both ends of the table on which rank 0 posts receives for rank 1.
+fn ends(key: &str) -> (PostedReceives, PostedReceives) {
     let segment = segment(key, 2);
-    (Board::new(Arc::clone(&segment), 1, 0), Board::new(segment, 1, 0))
+    (PostedReceives::new(Arc::clone(&segment), 1, 0), PostedReceives::new(segment, 1, 0))
 }
 
 fn wanted(tag: Option<i32>) -> Wanted {
@@ -32,22 +32,22 @@ fn announced_as(tag: i32, number: u32) -> Offered {
 }
 
 /// So many messages have been handled and have found their receives.
-fn settle(receiver: &mut Board, handled: u32) {
+fn publish(receiver: &mut PostedReceives, handled: u32) {
     receiver.advance(handled);
-    receiver.settle();
+    receiver.publish_matched();
 }
 
 #[test]
 fn the_earliest_receive_that_matches_is_taken_and_only_if_nothing_is_on_its_way() {
     let (mut receiver, mut sender) = ends("earliest");
-    settle(&mut receiver, 3);
+    publish(&mut receiver, 3);
     let five = receiver.post(&wanted(Some(5))).unwrap();
     let any = receiver.post(&wanted(None)).unwrap();
     assert!(sender.take(&Offered { context: 9, ..offered(5, 3) }).is_none(), "another context");
     assert!(sender.take(&offered(5, 4)).is_none(), "a message before it is on its way");
     receiver.advance(4);
     assert!(sender.take(&offered(5, 4)).is_none(), "a message before it is being handled");
-    receiver.settle();
+    receiver.publish_matched();
     let claim = sender.take(&offered(7, 4)).unwrap();
     let taker = Taker { by: 1, announced: None };
     assert_eq!(receiver.fate(any), Fate::Taken(taker));
@@ -79,24 +79,24 @@ fn a_full_board_says_so() {
 #[test]
 fn a_receive_from_anybody_stands_among_those_that_name_their_source() {
     let segment = segment("common", 3);
-    let board = |sender| Board::new(Arc::clone(&segment), sender, 0);
-    let (mut of_one, mut common) = (board(1), board(0));
-    let (mut one, mut two) = (board(1), board(2));
+    let posted_table = |sender| PostedReceives::new(Arc::clone(&segment), sender, 0);
+    let (mut of_one, mut common) = (posted_table(1), posted_table(0));
+    let (mut one, mut two) = (posted_table(1), posted_table(2));
     let named = of_one.post(&wanted(Some(1))).unwrap();
     assert!(two.take(&offered(1, 0)).is_none(), "it is for rank 1");
     segment.reserve_common(0).unwrap();
-    segment.place(0).common.store(1, Ordering::Release);
+    segment.rank_state(0).common.store(1, Ordering::Release);
     let any = common.post(&wanted(None)).unwrap();
     let last = of_one.post(&wanted(Some(1))).unwrap();
     assert_eq!([one.wish(8, 1), two.wish(8, 1), two.wish(9, 1)], [Wish::Posted, Wish::Posted, Wish::None]);
     for (ticket, is_common) in [(named, false), (any, true), (last, false)] {
         let claim = one.take(&announced_as(1, 1)).unwrap();
-        let board = if is_common { &mut common } else { &mut of_one };
+        let posted_table = if is_common { &mut common } else { &mut of_one };
         let taker = Taker { by: 1, announced: Some(1) };
-        assert_eq!((ticket.common, board.fate(ticket)), (is_common, Fate::Taken(taker)));
+        assert_eq!((ticket.common, posted_table.fate(ticket)), (is_common, Fate::Taken(taker)));
         one.finish(&claim, 5, None, true);
-        assert_eq!(board.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5, rest: None });
-        board.free(ticket);
+        assert_eq!(posted_table.fate(ticket), Fate::Done { taker, source: 3, tag: 1, total: 5, rest: None });
+        posted_table.free(ticket);
     }
     let any = common.post(&wanted(None)).unwrap();
     let claim = two.take(&offered(1, 0)).unwrap();
@@ -157,7 +157,7 @@ fn of_taking_and_withdrawing_one_wins_and_both_know() {
 }
 
 /// Two receives wait, and a message for them is announced. The receiver fetches it into the first.
-/// Expect: its sender, who looks at the board only now, does not write it to the second, which is for the next message.
+/// Expect: its sender, who looks at the table only now, does not write it to the second, which is for the next message.
 #[test]
 fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
     let (mut receiver, mut sender) = ends("handled");
@@ -166,7 +166,7 @@ fn a_message_that_is_being_handled_is_not_written_to_the_next_receive() {
     receiver.advance(1);
     assert!(receiver.withdraw(first));
     assert!(sender.take(&announced_as(1, 1)).is_none(), "the message has two receives");
-    receiver.settle();
+    receiver.publish_matched();
     assert!(sender.take(&announced_as(1, 1)).is_none(), "the message has two receives");
     assert!(sender.take(&announced_as(1, 2)).is_some(), "the next message has one");
 }

@@ -1,23 +1,23 @@
-//! The ways (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same way; and a probe that goes unanswered
-//! says something only about its own way.
+//! The paths (paths) that packets take. A packet proves another one lost, by overtaking it, only on the same path; and a probe that goes unanswered
+//! says something only about its own path.
 //!
-//! Way 0 is that of messages. Bulk data goes there too, or on ways of its own: each packet takes the one on which it will have
+//! Path 0 is that of messages. Bulk data goes there too, or on paths of its own: each packet takes the one on which it will have
 //! arrived first.
 
 use super::congestion::Congestion;
-use super::evidence::Run;
+use super::loss_detection::OutstandingProbes;
 use super::round_trip::RoundTrip;
-use super::settings::{Settings, WAY_DOUBTS};
+use super::settings::{PATH_DOUBTS, Settings};
 use crate::time::{Duration, Instant};
-use crate::wire::{Number, WAYS_MAX};
+use crate::wire::{Number, PATHS_MAX};
 use alloc::boxed::Box;
 use core::ops::{Index, IndexMut};
 
-/// Ways of which there is room in every flow.
+/// Paths of which there is room in every flow.
 const INLINE: usize = 2;
-/// Packets whose departure a choice of way anticipates: a train.
+/// Packets whose departure a choice of path anticipates: a train.
 const AHEAD: u32 = 44;
-/// A way that nothing was sent on for so long may be as good as any: a rate that was once found low does not stand for ever.
+/// A path that nothing was sent on for so long may be as good as any: a rate that was once found low does not stand for ever.
 const RATE_VALID: Duration = Duration::from_secs(1);
 /// Fewer packets in a round trip tell nothing.
 const TELLING: u32 = 8;
@@ -25,7 +25,7 @@ const TELLING: u32 = 8;
 const GROWTH: u32 = 8;
 
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct Path {
     /// The next transmission's place.
     pub(super) order: Number,
     /// The latest transmission that is known to have arrived, plus one.
@@ -36,20 +36,20 @@ pub(super) struct Way {
     pub(super) since_request: u32,
     /// The last time anything left that wants an answer. An answer to earlier packets does not put the tail's probe off.
     pub(super) asked_at: Instant,
-    pub(super) probes: Run,
-    /// Probes since a packet of this way was acknowledged, or a probe of it answered.
+    pub(super) probes: OutstandingProbes,
+    /// Probes since a packet of this path was acknowledged, or a probe of it answered.
     pub(super) unanswered: u8,
-    /// The next transmission when the way was doubted last, or has taken another lane.
+    /// The next transmission when the path was doubted last, or has taken another carrier.
     doubted: Number,
-    /// The next probe when it has taken another lane.
+    /// The next probe when it has taken another carrier.
     changed: Number,
-    /// The first transmission on the lane that it takes now.
+    /// The first transmission on the carrier that it takes now.
     pub(super) lane_from: Number,
     pub(super) round_trip: RoundTrip,
     pub(super) congestion: Congestion,
 }
 
-impl Way {
+impl Path {
     const fn new(settings: &Settings) -> Self {
         Self {
             order: Number::FIRST,
@@ -57,7 +57,7 @@ impl Way {
             in_flight: 0,
             since_request: 0,
             asked_at: Instant(0),
-            probes: Run::new(),
+            probes: OutstandingProbes::new(),
             unanswered: 0,
             doubted: Number::FIRST,
             changed: Number::FIRST,
@@ -67,18 +67,18 @@ impl Way {
         }
     }
 
-    /// Whether this probe has left on the lane that the way takes now.
+    /// Whether this probe has left on the carrier that the path takes now.
     pub(super) const fn has_left_since_change(&self, probe: Number) -> bool {
         !self.changed.is_after(probe)
     }
 
-    fn fold(self) -> FoldedWay {
+    fn park(self) -> ParkedPath {
         let Self { order, proved, doubted, changed, round_trip, congestion, .. } = self;
-        FoldedWay { order, proved, doubted, changed, round_trip, congestion }
+        ParkedPath { order, proved, doubted, changed, round_trip, congestion }
     }
 
-    fn unfold(folded: FoldedWay, settings: &Settings) -> Self {
-        let FoldedWay { order, proved, doubted, changed, round_trip, congestion } = folded;
+    fn unpark(parked: ParkedPath, settings: &Settings) -> Self {
+        let ParkedPath { order, proved, doubted, changed, round_trip, congestion } = parked;
         Self { order, proved, doubted, changed, lane_from: order, round_trip, congestion, ..Self::new(settings) }
     }
 
@@ -88,9 +88,9 @@ impl Way {
     }
 }
 
-/// How fast a way delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
+/// How fast a path delivers: packets in 2³⁰ ns; 0 before the first round trip has ended.
 ///
-/// A round trip in which the way always had a queue shows what it can carry. One in which it had little to do shows only how little
+/// A round trip in which the path always had a queue shows what it can carry. One in which it had little to do shows only how little
 /// that was: then the rate grows until there is a queue.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
@@ -124,9 +124,9 @@ impl Rate {
     }
 }
 
-/// What must be known of a way on which nothing is in flight.
+/// What must be known of a path on which nothing is in flight.
 #[derive(Debug)]
-struct FoldedWay {
+struct ParkedPath {
     order: Number,
     proved: Number,
     doubted: Number,
@@ -135,10 +135,10 @@ struct FoldedWay {
     congestion: Congestion,
 }
 
-/// The ways of a flow that is folded.
+/// The paths of a flow that is parked.
 #[derive(Debug)]
-pub(super) struct FoldedWays {
-    first: [FoldedWay; INLINE],
+pub(super) struct ParkedPaths {
+    first: [ParkedPath; INLINE],
     stripes: Option<Box<Stripes>>,
     usable: u8,
 }
@@ -147,126 +147,126 @@ pub(super) struct FoldedWays {
 #[derive(Debug)]
 struct Stripes {
     /// Those behind the first two.
-    ways: Box<[Way]>,
-    /// Of each way.
-    rates: [Rate; WAYS_MAX],
+    paths: Box<[Path]>,
+    /// Of each path.
+    rates: [Rate; PATHS_MAX],
 }
 
 #[derive(Debug)]
-pub(super) struct Ways {
-    first: [Way; INLINE],
+pub(super) struct Paths {
+    first: [Path; INLINE],
     /// There once bulk data has been striped.
     stripes: Option<Box<Stripes>>,
-    /// Ways of bulk data that take new packets, one bit each.
+    /// Paths of bulk data that take new packets, one bit each.
     pub(super) usable: u8,
-    /// Ways on which a probe has left of which the driver should know.
+    /// Paths on which a probe has left of which the driver should know.
     doubts: u8,
-    /// Ways that have been proved since to lead there.
+    /// Paths that have been proved since to lead there.
     alive: u8,
 }
 
-impl Index<usize> for Ways {
-    type Output = Way;
+impl Index<usize> for Paths {
+    type Output = Path;
 
-    fn index(&self, way: usize) -> &Way {
+    fn index(&self, path: usize) -> &Path {
         match &self.stripes {
-            Some(stripes) if way >= INLINE => &stripes.ways[way - INLINE],
-            _ => &self.first[way],
+            Some(stripes) if path >= INLINE => &stripes.paths[path - INLINE],
+            _ => &self.first[path],
         }
     }
 }
 
-impl IndexMut<usize> for Ways {
-    fn index_mut(&mut self, way: usize) -> &mut Way {
+impl IndexMut<usize> for Paths {
+    fn index_mut(&mut self, path: usize) -> &mut Path {
         match &mut self.stripes {
-            Some(stripes) if way >= INLINE => &mut stripes.ways[way - INLINE],
-            _ => &mut self.first[way],
+            Some(stripes) if path >= INLINE => &mut stripes.paths[path - INLINE],
+            _ => &mut self.first[path],
         }
     }
 }
 
-impl Ways {
+impl Paths {
     pub(super) const fn new(settings: &Settings) -> Self {
-        let first = [Way::new(settings), Way::new(settings)];
+        let first = [Path::new(settings), Path::new(settings)];
         // The first is believed in until the driver says more.
         Self { first, stripes: None, usable: 1 << 1, doubts: 0, alive: 0 }
     }
 
     /// Nothing is in flight: what must not be forgotten.
-    pub(super) fn fold(self) -> FoldedWays {
+    pub(super) fn park(self) -> ParkedPaths {
         let Self { first, stripes, usable, .. } = self;
-        FoldedWays { first: first.map(Way::fold), stripes, usable }
+        ParkedPaths { first: first.map(Path::park), stripes, usable }
     }
 
-    pub(super) fn unfold(folded: FoldedWays, settings: &Settings) -> Self {
-        let FoldedWays { first, stripes, usable } = folded;
-        Self { first: first.map(|way| Way::unfold(way, settings)), stripes, usable, ..Self::new(settings) }
+    pub(super) fn unpark(parked: ParkedPaths, settings: &Settings) -> Self {
+        let ParkedPaths { first, stripes, usable } = parked;
+        Self { first: first.map(|path| Path::unpark(path, settings)), stripes, usable, ..Self::new(settings) }
     }
 
-    /// The way, if anything has ever been sent there.
-    pub(super) fn get(&self, way: usize) -> Option<&Way> {
-        self.iter().nth(way)
+    /// The path, if anything has ever been sent there.
+    pub(super) fn get(&self, path: usize) -> Option<&Path> {
+        self.iter().nth(path)
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Way> {
-        self.first.iter().chain(self.stripes.iter().flat_map(|stripes| stripes.ways.iter()))
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Path> {
+        self.first.iter().chain(self.stripes.iter().flat_map(|stripes| stripes.paths.iter()))
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Way> {
-        self.first.iter_mut().chain(self.stripes.iter_mut().flat_map(|stripes| stripes.ways.iter_mut()))
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Path> {
+        self.first.iter_mut().chain(self.stripes.iter_mut().flat_map(|stripes| stripes.paths.iter_mut()))
     }
 
     pub(super) fn in_flight(&self) -> u32 {
-        self.iter().map(|way| way.in_flight).sum()
+        self.iter().map(|path| path.in_flight).sum()
     }
 
-    /// Bulk data is about to leave: where it may take several ways, there is room for them from now on.
+    /// Bulk data is about to leave: where it may take several paths, there is room for them from now on.
     pub(super) fn prepare(&mut self, settings: &Settings) {
-        let more = usize::from(settings.bulk_ways).saturating_sub(INLINE - 1);
+        let more = usize::from(settings.bulk_paths).saturating_sub(INLINE - 1);
         if more > 0 && self.stripes.is_none() {
-            let ways = (0..more).map(|_| Way::new(settings)).collect();
-            self.stripes = Some(Box::new(Stripes { ways, rates: [Rate::default(); WAYS_MAX] }));
+            let paths = (0..more).map(|_| Path::new(settings)).collect();
+            self.stripes = Some(Box::new(Stripes { paths, rates: [Rate::default(); PATHS_MAX] }));
         }
     }
 
     /// Those of bulk data that take new packets.
     pub(super) fn bulk(&self, settings: &Settings) -> impl Iterator<Item = usize> {
-        let striped = if self.stripes.is_some() { settings.bulk_ways } else { settings.bulk_ways.min(1) };
+        let striped = if self.stripes.is_some() { settings.bulk_paths } else { settings.bulk_paths.min(1) };
         let usable = self.usable;
-        let only = if settings.bulk_ways == 0 { Some(0) } else { None };
-        only.into_iter().chain((1..=usize::from(striped)).filter(move |way| striped == 1 || usable & 1 << way != 0))
+        let only = if settings.bulk_paths == 0 { Some(0) } else { None };
+        only.into_iter().chain((1..=usize::from(striped)).filter(move |path| striped == 1 || usable & 1 << path != 0))
     }
 
-    /// The way on which bulk data that leaves now will have arrived first; not `but`, if there is another.
+    /// The path on which bulk data that leaves now will have arrived first; not `but`, if there is another.
     ///
-    /// A way whose window is full may be that one nevertheless: then it is better to wait for it than to take a slow one.
+    /// A path whose window is full may be that one nevertheless: then it is better to wait for it than to take a slow one.
     pub(super) fn choose(&self, now: Instant, settings: &Settings, but: Option<usize>) -> usize {
         let Some(stripes) = &self.stripes else { return self.bulk(settings).next().unwrap_or(0) };
         let best = stripes.rates.iter().map(|rate| rate.packets).max().unwrap_or(0).max(1);
-        let cost = |way: &usize| {
-            let Rate { packets, since, .. } = stripes.rates[*way];
-            let is_old = self[*way].in_flight == 0 && now.since(since) > RATE_VALID;
+        let cost = |path: &usize| {
+            let Rate { packets, since, .. } = stripes.rates[*path];
+            let is_old = self[*path].in_flight == 0 && now.since(since) > RATE_VALID;
             let rate = if packets == 0 || is_old { best } else { packets };
-            let queue = (u64::from(self[*way].in_flight + AHEAD) << 30) / u64::from(rate);
-            queue + self[*way].round_trip.minimum().map_or(0, |shortest| shortest.0)
+            let queue = (u64::from(self[*path].in_flight + AHEAD) << 30) / u64::from(rate);
+            queue + self[*path].round_trip.minimum().map_or(0, |shortest| shortest.0)
         };
-        let other = self.bulk(settings).filter(|way| Some(*way) != but).min_by_key(cost);
+        let other = self.bulk(settings).filter(|path| Some(*path) != but).min_by_key(cost);
         other.or(but).unwrap_or(0)
     }
 
-    /// Something waits, messages for this way or bulk data: the windows that are full are what holds it back.
+    /// Something waits, messages for this path or bulk data: the windows that are full are what holds it back.
     pub(super) fn held_back(&mut self, messages: Option<usize>, data: bool, settings: &Settings) {
-        let full = |ways: &mut Self, way: usize| {
-            if ways[way].is_full() {
-                ways[way].congestion.held_back();
+        let full = |paths: &mut Self, path: usize| {
+            if paths[path].is_full() {
+                paths[path].congestion.held_back();
             }
         };
-        if let Some(way) = messages {
-            full(self, way);
+        if let Some(path) = messages {
+            full(self, path);
         }
         if data {
-            let bulk = self.bulk(settings).fold(0_u32, |mask, way| mask | 1 << way);
-            (0..WAYS_MAX).filter(|way| bulk & 1 << way != 0).for_each(|way| full(self, way));
+            let bulk = self.bulk(settings).fold(0_u32, |mask, path| mask | 1 << path);
+            (0..PATHS_MAX).filter(|path| bulk & 1 << path != 0).for_each(|path| full(self, path));
         }
     }
 
@@ -277,21 +277,21 @@ impl Ways {
         {
             stripes.rates[index].begin(now);
         }
-        let way = &mut self[index];
-        let order = way.order;
-        way.in_flight += 1;
-        way.order = order.plus(1);
-        way.asked_at = now;
+        let path = &mut self[index];
+        let order = path.order;
+        path.in_flight += 1;
+        path.order = order.plus(1);
+        path.asked_at = now;
         order
     }
 
-    /// The way takes another lane from now on; `bare` is the number of the next probe.
-    pub(super) fn changes_lane(&mut self, index: usize, bare: Number) {
+    /// The path takes another carrier from now on; `control` is the number of the next probe.
+    pub(super) fn changes_carrier(&mut self, index: usize, control: Number) {
         self.alive &= !(1 << index);
         if self.get(index).is_some() {
-            let way = &mut self[index];
-            (way.doubted, way.changed, way.unanswered) = (way.order, bare, 0);
-            way.lane_from = way.order;
+            let path = &mut self[index];
+            (path.doubted, path.changed, path.unanswered) = (path.order, control, 0);
+            path.lane_from = path.order;
         }
     }
 
@@ -304,7 +304,7 @@ impl Ways {
     }
 
     /// The packet of it that took this place is acknowledged. One that left before the last doubt may have arrived before it, too.
-    pub(super) fn settled(&mut self, now: Instant, index: usize, order: Number) {
+    pub(super) fn acknowledged(&mut self, now: Instant, index: usize, order: Number) {
         self[index].unanswered = 0;
         if !self[index].doubted.is_after(order) {
             self.alive |= 1 << index;
@@ -317,7 +317,7 @@ impl Ways {
         }
     }
 
-    /// A round trip of this way has ended.
+    /// A round trip of this path has ended.
     pub(super) fn round(&mut self, now: Instant, index: usize) {
         let (in_flight, shortest) = (self[index].in_flight, self[index].round_trip.minimum().unwrap_or_default());
         if let Some(stripes) = &mut self.stripes {
@@ -327,37 +327,37 @@ impl Ways {
 
     /// A probe with this number leaves.
     pub(super) fn probe_sent(&mut self, now: Instant, number: Number, index: usize) {
-        let way = &mut self[index];
-        way.asked_at = now;
-        way.probes.sent(number, way.order);
-        way.unanswered = way.unanswered.saturating_add(1);
-        if way.unanswered >= WAY_DOUBTS {
-            way.doubted = way.order;
+        let path = &mut self[index];
+        path.asked_at = now;
+        path.probes.sent(number, path.order);
+        path.unanswered = path.unanswered.saturating_add(1);
+        if path.unanswered >= PATH_DOUBTS {
+            path.doubted = path.order;
             self.doubts |= 1 << index;
             self.alive &= !(1 << index);
         }
     }
 
-    /// Ways on which probes go unanswered, since the last call.
+    /// Paths on which probes go unanswered, since the last call.
     pub(super) fn take_doubts(&mut self) -> u8 {
         core::mem::take(&mut self.doubts)
     }
 
-    /// Ways on which something was acknowledged that was sent since they were doubted, or a probe answered; since the last call.
+    /// Paths on which something was acknowledged that was sent since they were doubted, or a probe answered; since the last call.
     pub(super) fn take_alive(&mut self) -> u8 {
         core::mem::take(&mut self.alive)
     }
 
     /// Bytes allocated.
     pub(super) fn memory_bytes(&self) -> usize {
-        self.stripes.as_ref().map_or(0, |stripes| size_of::<Stripes>() + size_of_val(&*stripes.ways))
+        self.stripes.as_ref().map_or(0, |stripes| size_of::<Stripes>() + size_of_val(&*stripes.paths))
     }
 
-    /// Most bytes allocated by flows with so many ways of bulk data.
-    pub(super) const fn bytes_max(bulk_ways: usize) -> usize {
-        match bulk_ways.saturating_sub(INLINE - 1) {
+    /// Most bytes allocated by flows with so many paths of bulk data.
+    pub(super) const fn bytes_max(bulk_paths: usize) -> usize {
+        match bulk_paths.saturating_sub(INLINE - 1) {
             0 => 0,
-            more => size_of::<Stripes>() + more * size_of::<Way>(),
+            more => size_of::<Stripes>() + more * size_of::<Path>(),
         }
     }
 }

@@ -10,7 +10,7 @@ use crate::protocols::COOPERATIVE_BYTES_MIN;
 use crate::transport::{Cooperation, Ending, Fate, Platform, PostedTable, Taker, Ticket};
 
 /// Looks at the sender's part of a shared message before the receiver does something else meanwhile.
-const SHARED_LOOKS_MAX: usize = 1000;
+const COOPERATIVE_LOOKS_MAX: usize = 1000;
 
 impl<P: Platform> Peers<P> {
     /// Fetches a message from its end on, until all of it is here or its sender has nothing better to do than to send the rest.
@@ -33,27 +33,27 @@ impl<P: Platform> Peers<P> {
     }
 
     /// Copies a message together with its sender; `None` when nothing has been copied, or all must be again.
-    fn fetch_together(&mut self, announced: &Announced) -> Option<Fetched> {
+    fn fetch_cooperatively(&mut self, announced: &Announced) -> Option<Fetched> {
         let Announced { peer, request, address, data, limit, .. } = announced;
         let target = data.address().filter(|_| announced.blocking && *limit >= COOPERATIVE_BYTES_MIN)?;
         let pid = self[*peer].process;
         let copies = self.near.memory.clone();
-        let Some(board) = self.board(*peer) else {
+        let Some(posted_table) = self.posted_table(*peer) else {
             if !self.near.without_table.contains(peer) {
                 self.near.without_table.push(*peer);
             }
             return None;
         };
-        let share = board.share();
-        if !share.begin(*request, target, *limit) {
+        let cooperative_copy = posted_table.cooperative_copy();
+        if !cooperative_copy.begin(*request, target, *limit) {
             return None;
         }
-        while let Some(piece) = share.take_front() {
+        while let Some(piece) = cooperative_copy.take_front() {
             // All of it is one run, here and there: see above.
             let copied = memory::fetch(&copies, pid, *address, data, piece.range.clone(), &mut Vec::new()).is_ok();
-            share.moved(&piece, copied);
+            cooperative_copy.moved(&piece, copied);
         }
-        match await_ending(share) {
+        match await_ending(cooperative_copy) {
             Ending::Moved => Some(Fetched::Whole),
             Ending::Open => Some(Fetched::Begun),
             Ending::Failed => None,
@@ -63,16 +63,16 @@ impl<P: Platform> Peers<P> {
     /// Whether `peer` has announced several messages and waits inside MPI: both copy at the same time then. The program does not compute while
     /// it waits for the first of them, and it does not while the others are fetched.
     fn is_streamed(&mut self, peer: PeerId) -> bool {
-        self.near.streams && self.board(peer).is_some_and(|board| board.sender_awaits_several())
+        self.near.streams && self.posted_table(peer).is_some_and(|posted_table| posted_table.sender_awaits_several())
     }
 
-    pub(super) fn board(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
+    pub(super) fn posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
         self[peer].own_table.as_deref_mut()
     }
 
-    /// The board of a receive that `peer` may take, or any process.
-    pub(super) fn board_with(&mut self, ticket: Ticket, peer: Option<PeerId>) -> Option<&mut Table<P>> {
-        if ticket.common { self.near.common.as_mut() } else { self.board(peer?) }
+    /// The table of a receive that `peer` may take, or any process.
+    pub(super) fn posted_table_with(&mut self, ticket: Ticket, peer: Option<PeerId>) -> Option<&mut Table<P>> {
+        if ticket.common { self.near.common.as_mut() } else { self.posted_table(peer?) }
     }
 
     pub(super) fn peer_of(&self, taker: Taker) -> Option<PeerId> {
@@ -101,24 +101,24 @@ impl<P: Platform> PeerAccess for Peers<P> {
 
     #[inline]
     fn counted(&mut self, peer: PeerId, handled: u32) {
-        if let Some(board) = self.board(peer) {
-            board.advance(handled);
+        if let Some(posted_table) = self.posted_table(peer) {
+            posted_table.advance(handled);
         }
     }
 
     #[inline]
-    fn settled(&mut self, peer: PeerId) {
-        if let Some(board) = self.board(peer) {
-            board.settle();
+    fn matched(&mut self, peer: PeerId) {
+        if let Some(posted_table) = self.posted_table(peer) {
+            posted_table.publish_matched();
         }
     }
 
     fn withdraw(&mut self, peer: PeerId, ticket: Ticket) -> Withdrawal {
-        let Some(board) = self.board_with(ticket, Some(peer)) else { return Withdrawal::Ours };
-        if board.withdraw(ticket) {
+        let Some(posted_table) = self.posted_table_with(ticket, Some(peer)) else { return Withdrawal::Ours };
+        if posted_table.withdraw(ticket) {
             return Withdrawal::Ours;
         }
-        match board.fate(ticket) {
+        match posted_table.fate(ticket) {
             Fate::Taken(taker) | Fate::Done { taker, .. } => {
                 Withdrawal::Taken(self.peer_of(taker).and_then(|peer| Some((peer, taker.announced?))))
             }
@@ -131,7 +131,7 @@ impl<P: Platform> PeerAccess for Peers<P> {
         if self.is_streamed(announced.peer) {
             return Fetched::Asked(announced.limit);
         }
-        match self.fetch_together(&announced) {
+        match self.fetch_cooperatively(&announced) {
             Some(Fetched::Begun) => {
                 self.near.cooperative.push(announced);
                 Fetched::Begun
@@ -143,13 +143,13 @@ impl<P: Platform> PeerAccess for Peers<P> {
 }
 
 /// Waits a moment for the other side's part.
-fn await_ending(share: &impl Cooperation) -> Ending {
-    for _ in 0..SHARED_LOOKS_MAX {
-        let ending = share.ending();
+fn await_ending(cooperative_copy: &impl Cooperation) -> Ending {
+    for _ in 0..COOPERATIVE_LOOKS_MAX {
+        let ending = cooperative_copy.ending();
         if ending != Ending::Open {
             return ending;
         }
         std::hint::spin_loop();
     }
-    share.ending()
+    cooperative_copy.ending()
 }

@@ -1,14 +1,14 @@
-//! The lanes to other nodes: raw frames for what is small, UDP with its offloads for bulk data, on every interface that leads to
-//! the peer (`weft_core::rails`). Which packets take which, and what happens when one lane fails.
+//! The carriers to other nodes: raw frames for what is small, UDP with its offloads for bulk data, on every interface that leads to
+//! the peer (`weft_core::rails`). Which packets take which, and what happens when one carrier fails.
 
 mod coalescing;
 
 use std::fmt::Write;
 use std::sync::Arc;
 
-use weft_core::flow::{Counters, Flow, Folded, Settings as FlowSettings};
-use weft_core::rails::{Carrier, Lane, RAILS_MAX, Rails, Sentence};
-use weft_core::reach::{Ends, Keys};
+use weft_core::flow::{Counters, Flow, Parked, Settings as FlowSettings};
+use weft_core::path_validation::{Ends, Keys};
+use weft_core::rails::{Carrier, CarrierKind, PathFrame, RAILS_MAX, Rails};
 use weft_core::time::Instant;
 use weft_core::wire::Secret;
 
@@ -40,10 +40,10 @@ pub enum Slot {
 
 impl Slot {
     /// What it is.
-    pub(crate) fn carrier(self) -> Carrier {
+    pub(crate) fn kind(self) -> CarrierKind {
         match self {
-            Self::Raw(_) => Carrier::Raw,
-            Self::Udp => Carrier::Udp,
+            Self::Raw(_) => CarrierKind::Raw,
+            Self::Udp => CarrierKind::Udp,
         }
     }
 }
@@ -85,7 +85,7 @@ impl Devices {
     }
 }
 
-/// Where a lane begins here, and where it leads.
+/// Where a carrier begins here, and where it leads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// The device.
@@ -101,14 +101,14 @@ pub struct Remote {
     settings: Arc<FlowSettings>,
     /// Own and the peer's.
     numbers: (u32, u32),
-    /// Made on first contact, and again when something happens after it has been folded.
+    /// Made on first contact, and again when something happens after it has been parked.
     pub flow: Option<Box<Flow>>,
-    folded: Option<Box<Folded>>,
-    /// Packets that were sent again before it was folded.
+    parked: Option<Box<Parked>>,
+    /// Packets that were sent again before it was parked.
     resent: u64,
     pub(crate) active: bool,
     /// Its flow is idle and has its memory still.
-    pub(crate) warm: bool,
+    pub(crate) cached: bool,
     pub(crate) coalescing: Coalescing,
     /// What has left on each rail, where there are several.
     sent: Box<[Sent]>,
@@ -138,11 +138,11 @@ pub struct RailTraffic {
 }
 
 impl Remote {
-    /// The peer at the ends of these lanes, at least one, the better ones first.
-    pub fn new(lanes: &[(Lane, Hop)], settings: FlowSettings) -> Self {
-        let rails = Rails::new(&lanes.iter().map(|(lane, _)| *lane).collect::<Vec<_>>());
-        let settings = Arc::new(FlowSettings { bulk_ways: rails.bulk_ways() as u8, ..settings });
-        let hops = lanes.iter().map(|(_, hop)| *hop).collect();
+    /// The peer at the ends of these carriers, at least one, the better ones first.
+    pub fn new(carriers: &[(Carrier, Hop)], settings: FlowSettings) -> Self {
+        let rails = Rails::new(&carriers.iter().map(|(carrier, _)| *carrier).collect::<Vec<_>>());
+        let settings = Arc::new(FlowSettings { bulk_paths: rails.bulk_paths() as u8, ..settings });
+        let hops = carriers.iter().map(|(_, hop)| *hop).collect();
         let counted = if rails.rails() > 1 { rails.rails() } else { 0 };
         Self {
             hops,
@@ -150,10 +150,10 @@ impl Remote {
             settings,
             numbers: (0, 0),
             flow: None,
-            folded: None,
+            parked: None,
             resent: 0,
             active: false,
-            warm: false,
+            cached: false,
             coalescing: Coalescing::default(),
             sent: vec![Sent::default(); counted].into(),
         }
@@ -184,8 +184,8 @@ impl Remote {
     #[cold]
     fn make_flow(&mut self, secret: &Secret) -> Box<Flow> {
         let (settings, (own, peer)) = (self.settings.clone(), self.numbers);
-        Box::new(match self.folded.take() {
-            Some(folded) => Flow::unfold(*folded, settings, secret, own, peer),
+        Box::new(match self.parked.take() {
+            Some(parked) => Flow::unpark(*parked, settings, secret, own, peer),
             None => Flow::new(settings, secret, own, peer),
         })
     }
@@ -202,18 +202,18 @@ impl Remote {
         self.numbers = (own, peer);
     }
 
-    /// Folds the flow if nothing happens in it, or gives back what it can spare. What happened in one that is folded is returned.
-    pub(crate) fn fold(&mut self) -> Counters {
+    /// Parks the flow if nothing happens in it, or gives back what it can spare. What happened in one that is parked is returned.
+    pub(crate) fn park(&mut self) -> Counters {
         match self.flow.take() {
-            Some(flow) if flow.is_foldable() => {
-                let (folded, counters) = flow.fold();
-                self.folded = Some(Box::new(folded));
-                self.rails.rest();
+            Some(flow) if flow.can_park() => {
+                let (parked, counters) = flow.park();
+                self.parked = Some(Box::new(parked));
+                self.rails.shrink();
                 self.resent += counters.resent();
                 return counters;
             }
             Some(mut flow) => {
-                flow.rest();
+                flow.shrink();
                 self.flow = Some(flow);
             }
             None => {}
@@ -227,14 +227,14 @@ impl Remote {
     }
 
     /// Where packets of a way of the flow go at present.
-    pub(crate) fn hop(&self, way: usize) -> (usize, Hop) {
-        let lane = self.rails.lane(way);
-        (lane, self.hops[lane])
+    pub(crate) fn hop(&self, path: usize) -> (usize, Hop) {
+        let carrier = self.rails.carrier(path);
+        (carrier, self.hops[carrier])
     }
 
-    /// Every lane: the interfaces that it joins, and where it leads.
+    /// Every carrier: the interfaces that it joins, and where it leads.
     pub fn hops(&self) -> impl Iterator<Item = (Ends, &Hop)> {
-        self.hops.iter().enumerate().map(|(lane, hop)| (self.rails.named(lane).ends, hop))
+        self.hops.iter().enumerate().map(|(carrier, hop)| (self.rails.named(carrier).ends, hop))
     }
 
     /// Bytes of messages to it that are queued or not acknowledged.
@@ -243,14 +243,14 @@ impl Remote {
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
-    pub(crate) fn handle_reach(
+    pub(crate) fn handle_path_frame(
         &mut self,
         slot: Slot,
         bytes: &[u8],
         keys: impl FnOnce() -> Keys,
-    ) -> Option<(Hop, Sentence)> {
-        let (lane, answer) = self.rails.handle(slot.carrier(), bytes, keys)?;
-        Some((self.hops[lane], answer))
+    ) -> Option<(Hop, PathFrame)> {
+        let (carrier, answer) = self.rails.handle(slot.kind(), bytes, keys)?;
+        Some((self.hops[carrier], answer))
     }
 
     /// Questions and answers that came and that the peer did not make.
@@ -258,24 +258,24 @@ impl Remote {
         self.rails.forged().into()
     }
 
-    /// How many lanes there are.
-    pub(crate) fn lanes(&self) -> usize {
+    /// How many carriers there are.
+    pub(crate) fn carriers(&self) -> usize {
         self.hops.len()
     }
 
-    /// The question that is due on a lane, and where to ask it.
-    pub(crate) fn poll_question(
+    /// The challenge that is due on a carrier, and where to ask it.
+    pub(crate) fn poll_challenge(
         &mut self,
-        lane: usize,
+        carrier: usize,
         now: Instant,
         keys: impl FnOnce() -> Keys,
-    ) -> Option<(Hop, Sentence)> {
-        Some((self.hops[lane], self.rails.poll_question(lane, now, keys)?))
+    ) -> Option<(Hop, PathFrame)> {
+        Some((self.hops[carrier], self.rails.poll_challenge(carrier, now, keys)?))
     }
 
-    /// The machine has refused a packet for a lane.
-    pub(crate) fn refused(&mut self, lane: usize) {
-        self.rails.refused(lane);
+    /// The machine has refused a packet for a carrier.
+    pub(crate) fn refused(&mut self, carrier: usize) {
+        self.rails.refused(carrier);
     }
 
     /// The flow has sent what it had: which ways it may use from now on.
@@ -285,10 +285,10 @@ impl Remote {
         }
     }
 
-    /// Packets leave on a lane.
+    /// Packets leave on a carrier.
     #[inline]
-    pub(crate) fn note_sent(&mut self, lane: usize, packets: usize, bytes: usize) {
-        if let Some(sent) = self.sent.get_mut(usize::from(self.rails.named(lane).rail)) {
+    pub(crate) fn note_sent(&mut self, carrier: usize, packets: usize, bytes: usize) {
+        if let Some(sent) = self.sent.get_mut(usize::from(self.rails.named(carrier).rail)) {
             sent.packets += packets as u64;
             sent.bytes += bytes as u64;
         }
@@ -325,7 +325,7 @@ impl Remote {
     /// The links in use, for `mpiexec --stats`.
     pub(crate) fn links(&self, devices: &Devices) -> &'static str {
         let name = |slot| devices.get(slot).map_or("none", |device| device.name());
-        let [messages, bulk] = [0, 1].map(|way| self.hop(way).1.slot);
+        let [messages, bulk] = [0, 1].map(|path| self.hop(path).1.slot);
         match (name(messages), name(bulk)) {
             ("xdp", "udp") => "xdp+udp",
             ("ethernet", "udp") => "ethernet+udp",

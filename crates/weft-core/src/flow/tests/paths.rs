@@ -1,43 +1,43 @@
-//! Two ways that overtake each other, marks of congestion, and peers that are watched.
+//! Two paths that overtake each other, marks of congestion, and peers that are watched.
 
 use super::*;
 
-fn two_ways() -> Settings {
-    Settings { bulk_ways: 1, ..Settings::default() }
+fn two_paths() -> Settings {
+    Settings { bulk_paths: 1, ..Settings::default() }
 }
 
-/// Everything that may leave now, apart by way: messages and acknowledgements first, bulk data second.
-fn by_way(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; 2] {
+/// Everything that may leave now, apart by path: messages and acknowledgements first, bulk data second.
+fn by_path(side: &mut Side, now: Instant) -> [Vec<Vec<u8>>; 2] {
     let mut out = vec![0; 1 << 16];
-    let mut ways = [Vec::new(), Vec::new()];
+    let mut paths = [Vec::new(), Vec::new()];
     while let Some(train) = side.flow.poll_train(now, &mut side.memory, &mut out, 44) {
         let packets = out[..train.bytes].chunks(train.segment).map(<[u8]>::to_vec);
-        ways[train.way].extend(packets);
+        paths[train.path].extend(packets);
     }
-    ways
+    paths
 }
 
 #[test]
 fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
-    let mut pair = Pair::new(&two_ways());
+    let mut pair = Pair::new(&two_paths());
     for round in 0..20 {
         pair.a.flow.submit_data(1, 1, 0..20_000);
-        let [_, data] = by_way(&mut pair.a, pair.now);
+        let [_, data] = by_path(&mut pair.a, pair.now);
         let mut messages = Vec::new();
         for _ in 0..8 {
             pair.a.flow.submit_message(&[7; 1000], &[]);
-            messages.append(&mut by_way(&mut pair.a, pair.now)[0]);
+            messages.append(&mut by_path(&mut pair.a, pair.now)[0]);
         }
         let now = pair.later(us(10));
         pair.b.receive(now, &messages);
         // Receive what shows every message and no data.   Expect: the data is not taken for lost.
-        let [answer, _] = by_way(&mut pair.b, now);
+        let [answer, _] = by_path(&mut pair.b, now);
         assert!(answer.len() <= 1, "{} acknowledgements", answer.len());
         pair.a.receive(now, &answer);
         let now = pair.later(us(150));
-        assert!(by_way(&mut pair.a, now).concat().is_empty(), "round {round}");
+        assert!(by_path(&mut pair.a, now).concat().is_empty(), "round {round}");
         pair.b.receive(now, &data);
-        pair.settle();
+        pair.run_until_idle();
     }
     let counters = pair.a.flow.counters();
     assert_eq!((counters.resent(), pair.b.flow.counters().reordered), (0, 0));
@@ -46,7 +46,7 @@ fn messages_that_overtake_data_prove_no_loss_and_hurry_nothing() {
 
 #[test]
 fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order() {
-    let mut pair = Pair::new(&two_ways());
+    let mut pair = Pair::new(&two_paths());
     pair.b.flow.submit_message(&[], &[]);
     let greeting = pair.b.packets(pair.now);
     pair.a.receive(pair.now, &greeting);
@@ -58,11 +58,11 @@ fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order()
     pair.a.flow.submit_message(&[20], &[]);
     let mut out = vec![0; 1 << 16];
     let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
-    assert_eq!((train.way, train.bytes.div_ceil(train.segment)), (1, 21), "one train");
+    assert_eq!((train.path, train.bytes.div_ceil(train.segment)), (1, 21), "one train");
 
-    // Send a small message.   Expect: it goes the other way, overtakes the others, and is delivered after them.
+    // Send a small message.   Expect: it goes the other path, overtakes the others, and is delivered after them.
     pair.a.flow.submit_message(&[21], &[]);
-    let [small, bulk] = by_way(&mut pair.a, pair.now);
+    let [small, bulk] = by_path(&mut pair.a, pair.now);
     assert_eq!((small.len(), bulk.len()), (1, 0));
     let now = pair.later(us(10));
     pair.b.receive(now, &small);
@@ -70,7 +70,7 @@ fn many_messages_that_wait_together_travel_like_bulk_data_and_keep_their_order()
     pair.b.flow.handle_train(now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
     let order: Vec<u8> = pair.b.memory.messages.iter().map(|message| message[0]).collect();
     assert_eq!(order, (0..22).collect::<Vec<u8>>());
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!((pair.a.flow.counters().resent(), pair.b.flow.counters().reordered), (0, 0));
 }
 
@@ -80,41 +80,41 @@ fn with_one_way_many_messages_make_a_train_as_well() {
     (0..100).for_each(|_| pair.a.flow.submit_message(&[1; 100], &[2; 100]));
     let mut out = vec![0; 1 << 16];
     let train = pair.a.flow.poll_train(pair.now, &mut pair.a.memory, &mut out, 44).unwrap();
-    assert_eq!((train.way, train.bytes.div_ceil(train.segment)), (0, 17), "6 messages fit a packet");
+    assert_eq!((train.path, train.bytes.div_ceil(train.segment)), (0, 17), "6 messages fit a packet");
     pair.b.flow.handle_train(pair.now, &out[..train.bytes], train.segment, false, &mut pair.b.memory);
     assert_eq!(pair.b.memory.messages.len(), 100);
 }
 
 #[test]
 fn a_loss_on_one_way_is_proved_by_what_follows_on_the_same() {
-    let mut pair = Pair::new(&two_ways());
+    let mut pair = Pair::new(&two_paths());
     pair.a.flow.submit_data(1, 1, 0..20_000);
-    let [_, mut data] = by_way(&mut pair.a, pair.now);
+    let [_, mut data] = by_path(&mut pair.a, pair.now);
     data.remove(2);
     let now = pair.later(us(10));
     pair.b.receive(now, &data);
-    let [answer, _] = by_way(&mut pair.b, now);
+    let [answer, _] = by_path(&mut pair.b, now);
     pair.a.receive(now, &answer);
-    let [none, again] = by_way(&mut pair.a, now);
+    let [none, again] = by_path(&mut pair.a, now);
     assert_eq!((none.len(), again.len(), pair.a.flow.counters().resent_by_gap), (0, 1, 1));
 }
 
 #[test]
 fn a_lone_message_that_is_lost_under_bulk_data_is_probed_for() {
-    let mut pair = Pair::new(&two_ways());
+    let mut pair = Pair::new(&two_paths());
     pair.a.flow.submit_message(b"first", &[]);
-    pair.settle();
+    pair.run_until_idle();
     pair.b.memory.messages.clear();
     pair.a.flow.submit_message(b"lost", &[]);
-    let [lost, _] = by_way(&mut pair.a, pair.now);
+    let [lost, _] = by_path(&mut pair.a, pair.now);
     assert_eq!(lost.len(), 1);
     pair.a.flow.submit_data(1, 1, 0..10_000_000);
     let begin = pair.now;
     while pair.b.memory.messages.is_empty() {
         let now = pair.later(us(20));
-        let there = by_way(&mut pair.a, now).concat();
+        let there = by_path(&mut pair.a, now).concat();
         pair.b.receive(now, &there);
-        let back = by_way(&mut pair.b, now).concat();
+        let back = by_path(&mut pair.b, now).concat();
         pair.a.receive(now, &back);
         assert!(now.since(begin) < us(400), "bulk data kept the message waiting");
     }
@@ -123,16 +123,16 @@ fn a_lone_message_that_is_lost_under_bulk_data_is_probed_for() {
 
 #[test]
 fn an_acknowledgement_overtakes_bulk_data_that_goes_back() {
-    let mut pair = Pair::new(&two_ways());
+    let mut pair = Pair::new(&two_paths());
     pair.b.flow.submit_data(1, 1, 0..1_000_000);
-    let first = by_way(&mut pair.b, pair.now).concat();
+    let first = by_path(&mut pair.b, pair.now).concat();
     pair.a.receive(pair.now, &first);
     pair.a.flow.submit_data(1, 1, 0..10_000);
-    let data = by_way(&mut pair.a, pair.now).concat();
+    let data = by_path(&mut pair.a, pair.now).concat();
     pair.b.receive(pair.now, &data);
     let mut out = vec![0; 1 << 16];
     let train = pair.b.flow.poll_train(pair.now, &mut pair.b.memory, &mut out, 44).expect("an acknowledgement");
-    assert_eq!(train.way, 0);
+    assert_eq!(train.path, 0);
     assert_eq!(pair.b.flow.counters().acks_standalone, 1);
 }
 
@@ -157,7 +157,7 @@ fn a_mark_of_congestion_travels_back_and_cuts_the_window() {
 fn a_peer_that_is_waited_for_is_probed_now_and_then_and_missed_when_it_is_gone() {
     let mut pair = Pair::new(&Settings { peer_timeout: Duration::from_secs(3), ..small() });
     pair.b.flow.submit_message(b"hello", &[]);
-    pair.settle();
+    pair.run_until_idle();
     assert_eq!(pair.a.flow.next_timeout(), None, "nobody waits");
     pair.a.flow.watch(true);
     // Ten seconds in which the peer answers.
@@ -196,7 +196,7 @@ fn a_packet_that_never_gets_through_fails_the_peer_though_it_answers() {
         let began = pair.now;
         let event = loop {
             let now = pair.now;
-            // The way takes probes and nothing larger.
+            // The path takes probes and nothing larger.
             let packets: Vec<_> = pair.a.packets(now).into_iter().filter(|packet| packet.len() < 100).collect();
             if let Some(event) = pair.a.flow.poll_event() {
                 break event;

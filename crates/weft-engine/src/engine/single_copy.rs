@@ -1,22 +1,22 @@
 //! Large messages of a node: whichever side is inside MPI when both halves are known copies, once, between the two
 //! address spaces.
 //!
-//! A large receive stands on the board of its sender, one from anybody on the common board of its process
+//! A large receive stands on the table of its sender, one from anybody on the any-source table of its process
 //! ([`PostedTable`]). A large send that finds its receive there writes to it; one that does not, or whose receiver waits inside MPI and so will fetch it, is
-//! announced in the ring, and while it waits its sender still looks at the board. The two ways meet in one
+//! announced in the ring, and while it waits its sender still looks at the table. The two ways meet in one
 //! compare-and-swap on the receive's slot: who wins it copies.
 //!
 //! What makes this MPI's matching (MPI-5.0 §3.5):
 //!
-//! - A receive is posted on a board only if every receive that was posted before it and could take the same message
-//!   stands on one too. The sender takes the earliest that its message matches, on either board.
+//! - A receive is posted on a table only if every receive that was posted before it and could take the same message
+//!   stands on one too. The sender takes the earliest that its message matches, on either table.
 //! - Both count the sender's messages. The sender takes a receive only when all messages that it has sent before have been
 //!   handled, and none is being handled. So no message is on its way that could have a better claim.
 //! - A message that is handled and matches a receive of which a sender has been quicker to take possession was sent
 //!   after the one that is written there, if that is by the same sender: it goes on to the next receive that it matches.
 //! - A message that is announced in the ring and written all the same is known by its number when it arrives.
 //!
-//! Between a blocking send and a blocking receive a message of [`SHARED_BYTES_MIN`] or more is copied by both
+//! Between a blocking send and a blocking receive a message of [`COOPERATIVE_BYTES_MIN`] or more is copied by both
 //! ([`Cooperation`]): the receiver says where it goes, and the sender writes a part while the receiver fetches the other.
 //! Nonblocking operations leave the copy to one side, so that the other can compute.
 
@@ -43,20 +43,20 @@ struct Offer {
     handle: usize,
     /// The number of its announcement.
     number: u32,
-    /// Posts on the receiver's board when it was last looked at; none: never.
+    /// Posts on the receiver's table when it was last looked at; none: never.
     posted: Option<u32>,
 }
 
 /// What this process has under way directly.
 #[derive(Default)]
-pub(super) struct Direct {
+pub(super) struct SingleCopies {
     offers: Vec<Offer>,
-    /// Our receives that stand on boards.
+    /// Our receives that stand on tables.
     receives: Vec<usize>,
-    attentive: bool,
+    inside_mpi: bool,
 }
 
-impl Direct {
+impl SingleCopies {
     /// A peer is gone for good.
     pub(super) fn forget_peer(&mut self, peer: PeerId) {
         self.offers.retain(|offer| offer.peer != peer);
@@ -66,19 +66,19 @@ impl Direct {
 impl<P: Platform> Engine<P> {
     /// Lets neighbours know whether somebody waits inside MPI here.
     #[inline]
-    pub fn set_attentive(&mut self, waits: bool) {
-        if self.direct.attentive != waits
+    pub fn set_inside_mpi(&mut self, waits: bool) {
+        if self.single_copy.inside_mpi != waits
             && let Some(node) = &self.node
         {
-            self.direct.attentive = waits;
-            node.set_attentive(waits);
+            self.single_copy.inside_mpi = waits;
+            node.set_inside_mpi(waits);
         }
     }
 
     /// Lets neighbours know on which processor somebody spins here.
     pub fn note_processor(&self) {
         if let Some(node) = &self.node
-            && self.direct.attentive
+            && self.single_copy.inside_mpi
         {
             node.note_processor();
         }
@@ -90,14 +90,14 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Moves this thread to a processor on which no process of the node spins; false: there is no node that would know of one.
-    pub fn leave_processor(&self) -> bool {
-        self.node.as_ref().map(Node::leave_processor).is_some()
+    pub fn migrate(&self) -> bool {
+        self.node.as_ref().map(Node::migrate).is_some()
     }
 
     /// Moves this thread to a processor with fewer processes of the node, if it is for this one to do so.
-    pub fn even_out(&self) {
+    pub fn rebalance(&self) {
         if let Some(node) = &self.node {
-            node.even_out();
+            node.rebalance();
         }
     }
 
@@ -109,35 +109,35 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Whether a receive that such a message matches stands on the board of `peer`.
+    /// Whether a receive that such a message matches stands on the table of `peer`.
     pub(super) fn wish(&mut self, peer: PeerId, envelope: &Envelope) -> Wish {
-        self.board_of(peer).map_or(Wish::None, |board| board.wish(envelope.context, envelope.tag))
+        self.posted_table_of(peer).map_or(Wish::None, |posted_table| posted_table.wish(envelope.context, envelope.tag))
     }
 
-    fn board_of(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
+    fn posted_table_of(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
         let table = &mut self.peers[peer].their_table;
         if table.is_none() {
-            *table = self.node.as_mut().and_then(|node| node.board_of(local)).map(Box::new);
+            *table = self.node.as_mut().and_then(|node| node.posted_table_of(local)).map(Box::new);
         }
         table.as_deref_mut()
     }
 
     /// Whether `peer` waits inside MPI.
-    pub(super) fn is_attentive(&self, peer: PeerId) -> bool {
+    pub(super) fn is_inside_mpi(&self, peer: PeerId) -> bool {
         match (&self.peers[peer].route, &self.node) {
-            (Route::Shared(local), Some(node)) => node.is_attentive(*local),
+            (Route::Shared(local), Some(node)) => node.is_inside_mpi(*local),
             _ => false,
         }
     }
 
-    /// Writes the message of the request `handle` to its receive, if that stands on the board of `peer` and no other
+    /// Writes the message of the request `handle` to its receive, if that stands on the table of `peer` and no other
     /// message can have it; the request is complete then. `number`: that of its announcement, if it has one.
     pub(super) fn write(&mut self, peer: PeerId, handle: usize, send: &Send, number: Option<u32>) -> bool {
         let before = number.map_or(self.peers[peer].numbered(), |number| number.wrapping_sub(1));
         let Envelope { context, source, tag } = send.envelope;
-        let Some(board) = self.board_of(peer) else { return false };
-        let Some(claim) = board.take(&Offered { context, source, tag, before, number }) else { return false };
+        let Some(posted_table) = self.posted_table_of(peer) else { return false };
+        let Some(claim) = posted_table.take(&Offered { context, source, tag, before, number }) else { return false };
         let written = self.write_from_end(peer, &claim, &send.data);
         let rest = match written {
             Ok(bytes) if bytes > 0 => Some(Remainder { bytes, request: self.messages.requests.wire(handle) }),
@@ -148,8 +148,8 @@ impl<P: Platform> Engine<P> {
         {
             entry.state = State::Announced(send.clone());
         }
-        if let Some(board) = self.board_of(peer) {
-            board.finish(&claim, send.data.len(), rest, written.is_ok());
+        if let Some(posted_table) = self.posted_table_of(peer) {
+            posted_table.finish(&claim, send.data.len(), rest, written.is_ok());
         }
         self.tell(peer);
         match written {
@@ -181,8 +181,8 @@ impl<P: Platform> Engine<P> {
             )?;
             left = begin;
             if self.peers.near.streams
-                && self.is_attentive(peer)
-                && self.board_of(peer).is_some_and(|board| board.is_wanted())
+                && self.is_inside_mpi(peer)
+                && self.posted_table_of(peer).is_some_and(|posted_table| posted_table.is_wanted())
             {
                 break;
             }
@@ -202,10 +202,10 @@ impl<P: Platform> Engine<P> {
     pub(super) fn offer(&mut self, peer: PeerId, handle: usize, number: u32) {
         if self.peers[peer].process != 0 {
             let several = self.has_offer(peer);
-            if let Some(board) = self.board_of(peer) {
-                board.note_several(several);
+            if let Some(posted_table) = self.posted_table_of(peer) {
+                posted_table.note_several(several);
             }
-            self.direct.offers.push(Offer { peer, handle, number, posted: None });
+            self.single_copy.offers.push(Offer { peer, handle, number, posted: None });
         }
     }
 
@@ -213,29 +213,29 @@ impl<P: Platform> Engine<P> {
     pub(super) fn has_offer(&self, peer: PeerId) -> bool {
         let open =
             |handle| matches!(self.messages.requests.get(handle), Some(Request { state: State::Announced(_), .. }));
-        self.direct.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
+        self.single_copy.offers.iter().rev().any(|offer| offer.peer == peer && open(offer.handle))
     }
 
     /// Whether no announced send of ours waits for its receive to be posted, and no receive for its sender's part.
     #[inline]
-    pub(super) fn is_direct_idle(&self) -> bool {
-        self.direct.offers.is_empty()
+    pub(super) fn is_single_copy_idle(&self) -> bool {
+        self.single_copy.offers.is_empty()
             && self.peers.near.cooperative.is_empty()
             && self.peers.near.without_table.is_empty()
     }
 
     /// Moves on what is under way directly.
     #[inline]
-    pub(super) fn progress_direct(&mut self) {
+    pub(super) fn progress_single_copies(&mut self) {
         // What is noticed must be taken note of even if no receive is left, or this process would never sleep again.
         if self.node.as_mut().is_some_and(|node| node.take_written()) {
             self.collect_written();
         }
-        if !self.direct.offers.is_empty() {
+        if !self.single_copy.offers.is_empty() {
             self.try_offers();
         }
         if !self.peers.near.cooperative.is_empty() || !self.peers.near.without_table.is_empty() {
-            self.collect_shared();
+            self.collect_cooperative();
         }
     }
 
@@ -246,33 +246,33 @@ impl<P: Platform> Engine<P> {
 
     /// Whether a neighbour is copying a message to or from this process at this time: it has a processor, and will soon be done.
     pub fn is_served(&mut self) -> bool {
-        let moving = |board: &Table<P>, wire| board.share().moving_name() == Some(wire);
+        let moving = |posted_table: &Table<P>, wire| posted_table.cooperative_copy().moving_name() == Some(wire);
         !self.peers.near.cooperative.is_empty()
-            || self.direct.offers.iter().any(|offer| {
-                let board = self.peers[offer.peer].their_table.as_deref();
-                board.is_some_and(|board| moving(board, self.messages.requests.wire(offer.handle)))
+            || self.single_copy.offers.iter().any(|offer| {
+                let posted_table = self.peers[offer.peer].their_table.as_deref();
+                posted_table.is_some_and(|posted_table| moving(posted_table, self.messages.requests.wire(offer.handle)))
             })
-            || self.direct.receives.iter().any(|handle| {
+            || self.single_copy.receives.iter().any(|handle| {
                 let request = self.messages.requests.get(*handle);
                 let Some(Request { ticket: Some(ticket), state: State::Posted(receive), .. }) = request else {
                     return false;
                 };
-                let board = self.peers.board_with(*ticket, receive.peer);
-                board.is_some_and(|board| matches!(board.fate(*ticket), Fate::Taken(_)))
+                let posted_table = self.peers.posted_table_with(*ticket, receive.peer);
+                posted_table.is_some_and(|posted_table| matches!(posted_table.fate(*ticket), Fate::Taken(_)))
             })
     }
 
     /// Copies what it can of the message that `send` has announced as `wire`, if its receiver is copying it.
-    fn help(&mut self, peer: PeerId, wire: u32, send: &Send) {
+    fn copy_own_part(&mut self, peer: PeerId, wire: u32, send: &Send) {
         let pid = self.peers[peer].process;
         let copies = self.peers.near.memory.clone();
-        let Some(board) = self.board_of(peer) else { return };
+        let Some(posted_table) = self.posted_table_of(peer) else { return };
         let mut last = false;
-        while let Some(piece) = board.share().take_back(wire) {
+        while let Some(piece) = posted_table.cooperative_copy().take_back(wire) {
             let copied = piece.range.end <= send.data.len()
                 // Announced with its address, so it is one run.
                 && crate::memory::deliver(&copies, pid, piece.address, &send.data, piece.range.clone(), &mut Vec::new()).is_ok();
-            last = board.share().moved(&piece, copied);
+            last = posted_table.cooperative_copy().moved(&piece, copied);
         }
         self.peers.near.copied = true;
         if last {
@@ -282,7 +282,7 @@ impl<P: Platform> Engine<P> {
 
     /// Looks whether receives for announced sends have been posted meanwhile.
     fn try_offers(&mut self) {
-        let mut offers = std::mem::take(&mut self.direct.offers);
+        let mut offers = std::mem::take(&mut self.single_copy.offers);
         offers.retain_mut(|offer| {
             let Some(Request { state: State::Announced(send), cancelling: false, .. }) =
                 self.messages.requests.get(offer.handle)
@@ -290,18 +290,21 @@ impl<P: Platform> Engine<P> {
                 return false;
             };
             let (send, wire) = (send.clone(), self.messages.requests.wire(offer.handle));
-            if send.blocking && self.board_of(offer.peer).and_then(|board| board.share().open_name()) == Some(wire) {
-                self.help(offer.peer, wire, &send);
+            if send.blocking
+                && self.posted_table_of(offer.peer).and_then(|posted_table| posted_table.cooperative_copy().open_name())
+                    == Some(wire)
+            {
+                self.copy_own_part(offer.peer, wire, &send);
             }
-            let posted = self.board_of(offer.peer).map(|board| board.posted());
+            let posted = self.posted_table_of(offer.peer).map(|posted_table| posted_table.posted());
             // A receiver that is inside MPI fetches it, and we can help.
-            if posted.is_none() || posted == offer.posted || self.is_attentive(offer.peer) {
+            if posted.is_none() || posted == offer.posted || self.is_inside_mpi(offer.peer) {
                 return true;
             }
             offer.posted = posted;
             !self.write(offer.peer, offer.handle, &send, Some(offer.number))
         });
-        self.direct.offers = offers;
+        self.single_copy.offers = offers;
     }
 }
 

@@ -25,10 +25,10 @@ const PIECES_PER_SIDE: u64 = 8;
 const NUMBER_BITS: u32 = 24;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
-/// The share of one message; lies on the pair's board.
+/// The share of one message; lies on the pair's table.
 #[repr(C, align(64))]
 #[cfg_attr(loom, derive(Default))]
-pub struct Share {
+pub struct CooperativeCopy {
     /// What nobody has taken: a generation, that of the message, above two numbers of units, the end and the beginning.
     span: AtomicU64,
     /// Units that have not been moved.
@@ -64,7 +64,7 @@ impl Span {
     }
 }
 
-impl Share {
+impl CooperativeCopy {
     fn take(&self, back_of: Option<u32>) -> Option<Piece> {
         let mut word = self.span.load(Ordering::Acquire);
         // Each turn in vain is one in which the other side has taken a piece, and they get smaller.
@@ -91,7 +91,7 @@ impl Share {
     }
 }
 
-impl Cooperation for Share {
+impl Cooperation for CooperativeCopy {
     fn begin(&self, name: u32, address: u64, length: u64) -> bool {
         let units = length.div_ceil(UNIT_BYTES);
         if !(2..=NUMBER_MASK).contains(&units) || self.left.load(Ordering::Acquire) != 0 {
@@ -145,8 +145,8 @@ impl Cooperation for Share {
 mod tests {
     use super::*;
 
-    fn new() -> Share {
-        Share {
+    fn new() -> CooperativeCopy {
+        CooperativeCopy {
             span: AtomicU64::new(0),
             left: AtomicU32::new(0),
             failed: AtomicU32::new(0),
@@ -160,13 +160,15 @@ mod tests {
     fn each_byte_is_taken_once_whoever_takes_it() {
         for length in [UNIT_BYTES + 1, 100_000, 1 << 20, (9 << 20) + 5] {
             for turns in [1_u32, 2, 3, 7] {
-                let share = new();
-                assert!(share.begin(9, 4096, length));
+                let cooperative_copy = new();
+                assert!(cooperative_copy.begin(9, 4096, length));
                 let (mut seen, mut turn) = (vec![], 0_u32);
-                while let Some(piece) = if turn % turns == 0 { share.take_front() } else { share.take_back(9) } {
-                    assert!(piece.address == 4096 && share.ending() == Ending::Open);
-                    assert!(!share.begin(10, 0, 1 << 20), "the last one is under way");
-                    share.moved(&piece, true);
+                while let Some(piece) =
+                    if turn % turns == 0 { cooperative_copy.take_front() } else { cooperative_copy.take_back(9) }
+                {
+                    assert!(piece.address == 4096 && cooperative_copy.ending() == Ending::Open);
+                    assert!(!cooperative_copy.begin(10, 0, 1 << 20), "the last one is under way");
+                    cooperative_copy.moved(&piece, true);
                     seen.push((piece.range.start, piece.range.end));
                     turn += 1;
                 }
@@ -175,23 +177,26 @@ mod tests {
                     assert_eq!(at, *start);
                     *end
                 });
-                assert_eq!((end, share.ending(), share.open_name()), (length, Ending::Moved, None));
+                assert_eq!(
+                    (end, cooperative_copy.ending(), cooperative_copy.open_name()),
+                    (length, Ending::Moved, None)
+                );
             }
         }
     }
 
     #[test]
     fn a_piece_that_fails_fails_the_message_and_not_the_next() {
-        let share = new();
-        assert!(!share.begin(1, 0, UNIT_BYTES), "one unit has one mover");
-        assert!(share.begin(1, 0, 8 * UNIT_BYTES));
-        assert_eq!((share.open_name(), share.take_back(2)), (Some(1), None));
-        let (front, back) = (share.take_front().unwrap(), share.take_back(1).unwrap());
+        let cooperative_copy = new();
+        assert!(!cooperative_copy.begin(1, 0, UNIT_BYTES), "one unit has one mover");
+        assert!(cooperative_copy.begin(1, 0, 8 * UNIT_BYTES));
+        assert_eq!((cooperative_copy.open_name(), cooperative_copy.take_back(2)), (Some(1), None));
+        let (front, back) = (cooperative_copy.take_front().unwrap(), cooperative_copy.take_back(1).unwrap());
         assert_eq!((front.range.end, back.range.start), (4 * UNIT_BYTES, 4 * UNIT_BYTES));
-        assert!(!share.moved(&back, false) && share.moved(&front, true));
-        assert_eq!(share.ending(), Ending::Failed);
-        assert!(share.begin(2, 0, 8 * UNIT_BYTES));
-        assert_eq!(share.ending(), Ending::Open);
+        assert!(!cooperative_copy.moved(&back, false) && cooperative_copy.moved(&front, true));
+        assert_eq!(cooperative_copy.ending(), Ending::Failed);
+        assert!(cooperative_copy.begin(2, 0, 8 * UNIT_BYTES));
+        assert_eq!(cooperative_copy.ending(), Ending::Open);
     }
 
     /// Two threads play the two sides of thousands of messages and count what they have moved.
@@ -199,45 +204,45 @@ mod tests {
     #[test]
     fn both_sides_at_once_move_each_byte_once() {
         const MESSAGES: u32 = 4000;
-        let (share, sums) = (new(), [AtomicU64::new(0), AtomicU64::new(0)]);
+        let (cooperative_copy, sums) = (new(), [AtomicU64::new(0), AtomicU64::new(0)]);
         let length = |number: u32| u64::from(number % 97 + 2) * (UNIT_BYTES - 7);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut number = 0;
                 while number + 1 < MESSAGES {
-                    let Some(name) = share.open_name() else {
+                    let Some(name) = cooperative_copy.open_name() else {
                         std::thread::yield_now();
-                        if share.ending() == Ending::Failed {
+                        if cooperative_copy.ending() == Ending::Failed {
                             return;
                         }
                         continue;
                     };
                     number = name;
-                    while let Some(piece) = share.take_back(name) {
+                    while let Some(piece) = cooperative_copy.take_back(name) {
                         assert_eq!(piece.address, u64::from(name) * 8, "a mixture of two messages");
                         sums[1].fetch_add(piece.range.end - piece.range.start, Ordering::Relaxed);
-                        share.moved(&piece, true);
+                        cooperative_copy.moved(&piece, true);
                     }
                 }
             });
             let mut total = 0;
             for number in 0..MESSAGES {
-                assert!(share.begin(number, u64::from(number) * 8, length(number)));
+                assert!(cooperative_copy.begin(number, u64::from(number) * 8, length(number)));
                 if number % 3 == 0 {
                     std::thread::yield_now();
                 }
-                while let Some(piece) = share.take_front() {
+                while let Some(piece) = cooperative_copy.take_front() {
                     sums[0].fetch_add(piece.range.end - piece.range.start, Ordering::Relaxed);
-                    share.moved(&piece, true);
+                    cooperative_copy.moved(&piece, true);
                 }
-                while share.ending() == Ending::Open {
+                while cooperative_copy.ending() == Ending::Open {
                     std::thread::yield_now();
                 }
                 total += length(number);
                 assert_eq!(sums[0].load(Ordering::Relaxed) + sums[1].load(Ordering::Relaxed), total);
             }
             // Lets the other thread go, if it has missed the last message.
-            share.failed.store(1, Ordering::Relaxed);
+            cooperative_copy.failed.store(1, Ordering::Relaxed);
         });
     }
 }

@@ -1,4 +1,4 @@
-//! Receives of this process that stand on boards: how they get there, what becomes of them, and how they leave.
+//! Receives of this process that stand on tables: how they get there, what becomes of them, and how they leave.
 
 use super::broken;
 use crate::engine::Engine;
@@ -9,13 +9,13 @@ use crate::protocols::SINGLE_COPY_BYTES_MIN;
 use crate::request::{Receive, Request, State};
 use crate::transport::{Cooperation, Ending, Fate, Node, Platform, PostedTable, Wanted, number_near};
 
-/// Receives before a new one that are looked at to see whether it may stand on a board.
+/// Receives before a new one that are looked at to see whether it may stand on a table.
 const RECEIVES_BEFORE_MAX: usize = 64;
 /// Looks at a copy under way into a receive that is being given up.
 const ABANDON_LOOKS_MAX: usize = 10_000_000;
 
 impl<P: Platform> Engine<P> {
-    /// Puts the receive `handle` on the board of its sender, or on the common one, if it is one for that; whether it did.
+    /// Puts the receive `handle` on the table of its sender, or on the common one, if it is one for that; whether it did.
     pub(in crate::engine) fn announce_receive(&mut self, handle: usize) -> bool {
         let Some(Request { state: State::Posted(receive), .. }) = self.messages.requests.get(handle) else {
             return false;
@@ -33,75 +33,76 @@ impl<P: Platform> Engine<P> {
         if !self.messages.matcher.stands_behind(context, source, tag, &handle, RECEIVES_BEFORE_MAX, stands) {
             return false;
         }
-        let board = match (source, peer) {
+        let posted_table = match (source, peer) {
             (None, _) => self.open_common(),
-            (Some(_), Some(peer)) => self.open_board(peer),
+            (Some(_), Some(peer)) => self.open_posted_table(peer),
             (Some(_), None) => None,
         };
-        let ticket = board.and_then(|board| board.post(&Wanted { context, tag, address, length, awaited }));
+        let ticket =
+            posted_table.and_then(|posted_table| posted_table.post(&Wanted { context, tag, address, length, awaited }));
         let Some(request) = self.messages.requests.get_mut(handle) else { return false };
         request.ticket = ticket;
         if ticket.is_some() {
-            self.direct.receives.push(handle);
+            self.single_copy.receives.push(handle);
         }
         ticket.is_some()
     }
 
-    /// The board on which receives from `peer` stand, if that can copy.
-    pub(super) fn open_board(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
+    /// The table on which receives from `peer` stand, if that can copy.
+    pub(super) fn open_posted_table(&mut self, peer: PeerId) -> Option<&mut Table<P>> {
         let local = self.copier(peer)?;
         let handled = self.peers[peer].matching.handled();
-        let board = &mut self.peers[peer].own_table;
-        if board.is_none() {
-            *board = self.node.as_mut()?.own_board(local).map(Box::new);
-            if let Some(board) = board {
-                board.advance(handled);
-                board.settle();
+        let posted_table = &mut self.peers[peer].own_table;
+        if posted_table.is_none() {
+            *posted_table = self.node.as_mut()?.own_posted_table(local).map(Box::new);
+            if let Some(posted_table) = posted_table {
+                posted_table.advance(handled);
+                posted_table.publish_matched();
             }
         }
-        board.as_deref_mut()
+        posted_table.as_deref_mut()
     }
 
-    /// The board on which receives from anybody stand. Each sender sees on its own board what of it has been handled.
+    /// The table on which receives from anybody stand. Each sender sees on its own table what of it has been handled.
     fn open_common(&mut self) -> Option<&mut Table<P>> {
         if self.peers.near.common.is_none() && self.peers.near.copies {
             for local in 0..self.peers.near.places.len() {
-                self.open_board(self.peers.near.places[local]);
+                self.open_posted_table(self.peers.near.places[local]);
             }
-            self.peers.near.common = self.node.as_mut()?.common_board();
+            self.peers.near.common = self.node.as_mut()?.any_source_table();
         }
         self.peers.near.common.as_mut()
     }
 
-    /// Takes the receive `handle` off its board; `false` when a sender was quicker.
+    /// Takes the receive `handle` off its table; `false` when a sender was quicker.
     pub(in crate::engine) fn withdraw_receive(&mut self, handle: usize) -> bool {
         let Some(request) = self.messages.requests.get_mut(handle) else { return true };
         let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
             return true;
         };
-        if self.peers.board_with(ticket, *peer).is_some_and(|board| !board.withdraw(ticket)) {
+        if self.peers.posted_table_with(ticket, *peer).is_some_and(|posted_table| !posted_table.withdraw(ticket)) {
             return false;
         }
         request.ticket = None;
         true
     }
 
-    /// Receives from anybody that hear of the failure of `peer` leave the board, but for those that another process is writing to.
+    /// Receives from anybody that hear of the failure of `peer` leave the table, but for those that another process is writing to.
     pub(in crate::engine) fn withdraw_receives_from_anybody(&mut self, peer: PeerId) {
-        for at in 0..self.direct.receives.len() {
-            let handle = self.direct.receives[at];
+        for at in 0..self.single_copy.receives.len() {
+            let handle = self.single_copy.receives[at];
             let Some(Request { ticket: Some(ticket), .. }) = self.messages.requests.get(handle) else { continue };
             let ticket = *ticket;
             if !ticket.common || self.withdraw_receive(handle) {
                 continue;
             }
-            let fate = self.peers.near.common.as_ref().map(|board| board.fate(ticket));
+            let fate = self.peers.near.common.as_ref().map(|posted_table| posted_table.fate(ticket));
             if let Some(Fate::Taken(taker)) = fate
                 && self.peers.peer_of(taker) == Some(peer)
-                && let Some(board) = &mut self.peers.near.common
+                && let Some(posted_table) = &mut self.peers.near.common
             {
                 // It writes no more.
-                board.free(ticket);
+                posted_table.free(ticket);
                 if let Some(request) = self.messages.requests.get_mut(handle) {
                     request.ticket = None;
                 }
@@ -118,7 +119,7 @@ impl<P: Platform> Engine<P> {
                 break;
             }
             self.collect_written();
-            self.collect_shared();
+            self.collect_cooperative();
             std::hint::spin_loop();
         }
         self.messages.cancel_receive(handle);
@@ -126,9 +127,9 @@ impl<P: Platform> Engine<P> {
     }
 
     /// Completes receives whose senders have copied their part.
-    pub(super) fn collect_shared(&mut self) {
+    pub(super) fn collect_cooperative(&mut self) {
         while let Some(peer) = self.peers.near.without_table.pop() {
-            self.open_board(peer);
+            self.open_posted_table(peer);
         }
         let shared = std::mem::take(&mut self.peers.near.cooperative);
         for announced in shared {
@@ -136,7 +137,11 @@ impl<P: Platform> Engine<P> {
             let Some(Request { state: State::Receiving { .. }, .. }) = self.messages.requests.get(handle) else {
                 continue;
             };
-            let fetched = match self.peers.board(peer).map_or(Ending::Failed, |board| board.share().ending()) {
+            let fetched = match self
+                .peers
+                .posted_table(peer)
+                .map_or(Ending::Failed, |posted_table| posted_table.cooperative_copy().ending())
+            {
                 Ending::Open => {
                     self.peers.near.cooperative.push(announced);
                     continue;
@@ -150,20 +155,20 @@ impl<P: Platform> Engine<P> {
 
     /// Completes receives that have been written to.
     pub(super) fn collect_written(&mut self) {
-        let mut receives = std::mem::take(&mut self.direct.receives);
+        let mut receives = std::mem::take(&mut self.single_copy.receives);
         receives.retain(|handle| {
             let Some(request) = self.messages.requests.get(*handle) else { return false };
             let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
                 return false;
             };
             let peer = *peer;
-            let Some(board) = self.peers.board_with(ticket, peer) else { return false };
-            let fate = board.fate(ticket);
+            let Some(posted_table) = self.peers.posted_table_with(ticket, peer) else { return false };
+            let fate = posted_table.fate(ticket);
             match fate {
                 Fate::Open | Fate::Taken(_) => return true,
                 Fate::Done { taker, source, tag, total, rest } => {
-                    board.free(ticket);
-                    // A sender that is none of the node's has broken the board: what it wrote counts as ours.
+                    posted_table.free(ticket);
+                    // A sender that is none of the node's has broken the table: what it wrote counts as ours.
                     let peer = peer.or_else(|| self.peers.peer_of(taker)).unwrap_or(self.peers.own());
                     let number = taker.announced.map(|low| number_near(low, self.peers[peer].matching.handled()));
                     self.messages.handle_written(
@@ -174,7 +179,7 @@ impl<P: Platform> Engine<P> {
                     );
                 }
                 Fate::Failed => {
-                    board.free(ticket);
+                    posted_table.free(ticket);
                     if let Some(request) = self.messages.requests.get_mut(*handle) {
                         request.ticket = None;
                     }
@@ -188,6 +193,6 @@ impl<P: Platform> Engine<P> {
             }
             false
         });
-        self.direct.receives = receives;
+        self.single_copy.receives = receives;
     }
 }

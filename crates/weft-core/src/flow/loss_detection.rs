@@ -7,18 +7,18 @@ use crate::wire::Number;
 
 /// Why a packet is sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Evidence {
+pub(super) enum LossCause {
     /// Later packets have arrived.
     Gap,
     /// A later probe has arrived.
     Probe,
     /// The driver has given its way up.
-    Way,
+    Path,
     /// The peer misses it though it had told that it has it.
     Denial,
 }
 
-/// How much packets overtake each other on this way (after RFC 8985 §6.2: a proof widens, resends without one narrow).
+/// How much packets overtake each other on this path (after RFC 8985 §6.2: a proof widens, resends without one narrow).
 #[derive(Debug)]
 pub(super) struct Reordering {
     packets: u32,
@@ -52,15 +52,15 @@ impl Reordering {
     }
 
     /// How long after its sending a packet that was overtaken counts as lost.
-    pub(super) const fn patience(&self, loss_delay: Duration) -> Duration {
+    pub(super) const fn time_threshold(&self, loss_delay: Duration) -> Duration {
         // With the first threshold 9/8 of a round trip, with the last three times that.
         Duration(loss_delay.0 + loss_delay.0 * 2 * (self.packets - REORDER_PACKETS) as u64 / REORDER_PACKETS_MAX as u64)
     }
 }
 
-/// The probes of one way since its last packet left: their echo proves what is missing.
+/// The probes of one path since its last packet left: their echo proves what is missing.
 #[derive(Debug)]
-pub(super) struct Run {
+pub(super) struct OutstandingProbes {
     /// The first probe sent since `order` was the next transmission, and not yet answered.
     first: Number,
     /// The last one sent, plus one.
@@ -68,7 +68,7 @@ pub(super) struct Run {
     order: Number,
 }
 
-impl Run {
+impl OutstandingProbes {
     pub(super) const fn new() -> Self {
         let start = Number::FIRST;
         Self { first: start, next: start, order: start }
@@ -96,7 +96,7 @@ impl Run {
 
 /// How long we wait for the peer.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct ProbeTimeout {
     /// When the last probe left.
     sent_at: Instant,
     /// Unanswered in a row.
@@ -107,15 +107,15 @@ pub(super) struct Patience {
     heard_at: Instant,
 }
 
-impl Patience {
+impl ProbeTimeout {
     pub(super) const fn new() -> Self {
         Self { sent_at: Instant(0), unanswered: 0, silent: Duration(0), heard_at: Instant(0) }
     }
 
-    /// The wait before the next probe: `delay`, doubled for each that went unanswered on the same way.
+    /// The wait before the next probe: `delay`, doubled for each that went unanswered on the same path.
     pub(super) fn interval(delay: Duration, unanswered: u8, settings: &Settings) -> Duration {
         let doubled = delay.0.saturating_mul(1 << unanswered.min(20));
-        Duration(doubled.min(settings.probe_cap.0.max(settings.probe_floor.0)))
+        Duration(doubled.min(settings.pto_max.0.max(settings.pto_min.0)))
     }
 
     /// A probe leaves.
@@ -166,7 +166,7 @@ mod tests {
     fn a_proof_of_reordering_widens_and_time_narrows() {
         let delay = Duration::from_micros(100);
         let mut reordering = Reordering::new();
-        assert_eq!((reordering.packets(), reordering.patience(delay)), (REORDER_PACKETS, delay));
+        assert_eq!((reordering.packets(), reordering.time_threshold(delay)), (REORDER_PACKETS, delay));
         for _ in 0..10 {
             reordering.proved(0);
         }
@@ -177,16 +177,16 @@ mod tests {
         assert_eq!(reordering.packets(), 61);
         reordering.proved(10_000);
         assert_eq!(reordering.packets(), REORDER_PACKETS_MAX);
-        assert!((250..=300).contains(&reordering.patience(delay).as_micros()));
+        assert!((250..=300).contains(&reordering.time_threshold(delay).as_micros()));
         for _ in 0..10 * REORDER_MEMORY {
             reordering.resent();
         }
-        assert_eq!((reordering.packets(), reordering.patience(delay)), (REORDER_PACKETS, delay));
+        assert_eq!((reordering.packets(), reordering.time_threshold(delay)), (REORDER_PACKETS, delay));
     }
 
     #[test]
     fn a_probe_proves_once_and_only_for_what_left_before_it() {
-        let mut run = Run::new();
+        let mut run = OutstandingProbes::new();
         let number = |count| Number::FIRST.plus(count);
         let order = number(10);
         run.sent(number(5), order);

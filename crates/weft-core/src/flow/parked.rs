@@ -1,0 +1,55 @@
+//! What is kept of a flow that has been idle for long: enough to go on later as if nothing had been, in a fraction of the memory.
+
+use super::incoming::{self, Incoming};
+use super::loss_detection::Reordering;
+use super::outgoing::Outgoing;
+use super::paths::{ParkedPaths, Paths};
+use super::settings::Settings;
+use super::{Counters, Flow};
+use crate::wire::{Number, Secret};
+use alloc::sync::Arc;
+
+/// Most bytes that a parked flow occupies whose bulk data does not take several paths.
+pub const PARKED_BYTES_MAX: usize = 256;
+const _: () = assert!(size_of::<Parked>() <= PARKED_BYTES_MAX);
+
+/// A flow of which nothing is under way: see [`Flow::park`].
+#[derive(Debug)]
+pub struct Parked {
+    paths: ParkedPaths,
+    reordering: Reordering,
+    base: u64,
+    next_control: u64,
+    next_message: Number,
+    incoming: incoming::Parked,
+}
+
+impl Flow {
+    /// Whether nothing is lost by parking: nothing is under way, held or awaited, and nobody is to be told of anything.
+    pub fn can_park(&self) -> bool {
+        self.is_idle() && self.incoming.can_park() && !self.failed && !self.watched && self.events.is_empty()
+    }
+
+    /// What must be known to go on with [`Flow::unpark`], and what happened so far: that counts from zero again.
+    ///
+    /// Panics if the flow is not ready to be parked.
+    pub fn park(self) -> (Parked, Counters) {
+        assert!(self.can_park(), "a flow that is in use");
+        let Outgoing { paths, reordering, base, queue, .. } = self.outgoing;
+        let (next_control, next_message) = (self.next_control, queue.next_message());
+        let (paths, incoming) = (paths.park(), self.incoming.park());
+        (Parked { paths, reordering, base, next_control, next_message, incoming }, self.counters)
+    }
+
+    /// The flow that was parked, with the arguments that it was made with. What it knew of time alone is forgotten: how long the
+    /// peer has been silent, and when somebody looked last.
+    pub fn unpark(parked: Parked, settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
+        let Parked { paths, reordering, base, next_control, next_message, incoming } = parked;
+        let paths = Paths::unpark(paths, &settings);
+        let mut flow = Self::new(settings, secret, own_index, peer_index);
+        flow.next_control = next_control;
+        flow.outgoing.resume(paths, reordering, base, next_message);
+        flow.incoming = Incoming::unpark(incoming);
+        flow
+    }
+}
