@@ -23,7 +23,7 @@ local ETHER_TYPE, MAGIC, FRAME_HEADER = 0x88b5, 0x5766, 6
 local SIMULATED_PORT = 49377
 
 local FRAMES = {
-    [1] = "Eager", [2] = "EagerFirst", [3] = "EagerMore", [4] = "Rendezvous", [5] = "Grant", [6] = "Data", [7] = "Done",
+    [1] = "Eager", [2] = "EagerFirst", [3] = "EagerMore", [4] = "Rendezvous", [5] = "ClearToSend", [6] = "Data", [7] = "Fin",
     [8] = "Credit", [9] = "Retract", [10] = "Retracted",
 }
 -- The fields of each frame behind its four bytes, in order: those of message.rs.
@@ -50,7 +50,7 @@ local f = {
     request_flag = ProtoField.bool("weft.flags.request", "Wants an acknowledgement"),
     has_echo = ProtoField.bool("weft.flags.echo", "Has an echo", 8, nil, WITH_ECHO),
     marked = ProtoField.bool("weft.flags.marked", "A packet came with a mark of congestion", 8, nil, 16),
-    way = ProtoField.uint8("weft.flags.way", "Way: 0 is that of messages, the others are of bulk data", base.DEC, nil, 0xe0),
+    way = ProtoField.uint8("weft.flags.path", "Path: 0 is that of messages, the others are of bulk data", base.DEC, nil, 0xe0),
     number = ProtoField.uint32("weft.number", "Packet number", base.DEC),
     acknowledged = ProtoField.uint32("weft.acknowledged", "Acknowledged up to before", base.DEC),
     selective = ProtoField.uint64("weft.selective", "Arrived beyond the first missing", base.HEX),
@@ -64,7 +64,7 @@ local f = {
     order = ProtoField.uint8("weft.order", "Place among the transmissions of its way", base.DEC),
     transmission = ProtoField.uint8("weft.transmission", "Transmission", base.DEC),
     first = ProtoField.uint32("weft.first", "Number of the first message", base.DEC),
-    data_sink = ProtoField.uint32("weft.data.sink", "Sink", base.DEC),
+    data_sink = ProtoField.uint32("weft.data.remote_key", "Remote key", base.DEC),
     data_offset = ProtoField.uint64("weft.data.offset", "Offset", base.DEC),
     data = ProtoField.bytes("weft.data", "Data"),
     sealed = ProtoField.bytes("weft.sealed", "Sealed payload"),
@@ -78,7 +78,7 @@ local f = {
     request = ProtoField.uint32("weft.frame.request", "Request", base.DEC),
     total = ProtoField.uint64("weft.frame.total", "Bytes of the whole message", base.DEC),
     address = ProtoField.uint64("weft.frame.address", "Address", base.HEX),
-    sink = ProtoField.uint32("weft.frame.sink", "Sink", base.DEC),
+    sink = ProtoField.uint32("weft.frame.remote_key", "Remote key", base.DEC),
     limit = ProtoField.uint64("weft.frame.limit", "Bytes granted so far", base.DEC),
     offset = ProtoField.uint64("weft.frame.offset", "Offset", base.DEC),
     bytes = ProtoField.uint64("weft.frame.bytes", "Bytes of credit", base.DEC),
