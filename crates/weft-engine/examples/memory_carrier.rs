@@ -120,16 +120,16 @@ impl Platform for Machine {
 
 /// The engine of the process `own` of two, and its carrier.
 fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, seed: u64) -> Engine<Machine> {
-    let kind = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
+    let device = MemoryCarrier { own, wire: wire.clone(), loss_percent, random: seed ^ own as u64, rejected: 0 };
     let peer = 1 - own;
-    let settings = Settings { packet_size: kind.packet_size(), ..Settings::default() };
+    let settings = Settings { packet_size: device.packet_size(), ..Settings::default() };
     let mut engine = Engine::new(Parts {
         platform: Machine(time.clone()),
         memory: InProcess::new(),
         number: own as u32,
         host: None,
         node: None,
-        devices: Devices { raw: vec![Box::new(kind)], udp: None },
+        devices: Devices { raw: vec![Box::new(device)], udp: None },
         secret: [7; 16],
         eager_limit: 64 << 10,
         peer_timeout: settings.peer_timeout,
