@@ -353,7 +353,9 @@ impl<P: Platform> Engine<P> {
         if let Some(due) = grants.map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
-        for peer in &self.network.active {
+        // While the link has no room nothing leaves, whatever is due: looking again and again would bring nothing.
+        let active = if self.network.stalled.is_empty() { self.network.active.as_slice() } else { &[] };
+        for peer in active {
             let Route::Remote(remote) = &self.peers[*peer].route else { continue };
             if let Some(due) = remote.next_timeout() {
                 let due = due.since(now).as_nanos();

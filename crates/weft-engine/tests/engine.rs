@@ -20,6 +20,7 @@ use weft_engine::engine::Parts;
 use weft_engine::memory::UserData;
 use weft_engine::peers::Route;
 use weft_engine::request::{Mode, Receive, Request, Send, State};
+use weft_engine::transport::{Datagrams, Outcome};
 use weft_net::faults::{Faults, Plan};
 use weft_net::shared;
 use weft_net::single_copy::SingleCopy;
@@ -937,4 +938,47 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         sleep.timeout.is_some_and(|timeout| timeout <= SECOND.as_nanos()),
         "it would sleep until somebody wakes it"
     );
+}
+
+/// A link whose send buffer is full.
+struct Full;
+
+impl Datagrams for Full {
+    fn name(&self) -> &'static str {
+        "full"
+    }
+
+    fn send(&mut self, _: &weft_engine::transport::Address, _: &[u8]) -> std::io::Result<Outcome> {
+        Ok(Outcome::WouldBlock)
+    }
+
+    fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+        0
+    }
+
+    fn fd(&self) -> std::os::fd::RawFd {
+        -1
+    }
+
+    fn packet_size(&self) -> usize {
+        PACKET_SIZE
+    }
+}
+
+#[test]
+fn who_finds_the_link_full_sleeps_until_it_may_have_room() {
+    let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
+    let far = Route::Remote(Box::new(Remote::new(&[udp_lane(SocketAddr::from(([127, 0, 0, 1], 1)))], settings)));
+    let devices = Devices { raw: Vec::new(), udp: Some(Box::new(Full)) };
+    let mut engine = engine(0, vec![Route::Myself, far], devices, 1_000, weft_core::time::Duration::default());
+    let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };
+    let peer = Some(id(&engine, 1));
+    let send = Send { peer, envelope, data: UserData::empty(), mode: Mode::Synchronous, blocking: false };
+    let handle = engine.messages.add(State::Queued(send), 0).unwrap();
+    engine.start_send(handle);
+    // Longer than until the first probe is due.
+    std::thread::sleep(Duration::from_millis(5));
+    engine.progress();
+    let due = engine.due().expect("a packet waits for room");
+    assert!(due > 0, "it would look again and again");
 }
