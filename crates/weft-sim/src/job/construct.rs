@@ -46,7 +46,7 @@ impl Machine {
         self.nodes.len()
     }
 
-    fn is_alone(&self) -> bool {
+    pub(super) fn is_alone(&self) -> bool {
         self.nodes.iter().all(|node| *node == self.nodes[0])
     }
 
@@ -75,7 +75,8 @@ impl Carriers {
         let count = machine.nodes.iter().max().map_or(0, |last| last + 1);
         let on_node = |node: usize, before: usize| machine.nodes[..before].iter().filter(|of| **of == node).count();
         let nodes = (0..count).map(|node| {
-            NodeMemory::new(on_node(node, ranks), machine.habits, clock.clone(), seed ^ 0x6e6f_6465 ^ node as u64)
+            let members = (0..ranks).filter(|rank| machine.nodes[*rank] == node).collect();
+            NodeMemory::new(members, machine.habits, clock.clone(), seed ^ 0x6e6f_6465 ^ node as u64)
         });
         super::platform::set_ticks_per_look(machine.ticks_per_look);
         Self {
@@ -87,6 +88,11 @@ impl Carriers {
             entered: Rc::default(),
             clock,
         }
+    }
+
+    /// How many processes a node has.
+    pub(super) fn places_on(&self, node: usize) -> usize {
+        self.nodes[node].borrow().places.len()
     }
 
     /// The name of a process for those that copy its memory.

@@ -53,9 +53,12 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     let large = random.chance(250_000);
     let machine = machine(&mut random, dies, large, wanted);
     let ranks = machine.ranks();
+    let like_the_library = random.chance(100_000);
     let pace = Pace {
-        step_max: random.pick(&[50, 500, 3000]),
+        // Where a spin takes as long as it does in the library, steps do, too.
+        step_max: if like_the_library { 3000 } else { random.pick(&[50, 500, 3000]) },
         spins_max: random.pick(&[0, 2, 10]),
+        spins_like_the_library: like_the_library,
         helps: random.chance(600_000),
         pause: random.chance(100_000).then_some((100_000_000, 10_000_000)),
     };

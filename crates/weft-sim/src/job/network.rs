@@ -184,6 +184,7 @@ impl Inner {
             return;
         }
         inbox.bytes += flight.bytes.len();
+        self.clock.touch(to);
         self.serial += 1;
         let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes };
         inbox.packets.push(Reverse(packet));

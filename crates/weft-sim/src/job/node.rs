@@ -82,6 +82,8 @@ pub(super) struct Pair {
 
 /// The memory that the processes of a node share.
 pub(super) struct NodeMemory {
+    /// The process at each place.
+    ranks: Vec<usize>,
     pub(super) places: Vec<Place>,
     rings: Vec<Ring>,
     pairs: Vec<Pair>,
@@ -97,8 +99,10 @@ pub(super) struct NodeMemory {
 pub(super) type SharedMemory = Rc<RefCell<NodeMemory>>;
 
 impl NodeMemory {
-    pub(super) fn new(size: usize, habits: Habits, clock: Clock, seed: u64) -> SharedMemory {
+    pub(super) fn new(ranks: Vec<usize>, habits: Habits, clock: Clock, seed: u64) -> SharedMemory {
+        let size = ranks.len();
         Rc::new(RefCell::new(Self {
+            ranks,
             places: (0..size).map(|_| Place::default()).collect(),
             rings: (0..size * size).map(|_| Ring::default()).collect(),
             pairs: (0..size * size).map(|_| Pair::default()).collect(),
@@ -134,6 +138,7 @@ impl NodeMemory {
         let place = &mut self.places[who];
         if place.armed.is_some() {
             place.wake = Some(place.wake.map_or(at, |before| before.min(at)));
+            self.clock.touch(self.ranks[who]);
         }
     }
 

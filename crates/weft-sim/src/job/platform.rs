@@ -10,19 +10,36 @@ use weft_core::time::Instant;
 use weft_engine::memory::InProcess;
 use weft_engine::transport::Platform;
 
-/// Virtual time, the same for all processes of a job. Clones are the same clock.
+/// Virtual time, the same for all processes of a job, and for which of them something has happened. Clones are the same clock.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Clock(Arc<AtomicU64>);
+pub(super) struct Clock(Arc<Face>);
+
+#[derive(Debug, Default)]
+struct Face {
+    now: AtomicU64,
+    /// One bit for each process.
+    touched: AtomicU64,
+}
 
 impl Clock {
     /// Nanoseconds since the job began.
     pub(super) fn now(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.now.load(Ordering::Relaxed)
     }
 
     /// It goes on.
     pub(super) fn set(&self, now: u64) {
-        self.0.store(now, Ordering::Relaxed);
+        self.0.now.store(now, Ordering::Relaxed);
+    }
+
+    /// Something has happened after which a process may have its turn at another time.
+    pub(super) fn touch(&self, rank: usize) {
+        self.0.touched.fetch_or(1 << rank, Ordering::Relaxed);
+    }
+
+    /// For whom that is so since the last call, one bit each.
+    pub(super) fn take_touched(&self) -> u64 {
+        self.0.touched.swap(0, Ordering::Relaxed)
     }
 }
 

@@ -65,6 +65,8 @@ struct Job {
     procs: Vec<Rc<RefCell<Proc>>>,
     random: Random,
     turns: u64,
+    /// When each process has its next turn, and which of its threads.
+    next: Vec<Option<(u64, usize)>>,
 }
 
 /// Plays a program.
@@ -88,14 +90,18 @@ impl Job {
         let proc = |rank| Rc::new(RefCell::new(Proc::new(program, carriers, rank, trace)));
         let procs: Vec<Rc<RefCell<Proc>>> = (0..ranks).map(proc).collect();
         let others: Vec<_> = procs.iter().map(Rc::downgrade).collect();
+        let clock = carriers.clock.clone();
         carriers.moments.set_turn(Box::new(move |chance| {
+            let rank = (chance % others.len() as u64) as usize;
             // One that is in the middle of something itself has no turn.
-            let other = others[(chance % others.len() as u64) as usize].upgrade();
-            if let Some(mut other) = other.as_ref().and_then(|other| other.try_borrow_mut().ok()) {
+            if let Some(mut other) = others[rank].upgrade().as_ref().and_then(|other| other.try_borrow_mut().ok()) {
                 other.take_turn();
+                clock.touch(rank);
             }
         }));
-        Self { procs, random: Random::new(mix(program.seed ^ 0x7475_726e)), turns: 0 }
+        (0..ranks).for_each(|rank| carriers.clock.touch(rank));
+        let next = vec![None; ranks];
+        Self { procs, next, random: Random::new(mix(program.seed ^ 0x7475_726e)), turns: 0 }
     }
 
     fn play(mut self, program: &Program, carriers: &Carriers) -> Result<Played, String> {
@@ -106,10 +112,14 @@ impl Job {
                 death = None;
                 self.die(dies.rank, program, carriers);
             }
+            let touched = carriers.clock.take_touched();
             let mut next: Option<u64> = None;
             let mut ready = Vec::new();
             for (rank, proc) in self.procs.iter().enumerate() {
-                let Some((at, who)) = proc.borrow().next_turn() else { continue };
+                if touched >> rank & 1 != 0 {
+                    self.next[rank] = proc.borrow().next_turn();
+                }
+                let Some((at, who)) = self.next[rank] else { continue };
                 let at = after_pause(at.max(now), program.pace.pause, rank);
                 if at <= now {
                     ready.push((rank, who));
@@ -117,12 +127,12 @@ impl Job {
                 next = Some(next.map_or(at, |next| next.min(at)));
             }
             if let [only] = ready[..] {
-                self.turn(only)?;
+                self.turn(only, carriers)?;
                 continue;
             }
             if !ready.is_empty() {
                 let chosen = ready[self.random.below(ready.len() as u64) as usize];
-                self.turn(chosen)?;
+                self.turn(chosen, carriers)?;
                 continue;
             }
             if self.is_over(carriers) {
@@ -137,8 +147,9 @@ impl Job {
         }
     }
 
-    fn turn(&mut self, (rank, who): (usize, usize)) -> Result<(), String> {
+    fn turn(&mut self, (rank, who): (usize, usize), carriers: &Carriers) -> Result<(), String> {
         self.turns += 1;
+        carriers.clock.touch(rank);
         let turn = self.procs[rank].borrow_mut().turn(who);
         turn.map_err(|what| format!("process {rank}: {what}"))
     }
@@ -147,6 +158,7 @@ impl Job {
         let mut proc = self.procs[rank].borrow_mut();
         proc.note(|| "dies".into());
         proc.dead = true;
+        carriers.clock.touch(rank);
         carriers.network.die(rank);
         carriers.memory.refuse(Carriers::pid(rank));
         carriers.nodes[program.machine.nodes[rank]].borrow_mut().die(carriers.places[rank]);

@@ -1,6 +1,8 @@
 //! A simulated process: an engine, and threads that call it as programs call MPI. What `weft-mpi` does around the engine is here in a few
 //! lines: who waits spins and then sleeps on behalf of all, and a thread of its own makes progress while the program computes.
 
+mod waits;
+
 use super::calls::{Done, Live, Waiting};
 use super::collectives::Running;
 use super::construct::{Carriers, SimEngine};
@@ -12,11 +14,9 @@ use crate::random::Random;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
-use weft_engine::engine::SleepOn;
+use waits::{Sleeping, Spin, Watched};
 use weft_engine::memory::InProcess;
-
-/// Passes of the progress thread for one wake-up, as in `weft-mpi`.
-const HELPER_PASSES: u32 = 2;
+use weft_engine::waiting::{Backoff, Coverage, Learned, SPIN_NETWORK, SPIN_NODE, Waiters};
 
 /// What goes wrong, in a sentence.
 pub(super) type Checked<T> = Result<T, String>;
@@ -25,10 +25,10 @@ pub(super) type Checked<T> = Result<T, String>;
 enum Phase {
     /// Its next call, or what it does then, begins at a time.
     Between,
-    /// It waits inside MPI, and spins so many more times.
-    Waits { waiting: Waiting, spins: u64 },
+    /// It waits inside MPI.
+    Waits { waiting: Waiting, spin: Spin },
     /// Another thread of the process sleeps on behalf of all.
-    Parked { waiting: Waiting },
+    Parked { waiting: Waiting, spin: Spin },
     /// It has called everything.
     Over,
 }
@@ -39,24 +39,6 @@ struct Thread {
     next: usize,
     phase: Phase,
     ready: u64,
-}
-
-/// A thread that sleeps on behalf of all.
-struct Sleeping {
-    thread: usize,
-    until: Option<u64>,
-    watches_network: bool,
-    alarm: Option<u64>,
-}
-
-/// What the progress thread watches.
-#[derive(Default)]
-struct Helper {
-    network: bool,
-    doorbell: bool,
-    timer: Option<u64>,
-    /// It takes time, too.
-    busy: u64,
 }
 
 /// A process of the job.
@@ -73,16 +55,18 @@ pub(super) struct Proc {
     pace: Pace,
     threads: Vec<Thread>,
     sleeping: Option<Sleeping>,
-    helper: Helper,
-    waiting: usize,
-    signalled: u64,
+    waiters: Waiters,
+    learned: Learned,
+    coverage: Coverage,
+    backoff: Backoff,
+    watched: Watched,
     collectives_seen: u64,
     /// Operations under way, by the name of their message; sends and receives.
     pub(super) sends: BTreeMap<u32, Live>,
     pub(super) receives: BTreeMap<u32, Live>,
     pub(super) running: Vec<Running>,
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
-    /// Persistent requests of each carrier.
+    /// Persistent requests of each lane.
     pub(super) persistent: BTreeMap<usize, Vec<super::calls::Persistent>>,
     /// Whether a send was cancelled, by its message.
     pub(super) cancelled: BTreeMap<u32, bool>,
@@ -90,7 +74,7 @@ pub(super) struct Proc {
     pub(super) received: Vec<Done>,
     /// Buffers of sends that are complete: nobody may read them.
     pub(super) spent: Vec<Placed>,
-    /// Members of the carrier's wild blocks, for the oracle.
+    /// Members of the lane's wild blocks, for the oracle.
     pub(super) wild: super::calls::WildBlocks,
     /// The process that dies in this job.
     pub(super) mortal: Option<usize>,
@@ -125,9 +109,11 @@ impl Proc {
             pace: program.pace,
             threads: scripts.map(thread).collect(),
             sleeping: None,
-            helper: Helper::default(),
-            waiting: 0,
-            signalled: 0,
+            waiters: Waiters::new(),
+            learned: Learned::new(if program.machine.is_alone() { SPIN_NODE } else { SPIN_NETWORK }),
+            coverage: Coverage::new(carriers.places_on(program.machine.nodes[rank]) > 1),
+            backoff: Backoff::default(),
+            watched: Watched::default(),
             collectives_seen: 0,
             sends: BTreeMap::new(),
             receives: BTreeMap::new(),
@@ -171,7 +157,7 @@ impl Proc {
         let spins = self.threads.iter().any(|thread| matches!(thread.phase, Phase::Waits { .. }));
         if spins && self.sleeping.is_none() && !self.dead {
             self.progress();
-            self.signal();
+            self.notify();
         }
     }
 
@@ -182,7 +168,7 @@ impl Proc {
         }
         let threads =
             self.threads.iter().enumerate().filter_map(|(at, thread)| Some((self.thread_ready(at, thread)?, at)));
-        let helper = self.helper_ready().map(|at| (at, self.threads.len()));
+        let helper = self.watched.ready(self).map(|at| (at, self.threads.len()));
         threads.chain(helper).min()
     }
 
@@ -209,13 +195,6 @@ impl Proc {
         at == 0 && self.threads[0].next == self.threads[0].script.len() && !self.threads[1..].iter().all(over)
     }
 
-    fn helper_ready(&self) -> Option<u64> {
-        let Helper { network, doorbell, timer, busy } = self.helper;
-        let network = network.then(|| self.network.next_arrival(self.rank)).flatten();
-        let doorbell = doorbell.then(|| self.node.borrow().wakes(self.place)).flatten();
-        [timer, network, doorbell].into_iter().flatten().min().map(|at| at.max(busy))
-    }
-
     /// A thread, or behind them the progress thread, has its turn.
     pub(super) fn turn(&mut self, who: usize) -> Checked<()> {
         if who == self.threads.len() {
@@ -235,7 +214,7 @@ impl Proc {
         self.threads[at].ready = now + self.pause();
         match std::mem::replace(&mut self.threads[at].phase, Phase::Between) {
             Phase::Between => self.call(at),
-            Phase::Waits { waiting, spins } => self.wait(at, waiting, spins),
+            Phase::Waits { waiting, spin } => self.wait(at, waiting, spin),
             phase => {
                 self.threads[at].phase = phase;
                 Ok(())
@@ -266,151 +245,16 @@ impl Proc {
             Some(waiting) => self.begin_waiting(at, waiting),
             None => {
                 self.signal();
-                self.hand_over();
                 Ok(())
             }
         }
-    }
-
-    fn begin_waiting(&mut self, at: usize, waiting: Waiting) -> Checked<()> {
-        self.waiting += 1;
-        if self.waiting == 1 {
-            self.engine.set_inside_mpi(true);
-            self.take_back();
-        }
-        let spins = self.random.below(self.pace.spins_max + 1);
-        self.wait(at, waiting, spins)
-    }
-
-    fn wait(&mut self, at: usize, waiting: Waiting, spins: u64) -> Checked<()> {
-        if self.sleeping.as_ref().is_some_and(|sleeping| sleeping.thread == at) {
-            self.sleeping = None;
-            self.engine.finish_sleep();
-            self.unpark();
-        }
-        let mut waiting = waiting;
-        for looks_again in [true, false] {
-            match self.look(waiting)? {
-                None => {
-                    self.waiting -= 1;
-                    if self.waiting == 0 {
-                        self.engine.set_inside_mpi(false);
-                    }
-                    self.signal();
-                    self.hand_over();
-                    return Ok(());
-                }
-                Some(still) => waiting = still,
-            }
-            if looks_again {
-                self.progress();
-            }
-        }
-        self.signal();
-        if self.sleeping.is_some() {
-            self.threads[at].phase = Phase::Parked { waiting };
-            return Ok(());
-        }
-        if spins == 0
-            && let Some(sleep) = self.engine.prepare_sleep()
-        {
-            let now = self.clock.now();
-            let until = sleep.timeout.map(|timeout| now + timeout.max(1));
-            let watches_network = matches!(sleep.rest, SleepOn::Descriptors { .. });
-            self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
-        }
-        self.threads[at].phase = Phase::Waits { waiting, spins: spins.saturating_sub(1) };
-        Ok(())
-    }
-
-    fn unpark(&mut self) {
-        let ready = self.clock.now() + self.pause();
-        for thread in &mut self.threads {
-            match std::mem::replace(&mut thread.phase, Phase::Over) {
-                Phase::Parked { waiting } => {
-                    thread.ready = ready;
-                    thread.phase = Phase::Waits { waiting, spins: 0 };
-                }
-                phase => thread.phase = phase,
-            }
-        }
-    }
-
-    /// Wakes whom it concerns that something has happened.
-    fn signal(&mut self) {
-        let completions = self.engine.messages.completions;
-        let news = std::mem::replace(&mut self.signalled, completions) != completions;
-        let now = self.clock.now();
-        if let Some(Sleeping { until, .. }) = self.sleeping {
-            // Something is due before the sleep ends.
-            let sooner = self.engine.due().is_some_and(|due| until.is_none_or(|until| now + due < until));
-            if (news || sooner)
-                && !self.engine.nudge()
-                && let Some(sleeping) = &mut self.sleeping
-            {
-                sleeping.alarm.get_or_insert(now);
-            }
-        }
-        if news {
-            self.unpark();
-        }
-    }
-
-    /// The program leaves MPI: what the progress thread watches meanwhile.
-    fn hand_over(&mut self) {
-        if !self.pace.helps || self.waiting > 0 {
-            return;
-        }
-        let requests = self.engine.messages.are_under_way();
-        let neighbours = !self.running.is_empty() || (requests && self.engine.node_needs_help());
-        let networked = self.engine.has_network() && (requests || self.engine.has_deadlines());
-        if !networked && !neighbours {
-            return;
-        }
-        let now = self.clock.now();
-        self.helper.network |= requests;
-        if neighbours && !self.helper.doorbell {
-            self.helper.doorbell = true;
-            if !self.engine.arm_for_thread() {
-                self.helper.timer = Some(now);
-            }
-        }
-        let soon = self.engine.due().into_iter().chain(self.engine.coalescing_time().map(|soon| soon.as_nanos())).min();
-        if let Some(soon) = soon {
-            let at = now + soon;
-            self.helper.timer = Some(self.helper.timer.map_or(at, |timer| timer.min(at)));
-        }
-    }
-
-    /// Somebody waits inside MPI, and sees to everything.
-    fn take_back(&mut self) {
-        if std::mem::take(&mut self.helper).doorbell {
-            self.engine.disarm_for_thread();
-        }
-    }
-
-    /// The progress thread is awake.
-    fn help(&mut self) {
-        let busy = self.clock.now() + self.pause();
-        let doorbell = std::mem::replace(&mut self.helper, Helper { busy, ..Helper::default() }).doorbell;
-        if doorbell {
-            self.engine.disarm_for_thread();
-        }
-        if self.waiting == 0 {
-            self.engine.finish_sleep();
-            for _ in 0..HELPER_PASSES {
-                self.progress();
-            }
-        }
-        self.signal();
-        self.hand_over();
     }
 
     /// What each thread waits for, for people.
     pub(super) fn stands(&self) -> String {
         let stands = |thread: &Thread| match &thread.phase {
             Phase::Between => format!("call {} of {}", thread.next, thread.script.len()),
-            Phase::Waits { waiting, .. } | Phase::Parked { waiting } => format!("waits for {waiting}"),
+            Phase::Waits { waiting, .. } | Phase::Parked { waiting, .. } => format!("waits for {waiting}"),
             Phase::Over => "over".into(),
         };
         let threads: Vec<String> = self.threads.iter().map(stands).collect();

@@ -153,6 +153,8 @@ pub(super) struct Pace {
     pub(super) step_max: u64,
     /// Looks in vain before a thread sleeps, at most.
     pub(super) spins_max: u64,
+    /// Instead, it decides as in the library.
+    pub(super) spins_like_the_library: bool,
     /// A thread makes progress while the program computes.
     pub(super) helps: bool,
     /// A process rests for the second of these of each of the first, nanoseconds.

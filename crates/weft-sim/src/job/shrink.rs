@@ -98,6 +98,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.pace.pause = None);
     with(&|other| other.pace.helps = false);
     with(&|other| other.pace.spins_max = 0);
+    with(&|other| other.pace.spins_like_the_library = false);
     if program.death.is_some() {
         with(&|other| other.death = None);
     }

@@ -1,0 +1,321 @@
+//! How a simulated process waits: carries out what `weft_engine::waiting` decides, as `weft-mpi` does. Some programs look only a few times
+//! before they sleep: more of them can be played, and more of what happens asleep.
+
+use super::{Checked, Phase, Proc};
+use crate::job::calls::Waiting;
+use weft_core::time::{Duration, Instant};
+use weft_engine::engine::Rest;
+use weft_engine::waiting::{
+    Armed, CALLS_APART, Fact, Left, Next, Outstanding, State, Wait, Woken, after_passes, when_busy,
+};
+
+/// What a yield takes, nanoseconds.
+const YIELD_NS: u64 = 300;
+/// Times that the progress thread finds the lock taken, and that somebody wants it from the progress thread; cases per million.
+const BUSY: u32 = 50_000;
+
+/// How long a thread looks before it sleeps.
+#[derive(Debug)]
+pub(super) enum Spin {
+    /// So many times. `entered`: it has said that it waits.
+    Short { left: u64, entered: bool },
+    /// As the library does.
+    Real(Box<Wait>),
+}
+
+/// A thread that sleeps on behalf of all.
+pub(super) struct Sleeping {
+    pub(super) thread: usize,
+    pub(super) until: Option<u64>,
+    pub(super) watches_network: bool,
+    pub(super) alarm: Option<u64>,
+}
+
+/// What wakes the progress thread.
+#[derive(Default)]
+pub(super) struct Watched {
+    network: bool,
+    doorbell: bool,
+    timer: Option<u64>,
+    /// It looks a second time then.
+    again: Option<u64>,
+    /// It takes time, too.
+    busy: u64,
+}
+
+impl Watched {
+    /// When it wakes.
+    pub(super) fn ready(&self, proc: &Proc) -> Option<u64> {
+        let network = if self.network { proc.network.next_arrival(proc.rank) } else { None };
+        let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.place) } else { None };
+        [self.timer, self.again, network, doorbell].into_iter().flatten().min().map(|at| at.max(self.busy))
+    }
+}
+
+impl Proc {
+    pub(super) fn begin_waiting(&mut self, at: usize, waiting: Waiting) -> Checked<()> {
+        let spin = if self.pace.spins_like_the_library {
+            Spin::Real(Box::default())
+        } else {
+            Spin::Short { left: self.random.below(self.pace.spins_max + 1), entered: false }
+        };
+        self.wait(at, waiting, spin)
+    }
+
+    pub(super) fn wait(&mut self, at: usize, mut waiting: Waiting, mut spin: Spin) -> Checked<()> {
+        if self.sleeping.as_ref().is_some_and(|sleeping| sleeping.thread == at) {
+            self.sleeping = None;
+            let others = self.waiters.wake_up();
+            self.engine.finish_sleep();
+            if others {
+                self.unpark();
+            }
+        }
+        for looks_again in [true, false] {
+            match self.look(waiting)? {
+                None => {
+                    self.conclude_wait(&spin);
+                    return Ok(());
+                }
+                Some(still) => waiting = still,
+            }
+            if looks_again {
+                self.progress();
+            }
+        }
+        self.notify();
+        match self.next(&mut spin) {
+            Next::Park => {
+                self.waiters.park();
+                self.threads[at].phase = Phase::Parked { waiting, spin };
+                return Ok(());
+            }
+            Next::Sleep => self.fall_asleep(at),
+            _ => {}
+        }
+        self.threads[at].phase = Phase::Waits { waiting, spin };
+        Ok(())
+    }
+
+    fn fall_asleep(&mut self, at: usize) {
+        let Some(sleep) = self.engine.prepare_sleep() else { return };
+        let now = self.clock.now();
+        let until = sleep.timeout.map(|timeout| now + timeout);
+        let watches_network = matches!(sleep.rest, Rest::Descriptors { .. });
+        self.waiters.fall_asleep(until.map(Instant));
+        self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
+    }
+
+    /// After a pass in vain.
+    fn next(&mut self, spin: &mut Spin) -> Next {
+        let sleeps = self.waiters.sleeps();
+        let wait = match spin {
+            Spin::Short { .. } if sleeps => return Next::Park,
+            Spin::Short { left, entered } => {
+                let enters = !std::mem::replace(entered, true);
+                let is_over = *left == 0;
+                *left = left.saturating_sub(1);
+                if enters {
+                    self.enter_wait();
+                }
+                return if is_over { Next::Sleep } else { Next::Pass };
+            }
+            Spin::Real(wait) => wait,
+        };
+        let mut next = wait.pass_in_vain(sleeps);
+        loop {
+            let now = Instant(self.clock.now());
+            let fact = match next {
+                Next::Pass | Next::Park | Next::Sleep | Next::Migrate => return next,
+                Next::Enter | Next::Assess => {
+                    if next == Next::Enter {
+                        self.enter_wait();
+                    }
+                    self.engine.take_advance();
+                    Fact::Assessed { oversubscribed: self.engine.is_crowded() }
+                }
+                Next::AskServed => Fact::Served(self.engine.is_served()),
+                Next::Look => {
+                    let advanced = self.engine.take_advance();
+                    Fact::Looked { now, advanced, oversubscribed: self.engine.is_crowded() }
+                }
+                Next::Yield { .. } => Fact::Yielded(Instant(now.0 + YIELD_NS)),
+                Next::AskShared => Fact::Shared(self.random.chance(BUSY)),
+            };
+            next = wait.next(fact, &mut self.learned);
+        }
+    }
+
+    fn enter_wait(&mut self) {
+        self.waiters.enter();
+        self.engine.set_attentive(true);
+        if self.coverage.is_armed() {
+            self.take_back();
+        }
+    }
+
+    fn conclude_wait(&mut self, spin: &Spin) {
+        let entered = match spin {
+            Spin::Short { entered, .. } => *entered,
+            Spin::Real(wait) if wait.is_brief() => false,
+            Spin::Real(wait) => {
+                wait.conclude(&mut self.learned);
+                true
+            }
+        };
+        if entered {
+            self.waiters.leave();
+        }
+        if !self.waiters.any() {
+            self.engine.set_attentive(false);
+        }
+        self.signal();
+    }
+
+    fn unpark(&mut self) {
+        let ready = self.clock.now() + self.pause();
+        for thread in &mut self.threads {
+            match std::mem::replace(&mut thread.phase, Phase::Over) {
+                Phase::Parked { waiting, spin } => {
+                    self.waiters.unpark();
+                    thread.ready = ready;
+                    thread.phase = Phase::Waits { waiting, spin };
+                }
+                phase => thread.phase = phase,
+            }
+        }
+    }
+
+    /// Wakes sleeping threads of this process when something has happened that they may wait for.
+    pub(super) fn notify(&mut self) {
+        if !self.waiters.may_want_news() {
+            return;
+        }
+        let now = self.clock.now();
+        let due = || self.engine.due().map(|span| Instant(now + span));
+        let wake = self.waiters.news(self.engine.messages.completions, due);
+        if wake.sleeper
+            && !self.engine.nudge()
+            && let Some(sleeping) = &mut self.sleeping
+        {
+            sleeping.alarm.get_or_insert(now);
+        }
+        if wake.parked {
+            self.unpark();
+        }
+    }
+
+    /// A call leaves MPI: wakes whom it concerns, and hands what is outstanding over to the progress thread.
+    pub(super) fn signal(&mut self) {
+        self.notify();
+        let everything = self.engine.has_network() || self.engine.node_needs_help();
+        if self.pace.helps && (everything || !self.running.is_empty()) {
+            self.hand_over();
+        }
+    }
+
+    fn hand_over(&mut self) {
+        let state = State {
+            requests: self.engine.messages.are_under_way(),
+            collectives: !self.running.is_empty(),
+            has_network: self.engine.has_network(),
+            node_needs_help: self.engine.node_needs_help(),
+        };
+        let Some(outstanding) = Outstanding::of(state, || self.engine.has_deadlines()) else { return };
+        if self.waiters.any() || self.coverage.is_covered(outstanding, self.engine.gathers().is_some()) {
+            return;
+        }
+        let arm = self.coverage.hand_over(outstanding);
+        self.watched.network |= arm.network;
+        let mut arrived = false;
+        if arm.doorbell {
+            self.watched.doorbell = true;
+            arrived = !self.engine.arm_for_thread();
+        }
+        let due = if self.coverage.wants_due(arrived) { self.engine.due().map(Duration) } else { None };
+        let armed = Armed { arrived, due, coalescing: self.engine.gathers() };
+        let span = self.coverage.set_timer(outstanding, armed);
+        self.set_timer(span);
+    }
+
+    fn set_timer(&mut self, span: Option<Duration>) {
+        if let Some(span) = span {
+            self.watched.timer = Some(self.clock.now() + span.as_nanos());
+        }
+    }
+
+    /// Somebody waits inside MPI, and sees to everything.
+    fn take_back(&mut self) {
+        let back = self.coverage.take_back();
+        if back.network {
+            self.watched.network = false;
+        }
+        if back.doorbell {
+            self.watched.doorbell = false;
+            self.engine.disarm_for_thread();
+        }
+        self.set_timer(back.timer);
+    }
+
+    /// The progress thread is awake.
+    pub(super) fn help(&mut self) {
+        let now = self.clock.now();
+        self.watched.busy = now + self.pause();
+        self.watched.timer.take_if(|at| *at <= now);
+        let looked = self.watched.again.take_if(|at| *at <= now).is_some();
+        // What has woken it wakes it once.
+        if self.watched.network && self.network.next_arrival(self.rank).is_some_and(|at| at <= now) {
+            self.watched.network = false;
+        }
+        if self.watched.doorbell && self.node.borrow().wakes(self.place).is_some_and(|at| at <= now) {
+            self.watched.doorbell = false;
+        }
+        let again = self.try_help(looked);
+        let pause = self.backoff.pause(again);
+        self.set_timer(pause);
+    }
+
+    /// In how long it looks again, if what is armed is not enough.
+    fn try_help(&mut self, looked: bool) -> Option<Duration> {
+        if self.random.chance(BUSY) {
+            return Some(when_busy(self.waiters.any()));
+        }
+        match self.coverage.woken(self.waiters.any(), self.engine.gathers().is_some(), looked) {
+            Woken::LookAgain => {
+                self.watched.again = Some(self.clock.now() + CALLS_APART.as_nanos());
+                None
+            }
+            Woken::Defer(span) => {
+                self.set_timer(Some(span));
+                None
+            }
+            Woken::Act { disarm_doorbell, passes } => {
+                if disarm_doorbell {
+                    self.watched.doorbell = false;
+                    self.engine.disarm_for_thread();
+                }
+                if passes > 0 {
+                    self.engine.finish_sleep();
+                }
+                let mut contended = false;
+                for _ in 0..passes {
+                    self.progress();
+                    contended = self.random.chance(BUSY);
+                    if contended {
+                        break;
+                    }
+                }
+                match after_passes(contended) {
+                    Left::HandOver => {
+                        self.signal();
+                        None
+                    }
+                    Left::Pause(span) => {
+                        self.notify();
+                        Some(span)
+                    }
+                }
+            }
+        }
+    }
+}
