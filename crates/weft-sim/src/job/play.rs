@@ -232,3 +232,57 @@ fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
     let phase = (at + rank as u64 * 17_000_000) % period;
     if phase < rests { at + (rests - phase) } else { at }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::job::draw::{self, Wanted};
+    use crate::job::program::{Block, Comm, Death, How, Lane, Message, Pace};
+    use crate::job::shape::Shape;
+    use weft_engine::request::Mode;
+
+    fn message(id: u32, tag: i32, bytes: u64, any_tag: bool) -> Message {
+        Message {
+            id,
+            comm: 0,
+            from: 1,
+            to: 0,
+            tag,
+            bytes,
+            mode: Mode::Standard,
+            send: How::Later(0),
+            receive: How::Later(0),
+            send_shape: Shape::Plain,
+            receive_shape: Shape::Plain,
+            room: bytes,
+            any_source: false,
+            any_tag,
+            receive_first: false,
+            compute: (0, 0),
+        }
+    }
+
+    /// Two processes of a node, the second of which sends these to the first and dies while that one rests.
+    fn last_words(messages: Vec<Message>) -> Program {
+        let mut program = draw::program(1, Wanted { ranks: Some(2) });
+        program.machine.nodes = vec![0, 0];
+        (program.machine.single_copy, program.machine.eager_limit) = (false, 1000);
+        program.machine.habits.refused = 0;
+        let pause = Some((100_000_000, 10_000_000));
+        program.pace = Pace { step_max: 500, spins_max: 0, spins_like_the_library: false, helps: true, pause };
+        program.death = Some(Death { rank: 1, at: 1_000_000 });
+        let comms = vec![Comm { members: vec![0, 1] }];
+        program.lanes = vec![Lane { comms, blocks: vec![Block::Ordered(messages)] }];
+        program
+    }
+
+    #[test]
+    fn what_a_neighbour_has_sent_before_its_end_is_received_in_order() {
+        play(&last_words(vec![message(1, 0, 10, false), message(2, 2, 20, true)]), false).unwrap();
+    }
+
+    #[test]
+    fn what_a_neighbour_has_announced_before_its_end_fails() {
+        play(&last_words(vec![message(1, 0, 5000, false)]), false).unwrap();
+    }
+}
