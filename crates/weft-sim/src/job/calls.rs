@@ -11,7 +11,7 @@ pub(super) use leftovers::{WildBlocks, WildWait};
 pub(super) use persistent::Persistent;
 use std::fmt;
 use weft_core::matching::Envelope;
-use weft_engine::error::{Error, PEER_GONE, TRUNCATED};
+use weft_engine::error::{Error, OTHER, PEER_GONE, TRUNCATED};
 use weft_engine::group::PeerId;
 use weft_engine::request::{Mode, Receive, Request, Send, State, Status};
 
@@ -287,7 +287,8 @@ impl Proc {
     /// Whether an operation with another process may fail like this.
     fn may_fail(&self, error: &Error) -> bool {
         let Some(mortal) = self.mortal else { return false };
-        error.class == PEER_GONE && error.message.contains(&format!("process {mortal} of the job"))
+        // A neighbour that has died is noticed first by whoever copies to or from its memory.
+        matches!(error.class, PEER_GONE | OTHER) && error.message.contains(&format!("process {mortal} of the job"))
     }
 
     fn end_send(&mut self, id: u32) -> Checked<bool> {
