@@ -968,7 +968,7 @@ impl Datagrams for Full {
 #[test]
 fn who_finds_the_link_full_sleeps_until_it_may_have_room() {
     let settings = Settings { packet_size: PACKET_SIZE, ..Settings::default() };
-    let far = Route::Remote(Box::new(Remote::new(&[udp_lane(SocketAddr::from(([127, 0, 0, 1], 1)))], settings)));
+    let far = Route::Remote(Box::new(Remote::new(&[udp_carrier(SocketAddr::from(([127, 0, 0, 1], 1)))], settings)));
     let devices = Devices { raw: Vec::new(), udp: Some(Box::new(Full)) };
     let mut engine = engine(0, vec![Route::Myself, far], devices, 1_000, weft_core::time::Duration::default());
     let envelope = Envelope { context: CONTEXT, source: 0, tag: 1 };

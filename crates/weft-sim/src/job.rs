@@ -52,11 +52,11 @@ pub fn shrink_seed(seed: u64, wanted: Wanted) -> Option<String> {
 }
 
 fn text(program: &program::Program) -> String {
-    let program::Program { machine, pace, death, lanes, .. } = program;
+    let program::Program { machine, pace, death, roles, .. } = program;
     let mut text = format!("{machine:?}\n{pace:?}\ndeath: {death:?}\n");
-    for (number, lane) in lanes.iter().enumerate() {
-        text += &format!("lane {number}, {} operations, communicators {:?}\n", lane.size(), lane.comms);
-        for block in &lane.blocks {
+    for (number, role) in roles.iter().enumerate() {
+        text += &format!("role {number}, {} operations, communicators {:?}\n", role.size(), role.comms);
+        for block in &role.blocks {
             text += &format!("  {block:?}\n");
         }
     }

@@ -45,7 +45,7 @@ pub(super) enum Waiting {
         matched: bool,
     },
     Persistent {
-        lane: usize,
+        role: usize,
         round: u8,
     },
     Wild(Box<WildWait>),
@@ -97,22 +97,22 @@ impl Proc {
         construct::peer_id(&self.engine, rank)
     }
 
-    fn member(&self, lane: usize, step: &Step, rank: usize) -> PeerId {
-        self.peer(self.comms[lane][step.comm].members[rank])
+    fn member(&self, role: usize, step: &Step, rank: usize) -> PeerId {
+        self.peer(self.comms[role][step.comm].members[rank])
     }
 
-    fn make_send(&self, lane: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Send {
+    fn make_send(&self, role: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Send {
         let envelope = Envelope { context: step.context, source: message.from as u32, tag: message.tag };
-        let peer = Some(self.member(lane, step, message.to));
+        let peer = Some(self.member(role, step, message.to));
         Send { peer, envelope, data: placed.data(), mode: message.mode, blocking }
     }
 
-    fn make_receive(&self, lane: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Receive {
+    fn make_receive(&self, role: usize, step: &Step, message: &Message, placed: &Placed, blocking: bool) -> Receive {
         let source = (!message.any_source).then_some(message.from as u32);
         Receive {
             context: Some(step.context),
             source,
-            peer: source.map(|_| self.member(lane, step, message.from)),
+            peer: source.map(|_| self.member(role, step, message.from)),
             tag: (!message.any_tag).then_some(message.tag),
             data: placed.data(),
             blocking,
@@ -120,29 +120,29 @@ impl Proc {
     }
 
     /// Begins a call: what it waits for, if it does.
-    pub(super) fn begin(&mut self, lane: usize, step: &Step) -> Checked<Option<Waiting>> {
-        self.note(|| format!("lane {lane}, context {}: {}", step.context, summary(&step.call)));
+    pub(super) fn begin(&mut self, role: usize, step: &Step) -> Checked<Option<Waiting>> {
+        self.note(|| format!("role {role}, context {}: {}", step.context, summary(&step.call)));
         match &step.call {
             Call::Compute(_) => Ok(None),
             Call::Send { message, blocking } => {
-                self.start_send(lane, step, message, *blocking)?;
+                self.start_send(role, step, message, *blocking)?;
                 Ok(blocking.then_some(Waiting::Send(message.id)))
             }
-            Call::WildSend { message } => self.start_send(lane, step, message, false).map(|()| None),
-            Call::Receive { message, how } => self.begin_receive(lane, step, message, *how),
+            Call::WildSend { message } => self.start_send(role, step, message, false).map(|()| None),
+            Call::Receive { message, how } => self.begin_receive(role, step, message, *how),
             Call::AwaitSend(id) => Ok(Some(Waiting::Send(*id))),
             Call::AwaitReceive(id) => Ok(Some(Waiting::Receive(*id))),
-            Call::MakePersistent { messages } => self.make_persistent(lane, step, messages).map(|()| None),
-            Call::StartPersistent { round } => self.start_persistent(lane, *round).map(|()| None),
-            Call::AwaitPersistent { round } => Ok(Some(Waiting::Persistent { lane, round: *round })),
+            Call::MakePersistent { messages } => self.make_persistent(role, step, messages).map(|()| None),
+            Call::StartPersistent { round } => self.start_persistent(role, *round).map(|()| None),
+            Call::AwaitPersistent { round } => Ok(Some(Waiting::Persistent { role, round: *round })),
             Call::FreePersistent => {
-                self.free_persistent(lane);
+                self.free_persistent(role);
                 Ok(None)
             }
-            Call::WildReceive(receive) => self.post_wild(lane, step, receive).map(|()| None),
+            Call::WildReceive(receive) => self.post_wild(role, step, receive).map(|()| None),
             Call::AwaitWild { sends, receives, expected, matched } => Ok(Some(Waiting::Wild(Box::new(WildWait {
                 context: step.context,
-                lane,
+                role,
                 comm: step.comm,
                 sends: sends.clone(),
                 receives: receives.clone(),
@@ -151,7 +151,7 @@ impl Proc {
                 drained: Vec::new(),
             })))),
             Call::SendAndCancel(message) => {
-                self.start_send(lane, step, message, false)?;
+                self.start_send(role, step, message, false)?;
                 let handle = self.sends[&message.id].handle;
                 if self.random.chance(500_000) {
                     self.progress();
@@ -163,15 +163,15 @@ impl Proc {
                 let word = word_of(message);
                 let cancelled = u64::from(self.cancelled[&message.id]);
                 let placed = Placed::holding(Shape::Plain, word.bytes, cancelled);
-                self.start_placed(lane, step, &word, placed, true)?;
+                self.start_placed(role, step, &word, placed, true)?;
                 Ok(Some(Waiting::Send(word.id)))
             }
             Call::ReceiveUnlessCancelled(message) => {
                 let word = word_of(message);
-                self.post(lane, step, &word, true)?;
+                self.post(role, step, &word, true)?;
                 Ok(Some(Waiting::Word { step: Box::new(step.clone()), message: Box::new(message.clone()) }))
             }
-            Call::StartCollective(collective) => self.start_collective(lane, step, collective).map(|()| None),
+            Call::StartCollective(collective) => self.start_collective(role, step, collective).map(|()| None),
             Call::AwaitCollective(id) => Ok(Some(Waiting::Collective(*id))),
         }
     }
@@ -182,7 +182,7 @@ impl Proc {
             Waiting::Send(id) => Ok((!self.end_send(id)?).then_some(waiting)),
             Waiting::Receive(id) => Ok((!self.end_receive(id)?).then_some(waiting)),
             Waiting::Probe { step, message, matched } => self.look_for(step, message, matched),
-            Waiting::Persistent { lane, round } => Ok((!self.end_round(lane, round)?).then_some(waiting)),
+            Waiting::Persistent { role, round } => Ok((!self.end_round(role, round)?).then_some(waiting)),
             Waiting::Wild(wait) => self.end_wild(wait),
             Waiting::Cancel(id) => {
                 let live = &self.sends[&id];
@@ -202,21 +202,21 @@ impl Proc {
         }
     }
 
-    fn start_send(&mut self, lane: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
+    fn start_send(&mut self, role: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
         let placed = Placed::holding(message.send_shape, message.bytes, message.id.into());
-        self.start_placed(lane, step, message, placed, blocking)
+        self.start_placed(role, step, message, placed, blocking)
     }
 
     fn start_placed(
         &mut self,
-        lane: usize,
+        role: usize,
         step: &Step,
         message: &Message,
         placed: Placed,
         blocking: bool,
     ) -> Checked<()> {
         self.place(&placed);
-        let send = self.make_send(lane, step, message, &placed, blocking);
+        let send = self.make_send(role, step, message, &placed, blocking);
         let handle = if self.engine.submit_now(&send) {
             // The program may change its buffer from now on.
             placed.wipe();
@@ -230,9 +230,9 @@ impl Proc {
         Ok(())
     }
 
-    fn begin_receive(&mut self, lane: usize, step: &Step, message: &Message, how: How) -> Checked<Option<Waiting>> {
+    fn begin_receive(&mut self, role: usize, step: &Step, message: &Message, how: How) -> Checked<Option<Waiting>> {
         match how {
-            How::Later(_) => self.post(lane, step, message, false).map(|()| None),
+            How::Later(_) => self.post(role, step, message, false).map(|()| None),
             How::Probed | How::MatchedProbe => {
                 let (matched, message) = (how == How::MatchedProbe, Box::new(message.clone()));
                 Ok(Some(Waiting::Probe { step: Box::new(step.clone()), message, matched }))
@@ -240,7 +240,7 @@ impl Proc {
             How::Blocking => {
                 let placed = Placed::new(message.receive_shape, message.room, background(message.id));
                 self.place(&placed);
-                let receive = self.make_receive(lane, step, message, &placed, true);
+                let receive = self.make_receive(role, step, message, &placed, true);
                 let looks = self.random.below(LOOKS_MAX) as u32;
                 if let Some(received) = self.engine.receive_now(&receive, looks, || true) {
                     self.check_received(message, placed, received.status, received.error.as_ref())?;
@@ -252,10 +252,10 @@ impl Proc {
         }
     }
 
-    fn post(&mut self, lane: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
+    fn post(&mut self, role: usize, step: &Step, message: &Message, blocking: bool) -> Checked<()> {
         let placed = Placed::new(message.receive_shape, message.room, background(message.id));
         self.place(&placed);
-        let receive = self.make_receive(lane, step, message, &placed, blocking);
+        let receive = self.make_receive(role, step, message, &placed, blocking);
         self.post_placed(step, receive, placed, Some(message.clone()), message.id)
     }
 
@@ -355,11 +355,11 @@ impl Proc {
 
     /// Looks for a message without receiving it, and receives it if it is there.
     fn look_for(&mut self, step: Box<Step>, message: Box<Message>, matched: bool) -> Checked<Option<Waiting>> {
-        let lane = super::program::lane_of(step.context);
+        let role = super::program::role_of(step.context);
         let source = (!message.any_source).then_some(message.from as u32);
         let tag = (!message.any_tag).then_some(message.tag);
         let Some((envelope, bytes)) = self.probe(step.context, source, tag) else {
-            let peer = source.map(|_| self.member(lane, &step, message.from));
+            let peer = source.map(|_| self.member(role, &step, message.from));
             return match self.engine.messages.probed_in_vain(peer, |_| true, &mut self.engine.peers) {
                 Ok(()) => Ok(Some(Waiting::Probe { step, message, matched })),
                 Err(error) if self.may_fail(&error) => Ok(None),
@@ -370,12 +370,12 @@ impl Proc {
             return Err(format!("the probe for message {} finds {envelope:?} of {bytes} bytes", message.id));
         }
         if !matched {
-            return match self.begin_receive(lane, &step, &message, How::Blocking)? {
+            return match self.begin_receive(role, &step, &message, How::Blocking)? {
                 Some(waiting) => self.look(waiting),
                 None => Ok(None),
             };
         }
-        self.receive_extracted(lane, &step, &message, source, tag)?;
+        self.receive_extracted(role, &step, &message, source, tag)?;
         self.look(Waiting::Receive(message.id))
     }
 
@@ -389,7 +389,7 @@ impl Proc {
     /// Takes a message that is here out of the matching, and receives it.
     fn receive_extracted(
         &mut self,
-        lane: usize,
+        role: usize,
         step: &Step,
         message: &Message,
         source: Option<u32>,
@@ -404,7 +404,7 @@ impl Proc {
         }
         let placed = Placed::new(message.receive_shape, message.room, background(message.id));
         self.place(&placed);
-        let receive = self.make_receive(lane, step, message, &placed, self.random.clone().chance(500_000));
+        let receive = self.make_receive(role, step, message, &placed, self.random.clone().chance(500_000));
         let handle = self.engine.messages.add(State::Posted(receive), step.context as usize).map_err(text)?;
         self.engine.claim(handle, envelope, unexpected);
         self.receives.insert(message.id, Live { handle, placed, message: Some(message.clone()) });
@@ -428,8 +428,8 @@ impl Proc {
         if cancelled {
             return Ok(None);
         }
-        let lane = super::program::lane_of(step.context);
-        match self.begin_receive(lane, &step, &message, How::Blocking)? {
+        let role = super::program::role_of(step.context);
+        match self.begin_receive(role, &step, &message, How::Blocking)? {
             Some(waiting) => self.look(waiting),
             None => Ok(None),
         }

@@ -491,8 +491,8 @@ impl View {
 
 impl Proc {
     /// Begins a collective.
-    pub(super) fn start_collective(&mut self, lane: usize, step: &Step, collective: &Collective) -> Checked<()> {
-        let members = self.comms[lane][step.comm].members.iter().map(|member| self.peer(*member)).collect();
+    pub(super) fn start_collective(&mut self, role: usize, step: &Step, collective: &Collective) -> Checked<()> {
+        let members = self.comms[role][step.comm].members.iter().map(|member| self.peer(*member)).collect();
         let group = Group::new(members, self.peer(self.rank));
         let Some(rank) = group.rank else { return Err("a collective of others".into()) };
         let reduces = !matches!(

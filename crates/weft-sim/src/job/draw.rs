@@ -3,7 +3,7 @@
 use super::construct::Machine;
 use super::network::Wires;
 use super::node::Habits;
-use super::program::{Block, Carrier, Collective, Comm, Death, How, Kind, Message, Pace, Program, WildReceive};
+use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
@@ -77,8 +77,8 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
         random,
     };
     let count = draw.random.pick(&[1, 1, 1, 1, 2, 2, 3]);
-    let lanes = (0..count).map(|_| draw.lane(ranks)).collect();
-    Program { seed, machine, pace, death, lanes }
+    let roles = (0..count).map(|_| draw.role(ranks)).collect();
+    Program { seed, machine, pace, death, roles }
 }
 
 fn machine(random: &mut Random, dies: bool, large: bool, wanted: Wanted) -> Machine {
@@ -210,7 +210,7 @@ impl Draw {
         if self.compute_max > 0 && self.random.chance(self.computes) { self.random.below(self.compute_max) } else { 0 }
     }
 
-    fn lane(&mut self, ranks: usize) -> Carrier {
+    fn role(&mut self, ranks: usize) -> Role {
         let mut comms = vec![Comm { members: (0..ranks).collect() }];
         for _ in 0..self.random.below(3) {
             let mut members: Vec<usize> = (0..ranks).collect();
@@ -223,7 +223,7 @@ impl Draw {
         }
         let blocks = self.random.between(1, 4);
         let blocks = (0..blocks).map(|at| self.block(&comms, at as u32)).collect();
-        Carrier { comms, blocks }
+        Role { comms, blocks }
     }
 
     fn block(&mut self, comms: &[Comm], at: u32) -> Block {

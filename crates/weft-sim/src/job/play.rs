@@ -237,7 +237,7 @@ fn after_pause(at: u64, pause: Option<(u64, u64)>, rank: usize) -> u64 {
 mod tests {
     use super::*;
     use crate::job::draw::{self, Wanted};
-    use crate::job::program::{Block, Comm, Death, How, Lane, Message, Pace};
+    use crate::job::program::{Block, Comm, Death, How, Message, Pace, Role};
     use crate::job::shape::Shape;
     use weft_engine::request::Mode;
 
@@ -272,7 +272,7 @@ mod tests {
         program.pace = Pace { step_max: 500, spins_max: 0, spins_like_the_library: false, helps: true, pause };
         program.death = Some(Death { rank: 1, at: 1_000_000 });
         let comms = vec![Comm { members: vec![0, 1] }];
-        program.lanes = vec![Lane { comms, blocks: vec![Block::Ordered(messages)] }];
+        program.roles = vec![Role { comms, blocks: vec![Block::Ordered(messages)] }];
         program
     }
 

@@ -34,7 +34,7 @@ enum Phase {
 }
 
 struct Thread {
-    lane: usize,
+    role: usize,
     script: Vec<Step>,
     next: usize,
     phase: Phase,
@@ -66,7 +66,7 @@ pub(super) struct Proc {
     pub(super) receives: BTreeMap<u32, Live>,
     pub(super) running: Vec<Running>,
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
-    /// Persistent requests of each lane.
+    /// Persistent requests of each role.
     pub(super) persistent: BTreeMap<usize, Vec<super::calls::Persistent>>,
     /// Whether a send was cancelled, by its message.
     pub(super) cancelled: BTreeMap<u32, bool>,
@@ -74,7 +74,7 @@ pub(super) struct Proc {
     pub(super) received: Vec<Done>,
     /// Buffers of sends that are complete: nobody may read them.
     pub(super) spent: Vec<Placed>,
-    /// Members of the lane's wild blocks, for the oracle.
+    /// Members of the role's wild blocks, for the oracle.
     pub(super) wild: super::calls::WildBlocks,
     /// The process that dies in this job.
     pub(super) mortal: Option<usize>,
@@ -94,8 +94,8 @@ impl Proc {
         let mut engine = carriers.engine(&program.machine, rank, secret);
         engine.attend(program.pace.helps);
         let thread =
-            |(lane, script): (usize, Vec<Step>)| Thread { lane, script, next: 0, phase: Phase::Between, ready: 0 };
-        let scripts = program.lanes.iter().enumerate().map(|(number, lane)| (number, lane.script(number, rank)));
+            |(role, script): (usize, Vec<Step>)| Thread { role, script, next: 0, phase: Phase::Between, ready: 0 };
+        let scripts = program.roles.iter().enumerate().map(|(number, role)| (number, role.script(number, rank)));
         Self {
             rank,
             engine,
@@ -105,7 +105,7 @@ impl Proc {
             node: carriers.nodes[program.machine.nodes[rank]].clone(),
             place: carriers.places[rank],
             network: carriers.network.clone(),
-            comms: program.lanes.iter().map(|lane| lane.comms.clone()).collect(),
+            comms: program.roles.iter().map(|role| role.comms.clone()).collect(),
             pace: program.pace,
             threads: scripts.map(thread).collect(),
             sleeping: None,
@@ -240,8 +240,8 @@ impl Proc {
             return Ok(());
         }
         self.calls += 1;
-        let lane = thread.lane;
-        match self.begin(lane, &step)? {
+        let role = thread.role;
+        match self.begin(role, &step)? {
             Some(waiting) => self.begin_waiting(at, waiting),
             None => {
                 self.signal();

@@ -1,6 +1,6 @@
 //! Programs: what each thread of each process calls, drawn from a seed so that no order of events can make them wait for ever.
 //!
-//! Thread `t` of every process plays carrier `t`, which is a list of blocks. Carriers have communicators of their own, so threads of one
+//! Thread `t` of every process plays role `t`, which is a list of blocks. Roles have communicators of their own, so threads of one
 //! process meet in the engine only, never in a message.
 //!
 //! Why an ordered block comes to its end: its messages stand in one order, and every thread starts and awaits its ends of them in
@@ -14,7 +14,7 @@ use super::construct::Machine;
 use super::shape::Shape;
 use weft_engine::request::Mode;
 
-/// Processes that talk to each other apart from all others; carriers and wild blocks have contexts of their own.
+/// Processes that talk to each other apart from all others; roles and wild blocks have contexts of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Comm {
     /// Processes of the job, by rank.
@@ -39,7 +39,7 @@ pub(super) enum How {
 pub(super) struct Message {
     /// Names its bytes.
     pub(super) id: u32,
-    /// Which of the carrier's communicators.
+    /// Which of the role's communicators.
     pub(super) comm: usize,
     /// Ranks there.
     pub(super) from: usize,
@@ -111,7 +111,7 @@ pub(super) struct Collective {
     pub(super) strided: bool,
 }
 
-/// A part of a carrier.
+/// A part of a role.
 #[derive(Clone, Debug)]
 pub(super) enum Block {
     Ordered(Vec<Message>),
@@ -141,7 +141,7 @@ pub(super) enum Block {
 
 /// What the threads of one number do.
 #[derive(Clone, Debug)]
-pub(super) struct Carrier {
+pub(super) struct Role {
     pub(super) comms: Vec<Comm>,
     pub(super) blocks: Vec<Block>,
 }
@@ -175,7 +175,7 @@ pub(super) struct Program {
     pub(super) machine: Machine,
     pub(super) pace: Pace,
     pub(super) death: Option<Death>,
-    pub(super) lanes: Vec<Carrier>,
+    pub(super) roles: Vec<Role>,
 }
 
 /// One call of a thread.
@@ -209,25 +209,25 @@ pub(super) struct Step {
     pub(super) call: Call,
 }
 
-/// Contexts of a carrier's communicators, and of its wild blocks.
-const CONTEXTS_PER_LANE: u32 = 1 << 16;
+/// Contexts of a role's communicators, and of its wild blocks.
+const CONTEXTS_PER_ROLE: u32 = 1 << 16;
 const WILD_CONTEXTS: u32 = 1 << 8;
 
 /// The context of a wild block.
-pub(super) fn wild_context(lane: usize, id: u32) -> u32 {
-    8 + lane as u32 * CONTEXTS_PER_LANE + WILD_CONTEXTS + 2 * id
+pub(super) fn wild_context(role: usize, id: u32) -> u32 {
+    8 + role as u32 * CONTEXTS_PER_ROLE + WILD_CONTEXTS + 2 * id
 }
 
-/// The carrier that a context is of.
-pub(super) fn lane_of(context: u32) -> usize {
-    ((context - 8) / CONTEXTS_PER_LANE) as usize
+/// The role that a context is of.
+pub(super) fn role_of(context: u32) -> usize {
+    ((context - 8) / CONTEXTS_PER_ROLE) as usize
 }
 
-impl Carrier {
-    /// What process `rank` calls in carrier `number`.
+impl Role {
+    /// What process `rank` calls in role `number`.
     pub(super) fn script(&self, number: usize, rank: usize) -> Vec<Step> {
-        let first = 8 + number as u32 * CONTEXTS_PER_LANE;
-        let mut script = Script { lane: self, number, first, rank, steps: Vec::new() };
+        let first = 8 + number as u32 * CONTEXTS_PER_ROLE;
+        let mut script = Script { role: self, number, first, rank, steps: Vec::new() };
         for block in &self.blocks {
             script.block(block);
         }
@@ -253,7 +253,7 @@ impl Block {
 }
 
 struct Script<'a> {
-    lane: &'a Carrier,
+    role: &'a Role,
     number: usize,
     first: u32,
     rank: usize,
@@ -276,7 +276,7 @@ impl Script<'_> {
     }
 
     fn is_member(&self, comm: usize, member: usize) -> bool {
-        self.lane.comms[comm].members[member] == self.rank
+        self.role.comms[comm].members[member] == self.rank
     }
 
     fn block(&mut self, block: &Block) {
@@ -369,7 +369,7 @@ impl Script<'_> {
 
     fn wild(&mut self, id: u32, comm: usize, messages: &[Message], receives: &[WildReceive], matched: bool) {
         let context = wild_context(self.number, id);
-        let Some(own) = self.lane.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
+        let Some(own) = self.role.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
         let mut receives: Vec<&WildReceive> = receives.iter().filter(|receive| receive.at == own).collect();
         receives.sort_by_key(|receive| receive.after);
         let ids: Vec<u32> = receives.iter().map(|receive| receive.id).collect();
@@ -391,7 +391,7 @@ impl Script<'_> {
     }
 
     fn collectives(&mut self, comm: usize, list: &[Collective], together: bool) {
-        if !self.lane.comms[comm].members.contains(&self.rank) {
+        if !self.role.comms[comm].members.contains(&self.rank) {
             return;
         }
         for collective in list {

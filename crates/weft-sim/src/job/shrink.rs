@@ -1,7 +1,7 @@
-//! Makes a program that fails smaller: leaves out carriers, blocks and operations, makes messages shorter and plainer, and takes away what goes
+//! Makes a program that fails smaller: leaves out roles, blocks and operations, makes messages shorter and plainer, and takes away what goes
 //! wrong, as long as it still fails.
 
-use super::program::{Block, Carrier, How, Message, Program};
+use super::program::{Block, How, Message, Program, Role};
 use super::shape::Shape;
 use weft_engine::request::Mode;
 
@@ -39,18 +39,18 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
         change(&mut other);
         found.push(other);
     };
-    for lane in 0..program.lanes.len() {
-        if program.lanes.len() > 1 {
-            with(&|other| drop(other.lanes.remove(lane)));
+    for role in 0..program.roles.len() {
+        if program.roles.len() > 1 {
+            with(&|other| drop(other.roles.remove(role)));
         }
-        for block in 0..program.lanes[lane].blocks.len() {
-            with(&|other| drop(other.lanes[lane].blocks.remove(block)));
+        for block in 0..program.roles[role].blocks.len() {
+            with(&|other| drop(other.roles[role].blocks.remove(block)));
         }
     }
     for at in 0..program.machine.wires.nuisances.len() {
         with(&|other| drop(other.machine.wires.nuisances.remove(at)));
     }
-    for (lane, Carrier { blocks, .. }) in program.lanes.iter().enumerate() {
+    for (role, Role { blocks, .. }) in program.roles.iter().enumerate() {
         for (at, block) in blocks.iter().enumerate() {
             let parts = parts(block);
             // Halves, quarters and so on, then each for itself.
@@ -58,19 +58,19 @@ fn candidates(program: &Program) -> impl Iterator<Item = Program> + use<> {
             while length > 0 {
                 for start in (0..parts).step_by(length) {
                     let end = (start + length).min(parts);
-                    with(&|other| remove(&mut other.lanes[lane].blocks[at], start, end));
+                    with(&|other| remove(&mut other.roles[role].blocks[at], start, end));
                 }
                 length /= 2;
             }
         }
     }
     settings(program, &mut with);
-    for (lane, Carrier { blocks, .. }) in program.lanes.iter().enumerate() {
+    for (role, Role { blocks, .. }) in program.roles.iter().enumerate() {
         for (at, block) in blocks.iter().enumerate() {
             for message in 0..messages(block).map_or(0, <[Message]>::len) {
                 for change in PLAINER {
                     with(&|other| {
-                        if let Some(messages) = messages_mut(&mut other.lanes[lane].blocks[at]) {
+                        if let Some(messages) = messages_mut(&mut other.roles[role].blocks[at]) {
                             change(&mut messages[message]);
                         }
                     });

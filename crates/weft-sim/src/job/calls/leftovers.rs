@@ -12,7 +12,7 @@ use weft_engine::request::{Mode, Receive};
 #[derive(Clone, Debug)]
 pub(in crate::job) struct WildWait {
     pub(in crate::job) context: u32,
-    pub(in crate::job) lane: usize,
+    pub(in crate::job) role: usize,
     pub(in crate::job) comm: usize,
     pub(in crate::job) sends: Vec<u32>,
     pub(in crate::job) receives: Vec<u32>,
@@ -34,16 +34,16 @@ pub(in crate::job) struct WildBlocks {
 impl WildBlocks {
     pub(in crate::job) fn new(program: &Program, rank: usize) -> Self {
         let mut found = Self::default();
-        for (number, lane) in program.lanes.iter().enumerate() {
+        for (number, role) in program.roles.iter().enumerate() {
             // The context of a block is known by the steps that it makes.
-            for step in lane.script(number, rank) {
+            for step in role.script(number, rank) {
                 if let Call::WildReceive(receive) = &step.call {
                     found.receives.insert(receive.id, receive.clone());
                 }
             }
-            for block in &lane.blocks {
+            for block in &role.blocks {
                 let Block::Wild { id, comm, messages, .. } = block else { continue };
-                let members = &lane.comms[*comm].members;
+                let members = &role.comms[*comm].members;
                 let Some(own) = members.iter().position(|member| *member == rank) else { continue };
                 let context = wild_context(number, *id);
                 for message in messages.iter().filter(|message| message.to == own) {
@@ -57,13 +57,13 @@ impl WildBlocks {
 }
 
 impl Proc {
-    pub(in crate::job) fn post_wild(&mut self, lane: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
+    pub(in crate::job) fn post_wild(&mut self, role: usize, step: &Step, wanted: &WildReceive) -> Checked<()> {
         let placed = Placed::new(wanted.shape, wanted.room, background(wanted.id));
         self.place(&placed);
         let receive = Receive {
             context: Some(step.context),
             source: wanted.source.map(|source| source as u32),
-            peer: wanted.source.map(|source| self.member(lane, step, source)),
+            peer: wanted.source.map(|source| self.member(role, step, source)),
             tag: wanted.tag,
             data: placed.data(),
             blocking: false,
@@ -97,12 +97,12 @@ impl Proc {
                 compute: (0, 0),
             };
             if wait.matched {
-                self.receive_extracted(wait.lane, &step, &message, None, None)?;
+                self.receive_extracted(wait.role, &step, &message, None, None)?;
             } else {
                 let placed = Placed::new(Shape::Plain, bytes, background(id));
                 self.place(&placed);
                 let data = placed.data();
-                let peer = Some(self.member(wait.lane, &step, envelope.source as usize));
+                let peer = Some(self.member(wait.role, &step, envelope.source as usize));
                 let receive = Receive { context: Some(wait.context), source, peer, tag, data, blocking: false };
                 self.post_placed(&step, receive, placed, None, id)?;
             }

@@ -20,12 +20,12 @@ fn in_round(id: u32, round: u8) -> u64 {
 }
 
 impl Proc {
-    pub(in crate::job) fn make_persistent(&mut self, lane: usize, step: &Step, messages: &[Message]) -> Checked<()> {
+    pub(in crate::job) fn make_persistent(&mut self, role: usize, step: &Step, messages: &[Message]) -> Checked<()> {
         let mut made = Vec::new();
         for message in messages {
             for is_send in [!message.receive_first, message.receive_first] {
                 let member = if is_send { message.from } else { message.to };
-                if self.comms[lane][step.comm].members[member] != self.rank {
+                if self.comms[role][step.comm].members[member] != self.rank {
                     continue;
                 }
                 let placed = if is_send {
@@ -36,9 +36,9 @@ impl Proc {
                 self.place(&placed);
                 let handle = self.engine.messages.add(State::Inactive, step.context as usize).map_err(text)?;
                 let operation = if is_send {
-                    request::Persistent::Send(self.make_send(lane, step, message, &placed, false))
+                    request::Persistent::Send(self.make_send(role, step, message, &placed, false))
                 } else {
-                    request::Persistent::Receive(self.make_receive(lane, step, message, &placed, false))
+                    request::Persistent::Receive(self.make_receive(role, step, message, &placed, false))
                 };
                 if let Some(request) = self.engine.messages.requests.get_mut(handle) {
                     request.persistent = Some(Box::new(operation));
@@ -50,13 +50,13 @@ impl Proc {
                 });
             }
         }
-        self.persistent.insert(lane, made);
+        self.persistent.insert(role, made);
         Ok(())
     }
 
-    pub(in crate::job) fn start_persistent(&mut self, lane: usize, round: u8) -> Checked<()> {
-        for at in 0..self.persistent[&lane].len() {
-            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
+    pub(in crate::job) fn start_persistent(&mut self, role: usize, round: u8) -> Checked<()> {
+        for at in 0..self.persistent[&role].len() {
+            let Persistent { message, is_send, live } = &self.persistent[&role][at];
             let (handle, is_send) = (live.handle, *is_send);
             live.placed.wipe();
             if is_send {
@@ -77,13 +77,13 @@ impl Proc {
         Ok(())
     }
 
-    pub(in crate::job) fn end_round(&mut self, lane: usize, round: u8) -> Checked<bool> {
-        let all = &self.persistent[&lane];
+    pub(in crate::job) fn end_round(&mut self, role: usize, round: u8) -> Checked<bool> {
+        let all = &self.persistent[&role];
         if !all.iter().all(|one| self.settled(one.live.handle)) {
             return Ok(false);
         }
         for at in 0..all.len() {
-            let Persistent { message, is_send, live } = &self.persistent[&lane][at];
+            let Persistent { message, is_send, live } = &self.persistent[&role][at];
             let (message, is_send, handle) = (message.clone(), *is_send, live.handle);
             let Some(request) = self.engine.messages.requests.get_mut(handle) else {
                 return Err("a persistent request is gone".into());
@@ -94,7 +94,7 @@ impl Proc {
                 continue;
             }
             let id = message.id;
-            let placed = &self.persistent[&lane][at].live.placed;
+            let placed = &self.persistent[&role][at].live.placed;
             if is_send {
                 placed.wipe();
                 if let Some(error) = error {
@@ -116,8 +116,8 @@ impl Proc {
         Ok(true)
     }
 
-    pub(in crate::job) fn free_persistent(&mut self, lane: usize) {
-        for one in self.persistent.remove(&lane).into_iter().flatten() {
+    pub(in crate::job) fn free_persistent(&mut self, role: usize) {
+        for one in self.persistent.remove(&role).into_iter().flatten() {
             if let Some(request) = self.engine.messages.requests.get_mut(one.live.handle) {
                 request.persistent = None;
                 request.state = State::Complete;

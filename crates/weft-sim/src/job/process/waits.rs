@@ -4,7 +4,7 @@
 use super::{Checked, Phase, Proc};
 use crate::job::calls::Waiting;
 use weft_core::time::{Duration, Instant};
-use weft_engine::engine::Rest;
+use weft_engine::engine::SleepOn;
 use weft_engine::waiting::{
     Armed, CALLS_APART, Fact, Left, Next, Outstanding, State, Wait, Woken, after_passes, when_busy,
 };
@@ -101,7 +101,7 @@ impl Proc {
         let Some(sleep) = self.engine.prepare_sleep() else { return };
         let now = self.clock.now();
         let until = sleep.timeout.map(|timeout| now + timeout);
-        let watches_network = matches!(sleep.rest, Rest::Descriptors { .. });
+        let watches_network = matches!(sleep.rest, SleepOn::Descriptors { .. });
         self.waiters.fall_asleep(until.map(Instant));
         self.sleeping = Some(Sleeping { thread: at, until, watches_network, alarm: None });
     }
@@ -132,12 +132,12 @@ impl Proc {
                         self.enter_wait();
                     }
                     self.engine.take_advance();
-                    Fact::Assessed { oversubscribed: self.engine.is_crowded() }
+                    Fact::Assessed { oversubscribed: self.engine.is_oversubscribed() }
                 }
                 Next::AskServed => Fact::Served(self.engine.is_served()),
                 Next::Look => {
                     let advanced = self.engine.take_advance();
-                    Fact::Looked { now, advanced, oversubscribed: self.engine.is_crowded() }
+                    Fact::Looked { now, advanced, oversubscribed: self.engine.is_oversubscribed() }
                 }
                 Next::Yield { .. } => Fact::Yielded(Instant(now.0 + YIELD_NS)),
                 Next::AskShared => Fact::Shared(self.random.chance(BUSY)),
@@ -148,7 +148,7 @@ impl Proc {
 
     fn enter_wait(&mut self) {
         self.waiters.enter();
-        self.engine.set_attentive(true);
+        self.engine.set_inside_mpi(true);
         if self.coverage.is_armed() {
             self.take_back();
         }
@@ -167,7 +167,7 @@ impl Proc {
             self.waiters.leave();
         }
         if !self.waiters.any() {
-            self.engine.set_attentive(false);
+            self.engine.set_inside_mpi(false);
         }
         self.signal();
     }
@@ -222,7 +222,7 @@ impl Proc {
             node_needs_help: self.engine.node_needs_help(),
         };
         let Some(outstanding) = Outstanding::of(state, || self.engine.has_deadlines()) else { return };
-        if self.waiters.any() || self.coverage.is_covered(outstanding, self.engine.gathers().is_some()) {
+        if self.waiters.any() || self.coverage.is_covered(outstanding, self.engine.coalescing_time().is_some()) {
             return;
         }
         let arm = self.coverage.hand_over(outstanding);
@@ -233,7 +233,7 @@ impl Proc {
             arrived = !self.engine.arm_for_thread();
         }
         let due = if self.coverage.wants_due(arrived) { self.engine.due().map(Duration) } else { None };
-        let armed = Armed { arrived, due, coalescing: self.engine.gathers() };
+        let armed = Armed { arrived, due, coalescing: self.engine.coalescing_time() };
         let span = self.coverage.set_timer(outstanding, armed);
         self.set_timer(span);
     }
@@ -280,7 +280,7 @@ impl Proc {
         if self.random.chance(BUSY) {
             return Some(when_busy(self.waiters.any()));
         }
-        match self.coverage.woken(self.waiters.any(), self.engine.gathers().is_some(), looked) {
+        match self.coverage.woken(self.waiters.any(), self.engine.coalescing_time().is_some(), looked) {
             Woken::LookAgain => {
                 self.watched.again = Some(self.clock.now() + CALLS_APART.as_nanos());
                 None
