@@ -9,7 +9,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{Channel, Echo, Echoed, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_engine::group::PeerId;
 use weft_engine::memory::SharedBuffer;
-use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer};
 use weft_engine::request::{Receive, State};
 
 use crate::{join, pieces};
@@ -151,32 +151,9 @@ pub(crate) fn reach_seeds() -> Vec<Vec<u8>> {
     question.map(|question| question.to_vec()).into_iter().collect()
 }
 
-/// One peer, with nothing of it near.
-struct Alone(Peer);
-
-impl Alone {
-    fn new() -> Self {
-        Self(Peer::new(|| 0))
-    }
-}
-
-impl PeerAccess for Alone {
-    fn peer(&self, _: PeerId) -> &Peer {
-        &self.0
-    }
-
-    fn peer_mut(&mut self, _: PeerId) -> &mut Peer {
-        &mut self.0
-    }
-
-    fn number(&self, _: PeerId) -> u32 {
-        1
-    }
-}
-
 /// Frames of a peer that has gone mad, some of them for receives that wait.
 pub(crate) fn messages(bytes: &[u8]) {
-    let (mut messages, mut peers) = (Messages::new(), Alone::new());
+    let (mut messages, mut peers) = (Messages::new(), Peer::new(|| 0));
     let buffer = SharedBuffer::new(4096);
     for tag in [Some(1), None] {
         let data = buffer.describe_all();

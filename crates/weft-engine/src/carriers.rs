@@ -243,13 +243,9 @@ impl Remote {
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
-    pub(crate) fn handle_path_frame(
-        &mut self,
-        slot: Slot,
-        bytes: &[u8],
-        keys: impl FnOnce() -> Keys,
-    ) -> Option<(Hop, PathFrame)> {
-        let (carrier, answer) = self.rails.handle(slot.kind(), bytes, keys)?;
+    pub(crate) fn handle_path_frame(&mut self, slot: Slot, bytes: &[u8], secret: &Secret) -> Option<(Hop, PathFrame)> {
+        let (own, peer) = self.numbers;
+        let (carrier, answer) = self.rails.handle(slot.kind(), bytes, || Keys::new(secret, own, peer))?;
         Some((self.hops[carrier], answer))
     }
 
@@ -264,13 +260,10 @@ impl Remote {
     }
 
     /// The challenge that is due on a carrier, and where to ask it.
-    pub(crate) fn poll_challenge(
-        &mut self,
-        carrier: usize,
-        now: Instant,
-        keys: impl FnOnce() -> Keys,
-    ) -> Option<(Hop, PathFrame)> {
-        Some((self.hops[carrier], self.rails.poll_challenge(carrier, now, keys)?))
+    pub(crate) fn poll_challenge(&mut self, carrier: usize, now: Instant, secret: &Secret) -> Option<(Hop, PathFrame)> {
+        let (own, peer) = self.numbers;
+        let challenge = self.rails.poll_challenge(carrier, now, || Keys::new(secret, own, peer))?;
+        Some((self.hops[carrier], challenge))
     }
 
     /// The machine has refused a packet for a carrier.

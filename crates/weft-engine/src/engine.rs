@@ -1,6 +1,6 @@
 //! The engine: joins the message layer to the carriers and moves both.
 //!
-//! For every peer there is one path: this process itself, a shared-memory ring, or a reliable flow of datagrams.
+//! Every peer has one route: it is this process itself, or reached through a ring in shared memory, or by a reliable flow of datagrams.
 //! [`Engine::progress`] takes in what has arrived and sends what is due; it never waits.
 
 mod awaited;
@@ -18,7 +18,7 @@ use weft_core::time::Duration;
 
 use crate::carriers::{Descriptors, Devices};
 use crate::group::PeerId;
-use crate::messages::{self, Messages, Outgoing};
+use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
 use crate::request::{Send, State};
@@ -60,7 +60,7 @@ pub struct Parts<P: Platform> {
     pub peer_timeout: Duration,
 }
 
-/// The message layer on its links.
+/// The message layer on its carriers.
 pub struct Engine<P: Platform> {
     platform: P,
     /// Requests and matching.
@@ -150,7 +150,7 @@ impl<P: Platform> Engine<P> {
             self.messages.complete(handle);
             return;
         };
-        if self.peers.get(peer).is_none_or(|peer| peer.matching.failed.is_some()) {
+        if self.peers.has_failed(peer) {
             let error = messages::failure(peer, &self.peers);
             self.messages.fail(handle, error);
             return;
@@ -426,8 +426,7 @@ impl<P: Platform> Engine<P> {
 
     /// Whether `members` are all on this node, which has fewer processors than processes; the same at all of them.
     pub fn are_oversubscribed(&self, members: &[PeerId]) -> bool {
-        let is_near = |peer: &PeerId| matches!(self.peers[*peer].route, Route::Myself | Route::Shared(_));
-        self.is_oversubscribed() && (self.peers.are_all_near() || members.iter().all(is_near))
+        self.is_oversubscribed() && self.peers.are_near(members)
     }
 
     /// Whether this node has fewer processors than processes.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// A process that this one knows, as an index into the table of peers (`crate::peers`). It is not its rank in any communicator: processes
 /// that are spawned or accepted later have one as well. One that has been removed leaves its place to another with a new generation, so that a
-/// name that somebody still holds leads nowhere.
+/// name that somebody still holds leads nowhere, until 256 peers have had the place.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(u32);
 
@@ -22,6 +22,14 @@ impl PeerId {
     pub fn new(index: usize, generation: u8) -> Self {
         assert!(index < PEERS_MAX);
         Self(index as u32 | u32::from(generation) << INDEX_BITS)
+    }
+
+    /// The first of all: this process.
+    pub const FIRST: Self = Self(0);
+
+    /// The next peer at its place.
+    pub(crate) fn next_generation(self) -> Self {
+        Self(self.0.wrapping_add(1 << INDEX_BITS))
     }
 
     /// Its place in the table.

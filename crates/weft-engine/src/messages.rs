@@ -203,6 +203,17 @@ pub trait PeerAccess {
     /// The number of a peer, for messages to people.
     fn number(&self, peer: PeerId) -> u32;
 
+    /// Whether there is such a peer: one that has been removed is known no more.
+    fn is_known(&self, _peer: PeerId) -> bool {
+        true
+    }
+
+    /// Whether nothing comes of waiting for it.
+    #[inline(always)]
+    fn has_failed(&self, peer: PeerId) -> bool {
+        !self.is_known(peer) || self.peer(peer).failed.is_some()
+    }
+
     /// Whether it is this process.
     fn is_own(&self, _peer: PeerId) -> bool {
         false
@@ -222,6 +233,21 @@ pub trait PeerAccess {
     /// Copies an announced message into memory of this process.
     fn fetch(&mut self, _announced: Announced) -> Fetched {
         Fetched::Refused
+    }
+}
+
+/// A peer by itself, for those who have only one.
+impl PeerAccess for Peer {
+    fn peer(&self, _peer: PeerId) -> &Peer {
+        self
+    }
+
+    fn peer_mut(&mut self, _peer: PeerId) -> &mut Peer {
+        self
+    }
+
+    fn number(&self, peer: PeerId) -> u32 {
+        peer.index() as u32
     }
 }
 
@@ -292,9 +318,14 @@ impl Peer {
     }
 }
 
+impl Default for Messages {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Messages {
     /// No messages yet.
-    #[allow(clippy::new_without_default, reason = "it is no value of no account")]
     pub fn new() -> Self {
         let mut requests = Slab::new(Kind::Request);
         let sent = requests.insert(Request::new(State::Complete, NO_COMMUNICATOR)).unwrap_or(0);
@@ -442,7 +473,7 @@ impl Messages {
             return None;
         }
         if let Some(peer) = peer
-            && peers.peer(peer).failed.is_some()
+            && peers.has_failed(peer)
         {
             self.fail_posted(handle, context, peer, peers);
             return None;
@@ -600,6 +631,9 @@ fn note_written(peer: PeerId, number: u32, peers: &mut impl PeerAccess) {
 /// The error of an operation with a peer that is gone.
 #[cold]
 pub fn failure(peer: PeerId, peers: &impl PeerAccess) -> Error {
+    if !peers.is_known(peer) {
+        return Error::new(PEER_GONE, "a process that has left the job cannot be reached: stop talking to it");
+    }
     let state = peers.peer(peer);
     let reason = state.failed.as_deref().unwrap_or("it is gone");
     let host = state.host.as_ref().map_or_else(String::new, |host| format!(", on host {host},"));

@@ -42,8 +42,10 @@ pub struct NewPeer {
 
 /// Everything that is known of one peer.
 pub struct Peer<P: Platform> {
+    id: PeerId,
     number: u32,
-    generation: u8,
+    /// It is this process, or one of its node, reached or not.
+    is_near: bool,
     /// How it is reached.
     pub(crate) route: Route,
     /// What waits until there is room on the route.
@@ -154,7 +156,7 @@ impl<P: Platform> Neighbours<P> {
     pub(crate) fn note_place(&mut self, place: usize, peer: PeerId) {
         if self.places.len() <= place {
             // What is not known yet is this process, which nobody else is.
-            self.places.resize(place + 1, PeerId::new(0, 0));
+            self.places.resize(place + 1, PeerId::FIRST);
         }
         self.places[place] = peer;
     }
@@ -163,8 +165,8 @@ impl<P: Platform> Neighbours<P> {
 /// All peers.
 pub struct Peers<P: Platform> {
     entries: Vec<Peer<P>>,
-    /// Places of peers that have been removed.
-    free: Vec<usize>,
+    /// Places of peers that have been removed, as the next ones there will be named.
+    free: Vec<PeerId>,
     /// The peer with each number.
     numbers: Vec<Option<PeerId>>,
     own: PeerId,
@@ -187,10 +189,11 @@ impl<P: Platform> Peers<P> {
             streams,
             copies: false,
         };
-        let own = PeerId::new(0, 0);
+        let own = PeerId::FIRST;
         let mut peers = Self { entries: Vec::new(), free: Vec::new(), numbers: Vec::new(), own, far: 0, near };
-        peers.own = peers.add(NewPeer { number, route: Route::Myself, process: 0, host });
-        peers.entries[peers.own.index()].matching.single_copy = true;
+        let added = peers.add(NewPeer { number, route: Route::Myself, process: 0, host });
+        debug_assert!(added == own);
+        peers[own].matching.single_copy = true;
         peers
     }
 
@@ -211,10 +214,13 @@ impl<P: Platform> Peers<P> {
             Route::Myself | Route::Shared(_) => {}
         }
         self.near.copies |= process != 0;
-        self.far += usize::from(!matches!(route, Route::Myself | Route::Shared(_)));
-        let mut peer = Peer {
+        let is_near = matches!(route, Route::Myself | Route::Shared(_));
+        self.far += usize::from(!is_near);
+        let id = self.free.pop().unwrap_or_else(|| PeerId::new(self.entries.len(), 0));
+        let peer = Peer {
+            id,
             number,
-            generation: 0,
+            is_near,
             route,
             pending: VecDeque::new(),
             waiting: false,
@@ -228,18 +234,10 @@ impl<P: Platform> Peers<P> {
             their_table: None,
             waited_for: false,
         };
-        let id = match self.free.pop() {
-            Some(index) => {
-                peer.generation = self.entries[index].generation;
-                let id = PeerId::new(index, peer.generation);
-                self.entries[index] = peer;
-                id
-            }
-            None => {
-                self.entries.push(peer);
-                PeerId::new(self.entries.len() - 1, 0)
-            }
-        };
+        match self.entries.get_mut(id.index()) {
+            Some(place) => *place = peer,
+            None => self.entries.push(peer),
+        }
         let at = number as usize;
         if self.numbers.len() <= at {
             self.numbers.resize(at + 1, None);
@@ -255,11 +253,12 @@ impl<P: Platform> Peers<P> {
         }
         let peer = &mut self.entries[id.index()];
         let number = peer.number as usize;
-        peer.generation = peer.generation.wrapping_add(1);
-        peer.route = Route::None("it has left".to_owned());
+        // The name of whoever comes next: the one that is removed leads nowhere from now on.
+        peer.id = id.next_generation();
+        self.far -= usize::from(!peer.is_near);
         (peer.pending, peer.own_table, peer.their_table) = (VecDeque::new(), None, None);
         peer.process = 0;
-        self.free.push(id.index());
+        self.free.push(peer.id);
         if let Some(known) = self.numbers.get_mut(number).filter(|known| **known == Some(id)) {
             *known = None;
         }
@@ -268,9 +267,9 @@ impl<P: Platform> Peers<P> {
         }
     }
 
-    /// Whether all peers are on this node.
-    pub(crate) fn are_all_near(&self) -> bool {
-        self.far == 0
+    /// Whether all `members` are on this node.
+    pub(crate) fn are_near(&self, members: &[PeerId]) -> bool {
+        self.far == 0 || members.iter().all(|peer| self.get(*peer).is_some_and(|peer| peer.is_near))
     }
 
     /// This process.
@@ -282,13 +281,13 @@ impl<P: Platform> Peers<P> {
     /// The peer that `id` names, unless it has been removed.
     #[inline(always)]
     pub fn get(&self, id: PeerId) -> Option<&Peer<P>> {
-        self.entries.get(id.index()).filter(|peer| peer.generation == id.generation())
+        self.entries.get(id.index()).filter(|peer| peer.id == id)
     }
 
     /// The same, to change it.
     #[inline(always)]
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut Peer<P>> {
-        self.entries.get_mut(id.index()).filter(|peer| peer.generation == id.generation())
+        self.entries.get_mut(id.index()).filter(|peer| peer.id == id)
     }
 
     /// The peer that others know as `number`.
@@ -299,14 +298,13 @@ impl<P: Platform> Peers<P> {
 
     /// Every peer, in order of its place.
     pub fn iter(&self) -> impl Iterator<Item = (PeerId, &Peer<P>)> {
-        let ids = self.entries.iter().enumerate().map(|(index, peer)| (PeerId::new(index, peer.generation), peer));
-        ids.filter(|(id, _)| !self.free.contains(&id.index()))
+        self.entries.iter().filter(|peer| !self.free.contains(&peer.id)).map(|peer| (peer.id, peer))
     }
 
     /// Every peer, to change it.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (PeerId, &mut Peer<P>)> {
-        let ids = self.entries.iter_mut().enumerate().map(|(index, peer)| (PeerId::new(index, peer.generation), peer));
-        ids.filter(|(id, _)| !self.free.contains(&id.index()))
+        let Self { entries, free, .. } = self;
+        entries.iter_mut().filter(|peer| !free.contains(&peer.id)).map(|peer| (peer.id, peer))
     }
 
     /// How many places there are; those of removed peers count.
@@ -316,8 +314,7 @@ impl<P: Platform> Peers<P> {
 
     /// The peer at a place, unless it has been removed.
     pub(crate) fn at(&self, place: usize) -> Option<PeerId> {
-        let peer = self.entries.get(place)?;
-        (!self.free.contains(&place)).then(|| PeerId::new(place, peer.generation))
+        self.entries.get(place).map(|peer| peer.id).filter(|id| !self.free.contains(id))
     }
 }
 

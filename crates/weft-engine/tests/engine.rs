@@ -17,8 +17,9 @@ use weft_core::grants::UNDER_WAY_MAX;
 use weft_core::matching::Envelope;
 use weft_engine::carriers::{Devices, Remote};
 use weft_engine::engine::Parts;
+use weft_engine::error::PEER_GONE;
 use weft_engine::memory::UserData;
-use weft_engine::peers::Route;
+use weft_engine::peers::{NewPeer, Route};
 use weft_engine::request::{Mode, Receive, Request, Send, State};
 use weft_engine::transport::{Datagrams, Outcome};
 use weft_net::faults::{Faults, Plan};
@@ -331,7 +332,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
     }
     for handle in [waiting, sent] {
         let error = engine.messages.requests.get(handle).unwrap().error.as_ref().expect("an error");
-        assert_eq!(error.class, weft_engine::error::PEER_GONE);
+        assert_eq!(error.class, PEER_GONE);
         assert!(error.message.contains("process 1"), "{}", error.message);
     }
 }
@@ -744,7 +745,7 @@ fn a_sender_that_is_lost_gives_its_share_back_and_one_that_is_abandoned_complete
     }
     assert!(std::hint::black_box(&pairs[2].memory) == &pairs[2].content);
     let error = all[0].messages.requests.get(pairs[0].received).unwrap().error.as_ref().expect("an error");
-    assert_eq!(error.class, weft_engine::error::PEER_GONE);
+    assert_eq!(error.class, PEER_GONE);
     assert!(all[0].messages.grants.is_empty());
     drop(lost);
 }
@@ -812,11 +813,70 @@ fn who_only_waits_notices_that_its_peer_is_gone_and_that_it_only_computes() {
             assert!(begin.elapsed() < TIME_LIMIT, "{waits:?}: a peer that is gone is waited for");
             std::thread::sleep(Duration::from_millis(1));
         };
-        assert_eq!(found.class, weft_engine::error::PEER_GONE);
+        assert_eq!(found.class, PEER_GONE);
         for part in ["process 1", "on host test", "127.0.0.1:1", "WEFT_PEER_TIMEOUT"] {
             assert!(found.message.contains(part), "{} does not say {part}", found.message);
         }
     }
+}
+
+/// The class of the error that the operation of `handle` has ended with.
+fn class_of(engine: &mut Engine, handle: usize) -> Option<i32> {
+    engine.messages.requests.get_mut(handle)?.error.take().map(|error| error.class)
+}
+
+#[test]
+fn the_name_of_a_peer_that_has_been_removed_leads_nowhere_even_when_another_has_its_place() {
+    let mut engine = engines(3, "seed=12", 8_000).remove(0);
+    let (gone, other) = (id(&engine, 1), id(&engine, 2));
+    let receive = |engine: &mut Engine, peer| {
+        let data = UserData::empty();
+        let receive =
+            Receive { context: Some(CONTEXT), source: Some(1), peer: Some(peer), tag: None, data, blocking: false };
+        let handle = engine.messages.add(State::Posted(receive), 0).unwrap();
+        engine.start_receive(handle);
+        handle
+    };
+    let envelope = Envelope { context: CONTEXT, source: 0, tag: 0 };
+    let send = |engine: &mut Engine, peer, mode| {
+        let send = Send { peer: Some(peer), envelope, data: UserData::empty(), mode, blocking: false };
+        if engine.submit_now(&send) {
+            return None;
+        }
+        let handle = engine.messages.add(State::Queued(send), 0).unwrap();
+        engine.start_send(handle);
+        Some(handle)
+    };
+    // What waits for it fails as it is removed.
+    let waiting = [receive(&mut engine, gone), send(&mut engine, gone, Mode::Synchronous).unwrap()];
+    assert!(engine.remove_peer(gone));
+    assert_eq!(waiting.map(|handle| class_of(&mut engine, handle)), [Some(PEER_GONE); 2]);
+    assert!(!engine.remove_peer(gone), "it is gone already");
+    // Its place is free, then another's.   Expect: the old name fails all that uses it, and reaches nobody.
+    for place_is_free in [true, false] {
+        if !place_is_free {
+            let carrier = udp_carrier(SocketAddr::from(([127, 0, 0, 1], 1)));
+            let route = Route::Remote(Box::new(Remote::new(&[carrier], Settings::default())));
+            let new = engine.add_peer(NewPeer { number: 5, route, process: 0, host: None });
+            assert_eq!((new.index(), engine.peers.find(5)), (gone.index(), Some(new)));
+            assert_ne!(new, gone);
+        }
+        assert!(engine.peers.get(gone).is_none());
+        assert_eq!(engine.peers.find(1), None);
+        let handles = [
+            receive(&mut engine, gone),
+            send(&mut engine, gone, Mode::Standard).expect("not sent"),
+            send(&mut engine, gone, Mode::Synchronous).expect("not sent"),
+        ];
+        assert_eq!(handles.map(|handle| class_of(&mut engine, handle)), [Some(PEER_GONE); 3]);
+        let probed = engine.messages.probed_in_vain(Some(gone), |_| true, &mut engine.peers);
+        assert_eq!(probed.map_err(|error| error.class), Err(PEER_GONE));
+        assert_eq!(engine.peers.iter().map(|(_, peer)| peer.traffic()[0]).sum::<u64>(), 0);
+    }
+    // The others are what they were.
+    assert_eq!(engine.peers.find(2), Some(other));
+    assert_eq!(engine.peers.iter().count(), 3);
+    assert!(send(&mut engine, other, Mode::Standard).is_none(), "it leaves at once");
 }
 
 #[test]

@@ -4,43 +4,20 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_engine::group::PeerId;
 use weft_engine::memory::SharedBuffer;
-use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer, PeerAccess};
+use weft_engine::messages::{CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Peer};
 use weft_engine::request::{Receive, Request, State};
 
 const ENVELOPE: Envelope = Envelope { context: 2, source: 1, tag: 5 };
-
-/// One peer, with nothing of it near.
-struct Alone(Peer);
-
-impl Alone {
-    fn new() -> Self {
-        Self(Peer::new(|| 0))
-    }
-}
-
-impl PeerAccess for Alone {
-    fn peer(&self, _: PeerId) -> &Peer {
-        &self.0
-    }
-
-    fn peer_mut(&mut self, _: PeerId) -> &mut Peer {
-        &mut self.0
-    }
-
-    fn number(&self, _: PeerId) -> u32 {
-        1
-    }
-}
 
 fn peer() -> PeerId {
     PeerId::new(1, 0)
 }
 
-fn arrives((messages, peers): &mut (Messages, Alone), head: Head, payload: &[u8]) {
+fn arrives((messages, peers): &mut (Messages, Peer), head: Head, payload: &[u8]) {
     messages.handle_frame(peer(), &[head.as_bytes(), payload].concat(), peers);
 }
 
-fn receive((messages, peers): &mut (Messages, Alone), buffer: &mut [u8]) -> bool {
+fn receive((messages, peers): &mut (Messages, Peer), buffer: &mut [u8]) -> bool {
     let shared = SharedBuffer::new(buffer.len());
     let data = shared.describe_all();
     let receive =
@@ -53,7 +30,7 @@ fn receive((messages, peers): &mut (Messages, Alone), buffer: &mut [u8]) -> bool
 
 #[test]
 fn a_peer_that_ignores_its_credit_fills_no_memory() {
-    let mut messages = (Messages::new(), Alone::new());
+    let mut messages = (Messages::new(), Peer::new(|| 0));
     let payload = [7; 936];
     let room = CREDIT_BYTES / (payload.len() as u64 + CREDIT_PER_MESSAGE);
     for _ in 0..3 * room {
@@ -74,7 +51,7 @@ fn a_peer_that_ignores_its_credit_fills_no_memory() {
 
 #[test]
 fn pieces_count_as_the_message_that_they_promise() {
-    let mut messages = (Messages::new(), Alone::new());
+    let mut messages = (Messages::new(), Peer::new(|| 0));
     let total = CREDIT_BYTES / 2;
     for _ in 0..5 {
         arrives(&mut messages, Head::eager_first(ENVELOPE, None, total), &[1]);
@@ -89,7 +66,7 @@ fn pieces_count_as_the_message_that_they_promise() {
 
 #[test]
 fn a_message_that_is_taken_back_leaves_its_room_behind() {
-    let mut messages = (Messages::new(), Alone::new());
+    let mut messages = (Messages::new(), Peer::new(|| 0));
     let payload = vec![3; CREDIT_BYTES as usize / 2];
     for round in 0..20 {
         arrives(&mut messages, Head::eager(ENVELOPE, Some(9)), &payload);

@@ -256,7 +256,7 @@ impl Process {
 
     /// This process, as peers name it.
     pub fn own(&self) -> PeerId {
-        self.engine.as_ref().map_or(PeerId::new(0, 0), |engine| engine.peers.own())
+        self.engine.as_ref().map_or(PeerId::FIRST, |engine| engine.peers.own())
     }
 
     /// Whether the processes of `group` take turns on the processors of this node; the same at all of them.

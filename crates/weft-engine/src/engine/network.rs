@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_core::flow::{Counters, Deliver, Event, Failure, Flow, Regions, Train};
-use weft_core::path_validation::{self, Keys};
+use weft_core::path_validation;
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
@@ -161,11 +161,9 @@ impl<P: Platform> Engine<P> {
     fn receive(&mut self, slot: Slot, now: Instant) -> usize {
         let Self { network, messages, peers, .. } = self;
         let Network { devices, active, secret, foreign, .. } = network;
-        let own = peers[peers.own()].number();
         let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
-            let sender = wire::peek_sender(train.bytes).and_then(|number| Some((number, peers.find(number)?)));
-            let Some((number, peer)) = sender else {
+            let Some(peer) = wire::peek_sender(train.bytes).and_then(|number| peers.find(number)) else {
                 *foreign += 1;
                 return;
             };
@@ -174,7 +172,7 @@ impl<P: Platform> Engine<P> {
                 return;
             };
             if path_validation::is_path_frame(train.bytes) {
-                let answer = remote.handle_path_frame(slot, train.bytes, || Keys::new(secret, own, number));
+                let answer = remote.handle_path_frame(slot, train.bytes, secret);
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
@@ -292,12 +290,9 @@ impl<P: Platform> Engine<P> {
         if !send_stalled(devices, stalled) {
             return;
         }
-        let own = peers[peers.own()].number();
-        let state = &mut peers[peer];
-        let number = state.number();
-        let Route::Remote(remote) = &mut state.route else { return };
+        let Route::Remote(remote) = &mut peers[peer].route else { return };
         for carrier in 0..remote.carriers() {
-            if let Some((hop, question)) = remote.poll_challenge(carrier, now, || Keys::new(secret, own, number)) {
+            if let Some((hop, question)) = remote.poll_challenge(carrier, now, secret) {
                 say(devices, &hop, &question);
             }
         }
@@ -425,7 +420,8 @@ mod tests {
     #[test]
     fn questions_leave_the_train_in_which_a_kernel_has_put_them() {
         let question = Validation::unknown().poll_challenge(Instant(0)).unwrap();
-        let question = Keys::new(&wire::Secret::new([1; 16]), 1, 0).challenge(&question, Ends::default());
+        let question =
+            path_validation::Keys::new(&wire::Secret::new([1; 16]), 1, 0).challenge(&question, Ends::default());
         let packets = [[7; 3 * SIZE].as_slice(), &[8; 3 * SIZE]].concat();
         let asked = [packets.as_slice(), &question].concat();
         let twice = [question, question].concat();

@@ -1,5 +1,6 @@
-//! What leaves: from the program's operations to frames on the path of a peer, in order, as there is room.
+//! What leaves: from the program's operations to frames on the route to a peer, in order, as there is room.
 
+use weft_core::flow::Flow;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
@@ -27,9 +28,9 @@ const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 
 impl<P: Platform> Engine<P> {
     pub(super) fn enqueue(&mut self, peer: PeerId, outgoing: Outgoing) {
-        let link = &mut self.peers[peer];
-        link.pending.push_back(outgoing);
-        if !std::mem::replace(&mut link.waiting, true) {
+        let state = &mut self.peers[peer];
+        state.pending.push_back(outgoing);
+        if !std::mem::replace(&mut state.waiting, true) {
             self.backlog.push(peer);
         }
     }
@@ -50,14 +51,7 @@ impl<P: Platform> Engine<P> {
             return false;
         }
         let head = Head::eager(envelope, None);
-        match data.run(0, bytes) {
-            Some(run) => flow.submit_message(head.as_bytes(), run),
-            None => {
-                self.scratch.resize(bytes as usize, 0);
-                data_into(data, 0, &mut self.scratch);
-                flow.submit_message(head.as_bytes(), &self.scratch);
-            }
-        }
+        submit_to(flow, &head, data, 0, bytes, &mut self.scratch);
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
@@ -67,7 +61,7 @@ impl<P: Platform> Engine<P> {
         true
     }
 
-    /// Hands everything that waits to its path.
+    /// Hands everything that waits to its route.
     #[inline]
     pub(super) fn drain_queues(&mut self) {
         while !self.messages.outbox.is_empty() || !self.backlog.is_empty() || self.messages.may_grant() {
@@ -121,7 +115,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Hands `outgoing` to the path of `peer`; `false` when the path is full and it (or its rest) must wait.
+    /// Hands `outgoing` to the route to `peer`; `false` when that is full and it (or its rest) must wait.
     pub(super) fn push(&mut self, peer: PeerId, outgoing: &mut Outgoing) -> bool {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
@@ -134,7 +128,7 @@ impl<P: Platform> Engine<P> {
     }
 
     /// What is known of a send, its route and its receiver.
-    fn facts(&mut self, peer: PeerId, send: &Send, write_failed: bool) -> Facts {
+    fn facts(&mut self, peer: PeerId, send: &Send) -> Facts {
         let bytes = send.data.len();
         let receiver = if bytes >= SINGLE_COPY_BYTES_MIN {
             Receiver {
@@ -159,7 +153,7 @@ impl<P: Platform> Engine<P> {
                 Route::Myself | Route::None(_) => RouteFacts::Myself,
             },
             receiver,
-            write_failed,
+            write_failed: false,
         }
     }
 
@@ -169,21 +163,19 @@ impl<P: Platform> Engine<P> {
             return true;
         };
         let send = send.clone();
-        let facts = self.facts(peer, &send, false);
-        match protocols::choose(&facts).0 {
-            Protocol::WriteToPosted if self.write(peer, handle, &send, None) => {
-                self.peers[peer].note(facts.bytes);
-                true
-            }
-            Protocol::WriteToPosted => match protocols::choose(&Facts { write_failed: true, ..facts }).0 {
-                Protocol::Announce { with_address, is_cooperative } => {
-                    self.announce(peer, handle, send, with_address, is_cooperative)
+        let mut facts = self.facts(peer, &send);
+        // The second choice is another one: `write_failed` is among the facts.
+        loop {
+            match protocols::choose(&facts).0 {
+                Protocol::WriteToPosted if self.write(peer, handle, &send, None) => {
+                    self.peers[peer].note(facts.bytes);
+                    return true;
                 }
-                _ => self.send_eagerly(peer, handle, send),
-            },
-            Protocol::Eager => self.send_eagerly(peer, handle, send),
-            Protocol::Announce { with_address, is_cooperative } => {
-                self.announce(peer, handle, send, with_address, is_cooperative)
+                Protocol::WriteToPosted => facts.write_failed = true,
+                Protocol::Eager => return self.send_eagerly(peer, handle, send),
+                Protocol::Announce { with_address, is_cooperative } => {
+                    return self.announce(peer, handle, send, with_address, is_cooperative);
+                }
             }
         }
     }
@@ -235,7 +227,7 @@ impl<P: Platform> Engine<P> {
         true
     }
 
-    /// How much of a message has been put on the path of `peer`: all of it, or its first piece; `None` when the path is full.
+    /// How much of a message has been put on the route to `peer`: all of it, or its first piece; `None` when the route is full.
     fn push_eager(&mut self, peer: PeerId, send: &Send, acknowledge: Option<u32>) -> Option<u64> {
         let total = send.data.len();
         let (whole, first) =
@@ -361,7 +353,7 @@ impl<P: Platform> Engine<P> {
         true
     }
 
-    /// Puts one frame on the path of `peer`; `false` when it is full.
+    /// Puts one frame on the route to `peer`; `false` when it is full.
     pub(super) fn carry(&mut self, peer: PeerId, head: &Head, data: &UserData, offset: u64, length: u64) -> bool {
         match &self.peers[peer].route {
             Route::Myself => {
@@ -391,15 +383,22 @@ impl<P: Platform> Engine<P> {
     }
 
     pub(super) fn submit(&mut self, peer: PeerId, head: &Head, data: &UserData, offset: u64, length: u64) {
-        if let Some(run) = data.run(offset, length) {
-            self.flow(peer).submit_message(head.as_bytes(), run);
-            return;
-        }
         let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.resize(length as usize, 0);
-        data_into(data, offset, &mut scratch);
-        self.flow(peer).submit_message(head.as_bytes(), &scratch);
+        submit_to(self.flow(peer), head, data, offset, length, &mut scratch);
         self.scratch = scratch;
+    }
+}
+
+/// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if these are several runs of memory.
+#[inline(always)]
+fn submit_to(flow: &mut Flow, head: &Head, data: &UserData, offset: u64, length: u64, scratch: &mut Vec<u8>) {
+    match data.run(offset, length) {
+        Some(run) => flow.submit_message(head.as_bytes(), run),
+        None => {
+            scratch.resize(length as usize, 0);
+            data_into(data, offset, scratch);
+            flow.submit_message(head.as_bytes(), scratch);
+        }
     }
 }
 

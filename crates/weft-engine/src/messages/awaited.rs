@@ -25,7 +25,7 @@ impl Messages {
         peers: &mut impl PeerAccess,
     ) -> Result<()> {
         let gone = match peer {
-            Some(peer) => Some(peer).filter(|peer| peers.peer(*peer).failed.is_some()),
+            Some(peer) => Some(peer).filter(|peer| peers.has_failed(*peer)),
             None => self.unheard.take_if(|peer| is_member(*peer)),
         };
         if let Some(peer) = gone {

@@ -95,6 +95,11 @@ impl<P: Platform> PeerAccess for Peers<P> {
         self[peer].number()
     }
 
+    #[inline(always)]
+    fn is_known(&self, peer: PeerId) -> bool {
+        self.get(peer).is_some()
+    }
+
     fn is_own(&self, peer: PeerId) -> bool {
         peer == self.own()
     }
