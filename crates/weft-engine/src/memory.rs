@@ -176,10 +176,14 @@ impl UserData {
         }
     }
 
-    /// Where the bytes are, when they are one run of the program's memory: `bytes` of them may be read and written there.
+    /// Where the bytes `range` are, when they are in one run of the program's memory: all of them may be read and written there.
+    ///
+    /// # Panics
+    /// When that reaches past the end.
     #[inline]
-    fn program_run(&self) -> Option<*mut u8> {
-        matches!(self.shape, Shape::Run).then_some(self.base)
+    fn program_run(&self, range: &Range<u64>) -> Option<*mut u8> {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        matches!(self.shape, Shape::Run).then(|| self.base.wrapping_add(range.start as usize))
     }
 
     /// The bytes from `offset` on, `length` of them, when they are one run of the program's memory.
@@ -273,9 +277,8 @@ impl UserData {
     /// # Panics
     /// As for [`UserData::write`].
     pub fn write_large(&self, offset: u64, bytes: &[u8], writer: &mut Writer) {
-        let Some(base) = self.program_run() else { return self.write(offset, bytes) };
-        assert!(self.has(offset, bytes.len() as u64));
-        let to = base.wrapping_add(offset as usize);
+        let range = offset..offset.wrapping_add(bytes.len() as u64);
+        let Some(to) = self.program_run(&range) else { return self.write(offset, bytes) };
         // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
         unsafe { writer.copy(bytes.as_ptr(), to, bytes.len()) };
     }
@@ -299,12 +302,9 @@ pub fn fetch(
     range: Range<u64>,
     bounce: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    if let Some(target) = data.program_run() {
-        assert!(range.start <= range.end && range.end <= data.len());
-        let (from, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
-        let to = target.wrapping_add(range.start as usize);
-        // SAFETY: whoever made `data` promised `len()` writable bytes at `target`; the range was checked above.
-        return unsafe { memory.read(pid, from, to, len) };
+    if let Some(to) = data.program_run(&range) {
+        // SAFETY: whoever made `data` promised `len()` writable bytes; the range lies within them.
+        return unsafe { memory.read(pid, address.wrapping_add(range.start), to, (range.end - range.start) as usize) };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
@@ -328,12 +328,11 @@ pub fn deliver(
     range: Range<u64>,
     bounce: &mut Vec<u8>,
 ) -> std::io::Result<()> {
-    if let Some(source) = data.program_run() {
-        assert!(range.start <= range.end && range.end <= data.len());
-        let (to, len) = (address.wrapping_add(range.start), (range.end - range.start) as usize);
-        let from = source.wrapping_add(range.start as usize);
-        // SAFETY: whoever made `data` promised `len()` readable bytes at `source`; the range was checked above.
-        return unsafe { memory.write(pid, to, from, len) };
+    if let Some(from) = data.program_run(&range) {
+        // SAFETY: whoever made `data` promised `len()` readable bytes; the range lies within them.
+        return unsafe {
+            memory.write(pid, address.wrapping_add(range.start), from, (range.end - range.start) as usize)
+        };
     }
     for (at, len) in pieces(range) {
         let piece = grown(bounce, len);
@@ -362,8 +361,8 @@ const COPY_CHUNK: usize = 16 * 1024;
 /// Copies the packed bytes of `from` to `to`, as many as both have.
 pub fn copy(from: &UserData, to: &UserData) {
     let total = from.len().min(to.len());
-    if let (Some(source), Some(target)) = (from.program_run(), to.program_run()) {
-        // SAFETY: whoever made them promised at least `total` bytes at each; `copy` allows them to overlap.
+    if let (Some(source), Some(target)) = (from.program_run(&(0..total)), to.program_run(&(0..total))) {
+        // SAFETY: whoever made them promised `total` bytes at each; `copy` allows them to overlap.
         unsafe { std::ptr::copy(source, target, total as usize) };
         return;
     }
