@@ -233,6 +233,12 @@ impl Validation {
         self.state == State::Proved
     }
 
+    /// Whether it is proved, and nothing is asked: until that changes no challenge is due.
+    #[inline]
+    pub fn is_settled(&self) -> bool {
+        self.is_proved() && self.check != Check::Due
+    }
+
     /// Whether all challenges have gone unanswered.
     pub fn is_useless(&self) -> bool {
         matches!(self.state, State::Asked { times, .. } if times > CHALLENGES_MAX)

@@ -113,6 +113,7 @@ impl Rails {
     }
 
     /// Whether there is a choice. Without one nothing is asked and nothing doubted.
+    #[inline]
     pub fn is_choice(&self) -> bool {
         self.known.len() > 1
     }
@@ -293,10 +294,16 @@ impl Rails {
     }
 
     /// The challenge that is due on a carrier.
+    #[inline]
     pub fn poll_challenge(&mut self, carrier: usize, now: Instant, keys: impl FnOnce() -> Keys) -> Option<PathFrame> {
-        if !self.is_choice() {
+        if !self.is_choice() || self.known[carrier].validation.is_settled() {
             return None;
         }
+        self.make_challenge(carrier, now, keys)
+    }
+
+    #[inline(never)]
+    fn make_challenge(&mut self, carrier: usize, now: Instant, keys: impl FnOnce() -> Keys) -> Option<PathFrame> {
         let Known { carrier, validation } = &mut self.known[carrier];
         let (ends, is_check) = (carrier.ends, validation.is_proved());
         let challenge = validation.poll_challenge(now)?;

@@ -260,6 +260,7 @@ impl Remote {
     }
 
     /// The challenge that is due on a carrier, and where to ask it.
+    #[inline]
     pub(crate) fn poll_challenge(&mut self, carrier: usize, now: Instant, secret: &Secret) -> Option<(Hop, PathFrame)> {
         let (own, peer) = self.numbers;
         let challenge = self.rails.poll_challenge(carrier, now, || Keys::new(secret, own, peer))?;
@@ -272,6 +273,7 @@ impl Remote {
     }
 
     /// The flow has sent what it had: which ways it may use from now on.
+    #[inline]
     pub(crate) fn steer(&mut self) {
         if let Some(flow) = &mut self.flow {
             self.rails.steer(flow);

@@ -77,16 +77,15 @@ impl ProgressThread {
         self.processor = watch::processor();
     }
 
-    /// A call leaves MPI, and nobody waits inside: arms what is to be armed.
-    #[inline]
-    pub(crate) fn hand_over(&mut self, engine: &mut Engine, outstanding: Outstanding) {
-        if !self.coverage.is_covered(outstanding, engine.coalescing_time().is_some()) {
-            self.arm(engine, outstanding);
-        }
+    /// A call leaves MPI, and nobody waits inside: whether so much is covered by what is armed.
+    #[inline(always)]
+    pub(crate) fn covers(&mut self, engine: &Engine, outstanding: &Outstanding) -> bool {
+        self.coverage.is_covered(outstanding, engine.coalescing_time().is_some())
     }
 
+    /// It is not: arms what is to be armed.
     #[inline(never)]
-    fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
+    pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
         let arm = self.coverage.hand_over(outstanding);
         if arm.network {
             for network in &self.network {

@@ -518,6 +518,11 @@ impl World<'_> {
                 self.depart(there, Flight { from: own, to: other, bytes, number, marked, path, rail, carrier })?;
                 count += 1;
             }
+            let peer = &mut self.processes[own as usize].peers[index];
+            if !train.more && self.settings.bulk_paths == 0 {
+                let next = peer.flow.poll_train(local, &mut self.conversations[there], &mut self.packet, packets_max);
+                assert!(next.is_none(), "a train that was to be the last is followed by {next:?}");
+            }
         }
         Ok(Turn::Over(count))
     }

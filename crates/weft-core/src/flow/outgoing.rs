@@ -146,6 +146,11 @@ impl Outgoing {
         self.paths.in_flight()
     }
 
+    /// Something has never been sent, or is to be sent again.
+    pub(super) fn has_more(&self) -> bool {
+        self.queue.has_unsent() || !self.lost.is_empty()
+    }
+
     /// Packets that may be in flight: bulk data where that has paths of its own.
     pub(super) fn window(&self, settings: &Settings) -> u32 {
         let sum: u32 = self.paths.bulk(settings).map(|path| self.paths[path].congestion.window()).sum();
@@ -356,7 +361,18 @@ impl Outgoing {
     }
 
     /// The path on which a probe should leave now.
+    #[inline]
     pub(super) fn due_probe(&self, now: Instant, watched: bool, settings: &Settings) -> Option<usize> {
+        // As good as always nothing is in flight, or it has just left: no interval is shorter than this.
+        let mut waits = false;
+        let mut is_recent = |path: &Path| {
+            waits |= path.in_flight > 0;
+            path.in_flight == 0 || now < path.asked_at + settings.pto_min
+        };
+        if self.paths.iter().all(&mut is_recent) && (waits || !(watched || self.is_unsettled())) {
+            debug_assert!(self.probe_at(watched, settings).is_none_or(|(at, _)| at > now));
+            return None;
+        }
         self.probe_at(watched, settings).filter(|(at, _)| *at <= now).map(|(_, path)| path)
     }
 

@@ -18,6 +18,9 @@ pub struct Train {
     pub segment: usize,
     /// The path that all of them take, at most `Settings::bulk_paths`; 0 is that of messages, and of everything else.
     pub path: usize,
+    /// Whether something else may be due at once. If not, looking again brings nothing but perhaps a probe of another path, which can
+    /// wait for the next look.
+    pub more: bool,
 }
 
 /// A packet that was written.
@@ -45,7 +48,7 @@ impl Flow {
         packets_max: usize,
     ) -> Option<Train> {
         let Written { length, path, fresh } = self.poll_one(now, regions, out)?;
-        let mut train = Train { bytes: length, segment: length, path };
+        let mut train = Train { bytes: length, segment: length, path, more: true };
         let Some(content) = fresh else { return Some(train) };
         let window = self.outgoing.paths[path].congestion.window() as usize;
         let packets_max = packets_max.min(window / 2).min(out.len() / length);
@@ -68,6 +71,8 @@ impl Flow {
                 break;
             }
         }
+        // What comes before new packets has left, and they carried the acknowledgement.
+        train.more = self.outgoing.has_more();
         Some(train)
     }
 

@@ -305,6 +305,9 @@ impl<P: Platform> Engine<P> {
             };
             packets += next.bytes.div_ceil(next.segment);
             send_train(devices, remote, &train[..next.bytes], &next, stalled);
+            if !next.more {
+                break;
+            }
         }
         remote.steer();
     }
@@ -331,11 +334,16 @@ fn say(devices: &mut Devices, hop: &Hop, sentence: &PathFrame) {
 }
 
 /// Hands on what arrived together, challenges about a carrier apart: they are short, so one may be the last of what a kernel joins.
+#[inline]
 fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
-    let Arrival { bytes, segment, marked } = train;
-    if bytes.len() <= segment {
-        return hand_on(train);
+    match train.bytes.len() <= train.segment {
+        true => hand_on(train),
+        false => split_questions(train, hand_on),
     }
+}
+
+fn split_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
+    let Arrival { bytes, segment, marked } = train;
     if segment == path_validation::SIZE {
         return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, segment, marked }));
     }

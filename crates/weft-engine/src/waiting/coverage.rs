@@ -55,10 +55,17 @@ pub struct Outstanding {
 }
 
 impl Outstanding {
+    /// The most that may be outstanding, whatever requests and packets there are: what covers this covers all of it, so the rest of the
+    /// state need not be looked at.
+    #[inline(always)]
+    pub fn most(collectives: bool, node_needs_help: bool) -> Self {
+        Self { requests: true, neighbours: collectives || node_needs_help }
+    }
+
     /// What of `state` the progress thread must care for; `None`: nothing. `has_deadlines`: packets are not acknowledged, or messages or
     /// grants wait for their time; asked for only if it matters.
-    #[inline]
-    pub fn of(state: State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
+    #[inline(always)]
+    pub fn of(state: &State, has_deadlines: impl FnOnce() -> bool) -> Option<Self> {
         let neighbours = state.collectives || (state.requests && state.node_needs_help);
         let networked = state.has_network && (state.requests || has_deadlines());
         (networked || neighbours).then_some(Self { requests: state.requests, neighbours })
@@ -156,8 +163,8 @@ impl Coverage {
 
     /// A call leaves MPI, and nobody waits inside. Whether all that is `outstanding` is covered already, messages that are `coalescing`
     /// included: then the call has been counted, and there is nothing to do. It is the way of each small message of a burst but the first.
-    #[inline]
-    pub fn is_covered(&mut self, outstanding: Outstanding, coalescing: bool) -> bool {
+    #[inline(always)]
+    pub fn is_covered(&mut self, outstanding: &Outstanding, coalescing: bool) -> bool {
         let is_armed = (self.network || !outstanding.requests)
             && (self.doorbell || !(outstanding.neighbours && self.has_doorbell));
         let is_timed = if coalescing { self.timer == Timer::Soon } else { self.timer != Timer::Unset };
@@ -315,7 +322,7 @@ mod tests {
         for facts in 0..32 {
             let [requests, collectives, has_network, node_needs_help, deadlines] = bits(facts);
             let state = State { requests, collectives, has_network, node_needs_help };
-            let outstanding = Outstanding::of(state, || deadlines);
+            let outstanding = Outstanding::of(&state, || deadlines);
             let expected = match (requests, collectives, has_network, node_needs_help, deadlines) {
                 (false, false, _, _, false) | (false, false, false, ..) => None,
                 (false, false, true, _, true) => Some(NOTHING),
@@ -325,6 +332,10 @@ mod tests {
                 (_, true, ..) => Some(Outstanding { requests, neighbours: true }),
             };
             assert_eq!(outstanding, expected, "{state:?} {deadlines}");
+            let most = Outstanding::most(collectives, node_needs_help);
+            assert!(
+                outstanding.is_none_or(|outstanding| most.requests && (most.neighbours || !outstanding.neighbours))
+            );
         }
     }
 
@@ -338,7 +349,7 @@ mod tests {
             (State { collectives: true, ..quiet }, true),
         ] {
             let mut was_asked = false;
-            Outstanding::of(state, || {
+            Outstanding::of(&state, || {
                 was_asked = true;
                 false
             });

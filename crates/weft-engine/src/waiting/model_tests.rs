@@ -626,7 +626,8 @@ impl Here {
                 has_network: process.has_network,
                 node_needs_help: process.node_needs_help,
             };
-            let outstanding = Outstanding::of(state, || !process.unacknowledged.is_empty() || !process.held.is_empty());
+            let outstanding =
+                Outstanding::of(&state, || !process.unacknowledged.is_empty() || !process.held.is_empty());
             process.covers =
                 outstanding.map_or((false, false), |outstanding| (outstanding.neighbours, process.has_network));
             outstanding.filter(|_| !process.waiters.any())

@@ -66,6 +66,14 @@ fn try_progress() -> std::result::Result<(), Duration> {
     left
 }
 
+/// A call leaves MPI: where the program is, unless it is the progress thread itself that leaves.
+#[inline(always)]
+fn note_processor(thread: &mut ProgressThread) {
+    if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {
+        thread.note_processor();
+    }
+}
+
 impl Process {
     /// What the progress thread does now, see [`ProgressThread::woken`]; `None`: there is nothing left for it.
     fn woken(&mut self, looked: bool) -> Option<Woken> {
@@ -101,6 +109,21 @@ impl Process {
     }
 
     fn hand_over_outstanding(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        if self.waiters.any() {
+            return;
+        }
+        let most = Outstanding::most(!self.collectives.is_empty(), engine.node_needs_help());
+        if let Some(thread) = &mut self.progress_thread
+            && thread.covers(engine, &most)
+        {
+            return note_processor(thread);
+        }
+        self.hand_over_exactly();
+    }
+
+    #[inline(never)]
+    fn hand_over_exactly(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let state = State {
             requests: engine.messages.are_under_way(),
@@ -108,21 +131,25 @@ impl Process {
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
         };
-        let Some(outstanding) = Outstanding::of(state, || engine.has_deadlines()) else { return };
-        if self.waiters.any() {
-            return;
+        let Some(outstanding) = Outstanding::of(&state, || engine.has_deadlines()) else { return };
+        let Some(thread) = &mut self.progress_thread else { return self.start_progress_thread(outstanding) };
+        note_processor(thread);
+        if !thread.covers(engine, &outstanding) {
+            thread.arm(engine, outstanding);
         }
-        if self.progress_thread.is_none() {
-            match ProgressThread::start(engine, None, progress_from_thread) {
-                Ok(thread) => self.progress_thread = Some(thread),
-                Err(error) => return self.do_without_progress_thread(&error),
-            }
-        }
-        if let Some(thread) = &mut self.progress_thread {
-            if !THREAD_HAS_LOCK.load(Ordering::Relaxed) {
+    }
+
+    /// Something is outstanding for the first time: there is a thread from now on.
+    #[cold]
+    fn start_progress_thread(&mut self, outstanding: Outstanding) {
+        let Some(engine) = &mut self.engine else { return };
+        match ProgressThread::start(engine, None, progress_from_thread) {
+            Ok(mut thread) => {
                 thread.note_processor();
+                thread.arm(engine, outstanding);
+                self.progress_thread = Some(thread);
             }
-            thread.hand_over(engine, outstanding);
+            Err(error) => self.do_without_progress_thread(&error),
         }
     }
 

@@ -215,14 +215,16 @@ impl Proc {
     }
 
     fn hand_over(&mut self) {
-        let state = State {
-            requests: self.engine.messages.are_under_way(),
-            collectives: !self.running.is_empty(),
-            has_network: self.engine.has_network(),
-            node_needs_help: self.engine.node_needs_help(),
-        };
-        let Some(outstanding) = Outstanding::of(state, || self.engine.has_deadlines()) else { return };
-        if self.waiters.any() || self.coverage.is_covered(outstanding, self.engine.coalescing_time().is_some()) {
+        let (collectives, node_needs_help) = (!self.running.is_empty(), self.engine.node_needs_help());
+        let coalescing = self.engine.coalescing_time().is_some();
+        if self.waiters.any() || self.coverage.is_covered(&Outstanding::most(collectives, node_needs_help), coalescing)
+        {
+            return;
+        }
+        let (requests, has_network) = (self.engine.messages.are_under_way(), self.engine.has_network());
+        let state = State { requests, collectives, has_network, node_needs_help };
+        let Some(outstanding) = Outstanding::of(&state, || self.engine.has_deadlines()) else { return };
+        if self.coverage.is_covered(&outstanding, coalescing) {
             return;
         }
         let arm = self.coverage.hand_over(outstanding);
