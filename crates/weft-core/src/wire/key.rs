@@ -1,34 +1,26 @@
 //! Tags: who may make packets of one direction of one pair, and that nothing in them was changed on the path.
 //!
 //! A tag covers a whole packet. Short packets are hashed by SipHash alone. Of longer ones SipHash takes the header, and behind it
-//! what a universal hash makes of each 2 KiB of the rest: NH with words of 64 bits (Black, Halevi, Krawczyk, Krovetz, Rogaway 1999;
-//! RFC 4418 §5.2 has it with words of 32 bits), whose key nobody learns, because SipHash hides its results. Two bodies of one length
-//! have the same result in one of 2⁶⁴ keys.
+//! what a universal hash makes of each 2 KiB of the rest (`weft_hash`), whose key nobody learns, because SipHash hides its results. Two
+//! bodies of one length have the same result in one of 2⁶⁴ keys.
 
 use super::{HEADER_SIZE, TAG_SIZE, u64_at};
 use alloc::sync::Arc;
 use core::hash::Hasher;
 use siphasher::sip::{SipHasher13, SipHasher24};
+use weft_hash::{BLOCK, universal};
 
 /// Bytes of body up to which SipHash takes all of a packet: about as far it costs no more.
 const SHORT_BODY: usize = 64;
-const _: () = assert!(BODY_AT <= HEADER_SIZE + SHORT_BODY && BLOCK.is_multiple_of(ROW));
+const _: () = assert!(BODY_AT <= HEADER_SIZE + SHORT_BODY);
 /// Where in a longer packet the universal hash begins: behind the header, at a whole word.
 const BODY_AT: usize = HEADER_SIZE.next_multiple_of(8);
-/// Words of the universal hash's key …
-const BODY_WORDS: usize = 256;
-/// … and so many bytes it takes at a time: one packet, on most networks.
-const BLOCK: usize = 8 * BODY_WORDS;
-/// Bytes that it takes with one multiplication …
-const PAIR: usize = 16;
-/// … and in one round of its loop.
-const ROW: usize = 64;
 
 /// What all processes of a job know and nobody else, and what is derived from it for the whole process.
 #[derive(Clone)]
 pub struct Secret {
     bytes: [u8; 16],
-    body: Arc<[u64; BODY_WORDS]>,
+    body: Arc<weft_hash::Key>,
 }
 
 impl core::fmt::Debug for Secret {
@@ -47,7 +39,7 @@ impl Secret {
             hasher.write(&(index as u32).to_le_bytes());
             hasher.finish()
         };
-        Self { body: Arc::new(core::array::from_fn(word)), bytes }
+        Self { body: Arc::new(weft_hash::Key(core::array::from_fn(word))), bytes }
     }
 
     /// The bytes.
@@ -61,7 +53,7 @@ impl Secret {
 pub struct Key {
     k0: u64,
     k1: u64,
-    body: Arc<[u64; BODY_WORDS]>,
+    body: Arc<weft_hash::Key>,
 }
 
 impl core::fmt::Debug for Key {
@@ -96,7 +88,7 @@ impl Key {
         key
     }
 
-    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what NH makes of it.
+    /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what the universal hash makes of it.
     #[inline]
     fn tag(&self, epoch: u32, packet: &[u8]) -> u64 {
         let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
@@ -132,54 +124,10 @@ impl Key {
     }
 }
 
-/// NH of at most a block: the sum of the products of its words, the key's added, two at a time. The last is filled up with zeros:
-/// the length is hashed besides.
-fn universal(key: &[u64; BODY_WORDS], block: &[u8]) -> u128 {
-    // Four products at a time take an eighth less time than one.
-    let (rows, rest) = block.as_chunks::<ROW>();
-    let mut sum = 0_u128;
-    for (bytes, key) in rows.iter().zip(key.as_chunks::<{ ROW / 8 }>().0) {
-        let word = |at: usize| u64_at(bytes, 8 * at).wrapping_add(key[at]);
-        let product = |at: usize| u128::from(word(at)) * u128::from(word(at + 1));
-        sum = sum.wrapping_add(product(0)).wrapping_add(product(2)).wrapping_add(product(4)).wrapping_add(product(6));
-    }
-    let keys = key.chunks_exact(2).skip(rows.len() * ROW / PAIR);
-    for (bytes, key) in rest.chunks(PAIR).zip(keys) {
-        let mut pair = [0; PAIR];
-        pair[..bytes.len()].copy_from_slice(bytes);
-        let word = |at: usize| u64_at(&pair, 8 * at).wrapping_add(key[at]);
-        sum = sum.wrapping_add(u128::from(word(0)) * u128::from(word(1)));
-    }
-    sum
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
-
-    #[test]
-    fn the_universal_hash_is_the_sum_of_products() {
-        // Three words, the last of them cut short.
-        let mut key = [0; BODY_WORDS];
-        key[..4].copy_from_slice(&[1, 2, 3, u64::MAX]);
-        let mut bytes = vec![0; 21];
-        (bytes[0], bytes[8], bytes[16], bytes[20]) = (10, 20, 30, 1);
-        let third = (30 + (1 << 32) + 3) * u128::from(u64::MAX);
-        assert_eq!(universal(&key, &bytes), 11 * 22 + third);
-        // However long: whole rows, pairs behind them, and the rest.
-        let key: [u64; BODY_WORDS] =
-            core::array::from_fn(|index| (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        for length in 0..=BLOCK {
-            let bytes: alloc::vec::Vec<u8> = (0..length).map(|at| (at * 37 + length) as u8).collect();
-            let mut padded = bytes.clone();
-            padded.resize(length.next_multiple_of(PAIR), 0);
-            let word = |at: usize| u64_at(&padded, 8 * at).wrapping_add(key[at]);
-            let products =
-                (0..padded.len() / PAIR).map(|pair| u128::from(word(2 * pair)) * u128::from(word(2 * pair + 1)));
-            assert_eq!(universal(&key, &bytes), products.fold(0, u128::wrapping_add), "{length} bytes");
-        }
-    }
 
     #[test]
     fn every_byte_of_packets_of_any_length_counts() {
