@@ -17,6 +17,13 @@ PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 
 say() { printf 'setup: %s\n' "$*"; }
 have() { command -v "$1" >/dev/null 2>&1; }
+# has_library FILE: where Debian and others put it.
+has_library() {
+    for path in /usr/lib/*/"$1" /usr/lib64/"$1" /usr/lib/"$1" /usr/local/lib/"$1"; do
+        [ -e "$path" ] && return
+    done
+    return 1
+}
 # is_for GOAL…: whether the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
 is_for build bench demo tests || { say "$goal is no goal: build, bench, demo or tests" >&2; exit 2; }
@@ -55,6 +62,7 @@ if is_for tests; then
     have chromium || have chromium-browser || have google-chrome || want chromium
     have tshark || want tshark
     have valgrind || want valgrind
+    has_library libfabric.so.1 || want libfabric1
 fi
 
 # apt PACKAGE…: installs them.

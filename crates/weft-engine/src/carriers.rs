@@ -75,6 +75,12 @@ impl Devices {
         }
     }
 
+    /// Before a sleep on them: whether nothing has arrived that they would not tell of.
+    #[inline]
+    pub(crate) fn arm(&mut self) -> bool {
+        self.raw.iter_mut().chain(&mut self.udp).all(|device| device.arm())
+    }
+
     /// What to wait on.
     pub(crate) fn descriptors(&self) -> Descriptors {
         let mut descriptors = [None; RAILS_MAX + 1];

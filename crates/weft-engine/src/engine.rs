@@ -377,6 +377,11 @@ impl<P: Platform> Engine<P> {
         self.node.is_some() && !self.peers.near.copies
     }
 
+    /// A thread of this process watches the network from now on; `false` when something has arrived already.
+    pub fn arm_network_for_thread(&mut self) -> bool {
+        self.network.devices.arm()
+    }
+
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
     pub fn arm_for_thread(&mut self) -> bool {
         self.doorbell_used = true;
@@ -397,6 +402,7 @@ impl<P: Platform> Engine<P> {
             || !self.myself.is_empty()
             || !self.messages.outbox.is_empty()
             || self.messages.may_grant()
+            || !self.network.devices.arm()
         {
             return None;
         }

@@ -19,7 +19,7 @@ use weft_core::time::Instant;
 
 pub use crate::memory::NeighbourMemory;
 
-pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome, wrong_address};
+pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, wrong_address};
 pub use none::NoNode;
 pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,

@@ -87,18 +87,19 @@ impl ProgressThread {
     #[inline(never)]
     pub(crate) fn arm(&mut self, engine: &mut Engine, outstanding: Outstanding) {
         let arm = self.coverage.hand_over(outstanding);
+        let mut arrived = false;
         if arm.network {
             for network in &self.network {
                 // Known to the watch, so it can be armed; so is the doorbell.
                 let _ = self.watch.arm(*network);
             }
+            arrived = !engine.arm_network_for_thread();
         }
-        let mut arrived = false;
         if arm.doorbell
             && let Some(doorbell) = self.doorbell
         {
             let _ = self.watch.arm(doorbell);
-            arrived = !engine.arm_for_thread();
+            arrived |= !engine.arm_for_thread();
         }
         let due = if self.coverage.wants_due(arrived) { engine.due().map(Duration) } else { None };
         let armed = Armed { arrived, due, coalescing: engine.coalescing_time() };

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
-use weft_net::faults;
+use weft_net::{fabric, faults};
 
 /// Who reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,10 +49,11 @@ impl Setting {
 pub const LINK: Setting = Setting {
     name: "WEFT_LINK",
     default: "auto",
-    allowed: "auto, or a list of shared, udp, ethernet and xdp",
+    allowed: "auto, or a list of shared, udp, ethernet, xdp and fabric",
     meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
               the privilege CAP_NET_RAW or `weft-netd`); `auto`: each of these where it is possible; `xdp` (raw frames received by \
-              AF_XDP) only where it is named, as in `auto,xdp`",
+              AF_XDP) only where it is named, as in `auto,xdp`; `fabric` (libfabric, in the place of UDP) only where it is named, as in \
+              `shared,fabric`",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.
@@ -62,6 +63,15 @@ pub const INTERFACE: Setting = Setting {
     allowed: "names and subnets, such as eth0,10.1.0.0/16 or !eth1",
     meaning: "network interfaces or subnets that may be used, the better ones first, or with `!` may not; without it all that fit, \
               the faster ones first: messages take the first that leads to the peer, large ones all",
+    reader: Reader::Library,
+};
+/// libfabric's provider.
+pub const FABRIC_PROVIDER: Setting = Setting {
+    name: "WEFT_FABRIC_PROVIDER",
+    default: "",
+    allowed: "the name of a provider with datagram endpoints, such as udp",
+    meaning: "libfabric's provider, where `WEFT_LINK` names `fabric`; without it the first that libfabric offers and that leads to a \
+              network; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
     reader: Reader::Library,
 };
 /// Where `weft-netd` listens.
@@ -193,9 +203,10 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 17] = [
+pub const TABLE: [&Setting; 18] = [
     &LINK,
     &INTERFACE,
+    &FABRIC_PROVIDER,
     &NETD,
     &NODE,
     &EAGER_LIMIT,
@@ -290,13 +301,15 @@ pub struct Links {
     pub ethernet: bool,
     /// Raw frames, received by AF_XDP where that is possible.
     pub xdp: bool,
+    /// libfabric, in the place of UDP.
+    pub fabric: bool,
     /// Whether the user has named them, instead of leaving it to what is possible.
     pub named: bool,
 }
 
 impl Links {
-    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false, named: false };
-    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false, named: false };
+    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false, fabric: false, named: false };
+    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false, fabric: false, named: false };
 }
 
 /// Every setting of the library.
@@ -312,6 +325,8 @@ pub struct Settings {
     pub single_copy: bool,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
+    /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
+    pub fabric_provider: Option<String>,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
@@ -342,11 +357,12 @@ const ACK_DELAY_US_MAX: u64 = 100_000;
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
 /// Every link of this version: its name in `WEFT_LINK` and what it is.
-pub const LINKS: [(&str, &str); 4] = [
+pub const LINKS: [(&str, &str); 5] = [
     ("shared", "rings in shared memory, between ranks of one host"),
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
     ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
     ("xdp", "the same frames, received before the host's network sees them (AF_XDP)"),
+    ("fabric", "datagrams by libfabric, over whatever its provider leads to, between hosts"),
 ];
 
 /// The most memory that one peer can make this process use, by what it is for.
@@ -386,6 +402,7 @@ impl Settings {
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
+            fabric_provider: FABRIC_PROVIDER.value(&variable),
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
@@ -406,19 +423,26 @@ impl Settings {
     }
 }
 
+/// What libfabric is asked for.
+pub fn fabric(settings: &Settings) -> fabric::Settings {
+    fabric::Settings { provider: settings.fabric_provider.clone(), interfaces: settings.interface.clone() }
+}
+
 fn links(value: &str) -> Result<Links, String> {
     let mut links = Links { named: true, ..Links::NONE };
     for name in value.split(',').map(str::trim) {
         match name {
-            "auto" => links = Links { xdp: links.xdp, ..Links::AUTO },
+            "auto" => links = Links { xdp: links.xdp, fabric: links.fabric, ..Links::AUTO },
             "shared" => links.shared = true,
             "udp" => links.udp = true,
             "ethernet" => links.ethernet = true,
             // Where AF_XDP is not to be had, the frames are still the same.
             "xdp" => links = Links { ethernet: true, xdp: true, ..links },
+            "fabric" => links.fabric = true,
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
+    links.udp &= !links.fabric;
     Ok(links)
 }
 
@@ -503,6 +527,17 @@ mod tests {
             Links { ethernet: true, named: true, ..Links::NONE }
         );
     }
+
+    #[test]
+    fn libfabric_takes_the_place_of_udp() {
+        let links = |value| read(&[("WEFT_LINK", value)]).unwrap().links;
+        assert_eq!(links("shared,fabric"), Links { shared: true, fabric: true, named: true, ..Links::NONE });
+        for (one, other) in [("auto,fabric", "fabric,auto"), ("fabric,udp", "fabric")] {
+            assert_eq!(links(one), links(other));
+            assert!(links(one).fabric && !links(one).udp);
+        }
+    }
+
     #[test]
     fn the_book_has_this_table() {
         let book = include_str!("../../../docs/book/settings.md");

@@ -14,8 +14,9 @@ use std::sync::atomic::Ordering;
 
 use weft_core::time::Duration;
 use weft_launch::{CallSite, Client, Load, Origin};
+use weft_net::fabric::Fabric;
 use weft_net::single_copy::SingleCopy;
-use weft_net::{ethernet, node, shared, single_copy, udp};
+use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
 
 use crate::collective::{Arguments, Bound};
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
@@ -44,6 +45,8 @@ struct Card {
     addresses: Option<udp::Card>,
     /// The interfaces on which it takes raw frames.
     raw: Vec<ethernet::Card>,
+    /// Its endpoint of libfabric.
+    fabric: Option<fabric::Card>,
 }
 
 impl Card {
@@ -51,14 +54,16 @@ impl Card {
         let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
         let addresses = self.addresses.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
         let raw: Vec<String> = self.raw.iter().map(ethernet::Card::encode).collect();
-        format!("4,{:x},{},{},{secret},{addresses},{}", self.node, self.pid, self.host, raw.join("+"))
+        let fabric = self.fabric.as_ref().map_or_else(|| "-".to_owned(), fabric::Card::encode);
+        format!("5,{:x},{},{},{secret},{addresses},{},{fabric}", self.node, self.pid, self.host, raw.join("+"))
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
         let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
         let parts: Vec<&str> = text.split(',').collect();
-        let ["4", node, pid, host, secret, addresses, raw] = parts[..] else { return Err(wrong()) };
+        let ["5", node, pid, host, secret, addresses, raw, fabric] = parts[..] else { return Err(wrong()) };
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
+        let fabric = Some(fabric).filter(|text| *text != "-").map(fabric::Card::decode);
         let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
         Ok(Self {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
@@ -67,6 +72,7 @@ impl Card {
             secret: weft_launch::wire::secret_from_hex(secret),
             addresses: addresses.transpose().map_err(|_| wrong())?,
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
+            fabric: fabric.transpose().map_err(|_| wrong())?,
         })
     }
 }
@@ -124,6 +130,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         secret: own_secret.filter(|_| client.secret().is_none()),
         addresses: links.addresses(),
         raw: raw::cards(&settings, &links.raw),
+        fabric: links.fabric.as_ref().map(Fabric::card),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
         // Before the others know this process, and try.
@@ -133,6 +140,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     if need_links_after_all(&cards) {
         links = links::open(&settings, rank)?;
         (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
+        card.fabric = links.fabric.as_ref().map(Fabric::card);
         cards = exchange(&mut client, &card)?;
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
@@ -183,7 +191,7 @@ fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
 /// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory: containers. All
 /// come to the same answer.
 fn need_links_after_all(cards: &[Card]) -> bool {
-    let unreachable = cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty());
+    let unreachable = cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty() && card.fabric.is_none());
     unreachable && cards.iter().any(|card| card.node != cards[0].node)
 }
 
@@ -203,7 +211,7 @@ fn connect(
     rank: u32,
     size: u32,
     cards: &[Card],
-    links: Opened,
+    mut links: Opened,
     secret: [u8; 16],
 ) -> Result<Engine> {
     let own = &cards[rank as usize];
@@ -219,7 +227,7 @@ fn connect(
             Some(local) if use_shared => Route::Shared(local),
             _ => {
                 let ends = (own, &cards[peer as usize]);
-                let path = rails::remote(settings, size, ends, &links.candidates, rank < peer);
+                let path = rails::remote(settings, size, ends, &mut links, rank < peer);
                 any_remote |= matches!(path, Route::Remote(_));
                 path
             }

@@ -18,7 +18,7 @@ use weft_core::pcapng::{self, Direction};
 use weft_core::wire::{self, Channel, Kind, Packet};
 
 use crate::clock;
-use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
+use crate::datagrams::{Address, Arrival, Datagrams, FabricAddress, Outcome};
 use crate::ethernet;
 
 /// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what they announce.
@@ -151,7 +151,11 @@ fn kept(packet: &[u8]) -> usize {
 /// What stands in front of a packet on its way: the headers of Ethernet and our own, or those of Ethernet, IP and UDP.
 fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
     match (from, to) {
-        (Address::Udp(from), Address::Udp(to)) => pcapng::udp_headers(out, *from, *to, 0, length),
+        (Address::Udp(from), Address::Udp(to))
+        | (
+            Address::Fabric(FabricAddress { ip: Some(from), .. }),
+            Address::Fabric(FabricAddress { ip: Some(to), .. }),
+        ) => pcapng::udp_headers(out, *from, *to, 0, length),
         (Address::Ethernet(from), Address::Ethernet(to)) => {
             pcapng::ethernet_header(out, from.mac, to.mac, ethernet::ETHER_TYPE);
             out.extend(ethernet::share_of_header(to.port, length as u16));
@@ -267,6 +271,14 @@ impl<D: Datagrams> Datagrams for Capture<D> {
 
     fn fd(&self) -> RawFd {
         self.inner.fd()
+    }
+
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
+    }
+
+    fn rejected(&self) -> u64 {
+        self.inner.rejected()
     }
 
     fn packet_size(&self) -> usize {

@@ -256,6 +256,10 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.fd()
     }
 
+    fn arm(&mut self) -> bool {
+        self.inner.arm()
+    }
+
     fn rejected(&self) -> u64 {
         self.inner.rejected()
     }

@@ -7,6 +7,7 @@
 //! | [`udp`] | datagrams to other nodes; choice of addresses; the core's flow makes them reliable, not this module |
 //! | [`ethernet`] | datagrams as frames on an interface, without IP and UDP; needs a privilege, or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
+//! | [`fabric`] | datagrams by a provider of libfabric, whichever network that leads to |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
@@ -26,12 +27,13 @@ pub mod clock;
 pub mod datagrams {
     //! What every datagram link offers: see `weft_engine::transport`.
     pub use weft_engine::transport::{
-        Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome, wrong_address,
+        Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, wrong_address,
     };
 }
 pub mod descriptors;
 mod error;
 pub mod ethernet;
+pub mod fabric;
 pub mod faults;
 pub mod live;
 pub mod node;

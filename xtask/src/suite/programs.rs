@@ -32,7 +32,7 @@ pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
 const FAULTS: &[(&str, &str)] = &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
 /// Everything at once, damage included: what was damaged must not be believed, least of all an acknowledgement.
-const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
+pub(super) const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";
 /// Runs of the program under it, each with a seed of its own …
 const DAMAGE_SEEDS: u32 = 3;
 /// … and exchanges in each.

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use weft_mpi::settings::Settings;
 use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::ethernet::{self, Ethernet};
+use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
 use weft_net::xdp;
 
@@ -48,7 +49,7 @@ pub(crate) trait Link {
     fn card(&self) -> String;
     fn warnings(&self) -> Vec<String>;
     /// The way to the peer with this card, and where packets go.
-    fn way(&self, card: &str) -> Result<(LinkPath, Address), String>;
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String>;
     fn datagrams(&mut self) -> &mut dyn Datagrams;
     /// Why the machine last refused a packet.
     fn refusal(&self) -> String;
@@ -71,7 +72,7 @@ impl Link for UdpLink {
         self.0.warnings().to_vec()
     }
 
-    fn way(&self, card: &str) -> Result<(LinkPath, Address), String> {
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
         let peer = Card::decode(card).map_err(|error| error.to_string())?;
         let pair = udp::choose_peer_address(self.0.candidates(), &peer.candidates)?;
         let way = LinkPath {
@@ -112,7 +113,7 @@ impl Link for EthernetLink {
         Vec::new()
     }
 
-    fn way(&self, card: &str) -> Result<(LinkPath, Address), String> {
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
         let (own, peer) = (self.0.card(), ethernet::Card::decode(card).map_err(|error| error.to_string())?);
         let way = LinkPath {
             own: own.address.to_string(),
@@ -130,6 +131,50 @@ impl Link for EthernetLink {
 
     fn refusal(&self) -> String {
         "the interface takes no frame just now".to_owned()
+    }
+
+    fn cut(&self) -> u64 {
+        0
+    }
+}
+
+struct FabricLink(Fabric);
+
+impl Link for FabricLink {
+    fn name(&self) -> &'static str {
+        "fabric"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        let provider = &self.0.offer().provider;
+        let what = "has nothing to sleep on: whoever waits uses its processor";
+        if self.0.can_sleep() { Vec::new() } else { vec![format!("libfabric's provider {provider} {what}")] }
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let peer = fabric::Card::decode(card).map_err(|error| error.to_string())?;
+        let to = self.0.address_of(&peer).map_err(|error| error.to_string())?;
+        let own = self.0.card();
+        let way = LinkPath {
+            own: self.0.own_address().to_string(),
+            peer: to.to_string(),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, to))
+    }
+
+    fn datagrams(&mut self) -> &mut dyn Datagrams {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.last_refusal().unwrap_or_default()
     }
 
     fn cut(&self) -> u64 {
@@ -223,8 +268,8 @@ impl Probe {
     }
 
     /// Sends from a socket of its own that the network's answers come back to.
-    pub(crate) fn trace(&self, link: &str, card: &str) -> Result<Fate, String> {
-        let link = self.links.iter().find(|one| one.name() == link).ok_or("this link is not open")?;
+    pub(crate) fn trace(&mut self, link: &str, card: &str) -> Result<Fate, String> {
+        let link = self.links.iter_mut().find(|one| one.name() == link).ok_or("this link is not open")?;
         let (_, Address::Udp(to)) = link.way(card)? else { return Ok(Fate::Silence) };
         let any = if to.is_ipv4() { SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)) } else { "[::]:0".parse().unwrap() };
         let socket = UdpSocket::bind(any).map_err(|error| error.to_string())?;
@@ -268,6 +313,11 @@ fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
     if settings.links.udp {
         let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
         all.push(("udp", opened.map_err(|error| error.to_string())));
+    }
+    if settings.links.fabric {
+        let opened = Fabric::open(&weft_mpi::settings::fabric(settings));
+        let opened = opened.map(|link| Box::new(FabricLink(link)) as Box<dyn Link>);
+        all.push(("fabric", opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {
         let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());

@@ -4,7 +4,7 @@ use serde::Serialize;
 use weft_mpi::settings::{self, LINKS, Settings};
 use weft_net::ethernet::Ethernet;
 use weft_net::xdp::{self, Outlook};
-use weft_net::{node, shared, udp};
+use weft_net::{fabric, node, shared, udp};
 
 use super::machine::Machine;
 
@@ -87,6 +87,7 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
             "udp" => judge_udp(settings, addresses),
             "ethernet" => judge_ethernet(settings),
             "xdp" => judge_xdp(settings),
+            "fabric" => judge_fabric(settings),
             _ => judge_other(name),
         };
         let used = verdict.is_ok();
@@ -121,7 +122,35 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
     Ok(format!("between ranks of this host; memory in the first that has room of {}; {copies}", places.join(", ")))
 }
 
+fn judge_fabric(settings: &Settings) -> Result<String, String> {
+    let wanted = weft_mpi::settings::fabric(settings);
+    let found = fabric::consider(&wanted).map_err(|error| error.to_string());
+    let name = |offer: &fabric::Offer| format!("{} on {}", offer.provider, offer.domain);
+    if !settings.links.fabric {
+        let has = found.map_or_else(
+            |_| "no libfabric with datagram endpoints was found".to_owned(),
+            |found| {
+                let (major, minor) = found.version;
+                let offers: Vec<String> = found.offers.iter().map(name).collect();
+                format!("libfabric {major}.{minor} has datagram endpoints of {}", offers.join(", "))
+            },
+        );
+        return Err(format!("it is used only where WEFT_LINK names it; {has}"));
+    }
+    let found = found?;
+    let (major, minor) = found.version;
+    let offer = &found.offers[found.chosen?];
+    Ok(format!(
+        "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {}, messages of up to {} bytes",
+        name(offer),
+        offer.message_max
+    ))
+}
+
 fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {
+    if settings.links.fabric {
+        return Err("WEFT_LINK names fabric, which takes its place".into());
+    }
     if !settings.links.udp {
         return Err("WEFT_LINK does not name it".into());
     }

@@ -13,6 +13,8 @@ pub enum Address {
     Udp(SocketAddr),
     /// A socket on an Ethernet segment.
     Ethernet(EthernetAddress),
+    /// An endpoint that a provider of libfabric knows.
+    Fabric(FabricAddress),
 }
 
 /// A socket on an Ethernet segment: an interface, and which of the processes behind it.
@@ -22,6 +24,15 @@ pub struct EthernetAddress {
     pub mac: [u8; 6],
     /// The process's number on its host.
     pub port: u16,
+}
+
+/// An endpoint of libfabric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FabricAddress {
+    /// What this process's provider calls it (`fi_addr_t`).
+    pub name: u64,
+    /// Where it is, if the provider's addresses are those of IP.
+    pub ip: Option<SocketAddr>,
 }
 
 impl From<SocketAddr> for Address {
@@ -41,6 +52,16 @@ impl fmt::Display for Address {
         match self {
             Self::Udp(address) => address.fmt(f),
             Self::Ethernet(address) => address.fmt(f),
+            Self::Fabric(address) => address.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for FabricAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.ip {
+            Some(ip) => write!(f, "{ip} by libfabric"),
+            None => write!(f, "libfabric's address {}", self.name),
         }
     }
 }
@@ -128,8 +149,13 @@ pub trait Datagrams {
         self.receive(&mut |packet| on_train(Arrival::packet(packet)), limit)
     }
 
-    /// The descriptor that becomes readable when a packet arrives.
+    /// The descriptor that becomes readable when a packet arrives; negative: there is none, so nobody may sleep.
     fn fd(&self) -> RawFd;
+
+    /// Called before each sleep on [`Self::fd`]; `false`: something has arrived that the descriptor would not tell of, or there is none.
+    fn arm(&mut self) -> bool {
+        true
+    }
 
     /// Packets that arrived and were dropped by the link itself: cut, or larger than a packet may be.
     fn rejected(&self) -> u64 {
@@ -177,6 +203,10 @@ macro_rules! forward {
 
             fn fd(&self) -> RawFd {
                 (**self).fd()
+            }
+
+            fn arm(&mut self) -> bool {
+                (**self).arm()
             }
 
             fn rejected(&self) -> u64 {

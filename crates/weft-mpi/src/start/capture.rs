@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use weft_net::capture::{Capture, Ends, Recorder, SharedRecorder};
 use weft_net::datagrams::Address;
+use weft_net::fabric::Fabric;
 
 use super::links::Opened;
 use super::warn;
@@ -53,6 +54,7 @@ fn ends(path: &Route, slot: Slot, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| match slot {
         Slot::Raw(place) => Some(Address::from(links.raw.get(usize::from(place))?.card().address)),
+        Slot::Udp if links.fabric.is_some() => links.fabric.as_ref().map(Fabric::own_address),
         Slot::Udp => {
             let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
             Some(Address::Udp((own.ip, own.port).into()))

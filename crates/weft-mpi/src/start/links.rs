@@ -1,16 +1,19 @@
 //! The links to other nodes: which are opened, and as what the engine uses them.
 
 use weft_net::ethernet::Ethernet;
+use weft_net::fabric::Fabric;
 use weft_net::udp::{self, Udp};
 
 use super::{other, warn};
 use crate::error::Result;
-use crate::settings::Settings;
+use crate::settings::{self, Settings};
 
 /// The links to other nodes, as they were opened.
 #[derive(Default)]
 pub(super) struct Opened {
     pub(super) udp: Option<Udp>,
+    /// In the place of UDP.
+    pub(super) fabric: Option<Fabric>,
     /// One for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// Why there are no raw frames.
@@ -22,7 +25,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Whether any was opened.
     pub(super) fn any(&self) -> bool {
-        self.udp.is_some() || !self.raw.is_empty()
+        self.udp.is_some() || self.fabric.is_some() || !self.raw.is_empty()
     }
 
     /// Names of the interfaces by their number.
@@ -52,12 +55,23 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         true => Some(Udp::bind(&wanted).map_err(|error| other(error.to_string()))?),
         false => None,
     };
+    let fabric = match settings.links.fabric {
+        true => Some(Fabric::open(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?),
+        false => None,
+    };
+    if let Some(fabric) = fabric.as_ref().filter(|fabric| rank == 0 && !fabric.can_sleep()) {
+        let provider = &fabric.offer().provider;
+        warn(
+            rank,
+            &format!("libfabric's provider {provider} has nothing to sleep on: whoever waits uses its processor"),
+        );
+    }
     let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
     let netd = settings.netd.as_deref();
     let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open_all(&wanted, port, netd)) {
         None => (Vec::new(), None),
         Some(Ok(raw)) => (raw, None),
-        Some(Err(error)) if udp.is_none() => return Err(other(error.to_string())),
+        Some(Err(error)) if udp.is_none() && fabric.is_none() => return Err(other(error.to_string())),
         Some(Err(error)) => (Vec::new(), Some(error.to_string())),
     };
     // Who wants AF_XDP is told once a host.
@@ -69,5 +83,5 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         None if raw.is_empty() => Vec::new(),
         None => udp::candidates(&wanted).map_err(|error| other(error.to_string()))?,
     };
-    Ok(Opened { udp, raw, refusal, candidates })
+    Ok(Opened { udp, fabric, raw, refusal, candidates })
 }

@@ -5,9 +5,10 @@ use weft_core::path_validation::Ends;
 use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
 use weft_net::datagrams::Address;
-use weft_net::udp::{self, Candidate, Pair};
+use weft_net::udp::{self, Pair};
 
 use super::Card;
+use super::links::Opened;
 use crate::engine::{Hop, Remote, Route, Slot};
 use crate::settings::Settings;
 
@@ -28,17 +29,20 @@ struct Found {
     decides: bool,
 }
 
-/// The way to a peer. `own` and `peer` are what the two ends say of themselves, `candidates` this end's addresses; `first`: one end
-/// says so, the other does not.
+/// The way to a peer. `own` and `peer` are what the two ends say of themselves; `first`: one end says so, the other does not.
 pub(super) fn remote(
     settings: &Settings,
     size: u32,
     (own, peer): (&Card, &Card),
-    candidates: &[Candidate],
+    links: &mut Opened,
     first: bool,
 ) -> Route {
     let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
-        Some(addresses) => match udp::pair_rails(candidates, &addresses.candidates, first) {
+        _ if links.fabric.is_some() => match by_fabric(own, peer, links) {
+            Ok(found) => (found, None),
+            Err(reason) => (raw_only(own, peer), Some(reason)),
+        },
+        Some(addresses) => match udp::pair_rails(&links.candidates, &addresses.candidates, first) {
             Ok(pairs) => (on_rails(own, peer, &pairs), None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
@@ -93,6 +97,23 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
     found
 }
 
+/// libfabric's endpoints, and raw frames between the best interfaces where both ends have them.
+fn by_fabric(own: &Card, peer: &Card, links: &mut Opened) -> Result<Vec<Found>, String> {
+    let (Some(fabric), Some(here)) = (&mut links.fabric, &own.fabric) else { return Ok(Vec::new()) };
+    let there =
+        peer.fabric.as_ref().ok_or("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends")?;
+    let to = fabric.address_of(there).map_err(|error| error.to_string())?;
+    let mut found = raw_only(own, peer);
+    found.push(Found {
+        carrier: Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() },
+        hop: Hop { slot: Slot::Udp, to },
+        packet_size: usize::from(here.packet_size.min(there.packet_size)),
+        window_packets: here.window_packets.min(there.window_packets),
+        decides: true,
+    });
+    Ok(found)
+}
+
 /// Raw frames between the best interfaces of both ends, though their addresses do not fit.
 fn raw_only(own: &Card, peer: &Card) -> Vec<Found> {
     let best = |card: &Card| card.raw.first().map(|raw| raw.rail);
@@ -119,6 +140,7 @@ mod tests {
     use super::*;
     use weft_net::datagrams::EthernetAddress;
     use weft_net::ethernet;
+    use weft_net::udp::Candidate;
 
     /// An end of host `host` with interfaces of these speeds and packet sizes, each in a subnet of its own.
     fn card(host: u8, interfaces: &[(u32, u16)]) -> Card {
@@ -144,6 +166,7 @@ mod tests {
             secret: None,
             addresses: Some(udp::Card { candidates, window_packets: 1000 }),
             raw: interfaces.iter().enumerate().map(raw).collect(),
+            fabric: None,
         }
     }
 

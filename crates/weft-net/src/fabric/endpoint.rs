@@ -1,0 +1,521 @@
+//! A datagram endpoint with what it needs: the only place that follows pointers of the library.
+#![allow(unsafe_code)]
+
+use std::ffi::{CString, c_int, c_void};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::RawFd;
+use std::ptr;
+
+use super::api::{
+    Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
+    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_LOCAL, FI_MSG,
+    FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE,
+    Fabric, Fid, Info, Library, Mr, VERSION, text,
+};
+
+/// Packets that may wait to be received, at most …
+const RECEIVES_MAX: usize = 1024;
+/// … and bytes of them …
+const RECEIVES_BYTES_MAX: usize = 4 << 20;
+/// … and packets that may wait to be sent, where they do not leave at once.
+const SENDS_MAX: usize = 256;
+/// Completions that are read in one go.
+const BATCH: usize = 32;
+/// Bytes of the longest address: what `FI_NAME_MAX` says of names.
+pub(super) const ADDRESS_BYTES_MAX: usize = 64;
+/// Bytes that each packet begins at a multiple of.
+const ALIGNMENT: usize = 64;
+
+/// A provider's offer, for people and for the choice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// The provider, e.g. `udp`.
+    pub provider: String,
+    /// The provider's version.
+    pub version: (u32, u32),
+    /// Its domain: the device or the interface.
+    pub domain: String,
+    /// Its fabric: the network.
+    pub fabric: String,
+    /// Bytes of the largest message.
+    pub message_max: usize,
+    /// The address of this end, where it is one of IP.
+    pub address: Option<IpAddr>,
+}
+
+/// A list of offers, as the library made it.
+pub(super) struct Offers {
+    library: &'static Library,
+    first: *mut Info,
+}
+
+impl Drop for Offers {
+    fn drop(&mut self) {
+        // SAFETY: the library made it, and nobody else frees it.
+        unsafe { (self.library.freeinfo)(self.first) };
+    }
+}
+
+impl Offers {
+    /// What there is for datagrams; `provider` is the name of one, or none for all.
+    pub(super) fn new(library: &'static Library, provider: Option<&str>) -> Result<Self, String> {
+        let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
+        // SAFETY: without one to copy it makes one, whose parts are all there.
+        let hints = unsafe { (library.dupinfo)(ptr::null()) };
+        if hints.is_null() {
+            return Err("there is no memory".to_owned());
+        }
+        let hints = Self { library, first: hints };
+        // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by free(3).
+        unsafe {
+            let info = &mut *hints.first;
+            info.caps = FI_MSG | FI_SEND | FI_RECV;
+            info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
+            (*info.ep_attr).kind = FI_EP_DGRAM;
+            (*info.domain_attr).threading = FI_THREAD_DOMAIN;
+            (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_BASIC_BITS;
+            if let Some(name) = &provider {
+                (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
+            }
+        }
+        let mut found = ptr::null_mut();
+        // SAFETY: neither node nor service; the hints stay while this runs.
+        let code = unsafe { (library.getinfo)(VERSION, ptr::null(), ptr::null(), 0, hints.first, &raw mut found) };
+        match code {
+            0 => Ok(Self { library, first: found }),
+            code => Err(library.describe(code.into())),
+        }
+    }
+
+    /// Each of them.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Offer, *mut Info)> {
+        let mut next = self.first;
+        std::iter::from_fn(move || {
+            let this = next;
+            // SAFETY: the list ends with a null pointer, and lives as long as this borrow.
+            let info = unsafe { this.as_ref() }?;
+            next = info.next;
+            Some((offer(info), this))
+        })
+    }
+}
+
+fn offer(info: &Info) -> Offer {
+    // SAFETY: the library fills in all parts of what it offers.
+    let (domain, fabric, endpoint) = unsafe { (&*info.domain_attr, &*info.fabric_attr, &*info.ep_attr) };
+    let name = |name| {
+        // SAFETY: names end with a zero and stay as long as the offer.
+        unsafe { text(name) }.unwrap_or_default()
+    };
+    let address = (!info.src_addr.is_null()).then(|| {
+        // SAFETY: the library says how long it is.
+        unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }
+    });
+    Offer {
+        provider: name(fabric.prov_name),
+        version: (fabric.prov_version >> 16, fabric.prov_version & 0xffff),
+        domain: name(domain.name),
+        fabric: name(fabric.name),
+        message_max: endpoint.max_msg_size,
+        address: address.and_then(|bytes| Some(socket_address(info.addr_format, bytes)?.ip())),
+    }
+}
+
+/// An address of the formats that are addresses of IP.
+pub(super) fn socket_address(format: u32, bytes: &[u8]) -> Option<SocketAddr> {
+    let family = c_int::from(u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?));
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let ip: IpAddr = match (format, family) {
+        (FI_SOCKADDR_IN | 1, libc::AF_INET) => Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?).into(),
+        (FI_SOCKADDR_IN6 | 1, libc::AF_INET6) => Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?).into(),
+        _ => return None,
+    };
+    Some((ip, port).into())
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// The provider has it.
+    Taken,
+    /// It has no room now.
+    Full,
+    /// It refuses it with this error.
+    Refused(i64),
+}
+
+/// Room of the provider's own for each operation under way (`struct fi_context2`).
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+struct Context([usize; 8]);
+
+/// Packets of one direction: their bytes, one after the other, and a context for each.
+struct Packets {
+    bytes: Vec<u8>,
+    /// Where the first begins, so that all are aligned.
+    start: usize,
+    contexts: Box<[Context]>,
+    /// Bytes from one to the next.
+    stride: usize,
+    registered: *mut Mr,
+}
+
+impl Packets {
+    fn new(count: usize, bytes: usize) -> Self {
+        let stride = bytes.next_multiple_of(ALIGNMENT);
+        let bytes = vec![0; count * stride + ALIGNMENT];
+        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
+        Self { bytes, start, contexts: vec![Context([0; 8]); count].into(), stride, registered: ptr::null_mut() }
+    }
+
+    fn at(&mut self, place: usize) -> *mut u8 {
+        let at = self.start + place * self.stride;
+        self.bytes[at..at + self.stride].as_mut_ptr()
+    }
+
+    fn context(&mut self, place: usize) -> *mut c_void {
+        (&raw mut self.contexts[place]).cast()
+    }
+
+    /// The place of a context; none if it is of the other direction.
+    fn place(&self, context: *mut c_void) -> Option<usize> {
+        let offset = (context as usize).checked_sub(self.contexts.as_ptr() as usize)?;
+        Some(offset / size_of::<Context>()).filter(|place| *place < self.contexts.len())
+    }
+
+    fn description(&self) -> *mut c_void {
+        // SAFETY: an open registration.
+        unsafe { self.registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc)
+    }
+}
+
+/// An object of the library, closed when it is dropped.
+struct Object<T>(*mut T);
+
+impl<T> Object<T> {
+    const NONE: Self = Self(ptr::null_mut());
+
+    fn fid(&self) -> *mut Fid {
+        // Every object begins with it.
+        self.0.cast()
+    }
+
+    fn close(&mut self) {
+        if let Some(fid) = ptr::NonNull::new(self.fid()) {
+            // SAFETY: it is open, and this is the only place that closes it; what was made of it has been closed before.
+            unsafe { ((*fid.as_ref().ops).close)(fid.as_ptr()) };
+            self.0 = ptr::null_mut();
+        }
+    }
+}
+
+/// An endpoint that takes and gives packets.
+pub(super) struct Endpoint {
+    library: &'static Library,
+    pub(super) offer: Offer,
+    ep: Object<Ep>,
+    cq: Object<Cq>,
+    av: Object<Av>,
+    domain: Object<Domain>,
+    fabric: Object<Fabric>,
+    receives: Packets,
+    sends: Packets,
+    free_sends: Vec<usize>,
+    /// Receives that the provider had no room for: tried again.
+    unposted: Vec<usize>,
+    prefix: usize,
+    /// Bytes of a packet, without the prefix.
+    pub(super) packet_size: usize,
+    inject_max: usize,
+    address_format: u32,
+    pub(super) address: Vec<u8>,
+    pub(super) descriptor: Option<RawFd>,
+    /// Completions with an error, and the last error.
+    pub(super) errors: u64,
+    pub(super) last_error: i64,
+}
+
+// SAFETY: the library allows a domain to be used by one thread at a time, whichever (FI_THREAD_DOMAIN), and so does whoever has this.
+unsafe impl Send for Endpoint {}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.ep.close();
+        for packets in [&mut self.receives, &mut self.sends] {
+            Object(std::mem::replace(&mut packets.registered, ptr::null_mut())).close();
+        }
+        self.cq.close();
+        self.av.close();
+        self.domain.close();
+        self.fabric.close();
+    }
+}
+
+impl Endpoint {
+    /// Opens one for packets of at most `packet_size_max` bytes.
+    pub(super) fn open(
+        library: &'static Library,
+        (offer, info): (Offer, *mut Info),
+        packet_size_max: usize,
+    ) -> Result<Self, String> {
+        // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
+        let (mode, address_format, registers, tx, rx, endpoint) = unsafe {
+            let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
+            let registers = (*(*info).domain_attr).mr_mode & FI_MR_LOCAL != 0;
+            ((*info).mode | tx.mode | rx.mode, (*info).addr_format, registers, tx, rx, &*(*info).ep_attr)
+        };
+        let prefix = if mode & FI_MSG_PREFIX != 0 { endpoint.msg_prefix_size } else { 0 };
+        let packet_size = endpoint.max_msg_size.saturating_sub(prefix).min(packet_size_max);
+        let receives = rx.size.min(RECEIVES_BYTES_MAX / packet_size.max(1)).clamp(1, RECEIVES_MAX);
+        let sends = tx.size.clamp(1, SENDS_MAX);
+        let mut this = Self {
+            library,
+            offer,
+            ep: Object::NONE,
+            cq: Object::NONE,
+            av: Object::NONE,
+            domain: Object::NONE,
+            fabric: Object::NONE,
+            receives: Packets::new(receives, prefix + packet_size),
+            sends: Packets::new(sends, prefix + packet_size),
+            free_sends: (0..sends).collect(),
+            unposted: (0..receives).collect(),
+            prefix,
+            packet_size,
+            inject_max: if prefix == 0 { tx.inject_size } else { 0 },
+            address_format,
+            address: Vec::new(),
+            descriptor: None,
+            errors: 0,
+            last_error: 0,
+        };
+        this.make(info, registers, receives + sends)?;
+        this.post_receives();
+        Ok(this)
+    }
+
+    fn make(&mut self, info: *mut Info, registers: bool, completions: usize) -> Result<(), String> {
+        let library = self.library;
+        let provider = self.offer.provider.clone();
+        let check = |call: &str, code: i64| match code {
+            0 => Ok(()),
+            code => Err(format!("libfabric's provider {provider} fails in {call}: {}", library.describe(code))),
+        };
+        let none = ptr::null_mut();
+        // SAFETY: each object is made of those before, by the tables that the library fills in for it; what is passed lives while the call
+        // runs, and memory that is registered as long as its registration, by the order in `Drop`.
+        unsafe {
+            check("fi_fabric", (library.fabric)((*info).fabric_attr, &raw mut self.fabric.0, none).into())?;
+            let fabric = self.fabric.0;
+            check("fi_domain", ((*(*fabric).ops).domain)(fabric, info, &raw mut self.domain.0, none).into())?;
+            let domain = self.domain.0;
+            let mut av = AvAttr {
+                kind: FI_AV_UNSPEC,
+                rx_ctx_bits: 0,
+                count: 0,
+                ep_per_node: 0,
+                name: ptr::null(),
+                map_addr: none,
+                flags: 0,
+            };
+            check("fi_av_open", ((*(*domain).ops).av_open)(domain, &raw mut av, &raw mut self.av.0, none).into())?;
+            let mut cq = CqAttr {
+                size: completions,
+                flags: 0,
+                format: FI_CQ_FORMAT_MSG,
+                wait_obj: FI_WAIT_FD,
+                signaling_vector: 0,
+                wait_cond: 0,
+                wait_set: none,
+            };
+            let open = (*(*domain).ops).cq_open;
+            let mut code = open(domain, &raw mut cq, &raw mut self.cq.0, none);
+            if code != 0 {
+                // Without something to sleep on.
+                cq.wait_obj = FI_WAIT_NONE;
+                code = open(domain, &raw mut cq, &raw mut self.cq.0, none);
+            }
+            check("fi_cq_open", code.into())?;
+            check("fi_endpoint", ((*(*domain).ops).endpoint)(domain, info, &raw mut self.ep.0, none).into())?;
+            let (ep, ops) = (self.ep.0, (*self.ep.0).fid.ops);
+            check("fi_ep_bind", ((*ops).bind)(self.ep.fid(), self.av.fid(), 0).into())?;
+            check("fi_ep_bind", ((*ops).bind)(self.ep.fid(), self.cq.fid(), FI_SEND | FI_RECV).into())?;
+            check("fi_enable", ((*ops).control)(self.ep.fid(), FI_ENABLE, none).into())?;
+            if registers {
+                let reg = (*(*domain).mr).reg;
+                for (key, (packets, access)) in
+                    [(&mut self.receives, FI_RECV), (&mut self.sends, FI_SEND)].into_iter().enumerate()
+                {
+                    let (bytes, length) = (packets.bytes.as_ptr().cast(), packets.bytes.len());
+                    let made = &raw mut packets.registered;
+                    let code = reg(domain.cast(), bytes, length, access, 0, key as u64, 0, made, none);
+                    check("fi_mr_reg", code.into())?;
+                }
+            }
+            let (mut address, mut length) = ([0_u8; ADDRESS_BYTES_MAX], ADDRESS_BYTES_MAX);
+            let getname = (*(*ep).cm).getname;
+            check("fi_getname", getname(self.ep.fid(), address.as_mut_ptr().cast(), &raw mut length).into())?;
+            self.address = address[..length.min(ADDRESS_BYTES_MAX)].to_vec();
+            if cq.wait_obj == FI_WAIT_FD {
+                let mut descriptor: RawFd = -1;
+                let control = (*(*self.cq.0).fid.ops).control;
+                check("fi_control", control(self.cq.fid(), FI_GETWAIT, (&raw mut descriptor).cast()).into())?;
+                self.descriptor = Some(descriptor).filter(|descriptor| *descriptor >= 0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Packets that may wait to be received.
+    pub(super) fn receives(&self) -> u32 {
+        self.receives.contexts.len() as u32
+    }
+
+    /// Where this end is, if the provider's addresses are those of IP.
+    pub(super) fn own_ip(&self) -> Option<SocketAddr> {
+        socket_address(self.address_format, &self.address)
+    }
+
+    /// What an error says.
+    pub(super) fn describe(&self, error: i64) -> String {
+        self.library.describe(error)
+    }
+
+    /// Learns a peer's address: the name by which it is sent to.
+    pub(super) fn insert(&mut self, address: &[u8]) -> Result<(u64, Option<SocketAddr>), String> {
+        if address.len() != self.address.len() {
+            return Err(format!("its address has {} bytes and not {}", address.len(), self.address.len()));
+        }
+        let mut name = FI_ADDR_UNSPEC;
+        // SAFETY: one address, as long as those of this provider are.
+        let inserted = unsafe {
+            let insert = (*(*self.av.0).ops).insert;
+            insert(self.av.0, address.as_ptr().cast(), 1, &raw mut name, 0, ptr::null_mut())
+        };
+        match inserted {
+            1 => Ok((name, socket_address(self.address_format, address))),
+            code => Err(format!("fi_av_insert: {}", self.describe(code.into()))),
+        }
+    }
+
+    /// Sends a packet of at most `packet_size` bytes.
+    pub(super) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
+        let code = if packet.len() <= self.inject_max {
+            // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
+            unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), to) }
+        } else {
+            let Some(place) = self.free_sends.pop() else { return Sent::Full };
+            let (bytes, length) = (self.sends.at(place), self.prefix + packet.len());
+            let context = self.sends.context(place);
+            // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
+            let code = unsafe {
+                ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix), packet.len());
+                let send = (*(*self.ep.0).msg).send;
+                send(self.ep.0, bytes.cast(), length, self.sends.description(), to, context)
+            };
+            if code != 0 {
+                self.free_sends.push(place);
+            }
+            code
+        };
+        match code {
+            0 => Sent::Taken,
+            code if code == -(libc::EAGAIN as isize) => Sent::Full,
+            code => Sent::Refused(code as i64),
+        }
+    }
+
+    fn post(&mut self, place: usize) -> bool {
+        let (bytes, length) = (self.receives.at(place), self.prefix + self.packet_size);
+        let (description, context) = (self.receives.description(), self.receives.context(place));
+        // SAFETY: the endpoint is open, and the bytes are the provider's until the context comes back.
+        let code = unsafe {
+            let recv = (*(*self.ep.0).msg).recv;
+            recv(self.ep.0, bytes.cast(), length, description, FI_ADDR_UNSPEC, context)
+        };
+        code == 0
+    }
+
+    fn post_receives(&mut self) {
+        while let Some(place) = self.unposted.pop() {
+            if !self.post(place) {
+                self.unposted.push(place);
+                return;
+            }
+        }
+    }
+
+    /// Hands on at most `limit` packets that have arrived; how many.
+    pub(super) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        let mut packets = 0;
+        while packets < limit {
+            let mut entries = [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH];
+            let wanted = BATCH.min(limit - packets);
+            // SAFETY: there is room for so many completions of the format that the queue was opened with.
+            let read = unsafe { ((*(*self.cq.0).ops).read)(self.cq.0, entries.as_mut_ptr().cast(), wanted) };
+            if read == -(FI_EAVAIL as isize) {
+                self.take_error();
+                continue;
+            }
+            let Ok(read) = usize::try_from(read) else { break };
+            for entry in &entries[..read.min(wanted)] {
+                packets += usize::from(self.complete(entry, on_packet));
+            }
+            if read < wanted {
+                break;
+            }
+        }
+        if !self.unposted.is_empty() {
+            self.post_receives();
+        }
+        packets
+    }
+
+    /// Whether the completion is that of a packet that arrived.
+    fn complete(&mut self, entry: &CqEntry, on_packet: &mut dyn FnMut(&[u8])) -> bool {
+        if let Some(place) = self.sends.place(entry.context) {
+            self.free_sends.push(place);
+            return false;
+        }
+        let Some(place) = self.receives.place(entry.context) else { return false };
+        let at = self.receives.start + place * self.receives.stride;
+        let (start, end) = (at + self.prefix, at + entry.len.min(self.prefix + self.packet_size));
+        on_packet(self.receives.bytes.get(start..end).unwrap_or_default());
+        self.unposted.push(place);
+        true
+    }
+
+    fn take_error(&mut self) {
+        // SAFETY: plain numbers and pointers, of which zeros are values.
+        let mut entry: CqErrEntry = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for one.
+        let read = unsafe { ((*(*self.cq.0).ops).readerr)(self.cq.0, &raw mut entry, 0) };
+        if read <= 0 {
+            return;
+        }
+        self.errors += 1;
+        self.last_error = entry.err.into();
+        match (self.sends.place(entry.context), self.receives.place(entry.context)) {
+            (Some(place), _) => self.free_sends.push(place),
+            (_, Some(place)) => self.unposted.push(place),
+            _ => {}
+        }
+    }
+
+    /// Whether a sleep on the descriptor ends when something arrives; `false`: something is here already, or there is no descriptor.
+    pub(super) fn arm(&mut self) -> bool {
+        if self.descriptor.is_none() {
+            return false;
+        }
+        let fabric = self.fabric.0;
+        let mut queue = self.cq.fid();
+        // SAFETY: the fabric and the queue are open; a table that is too short for the entry has none.
+        unsafe {
+            let ops = (*fabric).ops;
+            if (*ops).size <= std::mem::offset_of!(super::api::FabricOps, trywait) {
+                return false;
+            }
+            (*ops).trywait.is_some_and(|trywait| trywait(fabric, &raw mut queue, 1) == 0)
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! libfabric's datagrams in the place of UDP: the programs of `tests/c` between virtual hosts, with faults, and what is said where libfabric
+//! is not to be had.
+
+use super::context::{Context, Expected};
+use super::process::Run;
+use super::programs::{BAD_DAY, DAMAGE};
+use super::{Case, Outcome};
+
+const LINK: &str = "shared,fabric";
+const LIMIT_SECONDS: u64 = 60;
+/// Exchanges of the program under damage.
+const DAMAGE_ROUNDS: &str = "12";
+const PROGRAMS: &[(&str, u32)] = &[
+    ("point_to_point", 2),
+    ("probe", 2),
+    ("requests", 4),
+    ("sizes", 2),
+    ("datatypes", 3),
+    ("collectives", 4),
+    ("communicators", 4),
+    ("threads", 2),
+    ("waiting", 2),
+];
+/// What hides the library from everything that `"$@"` starts.
+const HIDDEN: &str = "for library in $(ldconfig -p | sed -n 's/.*libfabric[.]so[.]1 .*=> //p'); do mount --bind /dev/null \"$library\" || exit; done; \
+                      exec \"$@\"";
+/// Two sets of ranks on this host.
+const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for &(program, ranks) in PROGRAMS {
+        cases.push(over(format!("{program}, {ranks} ranks"), program, ranks, "", &[]));
+    }
+    for program in ["point_to_point", "sizes", "collectives"] {
+        cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
+    }
+    for sealed in ["0", "1"] {
+        let settings = &[("WEFT_FAULTS", DAMAGE), ("WEFT_SEALED", sealed)];
+        cases.push(over(
+            format!("outstanding, 2 ranks, damage, WEFT_SEALED={sealed}"),
+            "outstanding",
+            2,
+            DAMAGE_ROUNDS,
+            settings,
+        ));
+    }
+    cases.push(over(
+        "sizes, 2 ranks, raw frames beside it".into(),
+        "sizes",
+        2,
+        "",
+        &[("WEFT_LINK", "ethernet,fabric")],
+    ));
+    cases.push(Case::new("a provider that is not there is named", |context| {
+        if let Some(skipped) = missing(context) {
+            return skipped;
+        }
+        let run = || Ok(on_hosts(context, "start", 2, &[("WEFT_FABRIC_PROVIDER", "cloth")])?.finish()?);
+        Expected::failure().says("libfabric's provider 'cloth' has no datagram endpoints here").judge(run())
+    }));
+    cases.push(Case::new("without libfabric nobody misses it", |context| {
+        Expected::code(0).never_says("libfabric").judge(without_libfabric(context, "udp"))
+    }));
+    cases.push(Case::new("without libfabric who names it is told to install it", |context| {
+        Expected::failure()
+            .says("libfabric is not to be had")
+            .says("libfabric1")
+            .judge(without_libfabric(context, LINK))
+    }));
+    cases
+}
+
+fn over(
+    name: String,
+    program: &'static str,
+    ranks: u32,
+    argument: &'static str,
+    settings: &[(&'static str, &'static str)],
+) -> Case {
+    let settings = settings.to_vec();
+    Case::new(name, move |context| {
+        if let Some(skipped) = missing(context) {
+            return skipped;
+        }
+        let run = || {
+            let run = on_hosts(context, program, ranks, &settings)?;
+            if argument.is_empty() { run.finish() } else { run.arg(argument).finish() }
+        };
+        Expected::code(0).judge(run())
+    })
+}
+
+fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &str)]) -> anyhow::Result<Run> {
+    let run = context.mpiexec_on_hosts(ranks)?.arg(context.compile(&format!("tests/c/{program}.c"))?);
+    let run = run.env("WEFT_LINK", LINK).limit(LIMIT_SECONDS);
+    Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
+}
+
+/// Why nothing can be shown here: there is no libfabric.
+fn missing(context: &Context) -> Option<Outcome> {
+    let info = Run::new(context.bin("weft")).arg("info").env("WEFT_LINK", LINK).env("WEFT_INTERFACE", "lo").finish();
+    let report = info.map(|info| info.report()).unwrap_or_default();
+    report.contains("libfabric is not to be had").then(|| Outcome::Skipped("libfabric is not installed".into()))
+}
+
+/// A program between two sets of ranks, as if libfabric was not installed.
+fn without_libfabric(context: &Context, link: &str) -> anyhow::Result<super::process::Finished> {
+    let program = context.compile("tests/c/start.c")?;
+    let run =
+        Run::new("unshare").args(["--mount", "sh", "-c", HIDDEN, "sh"]).arg(context.bin("mpiexec")).args(["-n", "2"]);
+    let run = run.args(LOOPBACK).arg(program).env("WEFT_LINK", link).env("WEFT_INTERFACE", "lo");
+    run.limit(LIMIT_SECONDS).finish()
+}
