@@ -313,12 +313,17 @@ impl Remote {
         flow.into_iter().chain(self.rails.next_timeout()).min()
     }
 
-    /// Its addresses, for a message to the user.
-    pub(crate) fn addresses(&self) -> String {
+    /// Its addresses, and what this machine has said of packets on the way there, for a message to the user.
+    pub(crate) fn addresses(&self, devices: &Devices) -> String {
         let mut text = String::new();
         for hop in &self.hops {
             let gap = if text.is_empty() { "" } else { " and " };
             write!(text, "{gap}{}", hop.to).expect("strings accept all text");
+        }
+        let slots = self.hops.iter().enumerate();
+        let slots = slots.filter(|(place, hop)| self.hops[..*place].iter().all(|before| before.slot != hop.slot));
+        for refusal in slots.filter_map(|(_, hop)| devices.get(hop.slot)?.last_refusal()) {
+            write!(text, "; this machine last refused a packet with: {refusal}").expect("strings accept all text");
         }
         text
     }
@@ -330,6 +335,8 @@ impl Remote {
         match (name(messages), name(bulk)) {
             ("xdp", "udp") => "xdp+udp",
             ("ethernet", "udp") => "ethernet+udp",
+            ("xdp", "fabric") => "xdp+fabric",
+            ("ethernet", "fabric") => "ethernet+fabric",
             (one, _) => one,
         }
     }

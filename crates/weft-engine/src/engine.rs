@@ -308,7 +308,7 @@ impl<P: Platform> Engine<P> {
 
     fn peer_failed(&mut self, peer: PeerId, reason: &str) {
         let reason = match &self.peers[peer].route {
-            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses()),
+            Route::Remote(remote) => format!("{reason} (at {})", remote.addresses(&self.network.devices)),
             _ => reason.to_owned(),
         };
         let state = &mut self.peers[peer];

@@ -69,9 +69,9 @@ pub const INTERFACE: Setting = Setting {
 pub const FABRIC_PROVIDER: Setting = Setting {
     name: "WEFT_FABRIC_PROVIDER",
     default: "",
-    allowed: "the name of a provider with datagram endpoints, such as udp",
+    allowed: "the name of a provider, such as udp or tcp",
     meaning: "libfabric's provider, where `WEFT_LINK` names `fabric`; without it the first that libfabric offers and that leads to a \
-              network; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
+              network, one with datagrams before one with reliable messages; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
     reader: Reader::Library,
 };
 /// Where `weft-netd` listens.
@@ -362,7 +362,7 @@ pub const LINKS: [(&str, &str); 5] = [
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
     ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
     ("xdp", "the same frames, received before the host's network sees them (AF_XDP)"),
-    ("fabric", "datagrams by libfabric, over whatever its provider leads to, between hosts"),
+    ("fabric", "endpoints of libfabric, over whatever its provider leads to, between hosts"),
 ];
 
 /// The most memory that one peer can make this process use, by what it is for.

@@ -281,6 +281,10 @@ impl<D: Datagrams> Datagrams for Capture<D> {
         self.inner.rejected()
     }
 
+    fn last_refusal(&self) -> Option<String> {
+        self.inner.last_refusal()
+    }
+
     fn packet_size(&self) -> usize {
         self.inner.packet_size()
     }

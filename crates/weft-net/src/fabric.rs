@@ -1,5 +1,7 @@
-//! Datagram endpoints of libfabric (`FI_EP_DGRAM`): whatever network a provider of it leads to. Unreliable on purpose, like UDP: the
-//! core's flow numbers, acknowledges and retransmits, as the usNIC transport of Open MPI does above the same interface.
+//! Endpoints of libfabric: whatever network a provider of it leads to. Datagrams (`FI_EP_DGRAM`) are unreliable on purpose, like UDP:
+//! the core's flow numbers, acknowledges and retransmits, as the usNIC transport of Open MPI does above the same interface. Where a provider
+//! has no datagrams its reliable messages (`FI_EP_RDM`) carry the packets: then the flow finds nothing to retransmit, and what it costs is
+//! a header, a tag and an acknowledgement.
 //!
 //! The library is opened when the link is: who does not name it does not need it.
 
@@ -13,8 +15,8 @@ use crate::Error;
 use crate::datagrams::{Address, Datagrams, FabricAddress, Outcome, wrong_address};
 use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 use api::Library;
-pub use endpoint::Offer;
 use endpoint::{ADDRESS_BYTES_MAX, Endpoint, Offers, Sent};
+pub use endpoint::{Kind, Offer};
 
 /// Fewest packets that a window may have.
 const WINDOW_PACKETS_MIN: u32 = 4;
@@ -73,7 +75,7 @@ impl Card {
     }
 }
 
-/// What a libfabric on this machine has for datagrams.
+/// What the libfabric of this machine has.
 #[derive(Clone, Debug)]
 pub struct Considered {
     /// Major and minor version of the library.
@@ -90,8 +92,8 @@ pub struct Considered {
 /// There is none, or it has no such provider: one sentence.
 pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     let library = library()?;
-    let offers = offers(library, settings)?;
-    let offers: Vec<Offer> = offers.iter().map(|(offer, _)| offer).collect();
+    let lists = offers(library, settings)?;
+    let offers: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
     let chosen = choose(settings, &offers).map_err(|error| error.to_string());
     Ok(Considered { version: library.version(), offers, chosen })
 }
@@ -105,47 +107,64 @@ fn library() -> Result<&'static Library, Error> {
     Library::get().map_err(missing)
 }
 
-fn offers(library: &'static Library, settings: &Settings) -> Result<Offers, Error> {
+/// What there is, datagrams first: with them the flow sees what is lost, and sends it again in microseconds.
+fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>, Error> {
     let provider = settings.provider.as_deref();
-    Offers::new(library, provider).map_err(|why| {
-        let whose = provider.map_or_else(|| "no provider of libfabric".to_owned(), |name| format!("libfabric's provider '{name}'"));
-        let not = if provider.is_some() { "has no" } else { "has" };
+    let (lists, refusals): (Vec<_>, Vec<_>) = [Kind::Datagrams, Kind::Reliable]
+        .into_iter()
+        .map(|kind| Offers::new(library, kind, provider))
+        .partition(Result::is_ok);
+    let lists: Vec<Offers> = lists.into_iter().flatten().collect();
+    if !lists.is_empty() {
+        return Ok(lists);
+    }
+    let why = refusals.into_iter().find_map(Result::err).unwrap_or_default();
+    let (whose, not) = match provider {
+        Some(name) => (format!("libfabric's provider '{name}'"), "has no"),
+        None => ("no provider of libfabric".to_owned(), "has"),
+    };
+    Err(Error::Unavailable(format!(
+        "{whose} {not} endpoints here ({why}): `fi_info` shows what there is, and WEFT_FABRIC_PROVIDER chooses"
+    )))
+}
+
+/// Which offer is used: the first that is on the best of the interfaces that UDP would use, or has no address of IP and stands before those.
+fn choose(settings: &Settings, offers: &[Offer]) -> Result<usize, Error> {
+    let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
+    let fits = |offer: &Offer| is_large_enough(offer) && (settings.provider.is_some() || leads_elsewhere(offer));
+    // The library puts its faster providers first.
+    let first = offers.iter().position(fits);
+    if let Some(place) = first.filter(|place| offers[*place].address.is_none()) {
+        return Ok(place);
+    }
+    let candidates = udp::candidates(&wanted)?;
+    let on = |ip, kind| offers.iter().position(|offer| offer.address == Some(ip) && offer.kind == kind && fits(offer));
+    let best = |kind| candidates.iter().find_map(|candidate| on(candidate.ip, kind));
+    best(Kind::Datagrams).or_else(|| best(Kind::Reliable)).ok_or_else(|| {
+        let mut has: Vec<String> =
+            offers.iter().map(|offer| format!("{} on {}", offer.provider, offer.domain)).collect();
+        has.dedup();
         Error::Unavailable(format!(
-            "{whose} {not} datagram endpoints here ({why}): `fi_info -t FI_EP_DGRAM` shows what there is, WEFT_FABRIC_PROVIDER chooses"
+            "libfabric has endpoints, but none on an interface that may be used: {} (WEFT_INTERFACE chooses)",
+            has.join(", ")
         ))
     })
 }
 
-/// Which offer is used: the first that has the best of the interfaces that UDP would use, else the first that has no address of IP.
-fn choose(settings: &Settings, offers: &[Offer]) -> Result<usize, Error> {
-    let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
-    let of_networks = offers.iter().position(|offer| offer.address.is_none() && is_large_enough(offer));
-    let first_ip = offers.iter().position(|offer| offer.address.is_some());
-    // The library puts its faster providers first.
-    if let Some(place) = of_networks.filter(|place| first_ip.is_none_or(|ip| *place < ip)) {
-        return Ok(place);
-    }
-    let candidates = udp::candidates(&wanted)?;
-    let at = |ip| offers.iter().position(|offer| offer.address == Some(ip) && is_large_enough(offer));
-    candidates.iter().find_map(|candidate| at(candidate.ip)).or(of_networks).ok_or_else(|| {
-        let has: Vec<String> = offers.iter().map(|offer| format!("{} on {}", offer.provider, offer.domain)).collect();
-        Error::Unavailable(format!(
-            "libfabric has datagram endpoints, but none on an interface that may be used: {} (WEFT_INTERFACE chooses)",
-            has.join(", ")
-        ))
-    })
+/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`: reliability over datagrams).
+fn leads_elsewhere(offer: &Offer) -> bool {
+    let layers: Vec<&str> = offer.provider.split(';').collect();
+    !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")
 }
 
 fn is_large_enough(offer: &Offer) -> bool {
     offer.message_max >= PACKET_SIZE_MIN
 }
 
-/// An open datagram endpoint.
+/// An open endpoint.
 pub struct Fabric {
     endpoint: Endpoint,
     window_packets: u32,
-    /// The last error that a packet was refused with.
-    last_refusal: Option<i64>,
 }
 
 impl Fabric {
@@ -155,10 +174,10 @@ impl Fabric {
     /// There is no libfabric or no provider for it, or the provider fails: one sentence that names it and the call.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let library = library()?;
-        let offers = offers(library, settings)?;
-        let all: Vec<Offer> = offers.iter().map(|(offer, _)| offer).collect();
+        let lists = offers(library, settings)?;
+        let all: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
         let chosen = choose(settings, &all)?;
-        let offer = offers.iter().nth(chosen).expect("it is one of them");
+        let offer = lists.iter().flat_map(Offers::iter).nth(chosen).expect("it is one of them");
         let endpoint = Endpoint::open(library, offer, PACKET_SIZE_MAX).map_err(Error::Unavailable)?;
         if endpoint.packet_size < PACKET_SIZE_MIN {
             let (size, provider) = (endpoint.packet_size, &endpoint.offer.provider);
@@ -167,7 +186,7 @@ impl Fabric {
             )));
         }
         let window_packets = endpoint.receives().max(WINDOW_PACKETS_MIN);
-        Ok(Self { endpoint, window_packets, last_refusal: None })
+        Ok(Self { endpoint, window_packets })
     }
 
     /// What peers need to know.
@@ -193,11 +212,6 @@ impl Fabric {
     /// Whether there is a descriptor to sleep on; without one a waiter looks again and again.
     pub fn can_sleep(&self) -> bool {
         self.endpoint.descriptor.is_some()
-    }
-
-    /// Why the provider last refused a packet ([`Outcome::Dropped`]), for a message to the user.
-    pub fn last_refusal(&self) -> Option<String> {
-        self.last_refusal.map(|error| self.endpoint.describe(error))
     }
 
     /// Learns where a peer is.
@@ -232,10 +246,7 @@ impl Datagrams for Fabric {
         Ok(match self.endpoint.send(to.name, packet) {
             Sent::Taken => Outcome::Sent,
             Sent::Full => Outcome::WouldBlock,
-            Sent::Refused(error) => {
-                self.last_refusal = Some(error);
-                Outcome::Dropped
-            }
+            Sent::Refused => Outcome::Dropped,
         })
     }
 
@@ -255,7 +266,93 @@ impl Datagrams for Fabric {
         self.endpoint.errors
     }
 
+    fn last_refusal(&self) -> Option<String> {
+        let (call, error) = self.endpoint.last_error?;
+        let (provider, why) = (&self.endpoint.offer.provider, self.endpoint.describe(error));
+        Some(format!("libfabric's provider {provider}, {call}: {why}"))
+    }
+
     fn packet_size(&self) -> usize {
         self.endpoint.packet_size
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+
+    /// Two endpoints over loopback that send nothing at once, as with a provider whose limit for that is 0; none without libfabric.
+    fn pair(provider: &str) -> Option<[Fabric; 2]> {
+        let settings = Settings { provider: Some(provider.into()), interfaces: Some("lo".into()) };
+        if let Err(why) = consider(&settings) {
+            eprintln!("left out: {why}");
+            return None;
+        }
+        Some([(); 2].map(|()| {
+            let mut fabric = Fabric::open(&settings).expect("an endpoint");
+            fabric.endpoint.without_inject();
+            fabric
+        }))
+    }
+
+    #[test]
+    fn packets_that_do_not_leave_at_once_keep_their_bytes_until_they_have() {
+        for provider in ["udp", "tcp"] {
+            let Some([mut near, mut far]) = pair(provider) else { continue };
+            let to = near.address_of(&far.card()).expect("an address");
+            let (mut sent, mut arrived, began) = (0_u32, Vec::new(), Instant::now());
+            while arrived.len() < 1000 {
+                assert!(began.elapsed() < LIMIT, "{provider}: {} of {sent} packets have arrived", arrived.len());
+                // What is in the buffer of the sender changes at once.
+                let mut packet = [sent.to_le_bytes(), (!sent).to_le_bytes()].concat();
+                if sent < 1000 && sent - (arrived.len() as u32) < 100 {
+                    match near.send(&to, &packet).expect("a verdict") {
+                        Outcome::Sent => sent += 1,
+                        outcome => assert_eq!(outcome, Outcome::WouldBlock, "{provider}: {:?}", near.last_refusal()),
+                    }
+                    packet.fill(0xee);
+                }
+                near.receive(&mut |_| panic!("nobody sends here"), 16);
+                far.receive(&mut |packet| arrived.push(packet.to_vec()), 16);
+            }
+            let expected: Vec<Vec<u8>> =
+                (0..1000_u32).map(|number| [number.to_le_bytes(), (!number).to_le_bytes()].concat()).collect();
+            assert_eq!(arrived, expected, "{provider}");
+        }
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_not_chosen_unless_it_is_named() {
+        let offer = |provider: &str, kind, address| Offer {
+            kind,
+            provider: provider.into(),
+            version: (1, 17),
+            domain: "d".into(),
+            fabric: "f".into(),
+            message_max: 9000,
+            address,
+        };
+        let own = udp::candidates(&udp::Settings::default()).expect("an address")[0].ip;
+        let offers = [
+            offer("shm", Kind::Reliable, None),
+            offer("udp;ofi_rxd", Kind::Reliable, Some(own)),
+            offer("tcp", Kind::Reliable, Some(own)),
+            offer("udp", Kind::Datagrams, Some(own)),
+            offer("cxi", Kind::Reliable, None),
+        ];
+        let choose = |offers: &[Offer], provider: Option<&str>| {
+            let settings = Settings { provider: provider.map(Into::into), interfaces: None };
+            super::choose(&settings, offers).ok().map(|place| offers[place].provider.clone())
+        };
+        assert_eq!(choose(&offers, None).as_deref(), Some("udp"), "datagrams, on the interface that UDP would take");
+        assert_eq!(choose(&offers[..3], None).as_deref(), Some("tcp"));
+        assert_eq!(choose(&offers[4..], None).as_deref(), Some("cxi"));
+        assert_eq!(choose(&offers[..2], None), None);
+        assert_eq!(choose(&offers[..1], Some("shm")).as_deref(), Some("shm"));
+        let elsewhere = offer("udp", Kind::Datagrams, Some([192, 0, 2, 1].into()));
+        assert_eq!(choose(&[elsewhere], None), None);
     }
 }

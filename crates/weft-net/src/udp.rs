@@ -189,11 +189,6 @@ impl Udp {
         &self.warnings
     }
 
-    /// Why the machine last refused a packet ([`Outcome::Dropped`]), for a message to the user.
-    pub fn last_refusal(&self) -> Option<io::Error> {
-        self.last_refusal.map(io::Error::from_raw_os_error)
-    }
-
     fn refused(&mut self, cause: &io::Error) -> Option<Outcome> {
         let code = cause.raw_os_error()?;
         let outcome = match code {
@@ -430,6 +425,10 @@ impl Datagrams for Udp {
 
     fn rejected(&self) -> u64 {
         self.counters.truncated
+    }
+
+    fn last_refusal(&self) -> Option<String> {
+        self.last_refusal.map(|code| io::Error::from_raw_os_error(code).to_string())
     }
 
     fn packet_size(&self) -> usize {

@@ -1,5 +1,5 @@
-//! libfabric's datagrams in the place of UDP: the programs of `tests/c` between virtual hosts, with faults, and what is said where libfabric
-//! is not to be had.
+//! libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with faults and by reliable messages, and what
+//! is said where libfabric is not to be had.
 
 use super::context::{Context, Expected};
 use super::process::Run;
@@ -29,8 +29,14 @@ const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WE
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for &(program, ranks) in PROGRAMS {
-        cases.push(over(format!("{program}, {ranks} ranks"), program, ranks, "", &[]));
+    for provider in ["udp", "tcp"] {
+        for &(program, ranks) in PROGRAMS {
+            let settings = &[("WEFT_FABRIC_PROVIDER", provider)];
+            cases.push(over(format!("provider {provider}, {program}, {ranks} ranks"), program, ranks, "", settings));
+        }
+        cases.push(Case::new(format!("provider {provider}, collectives, 4 hosts"), move |context| {
+            four_hosts(context, provider)
+        }));
     }
     for program in ["point_to_point", "sizes", "collectives"] {
         cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
@@ -57,7 +63,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             return skipped;
         }
         let run = || on_hosts(context, "start", 2, &[("WEFT_FABRIC_PROVIDER", "cloth")])?.finish();
-        Expected::failure().says("libfabric's provider 'cloth' has no datagram endpoints here").judge(run())
+        Expected::failure().says("libfabric's provider 'cloth' has no endpoints here").judge(run())
     }));
     cases.push(Case::new("without libfabric nobody misses it", |context| {
         Expected::code(0).never_says("libfabric").judge(without_libfabric(context, "udp"))
@@ -69,6 +75,20 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             .judge(without_libfabric(context, LINK))
     }));
     cases
+}
+
+fn four_hosts(context: &Context, provider: &str) -> Outcome {
+    if let Some(skipped) = missing(context) {
+        return skipped;
+    }
+    let script = "\"$0\" -n 8 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" --stats \"$1\"";
+    let run = || {
+        let program = context.compile("tests/c/collectives.c")?;
+        let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
+        let run = run.arg(context.bin("mpiexec")).arg(program);
+        run.env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider).limit(LIMIT_SECONDS).finish()
+    };
+    Expected::code(0).says("fabric").judge(run())
 }
 
 fn over(

@@ -94,7 +94,7 @@ impl Link for UdpLink {
     }
 
     fn refusal(&self) -> String {
-        self.0.last_refusal().map_or_else(String::new, |error| error.to_string())
+        self.0.last_refusal().unwrap_or_default()
     }
 }
 

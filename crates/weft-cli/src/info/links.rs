@@ -125,14 +125,21 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
 fn judge_fabric(settings: &Settings) -> Result<String, String> {
     let wanted = weft_mpi::settings::fabric(settings);
     let found = fabric::consider(&wanted).map_err(|error| error.to_string());
-    let name = |offer: &fabric::Offer| format!("{} on {}", offer.provider, offer.domain);
+    let name = |offer: &fabric::Offer| {
+        let kind = match offer.kind {
+            fabric::Kind::Datagrams => "datagrams",
+            fabric::Kind::Reliable => "reliable messages",
+        };
+        format!("{} on {} ({kind})", offer.provider, offer.domain)
+    };
     if !settings.links.fabric {
         let has = found.map_or_else(
-            |_| "no libfabric with datagram endpoints was found".to_owned(),
+            |_| "no libfabric with endpoints was found".to_owned(),
             |found| {
                 let (major, minor) = found.version;
-                let offers: Vec<String> = found.offers.iter().map(name).collect();
-                format!("libfabric {major}.{minor} has datagram endpoints of {}", offers.join(", "))
+                let mut offers: Vec<String> = found.offers.iter().map(name).collect();
+                offers.dedup();
+                format!("libfabric {major}.{minor} has endpoints of {}", offers.join(", "))
             },
         );
         return Err(format!("it is used only where WEFT_LINK names it; {has}"));

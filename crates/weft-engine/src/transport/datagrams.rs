@@ -162,6 +162,11 @@ pub trait Datagrams {
         0
     }
 
+    /// What the machine said when it last refused a packet ([`Outcome::Dropped`]), for a message to the user; none if it never has.
+    fn last_refusal(&self) -> Option<String> {
+        None
+    }
+
     /// The largest packet this end can send and receive, in bytes. A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
 }
@@ -211,6 +216,10 @@ macro_rules! forward {
 
             fn rejected(&self) -> u64 {
                 (**self).rejected()
+            }
+
+            fn last_refusal(&self) -> Option<String> {
+                (**self).last_refusal()
             }
 
             fn packet_size(&self) -> usize {

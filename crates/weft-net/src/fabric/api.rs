@@ -18,6 +18,7 @@ pub(super) const FI_CONTEXT: u64 = 1 << 59;
 pub(super) const FI_CONTEXT2: u64 = 1 << 52;
 pub(super) const FI_MSG_PREFIX: u64 = 1 << 58;
 pub(super) const FI_EP_DGRAM: c_int = 2;
+pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_THREAD_DOMAIN: c_int = 3;
 pub(super) const FI_MR_LOCAL: c_int = 1 << 2;
 /// Registration by address, with pages that exist and keys that the provider chooses: all of it is so here.

@@ -1,4 +1,4 @@
-//! A datagram endpoint with what it needs: the only place that follows pointers of the library.
+//! An endpoint with what it needs: the only place that follows pointers of the library.
 #![allow(unsafe_code)]
 
 use std::ffi::{CString, c_int, c_void};
@@ -8,7 +8,7 @@ use std::ptr;
 
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
-    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_LOCAL, FI_MSG,
+    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_LOCAL, FI_MSG,
     FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE,
     Fabric, Fid, Info, Library, Mr, VERSION, text,
 };
@@ -26,9 +26,29 @@ pub(super) const ADDRESS_BYTES_MAX: usize = 64;
 /// Bytes that each packet begins at a multiple of.
 const ALIGNMENT: usize = 64;
 
+/// What a provider promises of an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Packets may be lost (`FI_EP_DGRAM`).
+    Datagrams,
+    /// They are not (`FI_EP_RDM`).
+    Reliable,
+}
+
+impl Kind {
+    fn endpoint(self) -> c_int {
+        match self {
+            Self::Datagrams => FI_EP_DGRAM,
+            Self::Reliable => FI_EP_RDM,
+        }
+    }
+}
+
 /// A provider's offer, for people and for the choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
+    /// What it promises.
+    pub kind: Kind,
     /// The provider, e.g. `udp`.
     pub provider: String,
     /// The provider's version.
@@ -46,6 +66,7 @@ pub struct Offer {
 /// A list of offers, as the library made it.
 pub(super) struct Offers {
     library: &'static Library,
+    kind: Kind,
     first: *mut Info,
 }
 
@@ -57,21 +78,21 @@ impl Drop for Offers {
 }
 
 impl Offers {
-    /// What there is for datagrams; `provider` is the name of one, or none for all.
-    pub(super) fn new(library: &'static Library, provider: Option<&str>) -> Result<Self, String> {
+    /// The endpoints of a kind that there are; `provider` is the name of one, or none for all.
+    pub(super) fn new(library: &'static Library, kind: Kind, provider: Option<&str>) -> Result<Self, String> {
         let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
         // SAFETY: without one to copy it makes one, whose parts are all there.
         let hints = unsafe { (library.dupinfo)(ptr::null()) };
         if hints.is_null() {
             return Err("there is no memory".to_owned());
         }
-        let hints = Self { library, first: hints };
+        let hints = Self { library, kind, first: hints };
         // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by free(3).
         unsafe {
             let info = &mut *hints.first;
             info.caps = FI_MSG | FI_SEND | FI_RECV;
             info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
-            (*info.ep_attr).kind = FI_EP_DGRAM;
+            (*info.ep_attr).kind = kind.endpoint();
             (*info.domain_attr).threading = FI_THREAD_DOMAIN;
             (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_BASIC_BITS;
             if let Some(name) = &provider {
@@ -82,7 +103,7 @@ impl Offers {
         // SAFETY: neither node nor service; the hints stay while this runs.
         let code = unsafe { (library.getinfo)(VERSION, ptr::null(), ptr::null(), 0, hints.first, &raw mut found) };
         match code {
-            0 => Ok(Self { library, first: found }),
+            0 => Ok(Self { library, kind, first: found }),
             code => Err(library.describe(code.into())),
         }
     }
@@ -95,12 +116,12 @@ impl Offers {
             // SAFETY: the list ends with a null pointer, and lives as long as this borrow.
             let info = unsafe { this.as_ref() }?;
             next = info.next;
-            Some((offer(info), this))
+            Some((offer(self.kind, info), this))
         })
     }
 }
 
-fn offer(info: &Info) -> Offer {
+fn offer(kind: Kind, info: &Info) -> Offer {
     // SAFETY: the library fills in all parts of what it offers.
     let (domain, fabric, endpoint) = unsafe { (&*info.domain_attr, &*info.fabric_attr, &*info.ep_attr) };
     let name = |name| {
@@ -112,6 +133,7 @@ fn offer(info: &Info) -> Offer {
         unsafe { std::slice::from_raw_parts(info.src_addr.cast::<u8>(), info.src_addrlen) }
     });
     Offer {
+        kind,
         provider: name(fabric.prov_name),
         version: (fabric.prov_version >> 16, fabric.prov_version & 0xffff),
         domain: name(domain.name),
@@ -140,8 +162,8 @@ pub(super) enum Sent {
     Taken,
     /// It has no room now.
     Full,
-    /// It refuses it with this error.
-    Refused(i64),
+    /// It refuses it.
+    Refused,
 }
 
 /// Room of the provider's own for each operation under way (`struct fi_context2`).
@@ -230,9 +252,10 @@ pub(super) struct Endpoint {
     address_format: u32,
     pub(super) address: Vec<u8>,
     pub(super) descriptor: Option<RawFd>,
-    /// Completions with an error, and the last error.
+    /// Completions with an error.
     pub(super) errors: u64,
-    pub(super) last_error: i64,
+    /// The call that failed last, and its error.
+    pub(super) last_error: Option<(&'static str, i64)>,
 }
 
 // SAFETY: the library allows a domain to be used by one thread at a time, whichever (FI_THREAD_DOMAIN), and so does whoever has this.
@@ -287,7 +310,7 @@ impl Endpoint {
             address: Vec::new(),
             descriptor: None,
             errors: 0,
-            last_error: 0,
+            last_error: None,
         };
         this.make(info, registers, receives + sends)?;
         this.post_receives();
@@ -366,6 +389,12 @@ impl Endpoint {
         Ok(())
     }
 
+    /// As if the provider sent nothing at once.
+    #[cfg(test)]
+    pub(super) fn without_inject(&mut self) {
+        self.inject_max = 0;
+    }
+
     /// Packets that may wait to be received.
     pub(super) fn receives(&self) -> u32 {
         self.receives.contexts.len() as u32
@@ -421,7 +450,10 @@ impl Endpoint {
         match code {
             0 => Sent::Taken,
             code if code == -(libc::EAGAIN as isize) => Sent::Full,
-            code => Sent::Refused(code as i64),
+            code => {
+                self.last_error = Some(("fi_send", code as i64));
+                Sent::Refused
+            }
         }
     }
 
@@ -494,11 +526,17 @@ impl Endpoint {
             return;
         }
         self.errors += 1;
-        self.last_error = entry.err.into();
+        let error = i64::from(entry.err);
         match (self.sends.place(entry.context), self.receives.place(entry.context)) {
-            (Some(place), _) => self.free_sends.push(place),
-            (_, Some(place)) => self.unposted.push(place),
-            _ => {}
+            (Some(place), _) => {
+                self.last_error = Some(("fi_send", error));
+                self.free_sends.push(place);
+            }
+            (_, Some(place)) => {
+                self.last_error = Some(("fi_recv", error));
+                self.unposted.push(place);
+            }
+            _ => self.last_error = Some(("fi_cq_read", error)),
         }
     }
 
