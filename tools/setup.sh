@@ -62,7 +62,7 @@ if is_for tests; then
     have chromium || have chromium-browser || have google-chrome || want chromium
     have tshark || want tshark
     have valgrind || want valgrind
-    has_library libfabric.so.1 || want libfabric1
+    { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
 fi
 
 # apt PACKAGE…: installs them.

@@ -15,7 +15,7 @@ use crate::measure::arguments::{Common, Rounds};
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// What to measure (a wrong name is answered with all), or an experiment: ack (how late acknowledgements show in Sendrecv),
-    /// carriers (Weft over each of its links, beside the link without MPI)
+    /// carriers (Weft over each of its own links, beside the link without MPI), fabric (its own links beside libfabric)
     measurement: String,
     #[command(flatten)]
     rounds: Rounds,

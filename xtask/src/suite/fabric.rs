@@ -21,6 +21,11 @@ const PROGRAMS: &[(&str, u32)] = &[
     ("threads", 2),
     ("waiting", 2),
 ];
+/// Properties of providers that the library of `tests/fabric` has on demand.
+const STRICT: &[&str] =
+    &["size=1400", "prefix=40", "register,prefix=64", "register,inject=0,queue=4", "size=508,inject=16", "nowait"];
+/// Where the declarations of that library are.
+const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 /// What hides the library from everything that `"$@"` starts.
 const HIDDEN: &str = "for library in $(ldconfig -p | sed -n 's/.*libfabric[.]so[.]1 .*=> //p'); do mount --bind /dev/null \"$library\" || exit; done; \
                       exec \"$@\"";
@@ -58,6 +63,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         "",
         &[("WEFT_LINK", "ethernet,fabric")],
     ));
+    for property in STRICT {
+        cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
+            strict(context, property, &Expected::code(0))
+        }));
+    }
+    cases.push(Case::new("a provider that fails in the middle is named with its call and the peer", |context| {
+        let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_send: a failure made");
+        strict(context, "fail=200", &expected)
+    }));
     cases.push(Case::new("a provider that is not there is named", |context| {
         if let Some(skipped) = missing(context) {
             return skipped;
@@ -75,6 +89,25 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             .judge(without_libfabric(context, LINK))
     }));
     cases
+}
+
+/// The program `sizes` over the library of `tests/fabric`, whose provider is like this.
+fn strict(context: &Context, property: &str, expected: &Expected) -> Outcome {
+    if !HEADERS.iter().any(|path| std::path::Path::new(path).exists()) {
+        return Outcome::Skipped("libfabric's headers are not installed".into());
+    }
+    let run = || {
+        let directory = context.work.join("strict");
+        std::fs::create_dir_all(&directory)?;
+        let library = directory.join("libfabric.so.1");
+        let compile =
+            Run::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library);
+        let compiled = compile.arg(context.root.join("tests/fabric/libfabric.c")).finish()?;
+        anyhow::ensure!(compiled.code == Some(0), "{}", compiled.report());
+        let run = on_hosts(context, "sizes", 2, &[("STRICT", property), ("WEFT_PEER_TIMEOUT", "2")])?;
+        run.env("LD_LIBRARY_PATH", &directory).finish()
+    };
+    expected.judge(run())
 }
 
 fn four_hosts(context: &Context, provider: &str) -> Outcome {

@@ -1,6 +1,6 @@
 //! Experiments: what is measured, under which settings, and where.
 
-use weft_mpi::settings::{ACK, ACK_DELAY, LINK, LINKS};
+use weft_mpi::settings::{ACK, ACK_DELAY, FABRIC_PROVIDER, LINK, LINKS};
 
 use crate::measure::library::{Kind, Spec};
 
@@ -13,6 +13,9 @@ const TURNING_POINTS: [u64; 4] = [64, 128, 512, 1024];
 const PACKET_BYTES: u64 = 1428;
 /// As long as the usNIC experiment put its acknowledgements off, microseconds.
 const LONG_DELAY_US: u32 = 5000;
+
+/// The link that is no carrier of our own.
+const FABRIC: &str = "fabric";
 
 /// Measurements, settings and places that belong together.
 pub(super) struct Experiment {
@@ -31,6 +34,7 @@ pub(super) fn find(name: &str) -> Option<Experiment> {
     match name {
         "ack" => Some(ack()),
         "carriers" => Some(carriers()),
+        "fabric" => Some(fabric()),
         _ => None,
     }
 }
@@ -62,12 +66,27 @@ fn ack() -> Experiment {
     }
 }
 
-/// Weft over each of its links beside the same link without MPI.
+/// Weft over each of its own links beside the same link without MPI.
 fn carriers() -> Experiment {
     let over = |(link, _): &(&str, &str)| weft(&[(LINK.name, *link)], Some(*link == "shared"));
     let measurements = ["pingpong", "sendrecv", "bandwidth"].map(str::to_owned).to_vec();
-    let libraries = LINKS.iter().map(over).collect();
+    let libraries = LINKS.iter().filter(|(link, _)| *link != FABRIC).map(over).collect();
     Experiment { name: "carriers", measurements, hosts: vec![1, 2], libraries, sizes: None, carriers: true }
+}
+
+/// Weft over its own links beside libfabric's datagrams and its reliable messages over TCP: what J. Squyres' article on the usNIC
+/// transport over libfabric compares, PingPong and Sendrecv between two hosts.
+fn fabric() -> Experiment {
+    let over = |provider| weft(&[(LINK.name, FABRIC), (FABRIC_PROVIDER.name, provider)], Some(false));
+    let own = |link| weft(&[(LINK.name, link)], Some(false));
+    Experiment {
+        name: "fabric",
+        measurements: ["pingpong", "sendrecv", "bandwidth", "rate"].map(str::to_owned).to_vec(),
+        hosts: vec![2],
+        libraries: vec![own("udp"), own("ethernet,udp"), over("udp"), over("tcp")],
+        sizes: None,
+        carriers: false,
+    }
 }
 
 /// Sizes at equal distances on a logarithmic axis, and those around the turning points; ascending, each once.
@@ -100,12 +119,12 @@ mod tests {
 
     #[test]
     fn every_experiment_is_made_of_what_there_is() {
-        for name in ["ack", "carriers"] {
+        for name in ["ack", "carriers", "fabric"] {
             let experiment = find(name).unwrap();
             assert_eq!(experiment.name, name);
             assert!(experiment.measurements.iter().all(|measurement| catalogue::find(measurement).is_ok()));
             assert!(catalogue::find(name).is_err(), "a measurement has the name of the experiment {name}");
         }
-        assert_eq!(carriers().libraries.len(), LINKS.len());
+        assert_eq!(carriers().libraries.len(), LINKS.len() - 1, "fabric has an experiment of its own");
     }
 }
