@@ -83,7 +83,7 @@ impl Datagrams for MemoryCarrier {
         limit
     }
 
-    /// There is nothing to sleep on: poll(2) passes over it.
+    /// There is nothing to sleep on.
     fn fd(&self) -> RawFd {
         -1
     }

@@ -1020,6 +1020,11 @@ impl Datagrams for Full {
         -1
     }
 
+    /// Whoever sleeps is woken by other means.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
     fn packet_size(&self) -> usize {
         PACKET_SIZE
     }

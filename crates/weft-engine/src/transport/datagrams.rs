@@ -154,7 +154,7 @@ pub trait Datagrams {
 
     /// Called before each sleep on [`Self::fd`]; `false`: something has arrived that the descriptor would not tell of, or there is none.
     fn arm(&mut self) -> bool {
-        true
+        self.fd() >= 0
     }
 
     /// Packets that arrived and were dropped by the link itself: cut, or larger than a packet may be.

@@ -77,6 +77,11 @@ impl Datagrams for Queue {
         -1
     }
 
+    /// Whoever sleeps is woken by other means.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
     fn packet_size(&self) -> usize {
         PACKET_SIZE
     }

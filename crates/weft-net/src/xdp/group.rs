@@ -109,11 +109,19 @@ pub(super) fn join(group: &Group, interface: &str, address: EthernetAddress) -> 
         1 => None,
         _ => Some(group.address(index).and_then(|name| UnixListener::bind_addr(&name)).map_err(name)?),
     };
-    let (seat, others) = found(group, interface, address.mac, &place).map_err(Refusal::Because)?;
-    if let Some(listener) = listener {
-        serve(&listener, &seat, others);
+    let found = found(group, interface, address.mac, &place);
+    match (found, listener) {
+        (Ok((seat, others)), Some(listener)) => {
+            serve(&listener, &seat, others);
+            Ok(seat)
+        }
+        (Ok((seat, _)), None) => Ok(seat),
+        (Err(why), listener) => {
+            // Who comes later would ask until its patience ends whether anybody is there.
+            listener.iter().for_each(|listener| turn_away(listener, group.ports.len() - 1));
+            Err(Refusal::Because(why))
+        }
     }
-    Ok(seat)
 }
 
 /// Makes what a lone process would need, up to the point where others would notice, and lets go of it.
@@ -198,33 +206,53 @@ fn serve(listener: &UnixListener, seat: &Seat, others: Vec<OwnedFd>) {
     let deadline = Instant::now() + PATIENCE;
     let mut others: Vec<Option<OwnedFd>> = others.into_iter().map(Some).collect();
     while others.iter().any(Option::is_some) {
-        let left = deadline.saturating_duration_since(Instant::now());
-        let span = weft_core::time::Duration(left.as_nanos() as u64);
-        let ready = wait(&[(listener.as_raw_fd(), Interest::Read)], Some(span));
-        if left.is_zero() || ready.is_err() {
-            return;
-        }
-        if let Ok((stream, _)) = listener.accept() {
-            // Who says nothing, or nonsense, gets nothing.
-            let _ = serve_one(&stream, seat, &mut others);
+        let Some((stream, place)) = next(listener, deadline) else { return };
+        let Some(slot) = others.get_mut(place) else { continue };
+        let sent = slot.as_ref().is_some_and(|socket| {
+            descriptors::send(&stream, &[1], [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()]).is_ok()
+        });
+        if sent {
+            *slot = None;
         }
     }
 }
 
-fn serve_one(mut stream: &UnixStream, seat: &Seat, others: &mut [Option<OwnedFd>]) -> io::Result<()> {
+/// Tells each of so many other processes that there are no seats, by closing its connection.
+fn turn_away(listener: &UnixListener, others: usize) {
+    let deadline = Instant::now() + PATIENCE;
+    let mut came = vec![false; others];
+    while came.contains(&false) {
+        let Some((_, place)) = next(listener, deadline) else { return };
+        if let Some(came) = came.get_mut(place) {
+            *came = true;
+        }
+    }
+}
+
+/// The next of the other processes that has come and said which it is, counted from 0. Who says nothing, or nonsense, gets nothing.
+fn next(listener: &UnixListener, deadline: Instant) -> Option<(UnixStream, usize)> {
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let span = weft_core::time::Duration(left.as_nanos() as u64);
+        let ready = wait(&[(listener.as_raw_fd(), Interest::Read)], Some(span));
+        if left.is_zero() || ready.is_err() {
+            return None;
+        }
+        let Ok((stream, _)) = listener.accept() else { continue };
+        if let Ok(Some(place)) = hear(&stream) {
+            return Some((stream, place));
+        }
+    }
+}
+
+fn hear(mut stream: &UnixStream) -> io::Result<Option<usize>> {
     if descriptors::user(stream)? != crate::sys::user() {
-        return Ok(());
+        return Ok(None);
     }
     stream.set_read_timeout(Some(PATIENCE_ONE))?;
     let mut place = [0; 4];
     stream.read_exact(&mut place)?;
-    let place = u32::from_le_bytes(place) as usize;
-    let Some(slot) = place.checked_sub(1).and_then(|at| others.get_mut(at)) else { return Ok(()) };
-    if let Some(socket) = slot {
-        descriptors::send(stream, &[1], [socket.as_fd(), seat.memory.fd(), seat.link.as_fd()])?;
-        *slot = None;
-    }
-    Ok(())
+    Ok((u32::from_le_bytes(place) as usize).checked_sub(1))
 }
 
 /// Takes a seat from the first process.
@@ -297,5 +325,34 @@ impl Step {
             _ => return Error::system(format!("use AF_XDP on {interface} ({self:?})"), cause),
         };
         Error::Unavailable(format!("AF_XDP cannot be used on {interface}: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_comes_to_a_first_process_that_has_no_seats_hears_so_at_once() {
+        let key = format!("test-{}", std::process::id());
+        let group = Group { key, place: 0, ports: vec![1, 2, 3] };
+        let name = group.address(1).expect("a name");
+        let listener = UnixListener::bind_addr(&name).expect("a socket");
+        let began = Instant::now();
+        std::thread::scope(|scope| {
+            let others = [1, 2].map(|place| {
+                let name = &name;
+                scope.spawn(move || {
+                    // One comes, asks nonsense, and comes again; each comes when it likes.
+                    let nonsense = connect(name).expect("somebody is there");
+                    assert!(ask(&nonsense, 77).expect("an answer").is_none());
+                    ask(&connect(name).expect("somebody is there"), place).expect("an answer").is_none()
+                })
+            });
+            turn_away(&listener, 2);
+            drop(listener);
+            assert_eq!(others.map(|other| other.join().expect("no panic")), [true, true]);
+        });
+        assert!(began.elapsed() < PATIENCE, "nobody waits until the end");
     }
 }

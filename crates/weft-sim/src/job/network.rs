@@ -298,6 +298,11 @@ impl Datagrams for Device {
         -1
     }
 
+    /// Whoever sleeps is woken by other means.
+    fn arm(&mut self) -> bool {
+        true
+    }
+
     fn packet_size(&self) -> usize {
         self.packet_size
     }
