@@ -92,7 +92,8 @@ fn killed(context: &Context) -> Outcome {
     let before = namespaces();
     let attempt = || {
         let mut running =
-            hosts(context, &["sh", "-c", "echo ready; ip netns exec ${WEFT_HOSTS%%,*} sleep 600"]).start()?;
+            hosts(context, &["sh", "-c", "ip netns exec ${WEFT_HOSTS%%,*} sh -c 'echo ready; exec sleep 600'"])
+                .start()?;
         if running.says("ready", START) {
             running.kill()?;
             // Others do not see the hosts of an ordinary user.
