@@ -59,7 +59,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "c", what: "C programs with 1 to 8 ranks on one host", cases: programs::one_host },
     Suite { name: "hosts", what: "the same over two hosts", cases: programs::two_hosts },
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
-    Suite { name: "fabric", what: "libfabric's datagrams in the place of UDP", cases: fabric::cases },
+    Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },

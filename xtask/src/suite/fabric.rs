@@ -150,8 +150,13 @@ fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &st
     Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
 }
 
+/// The run over endpoints of this provider.
+pub(super) fn by(provider: &str, run: Run) -> Run {
+    run.env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider)
+}
+
 /// Why nothing can be shown here: there is no libfabric.
-fn missing(context: &Context) -> Option<Outcome> {
+pub(super) fn missing(context: &Context) -> Option<Outcome> {
     let info = Run::new(context.bin("weft")).arg("info").env("WEFT_LINK", LINK).env("WEFT_INTERFACE", "lo").finish();
     let report = info.map(|info| info.report()).unwrap_or_default();
     report.contains("libfabric is not to be had").then(|| Outcome::Skipped("libfabric is not installed".into()))

@@ -84,7 +84,16 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
         Expected::code(0).says("mpi4py is ready").judge(run.finish())
     })];
     for ranks in 1..=4 {
-        cases.push(Case::new(format!("its tests, {ranks} ranks"), move |context| mpi4py_tests(context, ranks)));
+        cases.push(Case::new(format!("its tests, {ranks} ranks"), move |context| {
+            mpi4py_tests(context, ranks, || Ok(context.mpiexec(ranks)))
+        }));
+    }
+    for provider in ["udp", "tcp"] {
+        let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
+        cases.push(Case::new(name, move |context| match super::fabric::missing(context) {
+            Some(skipped) => skipped,
+            None => mpi4py_tests(context, 2, || Ok(super::fabric::by(provider, context.mpiexec_on_hosts(2)?))),
+        }));
     }
     cases
 }
@@ -99,12 +108,12 @@ pub(crate) fn demo(_: &Context) -> Vec<Case> {
     })]
 }
 
-fn mpi4py_tests(context: &Context, ranks: u32) -> Outcome {
+fn mpi4py_tests(context: &Context, ranks: u32, mpiexec: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
     let attempt = || {
         let home = context.root.join("build/mpi4py");
         let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
         let tests = home.join("source/test");
-        let run = context.mpiexec(ranks).arg(context.python("python")).arg(tests.join("main.py"));
+        let run = mpiexec()?.arg(context.python("python")).arg(tests.join("main.py"));
         let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list, ranks)?);
         run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
     };

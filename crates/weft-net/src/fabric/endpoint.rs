@@ -1,10 +1,11 @@
 //! An endpoint with what it needs: the only place that follows pointers of the library.
 #![allow(unsafe_code)]
 
+use std::alloc::Layout;
 use std::ffi::{CString, c_int, c_void};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
@@ -21,6 +22,8 @@ const RECEIVES_BYTES_MAX: usize = 4 << 20;
 const SENDS_MAX: usize = 256;
 /// Completions that are read in one go.
 const BATCH: usize = 32;
+/// Errors taken from the queue in one go before the receiver gives up until the next time.
+const ERRORS_MAX: u32 = 16;
 /// Bytes of the longest address: what `FI_NAME_MAX` says of names.
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
 /// Bytes that each packet begins at a multiple of.
@@ -167,47 +170,59 @@ pub(super) enum Sent {
 }
 
 /// Room of the provider's own for each operation under way (`struct fi_context2`).
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-struct Context([usize; 8]);
+const CONTEXT_BYTES: usize = 64;
 
-/// Packets of one direction: their bytes, one after the other, and a context for each.
+/// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it has them. So nothing here
+/// refers to more than a packet that it has given back.
 struct Packets {
-    bytes: Vec<u8>,
-    /// Where the first begins, so that all are aligned.
-    start: usize,
-    contexts: Box<[Context]>,
-    /// Bytes from one to the next.
+    memory: NonNull<u8>,
+    layout: Layout,
+    count: usize,
+    /// Bytes from one packet to the next.
     stride: usize,
     registered: *mut Mr,
 }
 
 impl Packets {
+    /// `count` packets of `bytes` bytes.
     fn new(count: usize, bytes: usize) -> Self {
         let stride = bytes.next_multiple_of(ALIGNMENT);
-        let bytes = vec![0; count * stride + ALIGNMENT];
-        let start = bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        Self { bytes, start, contexts: vec![Context([0; 8]); count].into(), stride, registered: ptr::null_mut() }
+        let size = (count * (CONTEXT_BYTES + stride)).max(ALIGNMENT);
+        let layout = Layout::from_size_align(size, ALIGNMENT).expect("some megabytes at most");
+        // SAFETY: the size is not 0.
+        let memory = unsafe { std::alloc::alloc_zeroed(layout) };
+        let memory = NonNull::new(memory).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
+        Self { memory, layout, count, stride, registered: ptr::null_mut() }
     }
 
-    fn at(&mut self, place: usize) -> *mut u8 {
-        let at = self.start + place * self.stride;
-        self.bytes[at..at + self.stride].as_mut_ptr()
+    fn at(&self, place: usize) -> *mut u8 {
+        assert!(place < self.count, "a packet that is not there");
+        // SAFETY: behind the contexts there are so many packets.
+        unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + place * self.stride) }
     }
 
-    fn context(&mut self, place: usize) -> *mut c_void {
-        (&raw mut self.contexts[place]).cast()
+    fn context(&self, place: usize) -> *mut c_void {
+        assert!(place < self.count, "a packet that is not there");
+        // SAFETY: there are so many contexts.
+        unsafe { self.memory.as_ptr().add(place * CONTEXT_BYTES) }.cast()
     }
 
     /// The place of a context; none if it is of the other direction.
     fn place(&self, context: *mut c_void) -> Option<usize> {
-        let offset = (context as usize).checked_sub(self.contexts.as_ptr() as usize)?;
-        Some(offset / size_of::<Context>()).filter(|place| *place < self.contexts.len())
+        let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
+        Some(offset / CONTEXT_BYTES).filter(|place| *place < self.count)
     }
 
     fn description(&self) -> *mut c_void {
         // SAFETY: an open registration.
         unsafe { self.registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc)
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        // SAFETY: it was made with this layout. What the provider had of it was given back when the endpoint and the registration were closed.
+        unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
     }
 }
 
@@ -223,7 +238,7 @@ impl<T> Object<T> {
     }
 
     fn close(&mut self) {
-        if let Some(fid) = ptr::NonNull::new(self.fid()) {
+        if let Some(fid) = NonNull::new(self.fid()) {
             // SAFETY: it is open, and this is the only place that closes it; what was made of it has been closed before.
             unsafe { ((*fid.as_ref().ops).close)(fid.as_ptr()) };
             self.0 = ptr::null_mut();
@@ -369,7 +384,7 @@ impl Endpoint {
                 for (key, (packets, access)) in
                     [(&mut self.receives, FI_RECV), (&mut self.sends, FI_SEND)].into_iter().enumerate()
                 {
-                    let (bytes, length) = (packets.bytes.as_ptr().cast(), packets.bytes.len());
+                    let (bytes, length) = (packets.memory.as_ptr().cast_const().cast(), packets.layout.size());
                     let made = &raw mut packets.registered;
                     let code = reg(domain.cast(), bytes, length, access, 0, key as u64, 0, made, none);
                     check("fi_mr_reg", code.into())?;
@@ -397,7 +412,7 @@ impl Endpoint {
 
     /// Packets that may wait to be received.
     pub(super) fn receives(&self) -> u32 {
-        self.receives.contexts.len() as u32
+        self.receives.count as u32
     }
 
     /// Where this end is, if the provider's addresses are those of IP.
@@ -479,14 +494,15 @@ impl Endpoint {
 
     /// Hands on at most `limit` packets that have arrived; how many.
     pub(super) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let mut packets = 0;
+        let (mut packets, mut errors) = (0, 0);
         while packets < limit {
             let mut entries = [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH];
             let wanted = BATCH.min(limit - packets);
             // SAFETY: there is room for so many completions of the format that the queue was opened with.
             let read = unsafe { ((*(*self.cq.0).ops).read)(self.cq.0, entries.as_mut_ptr().cast(), wanted) };
-            if read == -(FI_EAVAIL as isize) {
+            if read == -(FI_EAVAIL as isize) && errors < ERRORS_MAX {
                 self.take_error();
+                errors += 1;
                 continue;
             }
             let Ok(read) = usize::try_from(read) else { break };
@@ -510,9 +526,9 @@ impl Endpoint {
             return false;
         }
         let Some(place) = self.receives.place(entry.context) else { return false };
-        let at = self.receives.start + place * self.receives.stride;
-        let (start, end) = (at + self.prefix, at + entry.len.min(self.prefix + self.packet_size));
-        on_packet(self.receives.bytes.get(start..end).unwrap_or_default());
+        let length = entry.len.min(self.prefix + self.packet_size).saturating_sub(self.prefix);
+        // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
+        on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(place).add(self.prefix), length) });
         self.unposted.push(place);
         true
     }
