@@ -4,7 +4,7 @@
  * used twice. Packets leave and arrive only when the completion queue is read, so a buffer that is used again too early shows.
  *
  * STRICT says what it is like, a list of: prefix=N (bytes in front of each packet that are the provider's), register (memory must be
- * registered), nowait (nothing to sleep on), inject=N (bytes that leave at once), size=N (bytes of the largest packet), queue=N (operations
+ * registered), endpoint (and registrations bound to the endpoint, and enabled), nowait (nothing to sleep on), inject=N (bytes that leave at once), size=N (bytes of the largest packet), queue=N (operations
  * under way), fail=N (each send after N fails).
  */
 #define _GNU_SOURCE
@@ -46,7 +46,7 @@ static struct {
     struct fid_ep ep;
     struct fid_mr regions[8];
     struct { const char *start, *end; } ranges[8];
-    int region_count, socket, has_wait, enabled;
+    int bound[8], region_count, socket, has_wait, enabled;
     struct sockaddr_in peers[PEERS_MAX];
     size_t peer_count;
     struct queue receives, sends;
@@ -105,7 +105,7 @@ static void check_memory(const void *buffer, size_t length, void *desc)
     if (!property("register", 0))
         return;
     for (int i = 0; i < state.region_count; i++)
-        if (desc == fi_mr_desc(&state.regions[i]) && (const char *)buffer >= state.ranges[i].start
+        if (desc == fi_mr_desc(&state.regions[i]) && (!property("endpoint", 0) || state.bound[i] == 2) && (const char *)buffer >= state.ranges[i].start
             && (const char *)buffer + length <= state.ranges[i].end)
             return;
     wrong("%zu bytes that are not registered, or with another descriptor", length);
@@ -251,6 +251,25 @@ static int do_close(struct fid *fid) { (void)fid; return 0; }
 static int no_bind(struct fid *fid, struct fid *other, uint64_t flags) { (void)fid, (void)other, (void)flags; return -FI_ENOSYS; }
 static int no_control(struct fid *fid, int command, void *argument) { (void)fid, (void)command, (void)argument; return -FI_ENOSYS; }
 
+static int mr_bind(struct fid *fid, struct fid *other, uint64_t flags)
+{
+    (void)flags;
+    if (other != &state.ep.fid)
+        wrong("fi_mr_bind with something else than the endpoint");
+    state.bound[(struct fid_mr *)fid - state.regions] = 1;
+    return 0;
+}
+
+static int mr_control(struct fid *fid, int command, void *argument)
+{
+    int *bound = &state.bound[(struct fid_mr *)fid - state.regions];
+    (void)argument;
+    if (command != FI_ENABLE || *bound != 1)
+        return -FI_ENOSYS;
+    *bound = 2;
+    return 0;
+}
+
 static int av_insert(struct fid_av *av, const void *address, size_t count, fi_addr_t *name, uint64_t flags, void *context)
 {
     (void)av, (void)flags, (void)context;
@@ -271,7 +290,7 @@ static int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t a
     int place = state.region_count++;
     state.ranges[place].start = buffer;
     state.ranges[place].end = (const char *)buffer + length;
-    static struct fi_ops ops = {.size = sizeof ops, .close = do_close, .bind = no_bind, .control = no_control};
+    static struct fi_ops ops = {.size = sizeof ops, .close = do_close, .bind = mr_bind, .control = mr_control};
     state.regions[place] = (struct fid_mr){.fid.ops = &ops, .mem_desc = &state.ranges[place], .key = key};
     *mr = &state.regions[place];
     return 0;
@@ -381,6 +400,8 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         return -FI_ENODATA;
     if (property("register", 0) && !(hints->domain_attr->mr_mode & FI_MR_LOCAL))
         return -FI_ENODATA;
+    if (property("endpoint", 0) && !(hints->domain_attr->mr_mode & FI_MR_ENDPOINT))
+        return -FI_ENODATA;
     *info = fi_dupinfo(NULL);
     (*info)->mode = prefix() ? FI_MSG_PREFIX : 0;
     (*info)->addr_format = FI_FORMAT_UNSPEC;
@@ -389,7 +410,7 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
     (*info)->ep_attr->type = FI_EP_DGRAM;
     (*info)->ep_attr->max_msg_size = prefix() + largest();
     (*info)->ep_attr->msg_prefix_size = prefix();
-    (*info)->domain_attr->mr_mode = property("register", 0) ? FI_MR_LOCAL : 0;
+    (*info)->domain_attr->mr_mode = (property("register", 0) ? FI_MR_LOCAL : 0) | (property("endpoint", 0) ? FI_MR_ENDPOINT : 0);
     (*info)->domain_attr->name = strdup("strict0");
     (*info)->fabric_attr->name = strdup("tests");
     (*info)->fabric_attr->prov_name = strdup("strict");

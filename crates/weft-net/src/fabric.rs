@@ -13,7 +13,7 @@ use std::os::fd::RawFd;
 
 use crate::Error;
 use crate::datagrams::{Address, Datagrams, FabricAddress, Outcome, wrong_address};
-use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
+use crate::udp::{self, PACKET_SIZE_MIN};
 use api::Library;
 use endpoint::{ADDRESS_BYTES_MAX, Endpoint, Offers, Sent};
 pub use endpoint::{Kind, Offer};
@@ -178,7 +178,12 @@ impl Fabric {
         let all: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
         let chosen = choose(settings, &all)?;
         let offer = lists.iter().flat_map(Offers::iter).nth(chosen).expect("it is one of them");
-        let endpoint = Endpoint::open(library, offer, PACKET_SIZE_MAX).map_err(Error::Unavailable)?;
+        // What is not cut on its way costs less the longer it is.
+        let longest = match offer.0.kind {
+            Kind::Datagrams => udp::PACKET_SIZE_MAX,
+            Kind::Reliable => weft_core::flow::PACKET_SIZE_MAX,
+        };
+        let endpoint = Endpoint::open(library, offer, longest).map_err(Error::Unavailable)?;
         if endpoint.packet_size < PACKET_SIZE_MIN {
             let (size, provider) = (endpoint.packet_size, &endpoint.offer.provider);
             return Err(Error::Unavailable(format!(

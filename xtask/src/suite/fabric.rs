@@ -22,8 +22,15 @@ const PROGRAMS: &[(&str, u32)] = &[
     ("waiting", 2),
 ];
 /// Properties of providers that the library of `tests/fabric` has on demand.
-const STRICT: &[&str] =
-    &["size=1400", "prefix=40", "register,prefix=64", "register,inject=0,queue=4", "size=508,inject=16", "nowait"];
+const STRICT: &[&str] = &[
+    "size=1400",
+    "prefix=40",
+    "register,prefix=64",
+    "register,endpoint",
+    "register,inject=0,queue=4",
+    "size=508,inject=16",
+    "nowait",
+];
 /// Where the declarations of that library are.
 const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 /// What hides the library from everything that `"$@"` starts.

@@ -21,6 +21,8 @@ pub(super) const FI_EP_DGRAM: c_int = 2;
 pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_THREAD_DOMAIN: c_int = 3;
 pub(super) const FI_MR_LOCAL: c_int = 1 << 2;
+/// Registrations are bound to their endpoint.
+pub(super) const FI_MR_ENDPOINT: c_int = 1 << 9;
 /// Registration by address, with pages that exist and keys that the provider chooses: all of it is so here.
 pub(super) const FI_MR_BASIC_BITS: c_int = 1 << 4 | 1 << 5 | 1 << 6;
 pub(super) const FI_AV_UNSPEC: c_int = 0;

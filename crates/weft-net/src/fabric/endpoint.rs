@@ -9,9 +9,9 @@ use std::ptr::{self, NonNull};
 
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
-    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_LOCAL, FI_MSG,
-    FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE,
-    Fabric, Fid, Info, Library, Mr, VERSION, text,
+    FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
+    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN,
+    FI_WAIT_FD, FI_WAIT_NONE, Fabric, Fid, Info, Library, Mr, VERSION, text,
 };
 
 /// Packets that may wait to be received, at most …
@@ -97,7 +97,7 @@ impl Offers {
             info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
             (*info.ep_attr).kind = kind.endpoint();
             (*info.domain_attr).threading = FI_THREAD_DOMAIN;
-            (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_BASIC_BITS;
+            (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_BASIC_BITS;
             if let Some(name) = &provider {
                 (*info.fabric_attr).prov_name = libc::strdup(name.as_ptr());
             }
@@ -297,10 +297,10 @@ impl Endpoint {
         packet_size_max: usize,
     ) -> Result<Self, String> {
         // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
-        let (mode, address_format, registers, tx, rx, endpoint) = unsafe {
+        let (mode, address_format, registration, tx, rx, endpoint) = unsafe {
             let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
-            let registers = (*(*info).domain_attr).mr_mode & FI_MR_LOCAL != 0;
-            ((*info).mode | tx.mode | rx.mode, (*info).addr_format, registers, tx, rx, &*(*info).ep_attr)
+            let registration = (*(*info).domain_attr).mr_mode;
+            ((*info).mode | tx.mode | rx.mode, (*info).addr_format, registration, tx, rx, &*(*info).ep_attr)
         };
         let prefix = if mode & FI_MSG_PREFIX != 0 { endpoint.msg_prefix_size } else { 0 };
         let packet_size = endpoint.max_msg_size.saturating_sub(prefix).min(packet_size_max);
@@ -327,12 +327,12 @@ impl Endpoint {
             errors: 0,
             last_error: None,
         };
-        this.make(info, registers, receives + sends)?;
+        this.make(info, registration, receives + sends)?;
         this.post_receives();
         Ok(this)
     }
 
-    fn make(&mut self, info: *mut Info, registers: bool, completions: usize) -> Result<(), String> {
+    fn make(&mut self, info: *mut Info, registration: c_int, completions: usize) -> Result<(), String> {
         let library = self.library;
         let provider = self.offer.provider.clone();
         let check = |call: &str, code: i64| match code {
@@ -379,7 +379,7 @@ impl Endpoint {
             check("fi_ep_bind", ((*ops).bind)(self.ep.fid(), self.av.fid(), 0).into())?;
             check("fi_ep_bind", ((*ops).bind)(self.ep.fid(), self.cq.fid(), FI_SEND | FI_RECV).into())?;
             check("fi_enable", ((*ops).control)(self.ep.fid(), FI_ENABLE, none).into())?;
-            if registers {
+            if registration & FI_MR_LOCAL != 0 {
                 let reg = (*(*domain).mr).reg;
                 for (key, (packets, access)) in
                     [(&mut self.receives, FI_RECV), (&mut self.sends, FI_SEND)].into_iter().enumerate()
@@ -388,6 +388,11 @@ impl Endpoint {
                     let made = &raw mut packets.registered;
                     let code = reg(domain.cast(), bytes, length, access, 0, key as u64, 0, made, none);
                     check("fi_mr_reg", code.into())?;
+                    if registration & FI_MR_ENDPOINT != 0 {
+                        let (registered, ops) = (packets.registered.cast(), (*packets.registered).fid.ops);
+                        check("fi_mr_bind", ((*ops).bind)(registered, self.ep.fid(), 0).into())?;
+                        check("fi_mr_enable", ((*ops).control)(registered, FI_ENABLE, none).into())?;
+                    }
                 }
             }
             let (mut address, mut length) = ([0_u8; ADDRESS_BYTES_MAX], ADDRESS_BYTES_MAX);
