@@ -29,7 +29,7 @@ pub struct EthernetAddress {
 /// An endpoint of libfabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// What this process's provider calls it (`fi_addr_t`).
+    /// The how many-th address it is that this process has learnt, from 0.
     pub name: u64,
     /// Where it is, if the provider's addresses are those of IP.
     pub ip: Option<SocketAddr>,

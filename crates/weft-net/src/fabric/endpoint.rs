@@ -7,12 +7,15 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
+use weft_core::time::{Duration, Instant};
+
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
     FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
     FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN,
     FI_WAIT_FD, FI_WAIT_NONE, Fabric, Fid, Info, Library, Mr, VERSION, text,
 };
+use crate::clock;
 
 /// Packets that may wait to be received, at most …
 const RECEIVES_MAX: usize = 1024;
@@ -22,6 +25,10 @@ const RECEIVES_BYTES_MAX: usize = 4 << 20;
 const SENDS_MAX: usize = 256;
 /// Completions that are read in one go.
 const BATCH: usize = 32;
+/// Packets for one peer that the provider may have, at least, however many peers there are.
+const SHARE_MIN: usize = 4;
+/// How long a peer for which there is no room holds up packets for others.
+const PATIENCE: Duration = Duration::from_millis(10);
 /// Errors taken from the queue in one go before the receiver gives up until the next time.
 const ERRORS_MAX: u32 = 16;
 /// Bytes of the longest address: what `FI_NAME_MAX` says of names.
@@ -165,6 +172,8 @@ pub(super) enum Sent {
     Taken,
     /// It has no room now.
     Full,
+    /// It has had none for this peer for too long.
+    Lost,
     /// It refuses it.
     Refused,
 }
@@ -246,6 +255,16 @@ impl<T> Object<T> {
     }
 }
 
+/// A peer, as this end knows it.
+struct Peer {
+    /// The provider's name for it.
+    name: u64,
+    /// Packets for it that the provider still has.
+    under_way: usize,
+    /// Since when there has been no room for it.
+    full_since: Option<Instant>,
+}
+
 /// An endpoint that takes and gives packets.
 pub(super) struct Endpoint {
     library: &'static Library,
@@ -258,6 +277,9 @@ pub(super) struct Endpoint {
     receives: Packets,
     sends: Packets,
     free_sends: Vec<usize>,
+    /// Whose packet each of `sends` is.
+    owners: Box<[usize]>,
+    peers: Vec<Peer>,
     /// Receives that the provider had no room for: tried again.
     unposted: Vec<usize>,
     prefix: usize,
@@ -317,6 +339,8 @@ impl Endpoint {
             receives: Packets::new(receives, prefix + packet_size),
             sends: Packets::new(sends, prefix + packet_size),
             free_sends: (0..sends).collect(),
+            owners: vec![0; sends].into(),
+            peers: Vec::new(),
             unposted: (0..receives).collect(),
             prefix,
             packet_size,
@@ -442,17 +466,43 @@ impl Endpoint {
             insert(self.av.0, address.as_ptr().cast(), 1, &raw mut name, 0, ptr::null_mut())
         };
         match inserted {
-            1 => Ok((name, socket_address(self.address_format, address))),
+            1 => {
+                self.peers.push(Peer { name, under_way: 0, full_since: None });
+                Ok((self.peers.len() as u64 - 1, socket_address(self.address_format, address)))
+            }
             code => Err(format!("fi_av_insert: {}", self.describe(code.into()))),
         }
     }
 
-    /// Sends a packet of at most `packet_size` bytes.
+    /// Sends a packet of at most `packet_size` bytes to the peer of this number, which `insert` has given.
+    ///
+    /// There may be room for one peer and none for another: a reliable endpoint takes no more for a peer that does not read. Such a peer
+    /// holds others up for [`PATIENCE`] only: from then on its packets are lost until there is room for one.
     pub(super) fn send(&mut self, to: u64, packet: &[u8]) -> Sent {
+        let sent = self.try_send(to, packet);
+        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
+        if sent != Sent::Full {
+            peer.full_since = None;
+            return sent;
+        }
+        let now = clock::now();
+        match now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
+            true => Sent::Full,
+            false => Sent::Lost,
+        }
+    }
+
+    fn try_send(&mut self, to: u64, packet: &[u8]) -> Sent {
+        // Nobody's packets take all the room.
+        let share = (self.sends.count / self.peers.len().max(1)).max(SHARE_MIN).min(self.sends.count);
+        let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
         let code = if packet.len() <= self.inject_max {
             // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
-            unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), to) }
+            unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), peer.name) }
         } else {
+            if peer.under_way >= share {
+                return Sent::Full;
+            }
             let Some(place) = self.free_sends.pop() else { return Sent::Full };
             let (bytes, length) = (self.sends.at(place), self.prefix + packet.len());
             let context = self.sends.context(place);
@@ -460,10 +510,11 @@ impl Endpoint {
             let code = unsafe {
                 ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix), packet.len());
                 let send = (*(*self.ep.0).msg).send;
-                send(self.ep.0, bytes.cast(), length, self.sends.description(), to, context)
+                send(self.ep.0, bytes.cast(), length, self.sends.description(), peer.name, context)
             };
-            if code != 0 {
-                self.free_sends.push(place);
+            match code {
+                0 => (self.owners[place], peer.under_way) = (to as usize, peer.under_way + 1),
+                _ => self.free_sends.push(place),
             }
             code
         };
@@ -475,6 +526,14 @@ impl Endpoint {
                 Sent::Refused
             }
         }
+    }
+
+    /// The provider has given the packet at this place back.
+    fn end_send(&mut self, place: usize) {
+        if let Some(peer) = self.peers.get_mut(self.owners[place]) {
+            peer.under_way = peer.under_way.saturating_sub(1);
+        }
+        self.free_sends.push(place);
     }
 
     fn post(&mut self, place: usize) -> bool {
@@ -510,12 +569,10 @@ impl Endpoint {
                 errors += 1;
                 continue;
             }
-            let Ok(read) = usize::try_from(read) else { break };
+            // A provider may take one packet from its network for each look, however many completions there is room for.
+            let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else { break };
             for entry in &entries[..read.min(wanted)] {
                 packets += usize::from(self.complete(entry, on_packet));
-            }
-            if read < wanted {
-                break;
             }
         }
         if !self.unposted.is_empty() {
@@ -527,7 +584,7 @@ impl Endpoint {
     /// Whether the completion is that of a packet that arrived.
     fn complete(&mut self, entry: &CqEntry, on_packet: &mut dyn FnMut(&[u8])) -> bool {
         if let Some(place) = self.sends.place(entry.context) {
-            self.free_sends.push(place);
+            self.end_send(place);
             return false;
         }
         let Some(place) = self.receives.place(entry.context) else { return false };
@@ -551,7 +608,7 @@ impl Endpoint {
         match (self.sends.place(entry.context), self.receives.place(entry.context)) {
             (Some(place), _) => {
                 self.last_error = Some(("fi_send", error));
-                self.free_sends.push(place);
+                self.end_send(place);
             }
             (_, Some(place)) => {
                 self.last_error = Some(("fi_recv", error));
