@@ -48,6 +48,9 @@ for line in lines:
     for field in ("size", "unit", "value", "valid"):
         if field not in sample:
             sys.exit(f"no {field}: {line}")
+    # What a program says of a busy machine is right.
+    if sample["valid"] is not True and sample.get("why", "").startswith("disturbed: "):
+        continue
     if sample["valid"] is not True:
         print(sample.get("why", "no reason given"))
         sys.exit(77 if sample["value"] is None else line)

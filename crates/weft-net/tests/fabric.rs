@@ -62,6 +62,16 @@ fn packets_of_every_length_arrive_whole_and_wake_who_sleeps() {
             (0..50_u32).map(|number| [round.to_le_bytes(), number.to_le_bytes()].concat()).collect();
         assert_eq!(receive(&mut far, 50), expected, "loopback loses and reorders nothing");
     }
+    // One look takes all that is there, and not one packet.
+    for number in 0..40_u32 {
+        assert_eq!(near.send(&to, &number.to_le_bytes()).expect("a verdict"), Outcome::Sent);
+    }
+    let (mut packets, mut looks, began) = (0, 0, Instant::now());
+    while packets < 40 {
+        assert!(began.elapsed() < LIMIT, "{packets} of 40 packets have arrived");
+        looks += usize::from(far.receive(&mut |_| packets += 1, 64) > 0);
+    }
+    assert!(looks < 20, "{looks} looks for 40 packets");
     assert!(far.arm(), "nothing is there, so a sleep is allowed");
     assert_eq!(near.rejected() + far.rejected(), 0);
 }

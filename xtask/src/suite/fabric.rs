@@ -4,7 +4,7 @@
 use super::context::{Context, Expected};
 use super::process::Run;
 use super::programs::{BAD_DAY, DAMAGE};
-use super::{Case, Outcome};
+use super::{Case, Outcome, gone};
 
 const LINK: &str = "shared,fabric";
 const LIMIT_SECONDS: u64 = 60;
@@ -50,6 +50,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             four_hosts(context, provider)
         }));
     }
+    cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
     for program in ["point_to_point", "sizes", "collectives"] {
         cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
     }

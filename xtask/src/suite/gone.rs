@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
 use super::process::Running;
-use super::{Case, Outcome};
+use super::{Case, Outcome, fabric};
 
 /// Six of them wait, each in another call.
 const RANKS: u32 = 12;
@@ -24,22 +24,34 @@ const HEARD: i32 = 42;
 const WAYS: [&str; 6] = ["MPI_Recv", "MPI_Recv from anybody", "MPI_Probe", "MPI_Wait", "MPI_Ssend", "MPI_Barrier"];
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    over(None)
+}
+
+/// The cases over the usual links, or over libfabric by this provider.
+pub(super) fn over(provider: Option<&'static str>) -> Vec<Case> {
     vec![
-        case("a host loses its network", "thread", &["gone"], all_hear, |context, _| {
+        case(provider, "a host loses its network", "thread", &["gone"], all_hear, |context, _| {
             let down = Down::new(context)?;
             std::thread::sleep(Duration::from_secs(2 * PEER_TIMEOUT));
             drop(down);
             Ok(())
         }),
-        case("ranks are stopped for longer than the timeout", "none", &["gone"], all_hear, |context, running| {
-            ranks_of_second_host(context, running)?.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::STOP)?))
-        }),
-        case("a rank is killed: the launcher says so", "thread", &["gone"], killed, |context, running| {
+        case(
+            provider,
+            "ranks are stopped for longer than the timeout",
+            "none",
+            &["gone"],
+            all_hear,
+            |context, running| {
+                ranks_of_second_host(context, running)?.iter().try_for_each(|pid| Ok(kill_process(*pid, Signal::STOP)?))
+            },
+        ),
+        case(provider, "a rank is killed: the launcher says so", "thread", &["gone"], killed, |context, running| {
             let ranks = ranks_of_second_host(context, running)?;
             Ok(kill_process(*ranks.first().ok_or_else(|| anyhow::anyhow!("no rank there"))?, Signal::KILL)?)
         }),
-        slow("thread"),
-        slow("none"),
+        slow(provider, "thread"),
+        slow(provider, "none"),
     ]
 }
 
@@ -53,9 +65,10 @@ fn killed() -> Expected {
 }
 
 /// Ranks that compute for longer than the timeout, and are stopped for a part of it.
-fn slow(progress: &'static str) -> Case {
+fn slow(provider: Option<&'static str>, progress: &'static str) -> Case {
     let name = format!("ranks compute for three timeouts, WEFT_PROGRESS={progress}");
     case(
+        provider,
         name,
         progress,
         SLOW,
@@ -72,13 +85,19 @@ fn slow(progress: &'static str) -> Case {
 
 /// A run of `vanish`, to which something happens once its ranks wait.
 fn case(
+    provider: Option<&'static str>,
     name: impl Into<String>,
     progress: &'static str,
     words: &'static [&'static str],
     expected: impl Fn() -> Expected + 'static,
     happens: impl Fn(&Context, &Running) -> anyhow::Result<()> + 'static,
 ) -> Case {
+    let name = name.into();
+    let name = provider.map_or_else(|| name.clone(), |provider| format!("provider {provider}, {name}"));
     Case::new(name, move |context| {
+        if let Some(skipped) = provider.and_then(|_| fabric::missing(context)) {
+            return skipped;
+        }
         match context.hosts().map(Hosts::no_namespaces) {
             Ok(Some(skipped)) => return skipped,
             Ok(None) => {}
@@ -88,6 +107,10 @@ fn case(
             let program = context.compile("tests/c/vanish.c")?;
             let run = context.mpiexec_on_hosts(RANKS)?.arg(program).args(words).limit(LIMIT_SECONDS);
             let run = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).env("WEFT_PROGRESS", progress);
+            let run = match provider {
+                Some(provider) => fabric::by(provider, run),
+                None => run,
+            };
             let running = run.start()?;
             if running.says("waiting", START) {
                 happens(context, &running)?;
