@@ -12,6 +12,7 @@ pub(crate) mod instructions;
 mod instrument;
 mod lanes;
 mod launcher;
+mod libfabric;
 mod memory;
 mod peers;
 mod process;

@@ -2,11 +2,11 @@
 //! is said where libfabric is not to be had.
 
 use super::context::{Context, Expected};
+use super::libfabric::{LINK, missing};
 use super::process::Run;
 use super::programs::{BAD_DAY, DAMAGE};
 use super::{Case, Outcome, gone};
 
-const LINK: &str = "shared,fabric";
 const LIMIT_SECONDS: u64 = 60;
 /// Exchanges of the program under damage.
 const DAMAGE_ROUNDS: &str = "12";
@@ -156,18 +156,6 @@ fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &st
     let run = context.mpiexec_on_hosts(ranks)?.arg(context.compile(&format!("tests/c/{program}.c"))?);
     let run = run.env("WEFT_LINK", LINK).limit(LIMIT_SECONDS);
     Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
-}
-
-/// The run over endpoints of this provider.
-pub(super) fn by(provider: &str, run: Run) -> Run {
-    run.env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider)
-}
-
-/// Why nothing can be shown here: there is no libfabric.
-pub(super) fn missing(context: &Context) -> Option<Outcome> {
-    let info = Run::new(context.bin("weft")).arg("info").env("WEFT_LINK", LINK).env("WEFT_INTERFACE", "lo").finish();
-    let report = info.map(|info| info.report()).unwrap_or_default();
-    report.contains("libfabric is not to be had").then(|| Outcome::Skipped("libfabric is not installed".into()))
 }
 
 /// A program between two sets of ranks, as if libfabric was not installed.

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
 use super::process::Running;
-use super::{Case, Outcome, fabric};
+use super::{Case, Outcome, libfabric};
 
 /// Six of them wait, each in another call.
 const RANKS: u32 = 12;
@@ -95,7 +95,7 @@ fn case(
     let name = name.into();
     let name = provider.map_or_else(|| name.clone(), |provider| format!("provider {provider}, {name}"));
     Case::new(name, move |context| {
-        if let Some(skipped) = provider.and_then(|_| fabric::missing(context)) {
+        if let Some(skipped) = provider.and_then(|_| libfabric::missing(context)) {
             return skipped;
         }
         match context.hosts().map(Hosts::no_namespaces) {
@@ -108,7 +108,7 @@ fn case(
             let run = context.mpiexec_on_hosts(RANKS)?.arg(program).args(words).limit(LIMIT_SECONDS);
             let run = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).env("WEFT_PROGRESS", progress);
             let run = match provider {
-                Some(provider) => fabric::by(provider, run),
+                Some(provider) => libfabric::by(provider, run),
                 None => run,
             };
             let running = run.start()?;

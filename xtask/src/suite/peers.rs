@@ -90,9 +90,9 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
     }
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
-        cases.push(Case::new(name, move |context| match super::fabric::missing(context) {
+        cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
             Some(skipped) => skipped,
-            None => mpi4py_tests(context, 2, || Ok(super::fabric::by(provider, context.mpiexec_on_hosts(2)?))),
+            None => mpi4py_tests(context, 2, || Ok(super::libfabric::by(provider, context.mpiexec_on_hosts(2)?))),
         }));
     }
     cases
