@@ -157,6 +157,15 @@ fn leads_elsewhere(offer: &Offer) -> bool {
     !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")
 }
 
+/// Most bytes of a packet. What is not cut on its way costs less the longer it is; but a layer such as `ofi_rxm` asks the receiver first
+/// when a message is longer than its buffers of 16 KiB.
+fn longest_packet(offer: &Offer) -> usize {
+    match offer.kind {
+        Kind::Reliable if !offer.provider.contains(';') => weft_core::flow::PACKET_SIZE_MAX,
+        Kind::Reliable | Kind::Datagrams => udp::PACKET_SIZE_MAX,
+    }
+}
+
 fn is_large_enough(offer: &Offer) -> bool {
     offer.message_max >= PACKET_SIZE_MIN
 }
@@ -178,11 +187,7 @@ impl Fabric {
         let all: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
         let chosen = choose(settings, &all)?;
         let offer = lists.iter().flat_map(Offers::iter).nth(chosen).expect("it is one of them");
-        // What is not cut on its way costs less the longer it is.
-        let longest = match offer.0.kind {
-            Kind::Datagrams => udp::PACKET_SIZE_MAX,
-            Kind::Reliable => weft_core::flow::PACKET_SIZE_MAX,
-        };
+        let longest = longest_packet(&offer.0);
         let endpoint = Endpoint::open(library, offer, longest).map_err(Error::Unavailable)?;
         if endpoint.packet_size < PACKET_SIZE_MIN {
             let (size, provider) = (endpoint.packet_size, &endpoint.offer.provider);
