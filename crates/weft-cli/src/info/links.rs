@@ -9,7 +9,7 @@ use weft_net::{fabric, node, shared, udp};
 use super::machine::Machine;
 
 /// Links that a version of Weft may lack, with what they would be; those in [`LINKS`] are left out.
-const OTHER_LINKS: [(&str, &str); 1] = [("rdma", "RDMA by way of libfabric")];
+const OTHER_LINKS: [(&str, &str); 1] = [("rdma", "RDMA: iWARP, RoCE and InfiniBand")];
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
 
