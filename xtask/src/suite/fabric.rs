@@ -50,6 +50,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             four_hosts(context, provider)
         }));
     }
+    for (provider, size) in
+        [("udp", "packets of 64 and 1472 bytes arrive"), ("net", "packets of 64 and 65507 bytes arrive")]
+    {
+        cases.push(Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size)));
+    }
     cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
     for program in ["point_to_point", "sizes", "collectives"] {
         cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
@@ -116,6 +121,21 @@ fn strict(context: &Context, property: &str, expected: &Expected) -> Outcome {
         run.env("LD_LIBRARY_PATH", &directory).finish()
     };
     expected.judge(run())
+}
+
+fn doctor(context: &Context, provider: &str, size: &'static str) -> Outcome {
+    if let Some(skipped) = missing(context) {
+        return skipped;
+    }
+    let script = "\"$0\" doctor \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\"";
+    let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2", "--", "sh", "-c", script]);
+    let run = run.arg(context.bin("weft")).env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider);
+    let finished = run.limit(LIMIT_SECONDS).finish();
+    // Newer libraries call it otherwise.
+    if finished.as_ref().is_ok_and(|finished| finished.output.contains("has no endpoints here")) {
+        return Outcome::Skipped(format!("libfabric has no provider {provider}"));
+    }
+    Expected::code(0).says(size).says("0 faults").judge(finished)
 }
 
 fn four_hosts(context: &Context, provider: &str) -> Outcome {

@@ -337,9 +337,9 @@ fn send_to(link: &mut dyn Link, identity: Identity, target: &Target) -> SentTo {
     };
     let usual = [SHORT_BYTES, way.packet_bytes];
     let sizes: &[usize] = if target.sizes.is_empty() { &usual } else { &target.sizes };
-    let (mut refused, before) = (Vec::new(), link.cut());
+    let (mut refused, before, most) = (Vec::new(), link.cut(), link.datagrams().packet_size().max(SHORT_BYTES));
     for &size in sizes {
-        let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, udp::PACKET_SIZE_MAX));
+        let packet = packet(identity, target.peer, size.clamp(SHORT_BYTES, most));
         for _ in 0..COPIES {
             let outcome = link.datagrams().send(&to, &packet);
             let why = match outcome {
