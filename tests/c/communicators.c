@@ -84,6 +84,22 @@ static void splits(void)
     MPI_Allreduce(&share, &total, 1, MPI_INT, MPI_SUM, part);
     CHECK_EQUAL(total, 840 / size * size);
     MPI_Comm_free(&part);
+    /* Ranks of one node are not told apart; those of several are, and it is said by what (MPI-5.0 section 7.4.2). */
+    int near_ranks = size, flag, length = MPI_MAX_INFO_VAL;
+    char value[MPI_MAX_INFO_VAL];
+    MPI_Info info;
+    MPI_Info_create(&info);
+    MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_HW_UNGUIDED, rank, info, &part);
+    CHECK_EQUAL(part == MPI_COMM_NULL, near_ranks == ranks);
+    MPI_Info_get_string(info, "mpi_hw_resource_type", &length, value, &flag);
+    CHECK_EQUAL(flag, part != MPI_COMM_NULL);
+    if (part != MPI_COMM_NULL) {
+        MPI_Comm_size(part, &size);
+        CHECK_EQUAL(size, near_ranks);
+        CHECK(!strcmp(value, "mpi_shared_memory"), "%.100s", value);
+        MPI_Comm_free(&part);
+    }
+    MPI_Info_free(&info);
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_UNDEFINED, 0, MPI_INFO_NULL, &part);
     CHECK(part == MPI_COMM_NULL, "not null though the type is undefined");
 }

@@ -5,6 +5,7 @@
 //! written.
 
 use crate::calls::attributes::{copy_attributes, delete_attributes};
+use crate::calls::info::put;
 use crate::calls::text;
 use crate::generated::constants::*;
 use crate::types::*;
@@ -298,10 +299,15 @@ unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) 
     unsafe { create(place, Group::new(members, own), newcomm, |_| ()) }
 }
 
+/// The info key that names a type of hardware …
+const RESOURCE_KEY: &str = "mpi_hw_resource_type";
+/// … and the only type that is known.
+const NODE_RESOURCE: &str = "mpi_shared_memory";
+
 /// MPI_Comm_split_type (MPI-5.0 §7.4.2).
 ///
 /// `MPI_COMM_TYPE_SHARED` gives the processes of a node. Weft knows no hardware below the node, so an unguided split
-/// ends there with MPI_COMM_NULL, and a guided one knows the resource type `mpi_shared_memory`.
+/// ends there with MPI_COMM_NULL, and a guided one knows the resource type `mpi_shared_memory`; an unguided one says so in `info`.
 pub(crate) unsafe fn comm_split_type(
     comm: MPI_Comm,
     split_type: c_int,
@@ -319,19 +325,26 @@ pub(crate) unsafe fn comm_split_type(
         let node = group.members.iter().position(is_near).unwrap_or(0) as i64;
         let whole = group.members.iter().all(is_near);
         let none = i64::from(MPI_UNDEFINED);
-        let resource = info.iter().find(|(name, _)| name == "mpi_hw_resource_type").map(|(_, value)| value.as_str());
+        let resource = info.iter().find(|(name, _)| name == RESOURCE_KEY).map(|(_, value)| value.as_str());
         match split_type {
             MPI_COMM_TYPE_SHARED => Ok(node),
             MPI_UNDEFINED => Ok(none),
             MPI_COMM_TYPE_HW_UNGUIDED => Ok(if whole { none } else { node }),
             MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
-                Ok(if resource == Some("mpi_shared_memory") { node } else { none })
+                Ok(if resource == Some(NODE_RESOURCE) { node } else { none })
             }
             other => Err(Error::new(MPI_ERR_ARG, format!("split_type is {other}, which is no MPI_COMM_TYPE constant"))),
         }
     })?;
     // SAFETY: the caller's pointer.
-    unsafe { split(comm, node, key, newcomm) }
+    unsafe { split(comm, node, key, newcomm)? };
+    if split_type == MPI_COMM_TYPE_HW_UNGUIDED && node != i64::from(MPI_UNDEFINED) && info != MPI_Info::NULL {
+        with(|process| {
+            put(process.objects.info_mut(info.0)?, RESOURCE_KEY, NODE_RESOURCE);
+            Ok(())
+        })?;
+    }
+    Ok(())
 }
 
 /// MPI_Comm_free (MPI-5.0 §7.4.3).

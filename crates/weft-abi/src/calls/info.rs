@@ -120,13 +120,17 @@ pub(crate) unsafe fn info_set(info: MPI_Info, key: *const c_char, value: *const 
         return Err(Error::new(MPI_ERR_INFO_VALUE, message));
     }
     with(|process| {
-        let object = process.objects.info_mut(info.0)?;
-        match object.iter_mut().find(|(present, _)| present == key) {
-            Some((_, present)) => value.clone_into(present),
-            None => object.push((key.to_owned(), value.to_owned())),
-        }
+        put(process.objects.info_mut(info.0)?, key, value);
         Ok(())
     })
+}
+
+/// Gives a key this value, whether it has one or not.
+pub(super) fn put(object: &mut Info, key: &str, value: &str) {
+    match object.iter_mut().find(|(present, _)| present == key) {
+        Some((_, present)) => value.clone_into(present),
+        None => object.push((key.to_owned(), value.to_owned())),
+    }
 }
 
 /// MPI_Info_delete (MPI-5.0 §10).
