@@ -141,8 +141,7 @@ fn choose(settings: &Settings, offers: &[Offer]) -> Result<usize, Error> {
     let on = |ip, kind| offers.iter().position(|offer| offer.address == Some(ip) && offer.kind == kind && fits(offer));
     let best = |kind| candidates.iter().find_map(|candidate| on(candidate.ip, kind));
     best(Kind::Datagrams).or_else(|| best(Kind::Reliable)).ok_or_else(|| {
-        let mut has: Vec<String> =
-            offers.iter().map(|offer| format!("{} on {}", offer.provider, offer.domain)).collect();
+        let mut has: Vec<String> = offers.iter().map(Offer::to_string).collect();
         has.dedup();
         Error::Unavailable(format!(
             "libfabric has endpoints, but none on an interface that may be used: {} (WEFT_INTERFACE chooses)",
@@ -222,6 +221,13 @@ impl Fabric {
     /// Whether there is a descriptor to sleep on; without one a waiter looks again and again.
     pub fn can_sleep(&self) -> bool {
         self.endpoint.descriptor.is_some()
+    }
+
+    /// What the user should know.
+    pub fn warning(&self) -> Option<String> {
+        let provider = &self.endpoint.offer.provider;
+        let what = "has nothing to sleep on: whoever waits uses its processor";
+        (!self.can_sleep()).then(|| format!("libfabric's provider {provider} {what}"))
     }
 
     /// Learns where a peer is.

@@ -150,9 +150,7 @@ impl Link for FabricLink {
     }
 
     fn warnings(&self) -> Vec<String> {
-        let provider = &self.0.offer().provider;
-        let what = "has nothing to sleep on: whoever waits uses its processor";
-        if self.0.can_sleep() { Vec::new() } else { vec![format!("libfabric's provider {provider} {what}")] }
+        self.0.warning().into_iter().collect()
     }
 
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {

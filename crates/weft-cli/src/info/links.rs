@@ -125,19 +125,12 @@ fn judge_shared(settings: &Settings, machine: &Machine) -> Result<String, String
 fn judge_fabric(settings: &Settings) -> Result<String, String> {
     let wanted = weft_mpi::settings::fabric(settings);
     let found = fabric::consider(&wanted).map_err(|error| error.to_string());
-    let name = |offer: &fabric::Offer| {
-        let kind = match offer.kind {
-            fabric::Kind::Datagrams => "datagrams",
-            fabric::Kind::Reliable => "reliable messages",
-        };
-        format!("{} on {} ({kind})", offer.provider, offer.domain)
-    };
     if !settings.links.fabric {
         let has = found.map_or_else(
             |_| "no libfabric with endpoints was found".to_owned(),
             |found| {
                 let (major, minor) = found.version;
-                let mut offers: Vec<String> = found.offers.iter().map(name).collect();
+                let mut offers: Vec<String> = found.offers.iter().map(fabric::Offer::to_string).collect();
                 offers.dedup();
                 format!("libfabric {major}.{minor} has endpoints of {}", offers.join(", "))
             },
@@ -148,8 +141,7 @@ fn judge_fabric(settings: &Settings) -> Result<String, String> {
     let (major, minor) = found.version;
     let offer = &found.offers[found.chosen?];
     Ok(format!(
-        "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {}, messages of up to {} bytes",
-        name(offer),
+        "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {offer}, messages of up to {} bytes",
         offer.message_max
     ))
 }

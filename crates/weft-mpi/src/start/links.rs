@@ -59,12 +59,8 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         true => Some(Fabric::open(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?),
         false => None,
     };
-    if let Some(fabric) = fabric.as_ref().filter(|fabric| rank == 0 && !fabric.can_sleep()) {
-        let provider = &fabric.offer().provider;
-        warn(
-            rank,
-            &format!("libfabric's provider {provider} has nothing to sleep on: whoever waits uses its processor"),
-        );
+    if let Some(what) = fabric.as_ref().filter(|_| rank == 0).and_then(Fabric::warning) {
+        warn(rank, &what);
     }
     let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
     let netd = settings.netd.as_deref();

@@ -3,6 +3,7 @@
 
 use std::alloc::Layout;
 use std::ffi::{CString, c_int, c_void};
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
@@ -19,8 +20,8 @@ use crate::clock;
 
 /// Packets that may wait to be received, at most …
 const RECEIVES_MAX: usize = 1024;
-/// … and bytes of them …
-const RECEIVES_BYTES_MAX: usize = 4 << 20;
+/// … and bytes of them, as of those that wait to be sent …
+const BYTES_MAX: usize = 4 << 20;
 /// … and packets that may wait to be sent, where they do not leave at once.
 const SENDS_MAX: usize = 256;
 /// Completions that are read in one go.
@@ -71,6 +72,17 @@ pub struct Offer {
     pub message_max: usize,
     /// The address of this end, where it is one of IP.
     pub address: Option<IpAddr>,
+}
+
+/// For people.
+impl fmt::Display for Offer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            Kind::Datagrams => "datagrams",
+            Kind::Reliable => "reliable messages",
+        };
+        write!(f, "{} on {} ({kind})", self.provider, self.domain)
+    }
 }
 
 /// A list of offers, as the library made it.
@@ -326,8 +338,9 @@ impl Endpoint {
         };
         let prefix = if mode & FI_MSG_PREFIX != 0 { endpoint.msg_prefix_size } else { 0 };
         let packet_size = endpoint.max_msg_size.saturating_sub(prefix).min(packet_size_max);
-        let receives = rx.size.min(RECEIVES_BYTES_MAX / packet_size.max(1)).clamp(1, RECEIVES_MAX);
-        let sends = tx.size.clamp(1, SENDS_MAX);
+        let most = BYTES_MAX / packet_size.max(1);
+        let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
+        let sends = tx.size.min(most).clamp(1, SENDS_MAX);
         let mut this = Self {
             library,
             offer,
@@ -493,14 +506,14 @@ impl Endpoint {
     }
 
     fn try_send(&mut self, to: u64, packet: &[u8]) -> Sent {
-        // Nobody's packets take all the room.
-        let share = (self.sends.count / self.peers.len().max(1)).max(SHARE_MIN).min(self.sends.count);
+        let peers = self.peers.len();
         let Some(peer) = self.peers.get_mut(to as usize) else { return Sent::Refused };
         let code = if packet.len() <= self.inject_max {
             // SAFETY: the endpoint is open; `inject` has done with the bytes when it returns.
             unsafe { ((*(*self.ep.0).msg).inject)(self.ep.0, packet.as_ptr().cast(), packet.len(), peer.name) }
         } else {
-            if peer.under_way >= share {
+            // Nobody's packets take all the room.
+            if peer.under_way >= (self.sends.count / peers).max(SHARE_MIN).min(self.sends.count) {
                 return Sent::Full;
             }
             let Some(place) = self.free_sends.pop() else { return Sent::Full };
