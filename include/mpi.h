@@ -1565,6 +1565,24 @@ int MPI_Type_toint(MPI_Datatype datatype);
 MPI_Win MPI_Win_fromint(int win);
 int MPI_Win_toint(MPI_Win win);
 
+/* Removed Interfaces (MPI-3.0, chapter 16) */
+#ifdef WEFT_REMOVED_NAMES
+typedef MPI_Comm_errhandler_function MPI_Handler_function;
+int MPI_Address(void *location, MPI_Aint *address);
+int MPI_Errhandler_create(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler);
+int MPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+int MPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+int MPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+int MPI_Type_hindexed(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype oldtype, MPI_Datatype *newtype);
+int MPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype,
+    MPI_Datatype *newtype);
+int MPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+int MPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+int MPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+
 /* 3. Point-to-Point Communication, profiling names */
 int PMPI_Bsend(const void *buf, int count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
 int PMPI_Bsend_c(const void *buf, MPI_Count count, MPI_Datatype datatype, int dest, int tag, MPI_Comm comm);
@@ -2606,6 +2624,162 @@ MPI_Datatype PMPI_Type_fromint(int datatype);
 int PMPI_Type_toint(MPI_Datatype datatype);
 MPI_Win PMPI_Win_fromint(int win);
 int PMPI_Win_toint(MPI_Win win);
+
+/* Removed Interfaces, profiling names (MPI-3.0, chapter 16) */
+#ifdef WEFT_REMOVED_NAMES
+int PMPI_Address(void *location, MPI_Aint *address);
+int PMPI_Errhandler_create(MPI_Comm_errhandler_function *comm_errhandler_fn, MPI_Errhandler *errhandler);
+int PMPI_Errhandler_get(MPI_Comm comm, MPI_Errhandler *errhandler);
+int PMPI_Errhandler_set(MPI_Comm comm, MPI_Errhandler errhandler);
+int PMPI_Type_extent(MPI_Datatype datatype, MPI_Aint *extent);
+int PMPI_Type_hindexed(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype oldtype, MPI_Datatype *newtype);
+int PMPI_Type_hvector(int count, int blocklength, MPI_Aint stride, MPI_Datatype oldtype,
+    MPI_Datatype *newtype);
+int PMPI_Type_lb(MPI_Datatype datatype, MPI_Aint *displacement);
+int PMPI_Type_struct(int count, int array_of_blocklengths[], MPI_Aint array_of_displacements[],
+    MPI_Datatype array_of_types[], MPI_Datatype *newtype);
+int PMPI_Type_ub(MPI_Datatype datatype, MPI_Aint *displacement);
+#endif
+
+/* Conversions between C and Fortran (MPI-5.0 19.3.4, 19.3.5). They are no symbols of the library. MPI_Fint is the default INTEGER of the
+ * program's Fortran compiler: -DMPI_ABI_Fint=int64_t where that is told to make it wider. */
+#if defined(__cplusplus) || (defined(__STDC_VERSION__) && __STDC_VERSION__ >= 199901L)
+#define MPI_ABI_INLINE static inline
+#elif defined(__GNUC__)
+#define MPI_ABI_INLINE static __inline__
+#else
+#define MPI_ABI_INLINE static
+#endif
+#ifndef MPI_ABI_Fint
+#define MPI_ABI_Fint int
+#endif
+typedef MPI_ABI_Fint MPI_Fint;
+
+/* What TYPE(MPI_Status) of the module mpi_f08 is in C. */
+typedef struct {
+    MPI_Fint MPI_SOURCE;
+    MPI_Fint MPI_TAG;
+    MPI_Fint MPI_ERROR;
+    MPI_Fint MPI_internal[5];
+} MPI_F08_status;
+
+#define MPI_F_STATUS_IGNORE                ((MPI_Fint *)0x0)
+#define MPI_F_STATUSES_IGNORE              ((MPI_Fint *)0x0)
+#define MPI_F08_STATUS_IGNORE              ((MPI_F08_status *)0x0)
+#define MPI_F08_STATUSES_IGNORE            ((MPI_F08_status *)0x0)
+
+/* Handles */
+MPI_ABI_INLINE MPI_Fint MPI_Comm_c2f(MPI_Comm comm) { return (MPI_Fint)MPI_Comm_toint(comm); }
+MPI_ABI_INLINE MPI_Comm MPI_Comm_f2c(MPI_Fint comm) { return MPI_Comm_fromint((int)comm); }
+MPI_ABI_INLINE MPI_Fint MPI_Errhandler_c2f(MPI_Errhandler errhandler) { return (MPI_Fint)MPI_Errhandler_toint(errhandler); }
+MPI_ABI_INLINE MPI_Errhandler MPI_Errhandler_f2c(MPI_Fint errhandler) { return MPI_Errhandler_fromint((int)errhandler); }
+MPI_ABI_INLINE MPI_Fint MPI_File_c2f(MPI_File file) { return (MPI_Fint)MPI_File_toint(file); }
+MPI_ABI_INLINE MPI_File MPI_File_f2c(MPI_Fint file) { return MPI_File_fromint((int)file); }
+MPI_ABI_INLINE MPI_Fint MPI_Group_c2f(MPI_Group group) { return (MPI_Fint)MPI_Group_toint(group); }
+MPI_ABI_INLINE MPI_Group MPI_Group_f2c(MPI_Fint group) { return MPI_Group_fromint((int)group); }
+MPI_ABI_INLINE MPI_Fint MPI_Info_c2f(MPI_Info info) { return (MPI_Fint)MPI_Info_toint(info); }
+MPI_ABI_INLINE MPI_Info MPI_Info_f2c(MPI_Fint info) { return MPI_Info_fromint((int)info); }
+MPI_ABI_INLINE MPI_Fint MPI_Message_c2f(MPI_Message message) { return (MPI_Fint)MPI_Message_toint(message); }
+MPI_ABI_INLINE MPI_Message MPI_Message_f2c(MPI_Fint message) { return MPI_Message_fromint((int)message); }
+MPI_ABI_INLINE MPI_Fint MPI_Op_c2f(MPI_Op op) { return (MPI_Fint)MPI_Op_toint(op); }
+MPI_ABI_INLINE MPI_Op MPI_Op_f2c(MPI_Fint op) { return MPI_Op_fromint((int)op); }
+MPI_ABI_INLINE MPI_Fint MPI_Request_c2f(MPI_Request request) { return (MPI_Fint)MPI_Request_toint(request); }
+MPI_ABI_INLINE MPI_Request MPI_Request_f2c(MPI_Fint request) { return MPI_Request_fromint((int)request); }
+MPI_ABI_INLINE MPI_Fint MPI_Session_c2f(MPI_Session session) { return (MPI_Fint)MPI_Session_toint(session); }
+MPI_ABI_INLINE MPI_Session MPI_Session_f2c(MPI_Fint session) { return MPI_Session_fromint((int)session); }
+MPI_ABI_INLINE MPI_Fint MPI_Type_c2f(MPI_Datatype datatype) { return (MPI_Fint)MPI_Type_toint(datatype); }
+MPI_ABI_INLINE MPI_Datatype MPI_Type_f2c(MPI_Fint datatype) { return MPI_Type_fromint((int)datatype); }
+MPI_ABI_INLINE MPI_Fint MPI_Win_c2f(MPI_Win win) { return (MPI_Fint)MPI_Win_toint(win); }
+MPI_ABI_INLINE MPI_Win MPI_Win_f2c(MPI_Fint win) { return MPI_Win_fromint((int)win); }
+
+/* Handles, profiling names */
+MPI_ABI_INLINE MPI_Fint PMPI_Comm_c2f(MPI_Comm comm) { return (MPI_Fint)PMPI_Comm_toint(comm); }
+MPI_ABI_INLINE MPI_Comm PMPI_Comm_f2c(MPI_Fint comm) { return PMPI_Comm_fromint((int)comm); }
+MPI_ABI_INLINE MPI_Fint PMPI_Errhandler_c2f(MPI_Errhandler errhandler) { return (MPI_Fint)PMPI_Errhandler_toint(errhandler); }
+MPI_ABI_INLINE MPI_Errhandler PMPI_Errhandler_f2c(MPI_Fint errhandler) { return PMPI_Errhandler_fromint((int)errhandler); }
+MPI_ABI_INLINE MPI_Fint PMPI_File_c2f(MPI_File file) { return (MPI_Fint)PMPI_File_toint(file); }
+MPI_ABI_INLINE MPI_File PMPI_File_f2c(MPI_Fint file) { return PMPI_File_fromint((int)file); }
+MPI_ABI_INLINE MPI_Fint PMPI_Group_c2f(MPI_Group group) { return (MPI_Fint)PMPI_Group_toint(group); }
+MPI_ABI_INLINE MPI_Group PMPI_Group_f2c(MPI_Fint group) { return PMPI_Group_fromint((int)group); }
+MPI_ABI_INLINE MPI_Fint PMPI_Info_c2f(MPI_Info info) { return (MPI_Fint)PMPI_Info_toint(info); }
+MPI_ABI_INLINE MPI_Info PMPI_Info_f2c(MPI_Fint info) { return PMPI_Info_fromint((int)info); }
+MPI_ABI_INLINE MPI_Fint PMPI_Message_c2f(MPI_Message message) { return (MPI_Fint)PMPI_Message_toint(message); }
+MPI_ABI_INLINE MPI_Message PMPI_Message_f2c(MPI_Fint message) { return PMPI_Message_fromint((int)message); }
+MPI_ABI_INLINE MPI_Fint PMPI_Op_c2f(MPI_Op op) { return (MPI_Fint)PMPI_Op_toint(op); }
+MPI_ABI_INLINE MPI_Op PMPI_Op_f2c(MPI_Fint op) { return PMPI_Op_fromint((int)op); }
+MPI_ABI_INLINE MPI_Fint PMPI_Request_c2f(MPI_Request request) { return (MPI_Fint)PMPI_Request_toint(request); }
+MPI_ABI_INLINE MPI_Request PMPI_Request_f2c(MPI_Fint request) { return PMPI_Request_fromint((int)request); }
+MPI_ABI_INLINE MPI_Fint PMPI_Session_c2f(MPI_Session session) { return (MPI_Fint)PMPI_Session_toint(session); }
+MPI_ABI_INLINE MPI_Session PMPI_Session_f2c(MPI_Fint session) { return PMPI_Session_fromint((int)session); }
+MPI_ABI_INLINE MPI_Fint PMPI_Type_c2f(MPI_Datatype datatype) { return (MPI_Fint)PMPI_Type_toint(datatype); }
+MPI_ABI_INLINE MPI_Datatype PMPI_Type_f2c(MPI_Fint datatype) { return PMPI_Type_fromint((int)datatype); }
+MPI_ABI_INLINE MPI_Fint PMPI_Win_c2f(MPI_Win win) { return (MPI_Fint)PMPI_Win_toint(win); }
+MPI_ABI_INLINE MPI_Win PMPI_Win_f2c(MPI_Fint win) { return PMPI_Win_fromint((int)win); }
+
+/* Statuses; MPI_ERR_ARG for those that are to be ignored, which hold nothing */
+MPI_ABI_INLINE int MPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status) {
+    int i;
+    if (!c_status || !f_status)
+        return MPI_ERR_ARG;
+    f_status[MPI_F_SOURCE] = (MPI_Fint)c_status->MPI_SOURCE;
+    f_status[MPI_F_TAG] = (MPI_Fint)c_status->MPI_TAG;
+    f_status[MPI_F_ERROR] = (MPI_Fint)c_status->MPI_ERROR;
+    for (i = 0; i < MPI_F_STATUS_SIZE - 3; i++)
+        f_status[3 + i] = (MPI_Fint)c_status->MPI_internal[i];
+    return MPI_SUCCESS;
+}
+MPI_ABI_INLINE int MPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status) {
+    int i;
+    if (!f_status || !c_status)
+        return MPI_ERR_ARG;
+    c_status->MPI_SOURCE = (int)f_status[MPI_F_SOURCE];
+    c_status->MPI_TAG = (int)f_status[MPI_F_TAG];
+    c_status->MPI_ERROR = (int)f_status[MPI_F_ERROR];
+    for (i = 0; i < MPI_F_STATUS_SIZE - 3; i++)
+        c_status->MPI_internal[i] = (int)f_status[3 + i];
+    return MPI_SUCCESS;
+}
+MPI_ABI_INLINE int MPI_Status_f2f08(const MPI_Fint *f_status, MPI_F08_status *f08_status) {
+    int i;
+    if (!f_status || !f08_status)
+        return MPI_ERR_ARG;
+    f08_status->MPI_SOURCE = f_status[MPI_F_SOURCE];
+    f08_status->MPI_TAG = f_status[MPI_F_TAG];
+    f08_status->MPI_ERROR = f_status[MPI_F_ERROR];
+    for (i = 0; i < MPI_F_STATUS_SIZE - 3; i++)
+        f08_status->MPI_internal[i] = f_status[3 + i];
+    return MPI_SUCCESS;
+}
+MPI_ABI_INLINE int MPI_Status_f082f(const MPI_F08_status *f08_status, MPI_Fint *f_status) {
+    int i;
+    if (!f08_status || !f_status)
+        return MPI_ERR_ARG;
+    f_status[MPI_F_SOURCE] = f08_status->MPI_SOURCE;
+    f_status[MPI_F_TAG] = f08_status->MPI_TAG;
+    f_status[MPI_F_ERROR] = f08_status->MPI_ERROR;
+    for (i = 0; i < MPI_F_STATUS_SIZE - 3; i++)
+        f_status[3 + i] = f08_status->MPI_internal[i];
+    return MPI_SUCCESS;
+}
+MPI_ABI_INLINE int MPI_Status_c2f08(const MPI_Status *c_status, MPI_F08_status *f08_status) {
+    MPI_Fint f_status[MPI_F_STATUS_SIZE];
+    int error = MPI_Status_c2f(c_status, f_status);
+    return error ? error : MPI_Status_f2f08(f_status, f08_status);
+}
+MPI_ABI_INLINE int MPI_Status_f082c(const MPI_F08_status *f08_status, MPI_Status *c_status) {
+    MPI_Fint f_status[MPI_F_STATUS_SIZE];
+    int error = MPI_Status_f082f(f08_status, f_status);
+    return error ? error : MPI_Status_f2c(f_status, c_status);
+}
+
+/* Statuses, profiling names */
+MPI_ABI_INLINE int PMPI_Status_c2f(const MPI_Status *c_status, MPI_Fint *f_status) { return MPI_Status_c2f(c_status, f_status); }
+MPI_ABI_INLINE int PMPI_Status_f2c(const MPI_Fint *f_status, MPI_Status *c_status) { return MPI_Status_f2c(f_status, c_status); }
+MPI_ABI_INLINE int PMPI_Status_f2f08(const MPI_Fint *f_status, MPI_F08_status *f08_status) { return MPI_Status_f2f08(f_status, f08_status); }
+MPI_ABI_INLINE int PMPI_Status_f082f(const MPI_F08_status *f08_status, MPI_Fint *f_status) { return MPI_Status_f082f(f08_status, f_status); }
+MPI_ABI_INLINE int PMPI_Status_c2f08(const MPI_Status *c_status, MPI_F08_status *f08_status) { return MPI_Status_c2f08(c_status, f08_status); }
+MPI_ABI_INLINE int PMPI_Status_f082c(const MPI_F08_status *f08_status, MPI_Status *c_status) { return MPI_Status_f082c(f08_status, c_status); }
 
 #ifdef __cplusplus
 }

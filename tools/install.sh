@@ -34,12 +34,19 @@ put() {
     mv -f "$3.new.$$" "$3"
 }
 
-# wrapper NAME LANGUAGE OPTION VARIABLE COMPILER
+# script TEMPLATE NAME [EXPRESSION...]: a program made of a template by sed.
+script() {
+    template=$top/tools/$1
+    name=$2
+    shift 2
+    sed -e "s|@NAME@|$name|g" -e "s|@VERSION@|$version|g" "$@" "$template" >"$into/bin/$name.text.$$"
+    put 755 "$into/bin/$name.text.$$" "$into/bin/$name"
+    rm -f "$into/bin/$name.text.$$"
+}
+
+# wrapper NAME LANGUAGE OPTION PATTERNS VARIABLES COMPILER
 wrapper() {
-    sed -e "s|@NAME@|$1|g" -e "s|@LANGUAGE@|$2|g" -e "s|@OPTION@|$3|g" -e "s|@VARIABLE@|$4|g" \
-        -e "s|@COMPILER@|$5|g" -e "s|@VERSION@|$version|g" "$top/tools/mpicc.in" >"$into/bin/$1.text.$$"
-    put 755 "$into/bin/$1.text.$$" "$into/bin/$1"
-    rm -f "$into/bin/$1.text.$$"
+    script mpicc.in "$1" -e "s/@LANGUAGE@/$2/g" -e "s/@OPTION@/$3/g" -e "s/@ALSO@/$4/g" -e "s/@VARIABLES@/$5/g" -e "s|@COMPILER@|$6|g"
 }
 
 put 755 "$build/libmpi_abi.so" "$into/lib/libmpi_abi.so.1.0.0"
@@ -59,11 +66,18 @@ cc=${CC:-cc}
 cxx=${CXX:-c++}
 case $cc in *mpicc*) cc=cc ;; esac
 case $cxx in *mpicxx* | *mpic++* | *mpiCC*) cxx=c++ ;; esac
-wrapper mpicc C cc WEFT_CC "$cc"
-wrapper mpicxx C++ cxx WEFT_CXX "$cxx"
+wrapper mpicc C cc '' 'WEFT_CC MPICH_CC OMPI_CC I_MPI_CC' "$cc"
+wrapper mpicxx C++ cxx ' | -CC=*' 'WEFT_CXX MPICH_CXX OMPI_CXX I_MPI_CXX' "$cxx"
+for name in mpifort mpif90 mpif77; do
+    script mpifort.in "$name"
+done
 ln -sfn mpicxx "$into/bin/mpic++"
 ln -sfn mpicxx "$into/bin/mpiCC"
 mkdir -p "$into/share/weft"
 put 644 "$top/tools/wireshark/weft.lua" "$into/share/weft/weft.lua"
 sed "s|@VERSION@|$version|g" "$top/tools/weft.pc.in" >"$into/lib/pkgconfig/weft.pc"
+# What others ask pkg-config for.
+for name in mpi mpi-c mpi-cxx mpich; do
+    ln -sfn weft.pc "$into/lib/pkgconfig/$name.pc"
+done
 echo "Weft $version is in $into"

@@ -15,6 +15,7 @@ mod launcher;
 mod libfabric;
 mod memory;
 mod peers;
+mod porting;
 mod process;
 mod programs;
 mod rails;
@@ -72,6 +73,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
+    Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
     Suite { name: "measurements", what: "the programs of bench/ measure what they say", cases: peers::measurements },
     Suite { name: "instructions", what: "what a small message costs, in instructions", cases: instructions::cases },

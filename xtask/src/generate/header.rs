@@ -1,11 +1,15 @@
 //! `include/mpi.h`: the types, constants and prototypes of MPI-5.0 with the standard ABI (§20).
 
+mod fortran;
+
 use super::MARKER;
 use super::spec::{Category, Direction, Form, Parameter, Procedure, Spec};
 use super::tables::HANDLES;
 use anyhow::Result;
 use std::fmt::Write as _;
 
+/// What a program defines that still calls what MPI-3.0 removed.
+const REMOVED_NAMES: &str = "WEFT_REMOVED_NAMES";
 /// Lines of prototypes are broken before this column.
 const WIDTH: usize = 110;
 
@@ -39,6 +43,7 @@ pub(super) fn header(spec: &Spec) -> Result<String> {
         constants(&mut out, category)?;
     }
     prototypes(&mut out, spec)?;
+    fortran::conversions(&mut out, spec)?;
     out.push_str(TAIL);
     Ok(out)
 }
@@ -51,12 +56,22 @@ fn prototypes(out: &mut String, spec: &Spec) -> Result<()> {
                 continue;
             }
             let profiling = if prefix.is_empty() { "" } else { ", profiling names" };
-            writeln!(out, "\n/* {}. {}{profiling} */", chapter.number, chapter.title)?;
+            if chapter.removed {
+                writeln!(out, "\n/* {}{profiling} (MPI-3.0, chapter 16) */\n#ifdef {REMOVED_NAMES}", chapter.title)?;
+                if prefix.is_empty() {
+                    out.push_str("typedef MPI_Comm_errhandler_function MPI_Handler_function;\n");
+                }
+            } else {
+                writeln!(out, "\n/* {}. {}{profiling} */", chapter.number, chapter.title)?;
+            }
             for procedure in &chapter.procedures {
                 for &form in procedure.forms() {
                     let start = format!("{} {prefix}{}", returns(spec, procedure), procedure.symbol(form));
                     writeln!(out, "{}", prototype(spec, procedure, form, &start))?;
                 }
+            }
+            if chapter.removed {
+                out.push_str("#endif\n");
             }
         }
     }

@@ -103,7 +103,7 @@ pub(super) struct Implementation {
 fn entry(spec: &Spec, implemented: &Implemented, procedure: &Procedure, form: Form) -> Result<String> {
     // `MPI_Type_size_x` is the large form of `MPI_Type_size` under another name.
     let (source, source_form) = match &procedure.same_as {
-        Some(base) => (spec.procedure(base)?, Form::Large),
+        Some((base, form)) => (spec.procedure(base)?, *form),
         None => (procedure, form),
     };
     let entry = Entry {

@@ -25,6 +25,8 @@ pub(super) struct Chapter {
     pub(super) module: String,
     pub(super) title: String,
     pub(super) procedures: Vec<Procedure>,
+    /// Not in this version of the standard any more: exported, but declared only when asked for.
+    pub(super) removed: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,8 +61,8 @@ pub(super) struct Procedure {
     pub(super) callback: bool,
     pub(super) anytime: bool,
     pub(super) deprecated: bool,
-    /// This is another name of that procedure's large-count form.
-    pub(super) same_as: Option<String>,
+    /// This is another name of one form of that procedure.
+    pub(super) same_as: Option<(String, Form)>,
 }
 
 /// Which of the two C bindings of a procedure.
@@ -112,12 +114,13 @@ impl Spec {
             let path = directory.join(name);
             std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
         };
-        let spec = Self {
+        let mut spec = Self {
             kinds: parse_kinds(&read("kinds.txt")?)?,
-            chapters: parse_procedures(&read("procedures.txt")?)?,
+            chapters: parse_procedures(&read("procedures.txt")?, false)?,
             categories: parse_constants(&read("constants.txt")?)?,
             errors: parse_errors(&read("errors.txt")?)?,
         };
+        spec.chapters.extend(parse_procedures(&read("removed.txt")?, true)?);
         spec.check()?;
         Ok(spec)
     }
@@ -145,9 +148,13 @@ impl Spec {
             for kind in kinds {
                 ensure!(self.kinds.contains_key(kind), "{}: kind {kind} is not in spec/kinds.txt", procedure.name);
             }
-            if let Some(base) = &procedure.same_as {
+            if let Some((base, form)) = &procedure.same_as {
                 let base = self.procedure(base)?;
-                ensure!(base.large && base.parameters.len() == procedure.parameters.len(), "{}", procedure.name);
+                ensure!(
+                    base.forms().contains(form) && base.parameters.len() == procedure.parameters.len(),
+                    "{}",
+                    procedure.name
+                );
             }
         }
         let classes = self.categories.iter().flat_map(|category| &category.constants);
@@ -178,14 +185,14 @@ fn parse_kinds(text: &str) -> Result<BTreeMap<String, Kind>> {
     Ok(kinds)
 }
 
-fn parse_procedures(text: &str) -> Result<Vec<Chapter>> {
+fn parse_procedures(text: &str, removed: bool) -> Result<Vec<Chapter>> {
     let mut chapters: Vec<Chapter> = Vec::new();
     for row in rows(text) {
         if let Some(rest) = row.strip_prefix("chapter ") {
             let mut words = rest.splitn(3, ' ').map(str::to_owned);
             let mut next = || words.next().with_context(|| format!("incomplete chapter: {row}"));
             let (number, module, title) = (next()?, next()?, next()?);
-            chapters.push(Chapter { number, module, title, procedures: Vec::new() });
+            chapters.push(Chapter { number, module, title, procedures: Vec::new(), removed });
         } else {
             let procedure = parse_procedure(row).with_context(|| format!("spec/procedures.txt: {row}"))?;
             chapters.last_mut().context("a procedure before any chapter")?.procedures.push(procedure);
@@ -214,7 +221,8 @@ fn parse_procedure(row: &str) -> Result<Procedure> {
     while let Some(word) = words.next() {
         match word {
             "->" => procedure.returns = Some(words.next().context("no kind after ->")?.to_owned()),
-            "as" => procedure.same_as = Some(words.next().context("no name after as")?.to_owned()),
+            "as" => procedure.same_as = Some((words.next().context("no name after as")?.to_owned(), Form::Large)),
+            "is" => procedure.same_as = Some((words.next().context("no name after is")?.to_owned(), Form::Small)),
             "large" => procedure.large = true,
             "callback" => procedure.callback = true,
             "anytime" => procedure.anytime = true,

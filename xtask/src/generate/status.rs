@@ -15,7 +15,7 @@ enum Progress {
 
 /// A form is implemented when its function in the C boundary calls something.
 fn progress(spec: &Spec, implemented: &Implemented, procedure: &Procedure) -> Progress {
-    let source = procedure.same_as.as_ref().and_then(|base| spec.procedure(base).ok()).unwrap_or(procedure);
+    let source = procedure.same_as.as_ref().and_then(|(base, _)| spec.procedure(base).ok()).unwrap_or(procedure);
     let has = |form: &Form| implementation(implemented, source, *form).is_some();
     match (source.forms().iter().all(has), source.forms().iter().any(has)) {
         (true, _) => Progress::All,
@@ -29,9 +29,11 @@ pub(super) fn status(spec: &Spec, implemented: &Implemented) -> String {
 }
 
 fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::fmt::Error> {
-    let all = spec.procedures().count();
+    let chapters =
+        || spec.chapters.iter().filter(|chapter| !chapter.removed && chapter.procedures.iter().any(|p| !p.callback));
+    let all = chapters().map(|chapter| chapter.procedures.len()).sum::<usize>();
     let is_done = |procedure: &&Procedure| progress(spec, implemented, procedure) == Progress::All;
-    let done = spec.procedures().filter(is_done).count();
+    let done = chapters().flat_map(|chapter| &chapter.procedures).filter(is_done).count();
     let mut out = format!(
         "<!-- {} from spec/ and crates/weft-abi/src/calls/; do not edit. -->\n\n# What is implemented\n\n\
          Weft exports every procedure of MPI 5.0. {done} of {all} procedures are implemented; the others return \
@@ -40,7 +42,6 @@ fn write_status(spec: &Spec, implemented: &Implemented) -> Result<String, std::f
          | chapter | implemented | of |\n|---|---:|---:|\n",
         super::MARKER
     );
-    let chapters = || spec.chapters.iter().filter(|chapter| chapter.procedures.iter().any(|p| !p.callback));
     for chapter in chapters() {
         let count = chapter.procedures.iter().filter(is_done).count();
         writeln!(out, "| {}. {} | {count} | {} |", chapter.number, chapter.title, chapter.procedures.len())?;

@@ -17,6 +17,7 @@ pub(crate) mod handles;
 pub(crate) mod info;
 pub(crate) mod packing;
 pub(crate) mod point_to_point;
+pub(crate) mod removed;
 pub(crate) mod requests;
 pub(crate) mod status;
 pub(crate) mod text;

@@ -17,6 +17,7 @@ pub(crate) enum Function {
     AddErrorClass,
     AddErrorCode,
     AddErrorString,
+    Address,
     AintAdd,
     AintDiff,
     Allgather,
@@ -124,8 +125,11 @@ pub(crate) enum Function {
     DistGraphCreateAdjacent,
     DistGraphNeighbors,
     DistGraphNeighborsCount,
+    ErrhandlerCreate,
     ErrhandlerFree,
     ErrhandlerFromint,
+    ErrhandlerGet,
+    ErrhandlerSet,
     ErrhandlerToint,
     ErrorClass,
     ErrorString,
@@ -588,6 +592,7 @@ pub(crate) enum Function {
     TypeCreateSubarrayC,
     TypeDeleteAttr,
     TypeDup,
+    TypeExtent,
     TypeFree,
     TypeFreeKeyval,
     TypeFromint,
@@ -604,15 +609,20 @@ pub(crate) enum Function {
     TypeGetTrueExtentC,
     TypeGetTrueExtentX,
     TypeGetValueIndex,
+    TypeHindexed,
+    TypeHvector,
     TypeIndexed,
     TypeIndexedC,
+    TypeLb,
     TypeMatchSize,
     TypeSetAttr,
     TypeSetName,
     TypeSize,
     TypeSizeC,
     TypeSizeX,
+    TypeStruct,
     TypeToint,
+    TypeUb,
     TypeVector,
     TypeVectorC,
     Unpack,
@@ -674,7 +684,7 @@ pub(crate) enum Function {
 impl Function {
     /// How many functions there are.
     #[allow(dead_code)]
-    pub(crate) const COUNT: usize = 664;
+    pub(crate) const COUNT: usize = 674;
 
     /// The function's name in C.
     pub(crate) fn name(self) -> &'static str {
@@ -683,7 +693,7 @@ impl Function {
 }
 
 /// The names of all functions, in the order of `Function`.
-pub(crate) const NAMES: [&str; 664] = [
+pub(crate) const NAMES: [&str; 674] = [
     "MPI_Abi_get_fortran_booleans",
     "MPI_Abi_get_fortran_info",
     "MPI_Abi_get_info",
@@ -696,6 +706,7 @@ pub(crate) const NAMES: [&str; 664] = [
     "MPI_Add_error_class",
     "MPI_Add_error_code",
     "MPI_Add_error_string",
+    "MPI_Address",
     "MPI_Aint_add",
     "MPI_Aint_diff",
     "MPI_Allgather",
@@ -803,8 +814,11 @@ pub(crate) const NAMES: [&str; 664] = [
     "MPI_Dist_graph_create_adjacent",
     "MPI_Dist_graph_neighbors",
     "MPI_Dist_graph_neighbors_count",
+    "MPI_Errhandler_create",
     "MPI_Errhandler_free",
     "MPI_Errhandler_fromint",
+    "MPI_Errhandler_get",
+    "MPI_Errhandler_set",
     "MPI_Errhandler_toint",
     "MPI_Error_class",
     "MPI_Error_string",
@@ -1267,6 +1281,7 @@ pub(crate) const NAMES: [&str; 664] = [
     "MPI_Type_create_subarray_c",
     "MPI_Type_delete_attr",
     "MPI_Type_dup",
+    "MPI_Type_extent",
     "MPI_Type_free",
     "MPI_Type_free_keyval",
     "MPI_Type_fromint",
@@ -1283,15 +1298,20 @@ pub(crate) const NAMES: [&str; 664] = [
     "MPI_Type_get_true_extent_c",
     "MPI_Type_get_true_extent_x",
     "MPI_Type_get_value_index",
+    "MPI_Type_hindexed",
+    "MPI_Type_hvector",
     "MPI_Type_indexed",
     "MPI_Type_indexed_c",
+    "MPI_Type_lb",
     "MPI_Type_match_size",
     "MPI_Type_set_attr",
     "MPI_Type_set_name",
     "MPI_Type_size",
     "MPI_Type_size_c",
     "MPI_Type_size_x",
+    "MPI_Type_struct",
     "MPI_Type_toint",
+    "MPI_Type_ub",
     "MPI_Type_vector",
     "MPI_Type_vector_c",
     "MPI_Unpack",

@@ -31,5 +31,6 @@ mod one_sided;
 mod partitioned;
 mod point_to_point;
 mod processes;
+mod removed;
 mod tools;
 mod topologies;
