@@ -89,6 +89,8 @@ static void codes_and_strings(void)
     code = MPI_Send(&length, 1, MPI_INT, ranks + 7, 0, comm);
     CHECK(code != MPI_SUCCESS, "no error");
     CHECK(MPI_Error_string(code, text, &length) == MPI_SUCCESS && length > 0, "no string");
+    MPI_Error_class(code, &class);
+    CHECK_EQUAL(class, MPI_ERR_RANK);
     STORY("a user's own classes");
     MPI_Add_error_class(&class);
     CHECK(class > MPI_ERR_LASTCODE, "%d", class);

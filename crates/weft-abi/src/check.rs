@@ -4,7 +4,9 @@
 //! made in a cold function. Ranks, tags and handles are checked where the object is known.
 
 use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_IN_PLACE};
+use crate::types::MPI_Info;
 use weft_mpi::error::Error;
+use weft_mpi::process::with;
 
 /// A count is not negative: MPI_ERR_COUNT.
 #[inline(always)]
@@ -22,6 +24,12 @@ pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
 #[inline(always)]
 pub(crate) fn positive(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 1 { Err(not_positive(name, value)) } else { Ok(()) }
+}
+
+/// An info handle is that of an object, or null: MPI_ERR_INFO. Calls that need an object look for it themselves.
+#[inline(always)]
+pub(crate) fn info(_name: &'static str, info: MPI_Info) -> Result<(), Error> {
+    if info == MPI_Info::NULL { Ok(()) } else { with(|process| process.objects.info(info.0).map(|_| ())) }
 }
 
 /// A pointer that is needed is not null: MPI_ERR_ARG.

@@ -14,6 +14,7 @@ mod shape;
 mod tests;
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use core::fmt;
 use core::ops::Range;
 
@@ -230,18 +231,43 @@ impl Layout {
     }
 
     /// The one run of memory (offset from the base, length in bytes) that holds `count` items in packed order;
-    /// None when they are several. Constant time. Without data the run is (0, 0).
+    /// None when they are several, or are more bytes than 63 bits count. Constant time. Without data the run is (0, 0).
     #[inline]
     pub fn single_run(&self, count: u64) -> Option<(i64, u64)> {
         match self.0.shape {
             Shape::Run { offset, length } if count <= 1 || self.extent() == length as i64 => match count {
                 0 => Some((0, 0)),
-                _ => Some((offset, length.checked_mul(count)?)),
+                // A length fits 63 bits; a product that does not is the callers' to refuse.
+                _ => Some((offset, (length as i64).checked_mul(i64::try_from(count).ok()?)? as u64)),
             },
             Shape::Empty => Some((0, 0)),
             _ if count == 0 => Some((0, 0)),
             _ => None,
         }
+    }
+
+    /// A datatype of which one item is the packed bytes `range` of `count` items of this one, at the same base address. Items that are cut
+    /// are described byte by byte, the others as they are.
+    ///
+    /// # Errors
+    /// The items are nested too deep for one more level, or too far apart.
+    pub fn window(&self, count: u64, range: Range<u64>) -> Result<Layout, Overflow> {
+        let byte = Layout::element(Element::Byte);
+        let size = self.size().max(1);
+        // Whole items lie from the first that begins within the range to the last that ends there.
+        let (first, last) = (range.start.div_ceil(size), range.end / size);
+        let (head, tail) = if first > last {
+            (range.clone(), range.end..range.end)
+        } else {
+            (range.start..first * size, last * size..range.end)
+        };
+        let cut = |part: Range<u64>| {
+            let mut blocks = Vec::new();
+            self.runs(count, part, &mut |offset, length| blocks.push((offset, length as u64)));
+            Layout::indexed(&blocks, &byte)
+        };
+        let whole = checked_offset(first, self.extent())?;
+        Layout::structure(&[(0, 1, cut(head)?), (whole, last.saturating_sub(first), self.clone()), (0, 1, cut(tail)?)])
     }
 
     /// Lowest and one past the highest byte offset that `count` items touch; 0..0 when they touch none. Saturates.

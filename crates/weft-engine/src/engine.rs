@@ -21,7 +21,7 @@ use crate::group::PeerId;
 use crate::messages::{self, Messages, Outgoing, PeerAccess};
 use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
-use crate::request::{Send, State};
+use crate::request::{Cancellation, Send, State};
 use crate::transport::{Node, Platform, SleepMode};
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
@@ -219,7 +219,7 @@ impl<P: Platform> Engine<P> {
             // it says for final. Cancelling sends is deprecated (MPI-5.0 §3.8.4).
             _ => return,
         };
-        if !std::mem::replace(&mut request.cancelling, true) {
+        if std::mem::replace(&mut request.cancellation, Cancellation::Asked) == Cancellation::Possible {
             self.enqueue(peer, Outgoing::Control(Head::retract(context, wire)));
             self.flush();
         }

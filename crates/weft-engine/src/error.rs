@@ -5,6 +5,10 @@ use std::fmt;
 use std::ops::Deref;
 
 /// The classes of what goes wrong in the engine (MPI-5.0 §9.4, with the values of §20).
+pub const BUFFER: i32 = 1;
+/// As above.
+pub const COUNT: i32 = 2;
+/// As above.
 pub const TRUNCATED: i32 = 15;
 /// As above.
 pub const OTHER: i32 = 16;

@@ -9,6 +9,7 @@
 
 mod bound;
 mod copies;
+mod described;
 mod in_process;
 mod shared;
 mod writer;
@@ -16,13 +17,17 @@ mod writer;
 use std::ops::Range;
 
 use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
+use described::{PROGRAM_START, nowhere};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::Layout;
+
+use crate::error::Result;
 
 pub use bound::{
     Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
     UserReduction, reduce_local,
 };
+pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
 pub use in_process::InProcess;
 pub use shared::SharedBuffer;
 pub use writer::Writer;
@@ -109,19 +114,32 @@ impl UserData {
 
     /// `count` items of `layout` at `base`.
     ///
+    /// # Errors
+    /// As for [`check_items`]: it can be no buffer.
+    ///
     /// # Safety
     /// The memory that the items touch stays valid, for reading or (when used to receive) writing, until the
     /// operation that gets this value is complete. Nobody uses this value or a clone of it after that, and one thread at a time does
     /// before: so it is with operations that are started, moved on and completed under the process lock.
-    #[inline]
-    pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Self {
+    #[inline(always)]
+    pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         match layout.single_run(count) {
-            Some((offset, bytes)) => Self { base: base.wrapping_offset(offset as isize), bytes, shape: Shape::Run },
-            None => {
-                let shape = Shape::Items { count: Count::of_program(count), layout: layout.clone() };
-                Self { base, bytes: layout.size() * count, shape }
+            Some((offset, bytes)) => {
+                let start = base.wrapping_offset(offset as isize);
+                if start.addr() < PROGRAM_START && bytes > 0 {
+                    return Err(nowhere(base.addr(), bytes));
+                }
+                Ok(Self { base: start, bytes, shape: Shape::Run })
             }
+            None => Self::of_several_runs(base, count, layout),
         }
+    }
+
+    #[inline(never)]
+    fn of_several_runs(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+        check_items(base.addr(), count, layout)?;
+        let shape = Shape::Items { count: Count::of_program(count), layout: layout.clone() };
+        Ok(Self { base, bytes: layout.size() * count, shape })
     }
 
     /// `count` items of `layout` at address `base` of a [`SharedBuffer`].

@@ -18,7 +18,7 @@ use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
 use crate::regions::{RegionKey, Regions};
-use crate::request::{NO_COMMUNICATOR, Receive, Request, State, Status};
+use crate::request::{Cancellation, NO_COMMUNICATOR, Receive, Request, State, Status};
 use crate::transport::{Remainder, Ticket, number_near};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
@@ -370,6 +370,18 @@ impl Messages {
             return Ok(handle);
         }
         self.add_to_table(Request::new(state(), communicator))
+    }
+
+    /// Adds the request of a collective operation on `communicator`.
+    ///
+    /// # Errors
+    /// As for [`Self::add`].
+    pub fn add_collective(&mut self, communicator: usize) -> Result<usize> {
+        let handle = self.add(State::Collective, communicator)?;
+        if let Some(request) = self.requests.get_mut(handle) {
+            request.cancellation = Cancellation::Excluded;
+        }
+        Ok(handle)
     }
 
     #[cold]

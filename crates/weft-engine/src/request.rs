@@ -173,6 +173,18 @@ pub struct Generalized {
     pub extra_state: usize,
 }
 
+/// Whether an operation can be given up (MPI-5.0 §3.8.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancellation {
+    /// As long as it has not come too far.
+    Possible,
+    /// It has been asked for, and the peer has not answered.
+    Asked,
+    /// Not at all: collective operations can be neither cancelled nor freed while they are active (MPI-5.0 §6.12), and
+    /// partitioned ones not be cancelled (§4.2).
+    Excluded,
+}
+
 /// Of requests that are on no communicator.
 pub const NO_COMMUNICATOR: usize = 0;
 
@@ -188,8 +200,8 @@ pub struct Request {
     pub communicator: usize,
     /// The program no longer holds a handle; it disappears when it completes.
     pub freed: bool,
-    /// A cancellation has been asked for and not answered.
-    pub cancelling: bool,
+    /// Whether it can be cancelled.
+    pub cancellation: Cancellation,
     /// Set for persistent requests.
     pub persistent: Option<Box<Persistent>>,
     /// Set for generalized requests.
@@ -208,7 +220,7 @@ impl Request {
             error: None,
             communicator,
             freed: false,
-            cancelling: false,
+            cancellation: Cancellation::Possible,
             persistent: None,
             generalized: None,
             ticket: None,
@@ -224,7 +236,7 @@ impl Request {
         debug_assert!(self.is_over());
         self.status = Status::EMPTY;
         self.communicator = communicator;
-        (self.freed, self.cancelling) = (false, false);
+        (self.freed, self.cancellation) = (false, Cancellation::Possible);
         self.ticket = None;
         // It was complete, which holds nothing that would have to be dropped.
         std::mem::forget(std::mem::replace(&mut self.state, state));

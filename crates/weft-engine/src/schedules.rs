@@ -77,6 +77,8 @@ pub struct Cursor {
     transfers: Vec<usize>,
     place: CollectiveScope,
     due: Option<UserReduction>,
+    /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and fails at its end.
+    failed: Option<Error>,
 }
 
 impl Cursor {
@@ -98,7 +100,15 @@ impl Cursor {
     /// # Panics
     /// As for that.
     pub fn in_scratch(place: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
-        Self { run: Run::new(bound, scratch), round: 0, stage: START, transfers: Vec::new(), place, due: None }
+        Self {
+            run: Run::new(bound, scratch),
+            round: 0,
+            stage: START,
+            transfers: Vec::new(),
+            place,
+            due: None,
+            failed: None,
+        }
     }
 
     /// Among whom it runs.
@@ -162,9 +172,17 @@ impl Cursor {
     }
 
     /// Does local step `step`; `false` when it is one for the program's function.
-    fn do_local(&mut self, step: usize) -> Result<bool> {
-        self.due = self.run.do_local(self.round, step)?;
-        Ok(self.due.is_none())
+    fn do_local(&mut self, step: usize) -> bool {
+        match self.run.do_local(self.round, step) {
+            Ok(due) => self.due = due,
+            Err(error) => self.failed = self.failed.take().or(Some(error)),
+        }
+        self.due.is_none()
+    }
+
+    /// What went wrong on the way to the end.
+    pub fn take_error(&mut self) -> Option<Error> {
+        self.failed.take()
     }
 
     /// Goes as far as possible.
@@ -172,7 +190,9 @@ impl Cursor {
         let mut error = None;
         loop {
             match self.stage {
-                Stage::Starting { .. } if self.is_at_end() => return Progress::Complete,
+                Stage::Starting { .. } if self.is_at_end() => {
+                    return self.take_error().map_or(Progress::Complete, Progress::Failed);
+                }
                 Stage::Starting { sent, received } => {
                     if let Err(error) = self.start_round(engine, sent, received) {
                         return Progress::Failed(error);
@@ -193,14 +213,13 @@ impl Cursor {
                     self.round += 1;
                     self.stage = START;
                 }
-                Stage::Locals(step) => match self.do_local(step) {
-                    Ok(true) => self.stage = Stage::Locals(step + 1),
-                    Ok(false) => {
+                Stage::Locals(step) => {
+                    if !self.do_local(step) {
                         self.stage = Stage::Reducing(step);
                         return Progress::Waits;
                     }
-                    Err(error) => return Progress::Failed(error),
-                },
+                    self.stage = Stage::Locals(step + 1);
+                }
                 Stage::Reducing(_) => return Progress::Waits,
             }
         }
@@ -270,15 +289,11 @@ impl Cursor {
     }
 
     /// Does the local steps of a simple round whose transfers are complete, and goes to the next one.
-    ///
-    /// # Errors
-    /// A step that makes no sense.
-    pub fn finish_round(&mut self) -> Result<()> {
+    pub fn finish_round(&mut self) {
         for step in 0..self.current().local.len() {
-            self.do_local(step)?;
+            self.do_local(step);
         }
         self.round += 1;
         self.stage = START;
-        Ok(())
     }
 }

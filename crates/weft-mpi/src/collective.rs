@@ -12,7 +12,7 @@ use weft_engine::schedules::{Cursor, Progress};
 use crate::error::{Error, Result};
 use crate::memory::UserReduction;
 use crate::process::{Process, Running};
-use crate::request::{Persistent, State};
+use crate::request::Persistent;
 
 pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
@@ -25,7 +25,7 @@ impl Process {
     /// A communicator that is none, or no memory for the scratch buffer.
     pub fn start_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
         let place = self.collective_scope(communicator)?;
-        let request = self.messages()?.add(State::Collective, communicator)?;
+        let request = self.messages()?.add_collective(communicator)?;
         self.start_schedule(request, place, Arc::new(bound))?;
         Ok(request)
     }

@@ -15,7 +15,6 @@ use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
-use crate::request::State;
 
 /// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
 /// spreads their offers over twice as many numbers.
@@ -24,7 +23,7 @@ const ATTEMPTS_MAX: u32 = 200;
 /// Runs `bound` among the processes of `place` and waits for it.
 fn run(place: CollectiveScope, bound: Bound) -> Result<()> {
     let mut process = lock();
-    let request = process.messages()?.add(State::Collective, place.communicator)?;
+    let request = process.messages()?.add_collective(place.communicator)?;
     process.start_schedule(request, place, Arc::new(bound))?;
     wait(process, request)?.error.map_or(Ok(()), Err)
 }
@@ -140,7 +139,7 @@ impl Process {
     /// # Errors
     /// Too many requests or communicators: nothing has been started then.
     pub fn start_agreement(&mut self, place: CollectiveScope, communicator: Option<usize>) -> Result<usize> {
-        let request = self.messages()?.add(State::Collective, place.communicator)?;
+        let request = self.messages()?.add_collective(place.communicator)?;
         let agreement = Agreement {
             place,
             communicator,

@@ -4,7 +4,7 @@ use crate::constants::{MPI_COMM_SELF, MPI_ERR_REQUEST, MPI_REQUEST_NULL};
 use crate::engine::Received;
 use crate::error::{Error, Result};
 use crate::process::Process;
-use crate::request::{Generalized, Request, State, Status};
+use crate::request::{Cancellation, Generalized, Persistent, Request, State, Status};
 
 /// How an operation ended.
 pub struct Outcome {
@@ -135,6 +135,10 @@ impl Process {
     /// `MPI_ERR_REQUEST`.
     pub fn free_request(&mut self, handle: usize) -> Result<Option<Generalized>> {
         let request = self.request(handle)?;
+        if is_collective(request) && !matches!(request.state, State::Inactive) {
+            let message = "a collective operation cannot be freed before a test or wait has completed it";
+            return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
+        }
         if request.is_complete() {
             let callbacks = request.generalized.as_deref().copied();
             self.messages()?.forget(handle);
@@ -165,8 +169,9 @@ impl Process {
         if let Some(callbacks) = request.generalized.as_deref() {
             return Ok(Some((*callbacks, request.is_complete())));
         }
-        if matches!(request.state, State::Inactive | State::Collective | State::Flush(_)) {
-            return Err(Error::new(MPI_ERR_REQUEST, "only active point-to-point operations can be cancelled"));
+        if is_collective(request) || matches!(request.state, State::Inactive | State::Flush(_)) {
+            let message = "only active point-to-point operations can be cancelled, and of those no partitioned ones";
+            return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
         self.engine()?.cancel(handle);
         Ok(None)
@@ -201,6 +206,14 @@ impl Process {
             messages.complete(handle);
         }
         Ok(left)
+    }
+}
+
+/// Whether it is a collective operation, started or persistent.
+fn is_collective(request: &Request) -> bool {
+    match request.persistent.as_deref() {
+        Some(operation) => matches!(operation, Persistent::Collective(_)),
+        None => request.cancellation == Cancellation::Excluded,
     }
 }
 

@@ -2,8 +2,25 @@
 
 use std::collections::BTreeMap;
 
-use crate::constants::{ERROR_CLASS_NAMES, MPI_ERR_ARG, MPI_ERR_LASTCODE, MPI_MAX_ERROR_STRING, MPI_SUCCESS};
+use crate::constants::{
+    ERROR_CLASS_NAMES, MPI_ERR_ARG, MPI_ERR_IN_STATUS, MPI_ERR_LASTCODE, MPI_ERR_PENDING, MPI_MAX_ERROR_STRING,
+    MPI_SUCCESS,
+};
 use crate::error::{Error, Result};
+
+/// Codes of errors that have happened tell more than their class: the class is in the lowest bits, above it the number of a sentence,
+/// from 1 on. All are below `MPI_ERR_LASTCODE`, where the program's own begin (MPI-5.0 §9.5).
+const CLASS_BITS: u32 = 7;
+const CLASS_MASK: i32 = (1 << CLASS_BITS) - 1;
+/// So many sentences are remembered; the class of a code never gets lost.
+const SENTENCES_MAX: usize = (MPI_ERR_LASTCODE >> CLASS_BITS) as usize;
+const _: () = assert!(SENTENCES_MAX >= 64 && ((SENTENCES_MAX as i32) << CLASS_BITS) + CLASS_MASK <= MPI_ERR_LASTCODE);
+
+/// An error that has happened.
+struct Happened {
+    class: i32,
+    sentence: String,
+}
 
 struct Added {
     class: i32,
@@ -14,12 +31,37 @@ struct Added {
 pub struct ErrorCodes {
     added: BTreeMap<i32, Added>,
     last: i32,
+    /// The last errors that have happened.
+    happened: Vec<Happened>,
+    /// Which of them the next one replaces, once they are as many as are remembered.
+    oldest: usize,
 }
 
 impl ErrorCodes {
     /// Nothing added.
     pub const fn new() -> Self {
-        Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE }
+        Self { added: BTreeMap::new(), last: MPI_ERR_LASTCODE, happened: Vec::new(), oldest: 0 }
+    }
+
+    /// The code of an error of `class` that has happened, as `sentence` tells: MPI_Error_string gives it for that code until many others have
+    /// happened. Codes of the program stay as they are, and so do the classes that say something about other codes.
+    pub fn note(&mut self, class: i32, sentence: &str) -> i32 {
+        if !(1..=CLASS_MASK).contains(&class) || matches!(class, MPI_ERR_IN_STATUS | MPI_ERR_PENDING) {
+            return class;
+        }
+        let known = self.happened.iter().position(|error| error.class == class && error.sentence == sentence);
+        let at = known.unwrap_or_else(|| {
+            let happened = Happened { class, sentence: sentence.to_owned() };
+            if self.happened.len() < SENTENCES_MAX {
+                self.happened.push(happened);
+                return self.happened.len() - 1;
+            }
+            let at = self.oldest;
+            self.happened[at] = happened;
+            self.oldest = (at + 1) % SENTENCES_MAX;
+            at
+        });
+        (at as i32 + 1) << CLASS_BITS | class
     }
 
     /// `MPI_LASTUSEDCODE`.
@@ -118,7 +160,7 @@ impl ErrorCodes {
             return Ok(code);
         }
         let added = self.added.get(&code).map(|added| added.class);
-        added.ok_or_else(|| Error::new(MPI_ERR_ARG, format!("{code} is no error code")))
+        added.or_else(|| class_within(code)).ok_or_else(|| Error::new(MPI_ERR_ARG, format!("{code} is no error code")))
     }
 
     /// The text of `code`.
@@ -129,10 +171,21 @@ impl ErrorCodes {
         if let Some(added) = self.added.get(&code) {
             return Ok(added.text.clone());
         }
-        match standard(code) {
+        if let Some(happened) = self.sentence(code) {
+            return Ok(happened.to_owned());
+        }
+        match standard(class_within(code).unwrap_or(code)) {
             Some((name, text)) => Ok(format!("{name}: {text}")),
             None => Err(Error::new(MPI_ERR_ARG, format!("{code} is no error code"))),
         }
+    }
+}
+
+impl ErrorCodes {
+    fn sentence(&self, code: i32) -> Option<&str> {
+        let class = class_within(code)?;
+        let at = usize::try_from(code >> CLASS_BITS).ok()?.checked_sub(1)?;
+        self.happened.get(at).filter(|error| error.class == class).map(|error| error.sentence.as_str())
     }
 }
 
@@ -140,6 +193,12 @@ impl Default for ErrorCodes {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// The class in the code of an error that has happened.
+fn class_within(code: i32) -> Option<i32> {
+    let class = code & CLASS_MASK;
+    (code > CLASS_MASK && code <= MPI_ERR_LASTCODE && standard(class).is_some()).then_some(class)
 }
 
 fn standard(class: i32) -> Option<(&'static str, &'static str)> {
@@ -150,6 +209,30 @@ fn standard(class: i32) -> Option<(&'static str, &'static str)> {
 mod tests {
     use super::*;
     use crate::constants::MPI_ERR_OTHER;
+
+    #[test]
+    fn the_code_of_an_error_tells_its_sentence_and_for_ever_its_class() {
+        let mut codes = ErrorCodes::new();
+        let code = codes.note(MPI_ERR_OTHER, "the loom is jammed");
+        assert!(code > CLASS_MASK && code <= MPI_ERR_LASTCODE);
+        assert_eq!(
+            (codes.class_of(code).unwrap(), codes.text(code).unwrap().as_str()),
+            (MPI_ERR_OTHER, "the loom is jammed")
+        );
+        assert_eq!(codes.note(MPI_ERR_OTHER, "the loom is jammed"), code);
+        for number in 0..SENTENCES_MAX {
+            let other = codes.note(MPI_ERR_ARG, &format!("number {number}"));
+            assert_eq!(codes.text(other).unwrap(), format!("number {number}"));
+        }
+        assert_eq!(codes.happened.len(), SENTENCES_MAX);
+        assert_eq!(codes.class_of(code).unwrap(), MPI_ERR_OTHER);
+        assert!(codes.text(code).unwrap().starts_with("MPI_ERR_OTHER"));
+        assert_eq!(codes.note(MPI_ERR_IN_STATUS, "two"), MPI_ERR_IN_STATUS);
+        assert!(
+            codes.set_text(code, "no").is_err() && codes.add_code(code).is_err() && codes.remove_code(code).is_err()
+        );
+        assert!(codes.class_of(CLASS_MASK).is_err() && codes.class_of(-code).is_err());
+    }
 
     #[test]
     fn texts_go_first_then_codes_then_classes() {

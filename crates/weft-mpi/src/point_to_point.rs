@@ -4,7 +4,9 @@ use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
 
 use crate::buffered::Buffer;
-use crate::constants::{MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_PROC_NULL};
+use crate::constants::{
+    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_MESSAGE_NULL, MPI_PROC_NULL,
+};
 use crate::error::{Error, Result};
 use crate::memory::{SharedBuffer, UserData};
 use crate::object::{Communicator, Extracted, PeerId, full};
@@ -99,7 +101,7 @@ impl Process {
     /// Starts a receive from rank `source` of what `describe` makes of the layout of `datatype`, which must be committed; its request.
     ///
     /// # Errors
-    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; too many requests.
+    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; what `describe` says; too many requests.
     #[inline(always)]
     pub fn receive_into(
         &mut self,
@@ -107,15 +109,16 @@ impl Process {
         source: i32,
         tag: i32,
         datatype: usize,
-        describe: impl FnOnce(&Layout) -> UserData,
+        describe: impl FnOnce(&Layout) -> Result<UserData>,
     ) -> Result<usize> {
         let (objects, engine) = self.parts()?;
         let layout = &objects.committed(datatype)?.description.layout;
         let Wanted { context, source, peer, tag } = objects.communicator(communicator)?.wanted(source, tag)?;
+        let data = describe(layout)?;
         // Made where it will be: a copy would wait until the processor has stored what it copies.
-        let handle = engine.messages.add_with(communicator, || {
-            State::Posted(Receive { context, source, peer, tag, data: describe(layout), blocking: false })
-        })?;
+        let handle = engine
+            .messages
+            .add_with(communicator, || State::Posted(Receive { context, source, peer, tag, data, blocking: false }))?;
         engine.start_receive(handle);
         Ok(handle)
     }
@@ -184,10 +187,12 @@ impl Process {
     pub fn restart(&mut self, handle: usize) -> Result<()> {
         let request = self.request(handle)?;
         let Some(operation) = request.persistent.as_deref().cloned() else {
-            return Err(Error::new(MPI_ERR_REQUEST, "the request is not persistent: it cannot be started"));
+            let message = "the request is not persistent: it cannot be started";
+            return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         };
         if !matches!(request.state, State::Inactive) {
-            return Err(Error::new(MPI_ERR_REQUEST, "the persistent request is active already: complete it first"));
+            let message = "the persistent request is active already: complete it first";
+            return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
         let engine = self.engine()?;
         let Some(request) = engine.messages.requests.get_mut(handle) else { return Ok(()) };
@@ -323,14 +328,25 @@ impl Process {
         Ok(Some((Some(handle), status)))
     }
 
+    /// The extracted message of a handle.
+    ///
+    /// # Errors
+    /// `MPI_ERR_REQUEST` when `message` is no message handle.
+    pub fn extracted(&self, message: usize) -> Result<Extracted> {
+        self.objects.extracted.get(message).copied().ok_or_else(|| {
+            let what =
+                if message == MPI_MESSAGE_NULL { "MPI_MESSAGE_NULL".to_owned() } else { format!("{message:#x}") };
+            Error::new(MPI_ERR_REQUEST, format!("{what} is no message, or one that has been received already"))
+        })
+    }
+
     /// Starts the receive of an extracted message; its request.
     ///
     /// # Errors
     /// `MPI_ERR_REQUEST` when `message` is no message handle.
     pub fn receive_extracted(&mut self, message: usize, data: UserData) -> Result<usize> {
-        let extracted = self.objects.extracted.remove(message).ok_or_else(|| {
-            Error::new(MPI_ERR_REQUEST, format!("{message:#x} is no message, or one that has been received already"))
-        })?;
+        let extracted = self.extracted(message)?;
+        self.objects.extracted.remove(message);
         let receive = Receive {
             context: Some(extracted.envelope.context),
             source: Some(extracted.envelope.source),

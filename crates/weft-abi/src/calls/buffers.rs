@@ -8,10 +8,14 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_void;
 use weft_mpi::error::Result;
+use weft_mpi::memory::check_bytes;
 use weft_mpi::process::{block_until, with};
 
 fn attach(scope: Option<MPI_Comm>, buffer: *mut c_void, size: i64) -> Result<()> {
     let automatic = buffer.addr() == MPI_BUFFER_AUTOMATIC;
+    if !automatic {
+        check_bytes(buffer.addr(), size as u64)?;
+    }
     with(|process| match scope {
         Some(comm) => process.objects.communicator_mut(comm.0)?.buffer.attach(buffer.addr(), size, automatic),
         None => process.buffer.attach(buffer.addr(), size, automatic),

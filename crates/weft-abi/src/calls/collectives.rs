@@ -7,10 +7,12 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what counts
 //! and datatypes say, arrays of counts have an element for each process of the communicator.
 
+mod buffers;
 mod plan;
 
 use crate::generated::constants::*;
 use crate::types::*;
+use buffers::{Part, Parts, TypedParts, check_apart};
 use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
@@ -145,7 +147,7 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_every(process, comm, send, receive, algorithms::allgather))
+    run(form, comm, |process, comm| plan_every(process, comm, send, receive, 1, algorithms::allgather))
 }
 
 /// MPI_Allgatherv (MPI-5.0 §6.7).
@@ -179,7 +181,7 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_every(process, comm, send, receive, algorithms::alltoall))
+    run(form, comm, |process, comm| plan_every(process, comm, send, receive, comm.group.size(), algorithms::alltoall))
 }
 
 /// MPI_Alltoallv (MPI-5.0 §6.8).
@@ -320,9 +322,12 @@ pub(crate) unsafe fn reduce_local(
 ) -> Result<()> {
     refuse_in_place(inbuf, "inbuf")?;
     refuse_in_place(inoutbuf, "inoutbuf")?;
-    let part = Part { buffer: inbuf, count, datatype };
+    let (left, right) = (Part { buffer: inbuf, count, datatype }, Part { buffer: inoutbuf, count, datatype });
     let (description, operation) = with(|process| {
-        let (_, description) = part.describe(process)?;
+        let (_, description) = left.describe(process, 1)?;
+        right.describe(process, 1)?;
+        let layout = &description.layout;
+        check_apart(Some(left.footprint(1, layout)), Some(right.footprint(1, layout)))?;
         let operation = operation(process, op, &description)?;
         Ok::<_, Error>((description, operation))
     })?;

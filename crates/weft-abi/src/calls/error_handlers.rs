@@ -22,13 +22,32 @@ enum Reaction {
     Call { function: usize, object: usize },
 }
 
-/// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3).
-/// `error.message` names the function. The process lock is free.
+/// Does what the error handler of `scope` wants and returns what the C function returns (MPI-5.0 §9.3): a code of the error's class
+/// for which MPI_Error_string has the whole sentence. `error.message` names the function. The process lock is free.
 pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
     if scope == Scope::Tool {
         // The generated checks name the class of all other calls (MPI-5.0 §15.3.10).
         return if error.class == MPI_ERR_ARG { MPI_T_ERR_INVALID } else { error.class };
     }
+    let communicator = if let Scope::Comm(comm) = scope { Some(comm.0) } else { None };
+    let code = process::with(|process| code_of(process, error, communicator));
+    react(scope, error, code);
+    code
+}
+
+/// The code of an error that has happened, on `communicator` if on any.
+pub(crate) fn code_of(process: &mut Process, error: &Error, communicator: Option<usize>) -> c_int {
+    let found = communicator.and_then(|handle| Some((handle, process.objects.find_communicator(handle)?)));
+    let on = found.map_or_else(String::new, |(handle, object)| {
+        let name = if object.name.is_empty() { format!("{handle:#x}") } else { object.name.clone() };
+        format!("communicator {name}, rank {} of {}; ", object.rank, object.group.size())
+    });
+    let sentence = format!("{}: {error} [{on}{}]", class_name(error.class), place(process));
+    process.errors.note(error.class, &sentence)
+}
+
+/// Does what the error handler of `scope` wants about an error whose code the program gets.
+fn react(scope: Scope, error: &Error, code: c_int) {
     let (reaction, place, is_verbose) =
         process::with(|process| (reaction(process, scope), place(process), process.verbose_errors));
     match reaction {
@@ -38,14 +57,13 @@ pub(crate) fn invoke(scope: Scope, error: &Error) -> c_int {
             weft_mpi::start::abort(exit_code(error.class), &format!("{place}: {error} [{}]", class_name(error.class)))
         }
         Reaction::Call { function, object } => {
-            let (mut object, mut code) = (object, error.class);
+            let (mut object, mut code) = (object, code);
             // SAFETY: the program gave a function of this type when it made the handler.
             let function = unsafe { std::mem::transmute::<usize, HandlerFunction>(function) };
             // SAFETY: the call that MPI-5.0 §9.3 describes; a handle is as wide as a pointer.
             unsafe { function(&raw mut object, &raw mut code) };
         }
     }
-    error.class
 }
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
@@ -217,11 +235,12 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
 /// # Safety
 /// The process lock is free.
 pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(), Error> {
-    let text = process::with(|process| {
+    let (class, text) = process::with(|process| {
         process.objects.communicator(comm.0)?;
-        process.errors.text(errorcode)
+        Ok::<_, Error>((process.errors.class_of(errorcode)?, process.errors.text(errorcode)?))
     })?;
-    invoke(Scope::Comm(comm), &Error::new(errorcode, format!("MPI_Comm_call_errhandler: {text}")));
+    // The handler gets the very code that the program gave.
+    react(Scope::Comm(comm), &Error::new(class, format!("MPI_Comm_call_errhandler: {text}")), errorcode);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use weft_mpi::constants::*;
 use weft_mpi::datatypes::{self, Old};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::external;
-use weft_mpi::memory::UserData;
+use weft_mpi::memory::{self, UserData, check_bytes};
 use weft_mpi::process::with;
 
 fn old_type(datatype: MPI_Datatype) -> Result<Old> {
@@ -54,7 +54,7 @@ fn natural(name: &str, value: i64) -> Result<u64> {
 
 /// Packed bytes of `count` items, in memory's representation.
 fn packed_size(old: &Old, count: u64) -> Result<u64> {
-    old.layout.packed_size(count).map_err(|why| Error::new(MPI_ERR_ARG, why.to_string()))
+    memory::packed_size(count, &old.layout)
 }
 
 /// The `needed` bytes from `position` on of a buffer of `size` bytes, as a range of it.
@@ -74,24 +74,30 @@ fn window(position: i64, size: i64, needed: u64, class: i32) -> Result<std::ops:
     Ok(start..start + needed as usize)
 }
 
+/// The bytes `range` of a buffer, to be written.
+///
 /// # Safety
-/// The buffer has the bytes of `range`; nobody else uses them while the result is in use.
-unsafe fn bytes_mut<'a>(buffer: *mut c_void, range: &std::ops::Range<usize>) -> &'a mut [u8] {
+/// The buffer has the bytes of `range`, unless it is none; nobody else uses them while the result is in use.
+unsafe fn bytes_mut<'a>(buffer: *mut c_void, range: &std::ops::Range<usize>) -> Result<&'a mut [u8]> {
+    check_bytes(buffer.addr(), range.len() as u64)?;
     if range.is_empty() {
-        return &mut [];
+        return Ok(&mut []);
     }
     // SAFETY: the caller's buffer.
-    unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>().add(range.start), range.len()) }
+    Ok(unsafe { std::slice::from_raw_parts_mut(buffer.cast::<u8>().add(range.start), range.len()) })
 }
 
+/// The bytes `range` of a buffer.
+///
 /// # Safety
-/// The buffer has the bytes of `range`, which do not change while the result is in use.
-unsafe fn bytes<'a>(buffer: *const c_void, range: &std::ops::Range<usize>) -> &'a [u8] {
+/// The buffer has the bytes of `range`, unless it is none; they do not change while the result is in use.
+unsafe fn bytes<'a>(buffer: *const c_void, range: &std::ops::Range<usize>) -> Result<&'a [u8]> {
+    check_bytes(buffer.addr(), range.len() as u64)?;
     if range.is_empty() {
-        return &[];
+        return Ok(&[]);
     }
     // SAFETY: the caller's buffer.
-    unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().add(range.start), range.len()) }
+    Ok(unsafe { std::slice::from_raw_parts(buffer.cast::<u8>().add(range.start), range.len()) })
 }
 
 /// The datatype for packing, and the check of the communicator that comes with it.
@@ -119,9 +125,9 @@ pub(crate) unsafe fn pack(
     let count = natural("incount", incount)?;
     let range = window(*position, outsize, packed_size(&old, count)?, MPI_ERR_ARG)?;
     // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout) };
+    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
     // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
-    data.read(0, unsafe { bytes_mut(outbuf, &range) });
+    data.read(0, unsafe { bytes_mut(outbuf, &range)? });
     *position = range.end as i64;
     Ok(())
 }
@@ -140,9 +146,9 @@ pub(crate) unsafe fn unpack(
     let count = natural("outcount", outcount)?;
     let range = window(*position, insize, packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
     // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout) };
+    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
     // SAFETY: the caller's buffer, which MPI forbids to overlap with the items.
-    data.write(0, unsafe { bytes(inbuf, &range) });
+    data.write(0, unsafe { bytes(inbuf, &range)? });
     *position = range.end as i64;
     Ok(())
 }
@@ -182,13 +188,13 @@ pub(crate) unsafe fn pack_external(
     let old = committed(datatype, None)?;
     let count = natural("incount", incount)?;
     let range = window(*position, outsize, external::packed_size(&old, count)?, MPI_ERR_ARG)?;
-    let mut native = vec![0; packed_size(&old, count)? as usize];
     // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout) };
+    let data = unsafe { UserData::new(inbuf.cast_mut().cast(), count, &old.layout)? };
+    let mut native = vec![0; data.len() as usize];
     data.read(0, &mut native);
     let portable = external::encode(&old, count, &native)?;
     // SAFETY: the caller's buffer.
-    unsafe { bytes_mut(outbuf, &range) }.copy_from_slice(&portable);
+    unsafe { bytes_mut(outbuf, &range)? }.copy_from_slice(&portable);
     *position = range.end as i64;
     Ok(())
 }
@@ -209,9 +215,9 @@ pub(crate) unsafe fn unpack_external(
     let count = natural("outcount", outcount)?;
     let range = window(*position, insize, external::packed_size(&old, count)?, MPI_ERR_TRUNCATE)?;
     // SAFETY: the caller's buffer.
-    let native = external::decode(&old, count, unsafe { bytes(inbuf, &range) })?;
+    let native = external::decode(&old, count, unsafe { bytes(inbuf, &range)? })?;
     // SAFETY: the caller's items.
-    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout) };
+    let data = unsafe { UserData::new(outbuf.cast(), count, &old.layout)? };
     data.write(0, &native);
     *position = range.end as i64;
     Ok(())

@@ -28,7 +28,7 @@ pub(crate) unsafe fn data(
 ) -> Result<UserData> {
     let datatype = process.objects.committed(datatype.0)?;
     // SAFETY: the caller's promise.
-    Ok(unsafe { UserData::new(buffer.cast_mut().cast(), count as u64, &datatype.description.layout) })
+    unsafe { UserData::new(buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
 }
 
 /// What a blocking call returns.
@@ -457,9 +457,10 @@ pub(crate) unsafe fn mrecv(
         unsafe { status::store(status, &Status::PROC_NULL, None) };
         return Ok(());
     };
-    let received = wait(process, request)?.into_received();
+    let outcome = wait(process, request)?;
+    let communicator = outcome.communicator;
     // SAFETY: the caller's pointer.
-    unsafe { conclude(received, status) }
+    unsafe { conclude(outcome.into_received(), status) }.map_err(|error| error.on(communicator))
 }
 
 /// MPI_Imrecv (MPI-5.0 §3.8.3).
@@ -498,8 +499,10 @@ unsafe fn receive_message(
     let started = if handle == MPI_MESSAGE_NO_PROC.0 {
         None
     } else {
+        let communicator = process.extracted(handle)?.communicator;
+        // Errors are the communicator's that the message was found on (MPI-5.0 §9.3).
         // SAFETY: the caller's buffer.
-        let data = unsafe { data(process, buf, count, datatype)? };
+        let data = unsafe { data(process, buf, count, datatype) }.map_err(|error| error.on(communicator))?;
         Some(process.receive_extracted(handle, data)?)
     };
     // SAFETY: the caller's pointer.

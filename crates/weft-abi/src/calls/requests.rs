@@ -4,6 +4,7 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them, status pointers may be null.
 
+use crate::calls::error_handlers::code_of;
 use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
@@ -17,11 +18,29 @@ type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int
 type FreeFunction = unsafe extern "C" fn(*mut c_void) -> c_int;
 type CancelFunction = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
-/// Stores what a completed request reports, after the callbacks of a generalized one; its error.
+/// Stores what a completed request reports, after the callbacks of a generalized one; its error. The lock is free.
 ///
 /// # Safety
 /// `status` can be written or is null.
 unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) -> Option<Error> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        report_by(outcome, status, with_error, |error, communicator| {
+            with(|process| code_of(process, error, communicator))
+        })
+    }
+}
+
+/// The same; `code` tells the code of an error on a communicator.
+///
+/// # Safety
+/// As for [`report`].
+unsafe fn report_by(
+    outcome: Outcome,
+    status: *mut MPI_Status,
+    with_error: bool,
+    code: impl FnOnce(&Error, Option<usize>) -> c_int,
+) -> Option<Error> {
     let empty = outcome.is_empty();
     let mut error = outcome.error;
     if status.is_null() && outcome.generalized.is_none() {
@@ -42,7 +61,7 @@ unsafe fn report(outcome: Outcome, status: *mut MPI_Status, with_error: bool) ->
         // SAFETY: the caller's pointer, which is not null.
         let kept = unsafe { (*status).error };
         local.error = match (&error, with_error) {
-            (Some(error), true) => error.class,
+            (Some(error), true) => code(error, (!empty).then_some(outcome.communicator)),
             (None, true) => MPI_SUCCESS,
             // The empty status is set as a whole (MPI-5.0 §3.7.3).
             (_, false) if empty => MPI_SUCCESS,
@@ -323,7 +342,7 @@ impl Completion {
             *request = MPI_Request(outcome.handle);
             if outcome.generalized.is_some() {
                 self.generalized.push((outcome, status));
-            } else if let Some(error) = report(outcome, status, true) {
+            } else if let Some(error) = report_by(outcome, status, true, |error, on| code_of(process, error, on)) {
                 self.failed.get_or_insert(error);
             }
         }

@@ -77,6 +77,7 @@ entry! { MPI_Allgather_init PMPI_Allgather_init(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", i64::from(recvcount))?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
@@ -111,6 +112,7 @@ entry! { MPI_Allgather_init_c PMPI_Allgather_init_c(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgather(
@@ -196,6 +198,7 @@ entry! { MPI_Allgatherv_init PMPI_Allgatherv_init(
         if !check::is_in_place(sendbuf) {
             check::count("sendcount", i64::from(sendcount))?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
@@ -229,6 +232,7 @@ entry! { MPI_Allgatherv_init_c PMPI_Allgatherv_init_c(
         if !check::is_in_place(sendbuf) {
             check::count("sendcount", sendcount)?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allgatherv(
@@ -290,6 +294,7 @@ entry! { MPI_Allreduce_init PMPI_Allreduce_init(
 ) -> c_int {
     call(Function::AllreduceInit, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
@@ -311,6 +316,7 @@ entry! { MPI_Allreduce_init_c PMPI_Allreduce_init_c(
 ) -> c_int {
     call(Function::AllreduceInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::allreduce(
@@ -386,6 +392,7 @@ entry! { MPI_Alltoall_init PMPI_Alltoall_init(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", i64::from(recvcount))?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
@@ -420,6 +427,7 @@ entry! { MPI_Alltoall_init_c PMPI_Alltoall_init_c(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoall(
@@ -501,6 +509,7 @@ entry! { MPI_Alltoallv_init PMPI_Alltoallv_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallvInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
@@ -533,6 +542,7 @@ entry! { MPI_Alltoallv_init_c PMPI_Alltoallv_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallvInitC, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallv(
@@ -623,6 +633,7 @@ entry! { MPI_Alltoallw_init PMPI_Alltoallw_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallwInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
@@ -655,6 +666,7 @@ entry! { MPI_Alltoallw_init_c PMPI_Alltoallw_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::AlltoallwInitC, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::alltoallw(
@@ -679,6 +691,7 @@ entry! { MPI_Barrier PMPI_Barrier(comm: MPI_Comm) -> c_int {
 
 entry! { MPI_Barrier_init PMPI_Barrier_init(comm: MPI_Comm, info: MPI_Info, request: *mut MPI_Request) -> c_int {
     call(Function::BarrierInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe { crate::calls::collectives::barrier(Form::Persistent(request), comm) }
     })
@@ -727,6 +740,9 @@ entry! { MPI_Bcast_init PMPI_Bcast_init(
         if root >= 0 {
             check::count("count", i64::from(count))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::bcast(
@@ -748,6 +764,9 @@ entry! { MPI_Bcast_init_c PMPI_Bcast_init_c(
     call(Function::BcastInitC, Scope::Comm(comm), || {
         if root >= 0 {
             check::count("count", count)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe { crate::calls::collectives::bcast(Form::Persistent(request), buffer, count, datatype, root, comm) }
@@ -798,6 +817,7 @@ entry! { MPI_Exscan_init PMPI_Exscan_init(
 ) -> c_int {
     call(Function::ExscanInit, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
@@ -819,6 +839,7 @@ entry! { MPI_Exscan_init_c PMPI_Exscan_init_c(
 ) -> c_int {
     call(Function::ExscanInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::exscan(
@@ -896,6 +917,9 @@ entry! { MPI_Gather_init PMPI_Gather_init(
         if root >= 0 && !check::is_in_place(sendbuf) {
             check::count("sendcount", i64::from(sendcount))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gather(
@@ -928,6 +952,9 @@ entry! { MPI_Gather_init_c PMPI_Gather_init_c(
     call(Function::GatherInitC, Scope::Comm(comm), || {
         if root >= 0 && !check::is_in_place(sendbuf) {
             check::count("sendcount", sendcount)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe {
@@ -1019,6 +1046,9 @@ entry! { MPI_Gatherv_init PMPI_Gatherv_init(
         if root >= 0 && !check::is_in_place(sendbuf) {
             check::count("sendcount", i64::from(sendcount))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::gatherv(
@@ -1053,6 +1083,9 @@ entry! { MPI_Gatherv_init_c PMPI_Gatherv_init_c(
     call(Function::GathervInitC, Scope::Comm(comm), || {
         if root >= 0 && !check::is_in_place(sendbuf) {
             check::count("sendcount", sendcount)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe {
@@ -2004,6 +2037,9 @@ entry! { MPI_Reduce_init PMPI_Reduce_init(
         if root >= 0 {
             check::count("count", i64::from(count))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce(
@@ -2027,6 +2063,9 @@ entry! { MPI_Reduce_init_c PMPI_Reduce_init_c(
     call(Function::ReduceInitC, Scope::Comm(comm), || {
         if root >= 0 {
             check::count("count", count)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe {
@@ -2151,6 +2190,7 @@ entry! { MPI_Reduce_scatter_block_init PMPI_Reduce_scatter_block_init(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", i64::from(recvcount))?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
@@ -2174,6 +2214,7 @@ entry! { MPI_Reduce_scatter_block_init_c PMPI_Reduce_scatter_block_init_c(
         if !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
         }
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter_block(
@@ -2194,6 +2235,7 @@ entry! { MPI_Reduce_scatter_init PMPI_Reduce_scatter_init(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ReduceScatterInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
@@ -2214,6 +2256,7 @@ entry! { MPI_Reduce_scatter_init_c PMPI_Reduce_scatter_init_c(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::ReduceScatterInitC, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::reduce_scatter(
@@ -2267,6 +2310,7 @@ entry! { MPI_Scan_init PMPI_Scan_init(
 ) -> c_int {
     call(Function::ScanInit, Scope::Comm(comm), || {
         check::count("count", i64::from(count))?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
@@ -2288,6 +2332,7 @@ entry! { MPI_Scan_init_c PMPI_Scan_init_c(
 ) -> c_int {
     call(Function::ScanInitC, Scope::Comm(comm), || {
         check::count("count", count)?;
+        check::info("info", info)?;
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scan(
@@ -2365,6 +2410,9 @@ entry! { MPI_Scatter_init PMPI_Scatter_init(
         if root >= 0 && !check::is_in_place(recvbuf) {
             check::count("recvcount", i64::from(recvcount))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatter(
@@ -2397,6 +2445,9 @@ entry! { MPI_Scatter_init_c PMPI_Scatter_init_c(
     call(Function::ScatterInitC, Scope::Comm(comm), || {
         if root >= 0 && !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe {
@@ -2488,6 +2539,9 @@ entry! { MPI_Scatterv_init PMPI_Scatterv_init(
         if root >= 0 && !check::is_in_place(recvbuf) {
             check::count("recvcount", i64::from(recvcount))?;
         }
+        if root >= 0 {
+            check::info("info", info)?;
+        }
         check::pointer("request", request)?;
         unsafe {
             crate::calls::collectives::scatterv(
@@ -2522,6 +2576,9 @@ entry! { MPI_Scatterv_init_c PMPI_Scatterv_init_c(
     call(Function::ScattervInitC, Scope::Comm(comm), || {
         if root >= 0 && !check::is_in_place(recvbuf) {
             check::count("recvcount", recvcount)?;
+        }
+        if root >= 0 {
+            check::info("info", info)?;
         }
         check::pointer("request", request)?;
         unsafe {

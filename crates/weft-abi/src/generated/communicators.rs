@@ -82,6 +82,7 @@ entry! { MPI_Comm_dup_with_info PMPI_Comm_dup_with_info(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommDupWithInfo, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("newcomm", newcomm)?;
         unsafe { crate::calls::communicators::comm_dup_with_info(comm, info, newcomm) }
     })
@@ -151,6 +152,7 @@ entry! { MPI_Comm_idup_with_info PMPI_Comm_idup_with_info(
     request: *mut MPI_Request,
 ) -> c_int {
     call(Function::CommIdupWithInfo, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("newcomm", newcomm)?;
         check::pointer("request", request)?;
         unsafe { crate::calls::communicators::comm_idup_with_info(comm, info, newcomm, request) }
@@ -185,7 +187,10 @@ entry! { MPI_Comm_set_attr PMPI_Comm_set_attr(comm: MPI_Comm, comm_keyval: c_int
 } }
 
 entry! { MPI_Comm_set_info PMPI_Comm_set_info(comm: MPI_Comm, info: MPI_Info) -> c_int {
-    call(Function::CommSetInfo, Scope::Comm(comm), || unsafe { crate::calls::communicators::comm_set_info(comm, info) })
+    call(Function::CommSetInfo, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        unsafe { crate::calls::communicators::comm_set_info(comm, info) }
+    })
 } }
 
 entry! { MPI_Comm_set_name PMPI_Comm_set_name(comm: MPI_Comm, comm_name: *const c_char) -> c_int {
@@ -217,6 +222,7 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
     newcomm: *mut MPI_Comm,
 ) -> c_int {
     call(Function::CommSplitType, Scope::Comm(comm), || {
+        check::info("info", info)?;
         check::pointer("newcomm", newcomm)?;
         unsafe { crate::calls::communicators::comm_split_type(comm, split_type, key, info, newcomm) }
     })

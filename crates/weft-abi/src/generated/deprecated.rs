@@ -57,6 +57,7 @@ entry! { MPI_Info_get PMPI_Info_get(
     flag: *mut c_int,
 ) -> c_int {
     call_anytime(Function::InfoGet, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("value", value)?;
         check::pointer("flag", flag)?;
@@ -71,6 +72,7 @@ entry! { MPI_Info_get_valuelen PMPI_Info_get_valuelen(
     flag: *mut c_int,
 ) -> c_int {
     call_anytime(Function::InfoGetValuelen, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("valuelen", valuelen)?;
         check::pointer("flag", flag)?;

@@ -35,6 +35,7 @@ entry! { MPI_Add_error_string PMPI_Add_error_string(errorcode: c_int, string: *c
 entry! { MPI_Alloc_mem PMPI_Alloc_mem(size: MPI_Aint, info: MPI_Info, baseptr: *mut c_void) -> c_int {
     call(Function::AllocMem, Scope::None, || {
         check::natural("size", size as i64)?;
+        check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
         unsafe { crate::calls::environment::alloc_mem(size, info, baseptr) }
     })

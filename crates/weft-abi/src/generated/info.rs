@@ -27,6 +27,7 @@ entry! { MPI_Info_create_env PMPI_Info_create_env(argc: c_int, argv: *mut *mut c
 
 entry! { MPI_Info_delete PMPI_Info_delete(info: MPI_Info, key: *const c_char) -> c_int {
     call_anytime(Function::InfoDelete, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         unsafe { crate::calls::info::info_delete(info, key) }
     })
@@ -34,6 +35,7 @@ entry! { MPI_Info_delete PMPI_Info_delete(info: MPI_Info, key: *const c_char) ->
 
 entry! { MPI_Info_dup PMPI_Info_dup(info: MPI_Info, newinfo: *mut MPI_Info) -> c_int {
     call_anytime(Function::InfoDup, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("newinfo", newinfo)?;
         unsafe { crate::calls::info::info_dup(info, newinfo) }
     })
@@ -48,6 +50,7 @@ entry! { MPI_Info_free PMPI_Info_free(info: *mut MPI_Info) -> c_int {
 
 entry! { MPI_Info_get_nkeys PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_int) -> c_int {
     call_anytime(Function::InfoGetNkeys, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("nkeys", nkeys)?;
         unsafe { crate::calls::info::info_get_nkeys(info, nkeys) }
     })
@@ -55,6 +58,7 @@ entry! { MPI_Info_get_nkeys PMPI_Info_get_nkeys(info: MPI_Info, nkeys: *mut c_in
 
 entry! { MPI_Info_get_nthkey PMPI_Info_get_nthkey(info: MPI_Info, n: c_int, key: *mut c_char) -> c_int {
     call_anytime(Function::InfoGetNthkey, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         unsafe { crate::calls::info::info_get_nthkey(info, n, key) }
     })
@@ -68,6 +72,7 @@ entry! { MPI_Info_get_string PMPI_Info_get_string(
     flag: *mut c_int,
 ) -> c_int {
     call_anytime(Function::InfoGetString, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("buflen", buflen)?;
         check::pointer("flag", flag)?;
@@ -77,6 +82,7 @@ entry! { MPI_Info_get_string PMPI_Info_get_string(
 
 entry! { MPI_Info_set PMPI_Info_set(info: MPI_Info, key: *const c_char, value: *const c_char) -> c_int {
     call_anytime(Function::InfoSet, Scope::None, || {
+        check::info("info", info)?;
         check::pointer("key", key)?;
         check::pointer("value", value)?;
         unsafe { crate::calls::info::info_set(info, key, value) }

@@ -30,7 +30,7 @@ use crate::error::{Error, OTHER};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::peers::{Route, Table};
-use crate::request::{Request, Send, State};
+use crate::request::{Cancellation, Request, Send, State};
 use crate::transport::{Claim, Cooperation, Fate, Node, Offered, Platform, PostedTable, Remainder, Wish};
 
 /// Bytes of a message that one side copies before it asks whether both could copy the rest, at first and at most.
@@ -284,7 +284,7 @@ impl<P: Platform> Engine<P> {
     fn try_offers(&mut self) {
         let mut offers = std::mem::take(&mut self.single_copy.offers);
         offers.retain_mut(|offer| {
-            let Some(Request { state: State::Announced(send), cancelling: false, .. }) =
+            let Some(Request { state: State::Announced(send), cancellation: Cancellation::Possible, .. }) =
                 self.messages.requests.get(offer.handle)
             else {
                 return false;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Line, SharedBuffer, UserData};
-use crate::error::{Result, internal};
+use crate::error::{Error, Result, TRUNCATED, internal};
 use weft_core::collective::{Buffer, Kind, Local, SCRATCH_ALIGNMENT, Schedule, Slice, Transfer};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
@@ -291,7 +291,9 @@ impl Run {
             // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
             // shared buffer have no items. `slice` is one of them.
             (CollectiveScope::Program(base), Some(datatype)) => unsafe {
-                UserData::new(base, slice.count, datatype.layout())
+                UserData::new(base, slice.count, datatype.layout()).unwrap_or_else(|error| {
+                    panic!("the buffers of a collective are checked before it is planned: {error}")
+                })
             },
             // SAFETY: as above.
             (CollectiveScope::Program(base), None) => unsafe { UserData::from_bytes(base, slice.count) },
@@ -315,15 +317,17 @@ impl Run {
     /// Does local step `step` of round `round`, or returns the call of the program's function that does it.
     ///
     /// # Errors
-    /// A step that makes no sense.
+    /// A step that makes no sense; `MPI_ERR_TRUNCATE` when what this process sends to itself is longer than what it receives from itself:
+    /// the front part has been copied then.
     ///
     /// # Panics
     /// When there is none.
     pub fn do_local(&self, round: usize, step: usize) -> Result<Option<UserReduction>> {
         match &self.bound.schedule.rounds[round].local[step] {
             Local::Copy { from, to } => {
-                super::copy(&self.data(from), &self.data(to));
-                Ok(None)
+                let (from, to) = (self.data(from), self.data(to));
+                super::copy(&from, &to);
+                if from.len() > to.len() { Err(truncated(from.len(), to.len())) } else { Ok(None) }
             }
             Local::Reduce { input, inout } => self.reduce(input, inout),
         }
@@ -361,6 +365,14 @@ impl CollectiveScope<'_> {
             Self::Shared(buffer, offset) => buffer.describe_bytes_at(*offset, bytes),
         }
     }
+}
+
+#[cold]
+fn truncated(sent: u64, received: u64) -> Error {
+    let message = format!(
+        "message truncated: this process sends {sent} bytes to itself, and receives {received} from itself; both must describe the same data"
+    );
+    Error::new(TRUNCATED, message)
 }
 
 fn element_of(datatype: &dyn Datatype) -> Result<Element> {

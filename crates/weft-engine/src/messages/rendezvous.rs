@@ -14,7 +14,7 @@ use super::{
 use crate::group::PeerId;
 use crate::memory::{self, UserData};
 use crate::regions::{Access, Purpose, Region, RegionKey};
-use crate::request::{Pulled, State};
+use crate::request::{Cancellation, Pulled, State};
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 2 << 20;
@@ -344,7 +344,7 @@ impl Messages {
             State::AwaitingMatch { peer: to, .. } => *to == peer,
             _ => false,
         };
-        entry.cancelling = false;
+        entry.cancellation = Cancellation::Possible;
         if ours && forgotten {
             entry.status.cancelled = true;
             self.complete(handle);

@@ -8,7 +8,6 @@ use super::Bound;
 use crate::blocking;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
-use crate::request::State;
 
 /// Runs `bound` on the communicator `communicator` and waits for its end. The rounds that can do without are run without requests:
 /// their messages leave at once, and one receive is waited for at most. From the first other one on it is a collective like any other.
@@ -21,7 +20,7 @@ pub fn run(mut process: Guard, communicator: usize, bound: Bound) -> Result<()> 
     loop {
         if cursor.is_at_end() {
             process.signal();
-            return Ok(());
+            return cursor.take_error().map_or(Ok(()), Err);
         }
         if !cursor.is_simple() || !cursor.send_at_once(process.engine()?) {
             break;
@@ -30,9 +29,9 @@ pub fn run(mut process: Guard, communicator: usize, bound: Bound) -> Result<()> 
             blocking::receive(process, receive, communicator)?.error.map_or(Ok(()), Err)?;
             process = process::lock();
         }
-        cursor.finish_round()?;
+        cursor.finish_round();
     }
-    let request = process.messages()?.add(State::Collective, communicator)?;
+    let request = process.messages()?.add_collective(communicator)?;
     process.go_on(Running { request, cursor, then: None });
     blocking::wait(process, request)?.error.map_or(Ok(()), Err)
 }

@@ -1,101 +1,21 @@
 //! What this process does in each collective: its schedule and its buffers.
 
+use super::buffers::*;
 use crate::check::is_in_place;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
-use weft_mpi::algorithms::{self as plan, Blocks, Items, Schedule, TypedBlocks};
+use weft_mpi::algorithms::{self as plan, Items, Schedule};
 use weft_mpi::collective::{Arguments, SharedDatatype};
 use weft_mpi::error::{Error, Result};
-use weft_mpi::memory::Address;
+use weft_mpi::memory::{Address, Footprint};
 use weft_mpi::object::{Communicator, Description, Operation};
 use weft_mpi::process::Process;
-use weft_mpi::reduce;
+use weft_mpi::reduce::{self, Op};
 
 /// A schedule, and the buffers it is for.
 pub(super) type Plan = (Schedule, Arguments);
-
-/// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
-fn address(buffer: *const c_void) -> Address {
-    Address::new(buffer.cast_mut().cast())
-}
-
-/// A buffer, its count and its datatype.
-#[derive(Clone, Copy)]
-pub(super) struct Part {
-    pub(super) buffer: *const c_void,
-    pub(super) count: i64,
-    pub(super) datatype: MPI_Datatype,
-}
-
-impl Part {
-    fn address(&self) -> Address {
-        address(self.buffer)
-    }
-
-    pub(super) fn describe(&self, process: &Process) -> Result<(Items, Arc<Description>)> {
-        let description = process.objects.committed(self.datatype.0)?.description.clone();
-        Ok((Items { count: self.count as u64, shape: description.shape() }, description))
-    }
-}
-
-/// A buffer, its counts and displacements by rank, and its datatype.
-#[derive(Clone, Copy)]
-pub(super) struct Parts {
-    pub(super) buffer: *const c_void,
-    pub(super) counts: Counts,
-    pub(super) displacements: Counts,
-    pub(super) datatype: MPI_Datatype,
-}
-
-/// The same, with memory of ours.
-struct OwnedBlocks {
-    counts: Vec<u64>,
-    displacements: Vec<i64>,
-    item_size: u64,
-}
-
-impl OwnedBlocks {
-    fn view(&self) -> Blocks<'_> {
-        Blocks { counts: &self.counts, displacements: &self.displacements, item_size: self.item_size }
-    }
-}
-
-/// Counts of `size` processes.
-///
-/// # Safety
-/// The array has `size` elements.
-unsafe fn counts_of(counts: Counts, size: usize, name: &str) -> Result<Vec<u64>> {
-    // SAFETY: the caller's array.
-    let counts = unsafe { counts.to_vec(size) };
-    counts
-        .iter()
-        .enumerate()
-        .map(|(rank, count)| {
-            u64::try_from(*count)
-                .map_err(|_| Error::new(MPI_ERR_COUNT, format!("{name}[{rank}] is {count}; it must not be negative")))
-        })
-        .collect()
-}
-
-impl Parts {
-    /// # Safety
-    /// The arrays have `size` elements.
-    unsafe fn describe(&self, process: &Process, size: usize, name: &str) -> Result<(OwnedBlocks, Arc<Description>)> {
-        let description = process.objects.committed(self.datatype.0)?.description.clone();
-        let extent = description.layout.extent();
-        for (array, what) in [(self.counts, "counts"), (self.displacements, "displs")] {
-            if array.is_null() && size > 0 {
-                return Err(Error::new(MPI_ERR_ARG, format!("the array of {name} {what} is a null pointer")));
-            }
-        }
-        // SAFETY: the caller's arrays.
-        let (counts, displacements) = unsafe { (counts_of(self.counts, size, name)?, self.displacements.to_vec(size)) };
-        let displacements = displacements.into_iter().map(|items| items * extent).collect();
-        Ok((OwnedBlocks { counts, displacements, item_size: description.layout.size() }, description))
-    }
-}
 
 fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
     let size = comm.group.size();
@@ -114,6 +34,10 @@ pub(super) fn refuse_in_place(buffer: *const c_void, name: &str) -> Result<()> {
 /// The operation, which must be defined for the datatype (MPI-5.0 §6.9.2).
 pub(super) fn operation(process: &Process, op: MPI_Op, description: &Description) -> Result<Operation> {
     let operation = process.objects.operation(op.0)?;
+    if let Operation::Predefined(Op::Replace | Op::NoOp) = operation {
+        let message = "MPI_REPLACE and MPI_NO_OP are for one-sided operations only (MPI-5.0 section 6.9.2)";
+        return Err(Error::new(MPI_ERR_OP, message));
+    }
     if let Operation::Predefined(predefined) = operation
         && !description.element.is_some_and(|element| reduce::supports(predefined, element))
     {
@@ -133,7 +57,7 @@ pub(super) fn plan_barrier(_process: &Process, comm: &Communicator) -> Result<Pl
 pub(super) fn plan_bcast(process: &Process, comm: &Communicator, part: Part, root: c_int) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     refuse_in_place(part.buffer, "buffer")?;
-    let (items, description) = part.describe(process)?;
+    let (items, description) = part.describe(process, 1)?;
     let shape = plan::Bcast { rank: comm.rank, size: comm.group.size(), root, items };
     let arguments = Arguments { receive: part.address(), receive_type: Some(description), ..Arguments::none() };
     Ok((plan::bcast(&shape), arguments))
@@ -152,10 +76,8 @@ pub(super) fn plan_reduce(
     if in_place && comm.rank != root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
-    if comm.rank == root {
-        refuse_in_place(recvbuf, "recvbuf")?;
-    }
-    let (items, description) = send.describe(process)?;
+    let receive = (comm.rank == root).then_some(recvbuf.cast_const());
+    let (items, description) = operands(process, send, receive, (1, 1))?;
     let operation = operation(process, op, &description)?;
     let shape = plan::Reduce {
         rank: comm.rank,
@@ -166,6 +88,31 @@ pub(super) fn plan_reduce(
         in_place,
     };
     Ok((plan::reduce(&shape), reduction(send, recvbuf, description, operation)))
+}
+
+/// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is significant, of so many.
+fn operands(
+    process: &Process,
+    send: Part,
+    receive: Option<*const c_void>,
+    (send_blocks, receive_blocks): (u32, u32),
+) -> Result<(Items, Arc<Description>)> {
+    let in_place = is_in_place(send.buffer);
+    let (items, description) =
+        if in_place { send.describe_only(process)? } else { send.describe(process, send_blocks)? };
+    let layout = &description.layout;
+    if let Some(buffer) = receive {
+        refuse_in_place(buffer, "recvbuf")?;
+        // In place, the receive buffer holds what would be in the other.
+        let blocks = if in_place { send_blocks } else { receive_blocks };
+        check(buffer, items.count, blocks, layout)?;
+        if !in_place {
+            let receive = Part { buffer, ..send };
+            let (sent, received) = (send.footprint(send_blocks, layout), receive.footprint(receive_blocks, layout));
+            check_apart(Some(sent), Some(received))?;
+        }
+    }
+    Ok((items, description))
 }
 
 fn reduction(send: Part, recvbuf: *mut c_void, description: Arc<Description>, operation: Operation) -> Arguments {
@@ -187,8 +134,7 @@ pub(super) fn plan_all(
     op: MPI_Op,
     algorithm: fn(&plan::Allreduce) -> Schedule,
 ) -> Result<Plan> {
-    refuse_in_place(recvbuf, "recvbuf")?;
-    let (items, description) = send.describe(process)?;
+    let (items, description) = operands(process, send, Some(recvbuf), (1, 1))?;
     let operation = operation(process, op, &description)?;
     let shape = plan::Allreduce {
         rank: comm.rank,
@@ -207,8 +153,7 @@ pub(super) fn plan_reduce_scatter_block(
     recvbuf: *mut c_void,
     op: MPI_Op,
 ) -> Result<Plan> {
-    refuse_in_place(recvbuf, "recvbuf")?;
-    let (items, description) = send.describe(process)?;
+    let (items, description) = operands(process, send, Some(recvbuf), (comm.group.size(), 1))?;
     let operation = operation(process, op, &description)?;
     let shape = plan::ReduceScatterBlock {
         rank: comm.rank,
@@ -228,11 +173,20 @@ pub(super) unsafe fn plan_reduce_scatter(
     recvcounts: Counts,
     op: MPI_Op,
 ) -> Result<Plan> {
-    refuse_in_place(recvbuf, "recvbuf")?;
-    let (items, description) = send.describe(process)?;
-    let operation = operation(process, op, &description)?;
     // SAFETY: the caller's array.
     let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
+    let sum = counts.iter().try_fold(0_i64, |sum, count| sum.checked_add_unsigned(*count)).unwrap_or(i64::MAX);
+    let in_place = is_in_place(send.buffer);
+    let own = if in_place { sum } else { counts[comm.rank as usize] as i64 };
+    let (sent, received) = (Part { count: sum, ..send }, Part { buffer: recvbuf, count: own, ..send });
+    refuse_in_place(recvbuf, "recvbuf")?;
+    let (items, description) = received.describe(process, 1)?;
+    if !in_place {
+        sent.describe(process, 1)?;
+        let layout = &description.layout;
+        check_apart(Some(sent.footprint(1, layout)), Some(received.footprint(1, layout)))?;
+    }
+    let operation = operation(process, op, &description)?;
     let shape = plan::ReduceScatter {
         rank: comm.rank,
         size: comm.group.size(),
@@ -244,16 +198,21 @@ pub(super) unsafe fn plan_reduce_scatter(
     Ok((plan::reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
 }
 
-/// Items and description of a part that may be insignificant: then there are none.
-fn significant(process: &Process, part: Part, is_significant: bool) -> Result<(Items, Option<Arc<Description>>)> {
+/// Items, description and place of a part that may be insignificant: then there are none. The buffer has `blocks` times as many items.
+fn significant(process: &Process, part: Part, blocks: u32, is_significant: bool) -> Result<Described> {
     if !is_significant {
-        return Ok((Items::default(), None));
+        return Ok(Described::default());
     }
-    if part.count < 0 {
-        return Err(Error::new(MPI_ERR_COUNT, format!("the count is {}; it must not be negative", part.count)));
-    }
-    let (items, description) = part.describe(process)?;
-    Ok((items, Some(description)))
+    let (items, description) = part.describe(process, blocks)?;
+    let footprint = Some(part.footprint(blocks, &description.layout));
+    Ok(Described { items, description: Some(description), footprint })
+}
+
+#[derive(Default)]
+struct Described {
+    items: Items,
+    description: Option<Arc<Description>>,
+    footprint: Option<Footprint>,
 }
 
 fn shared(description: Option<Arc<Description>>) -> Option<SharedDatatype> {
@@ -282,17 +241,18 @@ pub(super) fn plan_gather(
     if !at_root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
-    let (send_items, send_type) = significant(process, send, !in_place)?;
-    let (receive_items, receive_type) = significant(process, receive, at_root)?;
+    let sent = significant(process, send, 1, !in_place)?;
+    let received = significant(process, receive, comm.group.size(), at_root)?;
+    check_apart(sent.footprint, received.footprint)?;
     let shape = plan::Gather {
         rank: comm.rank,
         size: comm.group.size(),
         root,
-        send: send_items,
-        receive: receive_items,
+        send: sent.items,
+        receive: received.items,
         in_place,
     };
-    Ok((plan::gather(&shape), buffers(send.address(), receive.address(), send_type, receive_type)))
+    Ok((plan::gather(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
 }
 
 pub(super) fn plan_scatter(
@@ -308,17 +268,18 @@ pub(super) fn plan_scatter(
     if !at_root {
         refuse_in_place(receive.buffer, "recvbuf of a rank that is not the root")?;
     }
-    let (send_items, send_type) = significant(process, send, at_root)?;
-    let (receive_items, receive_type) = significant(process, receive, !in_place)?;
+    let sent = significant(process, send, comm.group.size(), at_root)?;
+    let received = significant(process, receive, 1, !in_place)?;
+    check_apart(sent.footprint, received.footprint)?;
     let shape = plan::Gather {
         rank: comm.rank,
         size: comm.group.size(),
         root,
-        send: send_items,
-        receive: receive_items,
+        send: sent.items,
+        receive: received.items,
         in_place,
     };
-    Ok((plan::scatter(&shape), buffers(send.address(), receive.address(), send_type, receive_type)))
+    Ok((plan::scatter(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
 }
 
 pub(super) unsafe fn plan_gatherv(
@@ -334,21 +295,26 @@ pub(super) unsafe fn plan_gatherv(
     if !at_root {
         refuse_in_place(send.buffer, "sendbuf of a rank that is not the root")?;
     }
-    let (send_items, send_type) = significant(process, send, !in_place)?;
+    let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
     // SAFETY: the caller's arrays, significant at the root.
     let blocks = if at_root { Some(unsafe { receive.describe(process, size as usize, "recvcounts")? }) } else { None };
+    if let Some((blocks, description)) = &blocks {
+        for rank in 0..size as usize {
+            check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &description.layout)))?;
+        }
+    }
     let shape = plan::Gatherv {
         rank: comm.rank,
         size,
         root,
-        send: send_items,
+        send: sent.items,
         receive: blocks.as_ref().map(|(blocks, _)| blocks.view()).unwrap_or_default(),
         in_place,
     };
     let schedule = plan::gatherv(&shape);
     let receive_type = blocks.map(|(_, description)| description);
-    Ok((schedule, buffers(send.address(), address(receive.buffer), send_type, receive_type)))
+    Ok((schedule, buffers(send.address(), address(receive.buffer), sent.description, receive_type)))
 }
 
 pub(super) unsafe fn plan_scatterv(
@@ -364,21 +330,26 @@ pub(super) unsafe fn plan_scatterv(
     if !at_root {
         refuse_in_place(receive.buffer, "recvbuf of a rank that is not the root")?;
     }
-    let (receive_items, receive_type) = significant(process, receive, !in_place)?;
+    let received = significant(process, receive, 1, !in_place)?;
     let size = comm.group.size();
     // SAFETY: the caller's arrays, significant at the root.
     let blocks = if at_root { Some(unsafe { send.describe(process, size as usize, "sendcounts")? }) } else { None };
+    if let Some((blocks, description)) = &blocks {
+        for rank in 0..size as usize {
+            check_apart(received.footprint, Some(blocks.footprint(send.buffer, rank, &description.layout)))?;
+        }
+    }
     let shape = plan::Scatterv {
         rank: comm.rank,
         size,
         root,
         send: blocks.as_ref().map(|(blocks, _)| blocks.view()).unwrap_or_default(),
-        receive: receive_items,
+        receive: received.items,
         in_place,
     };
     let schedule = plan::scatterv(&shape);
     let send_type = blocks.map(|(_, description)| description);
-    Ok((schedule, buffers(address(send.buffer), receive.address(), send_type, receive_type)))
+    Ok((schedule, buffers(address(send.buffer), receive.address(), send_type, received.description)))
 }
 
 pub(super) fn plan_every(
@@ -386,20 +357,22 @@ pub(super) fn plan_every(
     comm: &Communicator,
     send: Part,
     receive: Part,
+    send_blocks: u32,
     algorithm: fn(&plan::Allgather) -> Schedule,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer);
-    let (send_items, send_type) = significant(process, send, !in_place)?;
-    let (receive_items, receive_type) = significant(process, receive, true)?;
+    let sent = significant(process, send, send_blocks, !in_place)?;
+    let received = significant(process, receive, comm.group.size(), true)?;
+    check_apart(sent.footprint, received.footprint)?;
     let shape = plan::Allgather {
         rank: comm.rank,
         size: comm.group.size(),
-        send: send_items,
-        receive: receive_items,
+        send: sent.items,
+        receive: received.items,
         in_place,
     };
-    Ok((algorithm(&shape), buffers(send.address(), receive.address(), send_type, receive_type)))
+    Ok((algorithm(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
 }
 
 pub(super) unsafe fn plan_allgatherv(
@@ -410,13 +383,16 @@ pub(super) unsafe fn plan_allgatherv(
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer);
-    let (send_items, send_type) = significant(process, send, !in_place)?;
+    let sent = significant(process, send, 1, !in_place)?;
     let size = comm.group.size();
     // SAFETY: the caller's arrays.
     let (blocks, receive_type) = unsafe { receive.describe(process, size as usize, "recvcounts")? };
-    let shape = plan::Allgatherv { rank: comm.rank, size, send: send_items, receive: blocks.view(), in_place };
+    for rank in 0..size as usize {
+        check_apart(sent.footprint, Some(blocks.footprint(receive.buffer, rank, &receive_type.layout)))?;
+    }
+    let shape = plan::Allgatherv { rank: comm.rank, size, send: sent.items, receive: blocks.view(), in_place };
     let receive = address(receive.buffer);
-    Ok((plan::allgatherv(&shape), buffers(send.address(), receive, send_type, Some(receive_type))))
+    Ok((plan::allgatherv(&shape), buffers(send.address(), receive, sent.description, Some(receive_type))))
 }
 
 pub(super) unsafe fn plan_alltoallv(
@@ -432,6 +408,12 @@ pub(super) unsafe fn plan_alltoallv(
     let outgoing = if in_place { None } else { Some(unsafe { send.describe(process, size as usize, "sendcounts")? }) };
     // SAFETY: as above.
     let (blocks, receive_type) = unsafe { receive.describe(process, size as usize, "recvcounts")? };
+    if let Some((sent, description)) = &outgoing {
+        for rank in 0..size as usize {
+            let one = sent.footprint(send.buffer, rank, &description.layout);
+            check_apart(Some(one), Some(blocks.footprint(receive.buffer, rank, &receive_type.layout)))?;
+        }
+    }
     let shape = plan::Alltoallv {
         rank: comm.rank,
         size,
@@ -443,48 +425,6 @@ pub(super) unsafe fn plan_alltoallv(
     let send_type = outgoing.map(|(_, description)| description);
     let (send, receive) = (address(send.buffer), address(receive.buffer));
     Ok((schedule, buffers(send, receive, send_type, Some(receive_type))))
-}
-
-/// A buffer with counts, displacements in bytes and datatypes by rank.
-#[derive(Clone, Copy)]
-pub(super) struct TypedParts {
-    pub(super) buffer: *const c_void,
-    pub(super) counts: Counts,
-    pub(super) displacements: Counts,
-    pub(super) datatypes: *const MPI_Datatype,
-}
-
-#[derive(Default)]
-struct OwnedTypedBlocks {
-    counts: Vec<u64>,
-    displacements: Vec<i64>,
-    item_sizes: Vec<u64>,
-    types: Vec<SharedDatatype>,
-}
-
-impl TypedParts {
-    /// # Safety
-    /// The arrays have `size` elements.
-    unsafe fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
-        if self.counts.is_null() || self.displacements.is_null() || self.datatypes.is_null() {
-            return Err(Error::new(MPI_ERR_ARG, format!("an array that goes with {name} is a null pointer")));
-        }
-        // SAFETY: the caller's arrays.
-        let (counts, displacements) = unsafe { (counts_of(self.counts, size, name)?, self.displacements.to_vec(size)) };
-        let types = (0..size)
-            // SAFETY: the caller's array.
-            .map(|rank| unsafe { *self.datatypes.add(rank) })
-            .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone() as SharedDatatype))
-            .collect::<Result<Vec<_>>>()?;
-        let item_sizes = types.iter().map(|datatype| datatype.layout().size()).collect();
-        Ok(OwnedTypedBlocks { counts, displacements, item_sizes, types })
-    }
-}
-
-impl OwnedTypedBlocks {
-    fn view(&self) -> TypedBlocks<'_> {
-        TypedBlocks { counts: &self.counts, displacements: &self.displacements, item_sizes: &self.item_sizes }
-    }
 }
 
 pub(super) unsafe fn plan_alltoallw(
@@ -502,6 +442,9 @@ pub(super) unsafe fn plan_alltoallw(
             if in_place { OwnedTypedBlocks::default() } else { send.describe(process, size as usize, "sendcounts")? };
         (outgoing, receive.describe(process, size as usize, "recvcounts")?)
     };
+    for rank in 0..size as usize {
+        check_apart(outgoing.footprint(send.buffer, rank), incoming.footprint(receive.buffer, rank))?;
+    }
     let shape = plan::Alltoallw { rank: comm.rank, size, send: outgoing.view(), receive: incoming.view(), in_place };
     let schedule = plan::alltoallw(&shape);
     let arguments = Arguments {

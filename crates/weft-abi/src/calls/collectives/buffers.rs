@@ -1,0 +1,225 @@
+//! The buffers of a collective, as the program describes them, and what is checked of them before anything is planned: that they can be
+//! counted, that there can be memory where they are, and that they are apart (MPI-5.0 §6.1).
+
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::c_void;
+use std::sync::Arc;
+use weft_mpi::algorithms::{Blocks, Items, TypedBlocks};
+use weft_mpi::collective::SharedDatatype;
+use weft_mpi::error::{Error, Result};
+use weft_mpi::layout::Layout;
+use weft_mpi::memory::{self, Address, Footprint};
+use weft_mpi::object::Description;
+use weft_mpi::process::Process;
+
+/// A buffer that the call was given. Schedules never use one that is MPI_IN_PLACE or not significant here.
+pub(super) fn address(buffer: *const c_void) -> Address {
+    Address::new(buffer.cast_mut().cast())
+}
+
+/// Two buffers of one call share no byte (MPI-5.0 §6.1).
+pub(super) fn check_apart(one: Option<Footprint>, other: Option<Footprint>) -> Result<()> {
+    match (one, other) {
+        (Some(one), Some(other)) if one.overlaps(&other) => Err(overlapping()),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn overlapping() -> Error {
+    let message = "the buffers of the call overlap, which no collective allows: pass MPI_IN_PLACE where one of them is to be both";
+    Error::new(MPI_ERR_BUFFER, message)
+}
+
+/// A buffer, its count and its datatype.
+#[derive(Clone, Copy)]
+pub(super) struct Part {
+    pub(super) buffer: *const c_void,
+    pub(super) count: i64,
+    pub(super) datatype: MPI_Datatype,
+}
+
+impl Part {
+    pub(super) fn address(&self) -> Address {
+        address(self.buffer)
+    }
+
+    /// Its items and their description; the buffer has `blocks` times as many.
+    pub(super) fn describe(&self, process: &Process, blocks: u32) -> Result<(Items, Arc<Description>)> {
+        let (items, description) = self.describe_only(process)?;
+        check(self.buffer, items.count, blocks, &description.layout)?;
+        Ok((items, description))
+    }
+
+    /// The same where the buffer is MPI_IN_PLACE: count and datatype are those of another one.
+    pub(super) fn describe_only(&self, process: &Process) -> Result<(Items, Arc<Description>)> {
+        if self.count < 0 {
+            return Err(Error::new(MPI_ERR_COUNT, format!("the count is {}; it must not be negative", self.count)));
+        }
+        let description = process.objects.committed(self.datatype.0)?.description.clone();
+        Ok((Items { count: self.count as u64, shape: description.shape() }, description))
+    }
+
+    /// Where its items are, `blocks` times as many as its count says.
+    pub(super) fn footprint(&self, blocks: u32, layout: &Layout) -> Footprint {
+        Footprint::of_items(self.buffer.addr(), self.count as u64 * u64::from(blocks), layout)
+    }
+}
+
+/// `blocks` times `count` items of `layout` can be at `buffer`.
+pub(super) fn check(buffer: *const c_void, count: u64, blocks: u32, layout: &Layout) -> Result<()> {
+    let count = count.saturating_mul(u64::from(blocks));
+    memory::check_items(buffer.addr(), count, layout)
+}
+
+/// A buffer, its counts and displacements by rank, and its datatype.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub(super) buffer: *const c_void,
+    pub(super) counts: Counts,
+    pub(super) displacements: Counts,
+    pub(super) datatype: MPI_Datatype,
+}
+
+/// The same, with memory of ours.
+pub(super) struct OwnedBlocks {
+    counts: Vec<u64>,
+    displacements: Vec<i64>,
+    item_size: u64,
+}
+
+impl OwnedBlocks {
+    pub(super) fn view(&self) -> Blocks<'_> {
+        Blocks { counts: &self.counts, displacements: &self.displacements, item_size: self.item_size }
+    }
+
+    /// Where block `rank` of `buffer` is.
+    pub(super) fn footprint(&self, buffer: *const c_void, rank: usize, layout: &Layout) -> Footprint {
+        let start = buffer.addr().wrapping_add_signed(self.displacements[rank] as isize);
+        Footprint::of_items(start, self.counts[rank], layout)
+    }
+}
+
+/// Counts of `size` processes.
+///
+/// # Safety
+/// The array has `size` elements, unless it is null.
+pub(super) unsafe fn counts_of(counts: Counts, size: usize, name: &str) -> Result<Vec<u64>> {
+    if counts.is_null() && size > 0 {
+        return Err(Error::new(MPI_ERR_ARG, format!("{name} is a null pointer; it must have {size} elements")));
+    }
+    // SAFETY: the caller's array.
+    let counts = unsafe { counts.to_vec(size) };
+    counts
+        .iter()
+        .enumerate()
+        .map(|(rank, count)| {
+            u64::try_from(*count)
+                .map_err(|_| Error::new(MPI_ERR_COUNT, format!("{name}[{rank}] is {count}; it must not be negative")))
+        })
+        .collect()
+}
+
+/// Block `rank` of a buffer, `displacement` bytes from its beginning, can be counted and can be there.
+fn check_block(buffer: *const c_void, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
+    let start = buffer.addr().wrapping_add_signed(displacement as isize);
+    memory::check_items(start, count, layout)
+        .map_err(|error| Error::new(error.class, format!("the block of rank {rank}: {}", error.message)))
+}
+
+/// All blocks together can be counted.
+fn check_sum(bytes: impl Iterator<Item = u64>, name: &str) -> Result<()> {
+    let sum = bytes.into_iter().try_fold(0_i64, |sum, bytes| sum.checked_add(i64::try_from(bytes).ok()?));
+    match sum {
+        Some(_) => Ok(()),
+        None => Err(Error::new(MPI_ERR_COUNT, format!("{name} are more than 2^63 - 1 bytes together"))),
+    }
+}
+
+impl Parts {
+    /// # Safety
+    /// The arrays have `size` elements.
+    pub(super) unsafe fn describe(
+        &self,
+        process: &Process,
+        size: usize,
+        name: &str,
+    ) -> Result<(OwnedBlocks, Arc<Description>)> {
+        let description = process.objects.committed(self.datatype.0)?.description.clone();
+        let layout = &description.layout;
+        // SAFETY: the caller's arrays.
+        let counts = unsafe { counts_of(self.counts, size, name)? };
+        if self.displacements.is_null() && size > 0 {
+            return Err(Error::new(MPI_ERR_ARG, format!("the displacements that go with {name} are a null pointer")));
+        }
+        // SAFETY: the caller's array.
+        let displacements = unsafe { self.displacements.to_vec(size) };
+        let mut bytes = Vec::with_capacity(size);
+        for (rank, (count, items)) in counts.iter().zip(displacements).enumerate() {
+            let far = || {
+                let extent = layout.extent();
+                let what =
+                    format!("the displacement of rank {rank}, {items} items of {extent} bytes, does not fit 63 bits");
+                Error::new(MPI_ERR_ARG, what)
+            };
+            let displacement = items.checked_mul(layout.extent()).ok_or_else(far)?;
+            check_block(self.buffer, displacement, *count, layout, rank)?;
+            bytes.push(displacement);
+        }
+        check_sum(counts.iter().map(|count| count * layout.size()), name)?;
+        Ok((OwnedBlocks { counts, displacements: bytes, item_size: layout.size() }, description))
+    }
+}
+
+/// A buffer with counts, displacements in bytes and datatypes by rank.
+#[derive(Clone, Copy)]
+pub(super) struct TypedParts {
+    pub(super) buffer: *const c_void,
+    pub(super) counts: Counts,
+    pub(super) displacements: Counts,
+    pub(super) datatypes: *const MPI_Datatype,
+}
+
+#[derive(Default)]
+pub(super) struct OwnedTypedBlocks {
+    counts: Vec<u64>,
+    displacements: Vec<i64>,
+    item_sizes: Vec<u64>,
+    pub(super) types: Vec<SharedDatatype>,
+}
+
+impl TypedParts {
+    /// # Safety
+    /// The arrays have `size` elements.
+    pub(super) unsafe fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
+        if self.displacements.is_null() || self.datatypes.is_null() {
+            return Err(Error::new(MPI_ERR_ARG, format!("an array that goes with {name} is a null pointer")));
+        }
+        // SAFETY: the caller's arrays.
+        let (counts, displacements) = unsafe { (counts_of(self.counts, size, name)?, self.displacements.to_vec(size)) };
+        let types = (0..size)
+            // SAFETY: the caller's array.
+            .map(|rank| unsafe { *self.datatypes.add(rank) })
+            .map(|datatype| Ok(process.objects.committed(datatype.0)?.description.clone() as SharedDatatype))
+            .collect::<Result<Vec<_>>>()?;
+        for (rank, datatype) in types.iter().enumerate() {
+            check_block(self.buffer, displacements[rank], counts[rank], datatype.layout(), rank)?;
+        }
+        check_sum(counts.iter().zip(&types).map(|(count, datatype)| count * datatype.layout().size()), name)?;
+        let item_sizes = types.iter().map(|datatype| datatype.layout().size()).collect();
+        Ok(OwnedTypedBlocks { counts, displacements, item_sizes, types })
+    }
+}
+
+impl OwnedTypedBlocks {
+    pub(super) fn view(&self) -> TypedBlocks<'_> {
+        TypedBlocks { counts: &self.counts, displacements: &self.displacements, item_sizes: &self.item_sizes }
+    }
+
+    /// Where block `rank` of `buffer` is, if there is one.
+    pub(super) fn footprint(&self, buffer: *const c_void, rank: usize) -> Option<Footprint> {
+        let start = buffer.addr().wrapping_add_signed(*self.displacements.get(rank)? as isize);
+        Some(Footprint::of_items(start, self.counts[rank], self.types[rank].layout()))
+    }
+}

@@ -1,0 +1,218 @@
+//! Whether there can be such memory: what is checked once, where a call of MPI describes a buffer.
+
+use weft_core::layout::Layout;
+
+use super::UserData;
+use crate::error::{BUFFER, COUNT, Error, Result};
+
+/// No program has anything below this address: the first page is never mapped. The addresses that stand for something else, `MPI_IN_PLACE`
+/// and `MPI_BUFFER_AUTOMATIC`, lie there, as do the members of a structure at a null pointer. `MPI_BOTTOM` is the null pointer
+/// (MPI-5.0 §20.3): what counts is where the items are, not where the buffer begins.
+pub(super) const PROGRAM_START: usize = 4096;
+
+/// `MPI_IN_PLACE` (MPI-5.0 §20.3).
+const IN_PLACE: usize = 1;
+
+/// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where they are.
+///
+/// # Errors
+/// `MPI_ERR_COUNT` when they are more bytes than 63 bits count, `MPI_ERR_BUFFER` when they would lie at a null pointer, or at an address
+/// that stands for something else.
+pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<()> {
+    let bytes = packed_size(count, layout)?;
+    let lowest = base.wrapping_add_signed(layout.touched(count).start as isize);
+    if lowest < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(()) }
+}
+
+/// The same for `bytes` bytes.
+///
+/// # Errors
+/// `MPI_ERR_BUFFER`.
+pub fn check_bytes(base: usize, bytes: u64) -> Result<()> {
+    if base < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(()) }
+}
+
+/// Bytes of `count` items of `layout`.
+///
+/// # Errors
+/// `MPI_ERR_COUNT` when 63 bits do not count them, or their addresses.
+pub fn packed_size(count: u64, layout: &Layout) -> Result<u64> {
+    let extent = i64::try_from(count).ok().and_then(|count| count.checked_mul(layout.extent()));
+    match layout.packed_size(count) {
+        Ok(bytes) if extent.is_some() => Ok(bytes),
+        _ => Err(too_many_bytes(count, layout)),
+    }
+}
+
+#[cold]
+fn too_many_bytes(count: u64, layout: &Layout) -> Error {
+    let (size, extent) = (layout.size(), layout.extent());
+    let message = format!("{count} items of {size} bytes, {extent} bytes apart, are more than 2^63 - 1 bytes");
+    Error::new(COUNT, message)
+}
+
+/// The sentence about a buffer that is nowhere.
+#[cold]
+pub(super) fn nowhere(base: usize, bytes: u64) -> Error {
+    let what = match base {
+        0 => "a null pointer (or MPI_BOTTOM with a datatype whose displacements are not absolute)".to_owned(),
+        IN_PLACE => "MPI_IN_PLACE, which is not allowed here".to_owned(),
+        other => format!("{other:#x}, where no program has memory"),
+    };
+    Error::new(BUFFER, format!("a buffer is {what}, but must hold {bytes} bytes"))
+}
+
+/// What keeps a buffer of a collective from being another one as well (MPI-5.0 §6.1).
+#[derive(Clone, Copy, Debug)]
+pub struct Footprint {
+    lowest: usize,
+    /// One past the last byte, if all between is data.
+    end: Option<usize>,
+    bytes: u64,
+}
+
+impl Footprint {
+    /// Of `count` items of `layout` at address `base`.
+    pub fn of_items(base: usize, count: u64, layout: &Layout) -> Self {
+        let touched = layout.touched(count);
+        let end = layout.is_contiguous(count).then(|| base.wrapping_add_signed(touched.end as isize));
+        let bytes = layout.size().saturating_mul(count);
+        Self { lowest: base.wrapping_add_signed(touched.start as isize), end, bytes }
+    }
+
+    /// Whether a byte is known to be in both. Items with gaps may lie in each other's gaps: of those it is known only if they begin at the
+    /// same byte.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        if self.bytes == 0 || other.bytes == 0 {
+            return false;
+        }
+        match (self.end, other.end) {
+            (Some(end), Some(other_end)) => self.lowest < other_end && other.lowest < end,
+            _ => self.lowest == other.lowest,
+        }
+    }
+}
+
+/// Items in the program's memory of which parts are messages: those of a partitioned operation (MPI-5.0 §4.2).
+#[derive(Clone)]
+pub struct Divisible {
+    base: *mut u8,
+    count: u64,
+    layout: Layout,
+}
+
+// SAFETY: as for `UserData`, which its parts are.
+unsafe impl Send for Divisible {}
+
+impl Divisible {
+    /// `count` items of `layout` at `base`.
+    ///
+    /// # Errors
+    /// As for [`check_items`].
+    ///
+    /// # Safety
+    /// As for [`UserData::new`], until every operation that gets a part of it is complete.
+    pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+        check_items(base.addr(), count, layout)?;
+        Ok(Self { base, count, layout: layout.clone() })
+    }
+
+    /// Packed length in bytes.
+    pub fn len(&self) -> u64 {
+        self.layout.size() * self.count
+    }
+
+    /// Whether there is no data.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The packed bytes from `start` up to `end`; what lies past the end of the items is left out.
+    ///
+    /// # Errors
+    /// A part that begins or ends within an item whose description would be nested too deep.
+    pub fn part(&self, start: u64, end: u64) -> Result<UserData> {
+        let end = end.min(self.len());
+        if start >= end {
+            return Ok(UserData::empty());
+        }
+        let size = self.layout.size();
+        if start.is_multiple_of(size) && end.is_multiple_of(size) {
+            let offset = (start / size) as i64 * self.layout.extent();
+            let base = self.base.wrapping_offset(offset as isize);
+            // SAFETY: `new` was promised all items, and these are some of them.
+            return unsafe { UserData::new(base, (end - start) / size, &self.layout) };
+        }
+        let window = self.layout.window(self.count, start..end);
+        let window = window.map_err(|why| Error::new(crate::error::OTHER, why.to_string()))?;
+        // SAFETY: as above: the window touches those bytes of the items, and no others.
+        unsafe { UserData::new(self.base, 1, &window) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_core::layout::Element;
+
+    fn double() -> Layout {
+        Layout::element(Element::Float64)
+    }
+
+    #[test]
+    fn what_cannot_be_counted_is_no_buffer() {
+        let wide = Layout::contiguous(1 << 33, &double()).unwrap();
+        for (count, layout) in
+            [((1 << 61) + 1, &double()), (1 << 60, &double()), (u64::MAX, &double()), (1 << 28, &wide)]
+        {
+            assert_eq!(check_items(1 << 20, count, layout).unwrap_err().class, COUNT);
+        }
+        assert!(check_items(1 << 20, (1 << 60) - 1, &double()).is_ok());
+        // Few bytes far apart.
+        let apart = Layout::resized(&double(), 0, 1 << 60).unwrap();
+        assert_eq!(check_items(1 << 20, 9, &apart).unwrap_err().class, COUNT);
+    }
+
+    #[test]
+    fn the_place_of_the_items_counts_and_not_that_of_the_buffer() {
+        for base in [0, 1, 2, 4095] {
+            assert_eq!(check_items(base, 1, &double()).unwrap_err().class, BUFFER);
+            assert!(check_items(base, 0, &double()).is_ok());
+        }
+        let absolute = Layout::indexed(&[(0x10_0000, 2)], &double()).unwrap();
+        assert!(check_items(0, 1, &absolute).is_ok());
+        assert_eq!(check_items(0usize.wrapping_sub(0x10_0000), 1, &absolute).unwrap_err().class, BUFFER);
+        assert!(check_bytes(0, 0).is_ok() && check_bytes(0, 1).is_err());
+    }
+
+    #[test]
+    fn runs_overlap_if_they_share_a_byte_and_others_if_they_begin_together() {
+        let of = |base, count, layout: &Layout| Footprint::of_items(base, count, layout);
+        let run = of(8000, 2, &double());
+        assert!(run.overlaps(&of(8008, 1, &double())) && !run.overlaps(&of(8016, 9, &double())));
+        assert!(!run.overlaps(&of(8000, 0, &double())));
+        let comb = Layout::vector(4, 1, 16, &double()).unwrap();
+        assert!(of(8000, 1, &comb).overlaps(&of(8000, 1, &comb)));
+        assert!(!of(8000, 1, &comb).overlaps(&of(8008, 1, &comb)));
+    }
+
+    #[test]
+    fn any_part_of_the_items_is_what_the_whole_has_there() {
+        let comb = Layout::resized(&Layout::vector(3, 2, 7, &Layout::element(Element::Byte)).unwrap(), 0, 32).unwrap();
+        let memory: Vec<u8> = (0..4 * 32).map(|i| i as u8).collect();
+        let base = memory.as_ptr().cast_mut();
+        // SAFETY: `memory` outlives both, and is only read.
+        let (items, whole) =
+            unsafe { (Divisible::new(base, 4, &comb).unwrap(), UserData::new(base, 4, &comb).unwrap()) };
+        let mut packed = vec![0; items.len() as usize];
+        whole.read(0, &mut packed);
+        for start in 0..=items.len() {
+            for end in start..=items.len() + 2 {
+                let part = items.part(start, end).unwrap();
+                let mut found = vec![0; part.len() as usize];
+                part.read(0, &mut found);
+                assert_eq!(found, packed[start as usize..end.min(24) as usize], "{start}..{end}");
+            }
+        }
+    }
+}
