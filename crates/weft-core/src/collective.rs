@@ -50,6 +50,7 @@ mod alltoall;
 mod arguments;
 mod barrier;
 mod bcast;
+mod between;
 mod gather;
 mod halving;
 mod pieces;
@@ -62,8 +63,8 @@ pub mod select;
 mod tree;
 
 pub use arguments::{
-    Allgather, Allgatherv, Allreduce, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, ElementShape, Gather, Gatherv,
-    Items, Reduce, ReduceScatter, ReduceScatterBlock, Scatterv, TypedBlocks,
+    Allgather, Allgatherv, Allreduce, AllreduceBetween, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, ElementShape,
+    Gather, Gatherv, Items, Reduce, ReduceScatter, ReduceScatterBlock, Scatterv, TypedBlocks,
 };
 
 /// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
@@ -276,6 +277,12 @@ pub fn allreduce_oversubscribed(arguments: &Allreduce) -> Schedule {
 /// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     allreduce::schedule(arguments, algorithm)
+}
+
+/// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the result of the other. Ranks are
+/// those of both groups together, the first group's first.
+pub fn allreduce_between(arguments: &AllreduceBetween) -> Schedule {
+    between::allreduce(arguments)
 }
 
 /// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).

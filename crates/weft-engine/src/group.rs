@@ -58,13 +58,25 @@ pub struct Group {
     pub members: Vec<PeerId>,
     /// Rank of this process, if it is a member.
     pub rank: Option<u32>,
+    /// Handle of the session that it comes from (MPI-5.0 §11.3); `None`: from the World Model, or it is empty.
+    pub session: Option<usize>,
 }
 
 impl Group {
     /// The group of `members`, seen from process `own`.
     pub fn new(members: Vec<PeerId>, own: PeerId) -> Arc<Self> {
+        Self::of_session(members, own, None)
+    }
+
+    /// The same, from `session`.
+    pub fn of_session(members: Vec<PeerId>, own: PeerId, session: Option<usize>) -> Arc<Self> {
         let rank = members.iter().position(|member| *member == own).map(|rank| rank as u32);
-        Arc::new(Self { members, rank })
+        Arc::new(Self { members, rank, session })
+    }
+
+    /// A group of `members` that is made from this one, and so comes from where it comes from.
+    pub fn derive(&self, members: Vec<PeerId>, own: PeerId) -> Arc<Self> {
+        Self::of_session(members, own, self.session)
     }
 
     /// Number of members.

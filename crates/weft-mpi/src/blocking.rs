@@ -66,7 +66,7 @@ pub fn exchange(mut process: Guard, mut send: Send, mut receive: Receive, commun
 /// # Errors
 /// `MPI_ERR_COMM`; what went wrong with one of its messages.
 pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
-    let place = process.collective_scope(communicator)?;
+    let place = process.agreement_scope(communicator)?;
     let (size, rank) = (place.group.size(), place.rank);
     if size > 2 && process.are_oversubscribed(&place.group) {
         return barrier_through_root(process, &place);

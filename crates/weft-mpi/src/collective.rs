@@ -18,14 +18,13 @@ pub use at_once::run;
 pub use weft_engine::arguments::{Arguments, Bound, CollectiveScope, Datatype, SharedDatatype};
 
 impl Process {
-    /// Starts `bound` on the communicator `communicator`; the request completes with it. All processes of the
-    /// communicator must call this in the same order (MPI-5.0 §6.14).
+    /// Starts `bound` among the processes of `place`; the request completes with it. All of them must call this in the
+    /// same order (MPI-5.0 §6.14).
     ///
     /// # Errors
-    /// A communicator that is none, or no memory for the scratch buffer.
-    pub fn start_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
-        let place = self.collective_scope(communicator)?;
-        let request = self.messages()?.add_collective(communicator)?;
+    /// Too many requests, or no memory for the scratch buffer.
+    pub fn start_collective(&mut self, place: CollectiveScope, bound: Bound) -> Result<usize> {
+        let request = self.messages()?.add_collective(place.communicator)?;
         self.start_schedule(request, place, Arc::new(bound))?;
         Ok(request)
     }
@@ -33,13 +32,40 @@ impl Process {
     /// The place of the next collective of `communicator`: it counts as begun.
     ///
     /// # Errors
-    /// `MPI_ERR_COMM`.
+    /// `MPI_ERR_COMM`; `MPI_ERR_UNSUPPORTED_OPERATION` on an intercommunicator.
     pub fn collective_scope(&mut self, communicator: usize) -> Result<CollectiveScope> {
+        self.objects.communicator(communicator)?.check_collective()?;
+        self.agreement_scope(communicator)
+    }
+
+    /// The place of the next collective of an intercommunicator in which one process takes part and the group that it is not in:
+    /// the process of rank `root` in the remote group and this one's own group, or, without it, this process and the remote group.
+    /// It comes first there.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    pub fn rooted_scope(&mut self, communicator: usize, root: Option<u32>) -> Result<CollectiveScope> {
+        let scope = self.agreement_scope(communicator)?;
+        let object = self.objects.communicator(communicator)?;
+        let (first, rank, others) = match root {
+            Some(root) => (object.addressed.members[root as usize], object.rank + 1, &object.group),
+            None => (object.group.members[object.rank as usize], 0, &object.addressed),
+        };
+        let members = [first].into_iter().chain(others.members.iter().copied()).collect();
+        Ok(CollectiveScope { group: object.group.derive(members, self.own()), rank, ..scope })
+    }
+
+    /// The place of something that all processes of `communicator`, of both groups if there are two, agree on: it counts as a collective.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    pub fn agreement_scope(&mut self, communicator: usize) -> Result<CollectiveScope> {
         let object = self.objects.communicator_mut(communicator)?;
         let tag = (object.collectives & 0x7fff_ffff) as i32;
         object.collectives = object.collectives.wrapping_add(1);
         let context = object.collective_context();
-        Ok(CollectiveScope { communicator, context, tag, group: object.group.clone(), rank: object.rank })
+        let (group, rank) = object.everybody();
+        Ok(CollectiveScope { communicator, context, tag, group: group.clone(), rank })
     }
 
     /// Makes a persistent collective (MPI-5.0 §6.13). Its messages have a tag of their own, so that different ones
@@ -47,8 +73,8 @@ impl Process {
     ///
     /// # Errors
     /// As for [`Process::start_collective`].
-    pub fn make_persistent_collective(&mut self, communicator: usize, bound: Bound) -> Result<usize> {
-        let place = self.collective_scope(communicator)?;
+    pub fn make_persistent_collective(&mut self, place: CollectiveScope, bound: Bound) -> Result<usize> {
+        let communicator = place.communicator;
         let operation = Persistent::Collective(Box::new((place, Arc::new(bound))));
         self.make_persistent(operation, communicator)
     }

@@ -13,7 +13,7 @@ use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
 use crate::context::CONTEXT_NONE;
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
-use crate::object::{Communicator, Group, Operation, full};
+use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
 
 /// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
@@ -84,6 +84,21 @@ pub fn gather_all(place: CollectiveScope, values: &[i64]) -> Result<Vec<i64>> {
     Ok(all.values())
 }
 
+/// The `values` of rank `root` of `place`, at all its processes; their number is the same everywhere.
+///
+/// # Errors
+/// A process is gone.
+pub fn broadcast(place: CollectiveScope, root: u32, values: &mut [i64]) -> Result<()> {
+    let description = with(|process| int64(process))?;
+    let buffer = SharedBuffer::of_values(values);
+    let items = Items { count: values.len() as u64, shape: ElementShape::plain(8) };
+    let shape = collective::Bcast { rank: place.rank, size: place.group.size(), root, items };
+    let arguments = Arguments { receive: buffer.address(0), receive_type: Some(description), ..Arguments::none() };
+    run(place, Bound::shared(collective::bcast(&shape), arguments))?;
+    values.copy_from_slice(&buffer.values());
+    Ok(())
+}
+
 /// The step that an agreement is in.
 enum Step {
     /// The highest offer is being found.
@@ -118,11 +133,21 @@ impl Process {
     /// Too many communicators.
     pub fn add_communicator(&mut self, group: Arc<Group>, parent: usize) -> Result<usize> {
         let error_handler = self.objects.communicator(parent)?.error_handler;
-        self.objects.retain_error_handler(error_handler, None)?;
+        self.add_communicator_with(group, error_handler)
+    }
+
+    /// The same with this error handler.
+    ///
+    /// # Errors
+    /// Too many communicators; `MPI_ERR_ERRHANDLER` when that is no error handler for communicators.
+    pub fn add_communicator_with(&mut self, group: Arc<Group>, error_handler: usize) -> Result<usize> {
+        self.objects.retain_error_handler(error_handler, Some(Class::Communicator))?;
         let communicator = Communicator {
             context: CONTEXT_NONE,
             rank: group.rank.unwrap_or(0),
+            addressed: group.clone(),
             group,
+            inter: None,
             error_handler,
             name: String::new(),
             attributes: Vec::new(),

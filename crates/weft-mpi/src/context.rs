@@ -7,8 +7,9 @@
 //! agreements cannot block each other, in whatever order processes come to them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hasher;
 
-/// Contexts that each communicator takes: point-to-point, collectives, groups, and one in reserve.
+/// Contexts that each communicator takes: point-to-point, collectives, groups, and leaders of groups.
 pub const CONTEXTS_EACH: u32 = 4;
 
 /// Context of a communicator that has none yet.
@@ -16,6 +17,27 @@ pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
 
 /// The highest context that a communicator may get: offers stay below [`CONTEXT_NONE`].
 const CONTEXT_MAX: u32 = 1 << 31;
+
+/// The context in which processes leave the World Model together: nothing that they forgot to do can be taken for that.
+pub const FINALIZE_CONTEXT: u32 = CONTEXT_MAX + CONTEXTS_EACH;
+
+const _: () = assert!(FINALIZE_CONTEXT >= CONTEXT_MAX + CONTEXTS_EACH && NAMED_FIRST < CONTEXT_NONE);
+
+/// The first context of processes that have no communicator in common yet; the last is below [`CONTEXT_NONE`].
+const NAMED_FIRST: u32 = FINALIZE_CONTEXT + CONTEXTS_EACH;
+
+/// Context and tag for processes that make a communicator out of nothing but a name: those of different names, or of different groups,
+/// are apart (to 62 bits of their hash). `members` are the numbers of the processes in their order.
+pub fn named(name: &[u8], members: impl IntoIterator<Item = u32>) -> (u32, i32) {
+    // Any key would do that is the same in all processes: who may choose names is the program itself.
+    let mut hasher = siphasher::sip::SipHasher13::new_with_keys(0x7765_6674, 0x6e61_6d65);
+    hasher.write(&(name.len() as u64).to_le_bytes());
+    hasher.write(name);
+    members.into_iter().for_each(|member| hasher.write(&member.to_le_bytes()));
+    let hash = hasher.finish();
+    let spread = u64::from(CONTEXT_NONE - NAMED_FIRST);
+    (NAMED_FIRST + (((hash >> 32) * spread) >> 32) as u32, (hash & 0x7fff_ffff) as i32)
+}
 
 /// Offers of a repeated agreement spread over at most so many bits of numbers.
 const SPREAD_BITS_MAX: u32 = 12;
@@ -115,6 +137,21 @@ mod tests {
         assert!(contexts.reserve(20));
         contexts.withdraw(other);
         assert!(contexts.taken.is_empty() && contexts.offers.is_empty());
+    }
+
+    /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from Finalize's.
+    #[test]
+    fn names_have_contexts_of_their_own() {
+        let one = named(b"a name", [0, 1, 2]);
+        assert_eq!(one, named(b"a name", [0, 1, 2]));
+        let others =
+            [named(b"a name", [0, 2, 1]), named(b"a name", [0, 1]), named(b"a nam", [0, 1, 2]), named(b"", [])];
+        for other in others {
+            assert_ne!(one, other);
+        }
+        for (context, tag) in others.into_iter().chain([one]) {
+            assert!(context > FINALIZE_CONTEXT && context < CONTEXT_NONE && tag >= 0);
+        }
     }
 
     #[test]

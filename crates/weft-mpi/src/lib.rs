@@ -26,6 +26,7 @@ pub mod dimensions;
 pub mod engine;
 pub mod error_codes;
 pub mod external;
+pub mod intercommunicator;
 pub mod job;
 pub mod live;
 pub mod object;

@@ -11,12 +11,16 @@ use crate::handle::{Kind, Slab};
 pub use weft_engine::arguments::{Operation, UserOperation};
 pub use weft_engine::group::{Group, PeerId};
 
-/// An intracommunicator (MPI-5.0 §7.4).
+/// A communicator (MPI-5.0 §7.4, §7.6).
 pub struct Communicator {
-    /// Matching context of its point-to-point messages; the next ones are those of its collectives and of groups.
+    /// Matching context of its point-to-point messages; the next ones are those of its collectives, of groups, and of leaders.
     pub context: u32,
-    /// Its processes.
+    /// Its processes; of an intercommunicator, the local group.
     pub group: Arc<Group>,
+    /// The processes that the ranks of point-to-point operations name: its group, but of an intercommunicator the remote group.
+    pub addressed: Arc<Group>,
+    /// What makes it an intercommunicator.
+    pub inter: Option<Inter>,
     /// Rank of this process.
     pub rank: u32,
     /// Handle of its error handler.
@@ -33,7 +37,67 @@ pub struct Communicator {
     pub buffer: crate::buffered::Buffer,
 }
 
+/// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
+#[derive(Clone)]
+pub struct Inter {
+    /// The processes of the first group and then those of the second; which is the first, all of them know alike.
+    pub both: Arc<Group>,
+    /// This process's rank among them.
+    pub rank: u32,
+    /// This process is in the first group.
+    pub is_first: bool,
+}
+
 impl Communicator {
+    /// Makes it an intercommunicator with `remote`. Its own group is the first of the two, or not.
+    pub fn connect(&mut self, remote: Arc<Group>, is_first: bool) {
+        let (first, second) = if is_first { (&self.group, &remote) } else { (&remote, &self.group) };
+        let own = self.group.members[self.rank as usize];
+        let both = self.group.derive(first.members.iter().chain(&second.members).copied().collect(), own);
+        let rank = self.rank + if is_first { 0 } else { remote.size() };
+        self.inter = Some(Inter { both, rank, is_first });
+        self.addressed = remote;
+    }
+
+    /// All its processes, of both groups if there are two, and this process's rank among them.
+    pub fn everybody(&self) -> (&Arc<Group>, u32) {
+        self.inter.as_ref().map_or((&self.group, self.rank), |inter| (&inter.both, inter.rank))
+    }
+
+    /// The remote group (MPI-5.0 §7.6.1).
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`: an intracommunicator has none.
+    pub fn remote(&self) -> Result<(&Arc<Group>, &Inter)> {
+        match &self.inter {
+            Some(inter) => Ok((&self.addressed, inter)),
+            None => Err(Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator: it has no remote group")),
+        }
+    }
+
+    /// It must be an intracommunicator.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM` for an intercommunicator.
+    pub fn intra(&self) -> Result<&Self> {
+        match &self.inter {
+            None => Ok(self),
+            Some(_) => Err(Error::new(
+                MPI_ERR_COMM,
+                "the communicator is an intercommunicator; it must be an intracommunicator",
+            )),
+        }
+    }
+
+    /// Its processes must be able to run collectives.
+    ///
+    /// # Errors
+    /// `MPI_ERR_UNSUPPORTED_OPERATION` for an intercommunicator.
+    #[inline]
+    pub fn check_collective(&self) -> Result<&Self> {
+        if self.inter.is_some() { Err(no_collectives()) } else { Ok(self) }
+    }
+
     /// Context of the collective operations.
     pub fn collective_context(&self) -> u32 {
         self.context + 1
@@ -43,6 +107,16 @@ impl Communicator {
     pub fn group_context(&self) -> u32 {
         self.context + 2
     }
+
+    /// Context in which leaders of groups speak to each other (`MPI_Intercomm_create`).
+    pub fn leader_context(&self) -> u32 {
+        self.context + 3
+    }
+}
+
+#[cold]
+fn no_collectives() -> Error {
+    Error::new(MPI_ERR_UNSUPPORTED_OPERATION, "collective operations on intercommunicators are not implemented yet")
 }
 
 /// Which objects an error handler or keyval is for.
@@ -156,16 +230,21 @@ impl Objects {
     pub fn start(&mut self, rank: u32, members: Vec<PeerId>) {
         let own = members[rank as usize];
         self.predefined = (TYPE_FIRST..TYPE_END).map(crate::predefined::datatype).collect();
-        let communicator = |context, members, name: &str| Communicator {
-            context,
-            group: Group::new(members, own),
-            rank: 0,
-            error_handler: MPI_ERRORS_ARE_FATAL,
-            name: name.to_owned(),
-            attributes: Vec::new(),
-            info: Vec::new(),
-            collectives: 0,
-            buffer: Default::default(),
+        let communicator = |context, members, name: &str| {
+            let group = Group::new(members, own);
+            Communicator {
+                context,
+                addressed: Arc::clone(&group),
+                group,
+                inter: None,
+                rank: 0,
+                error_handler: MPI_ERRORS_ARE_FATAL,
+                name: name.to_owned(),
+                attributes: Vec::new(),
+                info: Vec::new(),
+                collectives: 0,
+                buffer: Default::default(),
+            }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");
         world.rank = rank;
@@ -265,7 +344,7 @@ impl Objects {
     /// `MPI_ERR_GROUP`.
     pub fn group(&self, handle: usize) -> Result<Arc<Group>> {
         if handle == MPI_GROUP_EMPTY {
-            return Ok(Arc::new(Group { members: Vec::new(), rank: None }));
+            return Ok(Arc::new(Group { members: Vec::new(), rank: None, session: None }));
         }
         let found = self.groups.get(handle).cloned();
         found.ok_or_else(|| wrong(handle, "group", MPI_ERR_GROUP, MPI_GROUP_NULL, "MPI_GROUP_NULL"))

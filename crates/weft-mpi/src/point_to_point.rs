@@ -41,23 +41,25 @@ impl Communicator {
         })
     }
 
-    /// Rank `rank` of this communicator as a process of the job; `None` for `MPI_PROC_NULL`.
+    #[cold]
+    fn wrong_rank(&self, rank: i32, name: &str) -> Error {
+        let whose = if self.inter.is_some() { "its remote group" } else { "the communicator" };
+        let highest = self.addressed.members.len() - 1;
+        Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of {whose} are 0 to {highest}"))
+    }
+
+    /// Rank `rank` of this communicator, of its remote group if it has one, as a process of the job; `None` for `MPI_PROC_NULL`.
     ///
     /// # Errors
     /// `MPI_ERR_RANK`.
     #[inline]
     pub fn peer(&self, rank: i32, name: &str) -> Result<Option<PeerId>> {
-        match usize::try_from(rank).ok().and_then(|rank| self.group.members.get(rank)) {
+        match usize::try_from(rank).ok().and_then(|rank| self.addressed.members.get(rank)) {
             Some(peer) => Ok(Some(*peer)),
             None if rank == MPI_PROC_NULL => Ok(None),
-            None => Err(wrong_rank(rank, name, self.group.members.len())),
+            None => Err(self.wrong_rank(rank, name)),
         }
     }
-}
-
-#[cold]
-fn wrong_rank(rank: i32, name: &str, size: usize) -> Error {
-    Error::new(MPI_ERR_RANK, format!("{name} is {rank}, but the ranks of the communicator are 0 to {}", size - 1))
 }
 
 #[cold]
@@ -128,7 +130,7 @@ impl Process {
     #[inline(always)]
     pub fn send_now(&mut self, communicator: usize, destination: i32, tag: i32, data: &UserData) -> bool {
         let Some(object) = self.objects.find_communicator(communicator) else { return false };
-        let peer = usize::try_from(destination).ok().and_then(|rank| object.group.members.get(rank));
+        let peer = usize::try_from(destination).ok().and_then(|rank| object.addressed.members.get(rank));
         let (Some(peer), Some(engine), 0..) = (peer, &mut self.engine, tag) else { return false };
         engine.send_now(*peer, Envelope { context: object.context, source: object.rank, tag }, data)
     }
@@ -303,7 +305,7 @@ impl Process {
         let messages = self.messages()?;
         let Some((envelope, unexpected)) = messages.matcher.probe(context, receive.source, receive.tag) else {
             let (objects, engine) = self.parts()?;
-            let group = &objects.communicator(communicator)?.group;
+            let group = &objects.communicator(communicator)?.addressed;
             let is_member = |peer| group.members.contains(&peer);
             engine.messages.probed_in_vain(receive.peer, is_member, &mut engine.peers)?;
             return Ok(None);

@@ -341,7 +341,8 @@ pub fn finalize() -> Result<()> {
         let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
         let shape = weft_core::collective::Barrier { rank: job.rank, size: job.size };
         let schedule = weft_core::collective::barrier(&shape);
-        process.start_collective(MPI_COMM_WORLD, Bound::shared(schedule, Arguments::none()))
+        let place = process.collective_scope(MPI_COMM_WORLD)?;
+        process.start_collective(place, Bound::shared(schedule, Arguments::none()))
     })?;
     let outcome = process::block_until(|process| {
         let Ok(messages) = process.messages() else { return Some(None) };

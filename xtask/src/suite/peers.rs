@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::context::{Context, EXIT_NO_HOSTS, Expected};
-use super::process::Run;
+use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
 /// mpi4py's tests with one rank take half a minute here; with four ranks on two processors longer.
@@ -88,6 +88,12 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
             mpi4py_tests(context, ranks, || Ok(context.mpiexec(ranks)))
         }));
     }
+    cases.push(Case::new("mpi4py.futures with its own tests, 3 ranks", |context| {
+        Expected::code(0).says("OK").never_says("FAILED (").judge(futures(context, Ok(context.mpiexec(3))))
+    }));
+    cases.push(Case::new("mpi4py.futures with its own tests, 3 ranks on two hosts", |context| {
+        Expected::code(0).says("OK").never_says("FAILED (").judge(futures(context, context.mpiexec_on_hosts(3)))
+    }));
     for provider in ["udp", "tcp"] {
         let name = format!("its tests, 2 ranks on two hosts, by libfabric's provider {provider}");
         cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
@@ -106,6 +112,15 @@ pub(crate) fn demo(_: &Context) -> Vec<Case> {
             Expected::code(0).says("the two images are the same, byte for byte").never_says("no setting of Weft");
         judged.judge(run.finish())
     })]
+}
+
+/// Its pool of processes that were started together with the master, which talk over an intercommunicator. Where tests make a pool
+/// of their own they would spawn, which they leave out by themselves.
+fn futures(context: &Context, mpiexec: anyhow::Result<Run>) -> anyhow::Result<Finished> {
+    let home = context.root.join("build/mpi4py");
+    let run = mpiexec?.arg(context.python("python")).args(["-m", "mpi4py.futures"]);
+    let run = run.arg(home.join("source/demo/futures/test_futures.py")).env("PYTHONPATH", home.join("site"));
+    run.limit(MPI4PY_LIMIT_SECONDS).finish()
 }
 
 fn mpi4py_tests(context: &Context, ranks: u32, mpiexec: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {

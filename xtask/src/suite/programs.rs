@@ -14,6 +14,7 @@ const PROGRAMS: &[&str] = &[
     "collectives",
     "operations",
     "communicators",
+    "intercommunicators",
     "contexts",
     "errors",
     "start",

@@ -8,6 +8,7 @@
 //! and datatypes say, arrays of counts have an element for each process of the communicator.
 
 mod buffers;
+mod inter;
 mod plan;
 
 use crate::generated::constants::*;
@@ -17,24 +18,41 @@ use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
 use weft_mpi::blocking;
-use weft_mpi::collective::Bound;
+use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
-use weft_mpi::process::{Process, lock, with};
+use weft_mpi::process::{Guard, Process, lock, with};
 
 /// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
 #[inline]
 fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>) -> Result<()> {
-    let mut process = lock();
-    let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?)?;
+    run_from(form, lock(), comm, plan)
+}
+
+/// The same, when the lock is held already.
+#[inline]
+fn run_from(
+    form: Form,
+    mut process: Guard,
+    comm: MPI_Comm,
+    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+) -> Result<()> {
+    let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?.check_collective()?)?;
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = unsafe { Bound::new(schedule, arguments) };
+    let place = process.collective_scope(comm.0)?;
+    start(form, process, place, bound)
+}
+
+/// Does what the form asks with `bound` among the processes of `place`.
+#[inline]
+fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: Bound) -> Result<()> {
     let (handle, request) = match form {
-        Form::Blocking => return weft_mpi::collective::run(process, comm.0, bound),
-        Form::Nonblocking(request) => (process.start_collective(comm.0, bound)?, request),
-        Form::Persistent(request) => (process.make_persistent_collective(comm.0, bound)?, request),
+        Form::Blocking => return weft_mpi::collective::run(process, place, bound),
+        Form::Nonblocking(request) => (process.start_collective(place, bound)?, request),
+        Form::Persistent(request) => (process.make_persistent_collective(place, bound)?, request),
     };
     process.signal();
     // SAFETY: the caller's pointer, which is not null.
@@ -47,7 +65,9 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     if let Form::Blocking = form {
         return blocking::barrier(lock(), comm.0);
     }
-    run(form, comm, plan_barrier)
+    let mut process = lock();
+    let place = process.agreement_scope(comm.0)?;
+    start(form, process, place.clone(), Bound::shared(plan_barrier(&place), Arguments::none()))
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
@@ -59,7 +79,12 @@ pub(crate) unsafe fn bcast(
     root: c_int,
     comm: MPI_Comm,
 ) -> Result<()> {
-    run(form, comm, |process, comm| plan_bcast(process, comm, Part { buffer, count, datatype }, root))
+    let part = Part { buffer: buffer.cast_const(), count, datatype };
+    let process = lock();
+    if process.objects.communicator(comm.0)?.inter.is_none() {
+        return run_from(form, process, comm, |process, comm| plan_bcast(process, comm, part, root));
+    }
+    inter::bcast(form, process, comm, part, root)
 }
 
 /// MPI_Gather (MPI-5.0 §6.5).
@@ -248,7 +273,11 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(form, comm, |process, comm| {
+    let process = lock();
+    if process.objects.communicator(comm.0)?.inter.is_some() {
+        return inter::allreduce(form, process, comm, send, recvbuf, op);
+    }
+    run_from(form, process, comm, |process, comm| {
         let oversubscribed = process.are_oversubscribed(&comm.group);
         let algorithm = if oversubscribed { algorithms::allreduce_oversubscribed } else { algorithms::allreduce };
         plan_all(process, comm, send, recvbuf, op, algorithm)

@@ -6,6 +6,7 @@
 
 use crate::calls::attributes::{copy_attributes, delete_attributes};
 use crate::calls::info::put;
+use crate::calls::intercommunicators;
 use crate::calls::text;
 use crate::generated::constants::*;
 use crate::types::*;
@@ -14,7 +15,7 @@ use std::sync::Arc;
 use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, PeerId};
+use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
 use weft_mpi::process::{Process, with};
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
@@ -38,46 +39,28 @@ pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut
     let outcome = with(|process| {
         let first = process.objects.communicator(comm1.0)?;
         let second = process.objects.communicator(comm2.0)?;
+        // Of intercommunicators both groups are compared (MPI-5.0 §7.6.1).
+        let groups = [(&first.group, &second.group), (&first.addressed, &second.addressed)];
+        let sorted = |group: &Group| {
+            let mut members = group.members.clone();
+            members.sort_unstable();
+            members
+        };
         Ok(if first.context == second.context {
             MPI_IDENT
-        } else if first.group.members == second.group.members {
+        } else if first.inter.is_some() != second.inter.is_some() {
+            MPI_UNEQUAL
+        } else if groups.iter().all(|(one, other)| one.members == other.members) {
             MPI_CONGRUENT
+        } else if groups.iter().all(|(one, other)| sorted(one) == sorted(other)) {
+            MPI_SIMILAR
         } else {
-            let sorted = |group: &Group| {
-                let mut members = group.members.clone();
-                members.sort_unstable();
-                members
-            };
-            if sorted(&first.group) == sorted(&second.group) { MPI_SIMILAR } else { MPI_UNEQUAL }
+            MPI_UNEQUAL
         })
     })?;
     // SAFETY: the caller's pointer.
     unsafe { *result = outcome };
     Ok(())
-}
-
-fn no_intercommunicator() -> Error {
-    Error::new(MPI_ERR_COMM, "the communicator is an intracommunicator: it has no remote group")
-}
-
-/// MPI_Comm_test_inter (MPI-5.0 §7.6.1). Weft has no intercommunicators yet, so none can be one.
-pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
-    with(|process| process.objects.communicator(comm.0).map(drop))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *flag = 0 };
-    Ok(())
-}
-
-/// MPI_Comm_remote_size (MPI-5.0 §7.6.1).
-pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, _size: *mut c_int) -> Result<()> {
-    with(|process| process.objects.communicator(comm.0).map(drop))?;
-    Err(no_intercommunicator())
-}
-
-/// MPI_Comm_remote_group (MPI-5.0 §7.6.1).
-pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, _group: *mut MPI_Group) -> Result<()> {
-    with(|process| process.objects.communicator(comm.0).map(drop))?;
-    Err(no_intercommunicator())
 }
 
 /// MPI_Topo_test (MPI-5.0 §8.5.5). No communicator has a topology yet.
@@ -93,7 +76,7 @@ pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()>
 ///
 /// # Safety
 /// `newcomm` can be written.
-unsafe fn create(
+pub(super) unsafe fn create(
     place: CollectiveScope,
     group: Arc<Group>,
     newcomm: *mut MPI_Comm,
@@ -132,22 +115,41 @@ pub(crate) unsafe fn comm_dup_with_info(comm: MPI_Comm, info: MPI_Info, newcomm:
     unsafe { duplicate(comm, info, newcomm) }
 }
 
-fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
+pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
 }
 
-/// What a duplicate needs: the place of the agreement, the group, and copies of the attributes.
+/// The processes of a communicator that is duplicated.
+struct Original {
+    group: Arc<Group>,
+    addressed: Arc<Group>,
+    inter: Option<Inter>,
+}
+
+impl Original {
+    /// Makes `object`, a new communicator of this group, a duplicate with `attributes` and `info`.
+    fn copy_to(self, object: &mut Communicator, attributes: Attributes, info: Info) {
+        (object.addressed, object.inter) = (self.addressed, self.inter);
+        (object.attributes, object.info) = (attributes, info);
+    }
+}
+
+/// What a duplicate needs: the place of the agreement, the groups, and copies of the attributes.
 ///
 /// # Safety
 /// The copy callbacks are the program's.
-unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Arc<Group>, Result<Attributes>)> {
+unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Original, Result<Attributes>)> {
     let attributes = with(|process| Ok::<_, Error>(process.objects.communicator(comm.0)?.attributes.clone()))?;
     // All take part in the agreement, even one whose copy callback fails: the others must not wait for it.
     // SAFETY: the caller's promise.
     let attributes = unsafe { copy_attributes(&attributes, comm.0, Class::Communicator) };
-    let place = with(|process| process.collective_scope(comm.0))?;
-    let group = place.group.clone();
-    Ok((place, group, attributes))
+    with(|process| {
+        let place = process.agreement_scope(comm.0)?;
+        let object = process.objects.communicator(comm.0)?;
+        let Communicator { group, addressed, inter, .. } = object;
+        let original = Original { group: group.clone(), addressed: addressed.clone(), inter: inter.clone() };
+        Ok((place, original, attributes))
+    })
 }
 
 /// # Safety
@@ -155,12 +157,12 @@ unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Arc<Grou
 unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's promises.
     unsafe {
-        let (place, group, attributes) = prepare_duplicate(comm)?;
+        let (place, original, attributes) = prepare_duplicate(comm)?;
         match attributes {
-            Ok(attributes) => create(place, group, newcomm, |object| {
-                object.attributes = attributes;
-                object.info = info;
-            }),
+            Ok(attributes) => {
+                let group = original.group.clone();
+                create(place, group, newcomm, |object| original.copy_to(object, attributes, info))
+            }
             Err(error) => agree_on_context(place, None).and(Err(error)),
         }
     }
@@ -170,13 +172,11 @@ unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Resul
 /// `newcomm` and `request` can be written; the copy callbacks are the program's.
 unsafe fn start_duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm, request: *mut MPI_Request) -> Result<()> {
     // SAFETY: the caller's promises.
-    let (place, group, attributes) = unsafe { prepare_duplicate(comm)? };
+    let (place, original, attributes) = unsafe { prepare_duplicate(comm)? };
     let (handle, started) = match attributes {
         Ok(attributes) => {
-            let handle = add(&place, group, |object| {
-                object.attributes = attributes;
-                object.info = info;
-            })?;
+            let group = original.group.clone();
+            let handle = add(&place, group, |object| original.copy_to(object, attributes, info))?;
             let started = with(|process| process.start_agreement(place, handle));
             (handle, started)
         }
@@ -221,13 +221,17 @@ pub(crate) unsafe fn comm_idup_with_info(
 
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
 pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
-    let group = with(|process| {
-        let parent = process.objects.communicator(comm.0)?.group.clone();
+    let (group, place, is_inter) = with(|process| {
+        let parent = process.objects.communicator(comm.0)?;
+        let (is_inter, parent) = (parent.inter.is_some(), parent.group.clone());
         let group = process.objects.group(group.0)?;
         check_subset(&group, &parent)?;
-        Ok(group)
+        Ok::<_, Error>((group, process.agreement_scope(comm.0)?, is_inter))
     })?;
-    let place = with(|process| process.collective_scope(comm.0))?;
+    if is_inter {
+        // SAFETY: the caller's pointer.
+        return unsafe { intercommunicators::create_part(comm, place, group, newcomm) };
+    }
     // SAFETY: the caller's pointer.
     unsafe { create(place, group, newcomm, |_| ()) }
 }
@@ -253,7 +257,7 @@ pub(crate) unsafe fn comm_create_group(
         return Err(Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", c_int::MAX)));
     }
     let (context, group) = with(|process| {
-        let parent = process.objects.communicator(comm.0)?;
+        let parent = process.objects.communicator(comm.0)?.intra()?;
         let group = process.objects.group(group.0)?;
         check_subset(&group, &parent.group)?;
         Ok::<_, Error>((parent.group_context(), group))
@@ -281,22 +285,39 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 }
 
 unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
-    let place = with(|process| process.collective_scope(comm.0))?;
-    let parent = place.group.clone();
-    let own = parent.members[place.rank as usize];
+    let (place, parent) = with(|process| {
+        let place = process.agreement_scope(comm.0)?;
+        let object = process.objects.communicator(comm.0)?;
+        // Where this process's group and the remote one begin among all.
+        let begins = object.inter.as_ref().map(|inter| match inter.is_first {
+            true => (0, object.group.members.len()),
+            false => (object.addressed.members.len(), 0),
+        });
+        Ok::<_, Error>((place, (object.group.clone(), object.addressed.clone(), begins)))
+    })?;
+    let (group, remote, begins) = parent;
+    let own = group.members[group.rank.unwrap_or(0) as usize];
     let all = gather_all(place, &[color, i64::from(key)])?;
-    let mut chosen: Vec<(i64, usize)> = all
-        .chunks_exact(2)
-        .enumerate()
-        .filter(|(_, pair)| pair[0] == color && color != i64::from(MPI_UNDEFINED))
-        .map(|(rank, pair)| (pair[1], rank))
-        .collect();
-    // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
-    chosen.sort_unstable();
-    let place = with(|process| process.collective_scope(comm.0))?;
-    let members = chosen.iter().map(|(_, rank)| parent.members[*rank]).collect();
+    let chosen = |group: &Group, begin: usize| {
+        let mut chosen: Vec<(i64, usize)> = all[2 * begin..]
+            .chunks_exact(2)
+            .take(group.members.len())
+            .enumerate()
+            .filter(|(_, pair)| pair[0] == color && color != i64::from(MPI_UNDEFINED))
+            .map(|(rank, pair)| (pair[1], rank))
+            .collect();
+        // Ties are broken by the rank in the old communicator: the pairs are sorted by it too.
+        chosen.sort_unstable();
+        group.derive(chosen.iter().map(|(_, rank)| group.members[*rank]).collect(), own)
+    };
+    let place = with(|process| process.agreement_scope(comm.0))?;
+    let Some((own_begin, remote_begin)) = begins else {
+        // SAFETY: the caller's pointer.
+        return unsafe { create(place, chosen(&group, 0), newcomm, |_| ()) };
+    };
+    let (local, remote) = (chosen(&group, own_begin), chosen(&remote, remote_begin));
     // SAFETY: the caller's pointer.
-    unsafe { create(place, Group::new(members, own), newcomm, |_| ()) }
+    unsafe { intercommunicators::create(place, local, remote, own_begin == 0, newcomm) }
 }
 
 /// The info key that names a type of hardware …
@@ -317,7 +338,7 @@ pub(crate) unsafe fn comm_split_type(
 ) -> Result<()> {
     let node = with(|process| {
         let info = info_of(process, info)?;
-        let group = process.objects.communicator(comm.0)?.group.clone();
+        let group = process.objects.communicator(comm.0)?.everybody().0.clone();
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
         let own = process.own();
         let is_near = |member: &PeerId| job.share_node(*member, own);
@@ -366,7 +387,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
 /// MPI_Comm_disconnect (MPI-5.0 §11.10.4): pending messages complete by themselves, so it is a collective free.
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's pointer.
-    let place = with(|process| process.collective_scope(unsafe { *comm }.0))?;
+    let place = with(|process| process.agreement_scope(unsafe { *comm }.0))?;
     weft_mpi::communicator::highest(place, &mut [0])?;
     // SAFETY: the caller's pointer.
     unsafe { comm_free(comm) }

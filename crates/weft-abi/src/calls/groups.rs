@@ -10,7 +10,7 @@ use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::constants::*;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::object::{Group, PeerId};
+use weft_mpi::object::PeerId;
 use weft_mpi::process::{Process, with};
 
 /// Comparing or translating this many ranks is quicker through a table.
@@ -29,7 +29,7 @@ unsafe fn derive(
         let group = process.objects.group(group.0)?;
         let members = choose(process, &group.members)?;
         let own = process.own();
-        process.objects.add_group(Group::new(members, own))
+        process.objects.add_group(group.derive(members, own))
     })?;
     // SAFETY: the caller's pointer.
     unsafe { *newgroup = MPI_Group(handle) };
@@ -190,15 +190,19 @@ fn compare(one: &[PeerId], two: &[PeerId]) -> i32 {
 
 /// MPI_Group_union (MPI-5.0 §7.3.2): the first group's members, then the second's that are not among them.
 pub(crate) unsafe fn group_union(group1: MPI_Group, group2: MPI_Group, newgroup: *mut MPI_Group) -> Result<()> {
+    let handle = with(|process| {
+        let (one, two) = (process.objects.group(group1.0)?, process.objects.group(group2.0)?);
+        let ranks = Ranks::new(&one.members, two.members.len());
+        let others = two.members.iter().filter(|member| !ranks.contains(**member));
+        let members = one.members.iter().chain(others).copied().collect();
+        // The empty group comes from no session, and from every one.
+        let origin = if one.members.is_empty() { &two } else { &one };
+        let group = origin.derive(members, process.own());
+        process.objects.add_group(group)
+    })?;
     // SAFETY: the caller's pointer.
-    unsafe {
-        derive(group1, newgroup, |process, one| {
-            let two = process.objects.group(group2.0)?;
-            let ranks = Ranks::new(one, two.members.len());
-            let others = two.members.iter().filter(|member| !ranks.contains(**member));
-            Ok(one.iter().chain(others).copied().collect())
-        })
-    }
+    unsafe { *newgroup = MPI_Group(handle) };
+    Ok(())
 }
 
 /// MPI_Group_intersection (MPI-5.0 §7.3.2), in the order of the first group.

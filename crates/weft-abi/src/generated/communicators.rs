@@ -32,7 +32,12 @@ entry! { MPI_Comm_create_from_group PMPI_Comm_create_from_group(
     errhandler: MPI_Errhandler,
     newcomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::CommCreateFromGroup, Scope::Errhandler(errhandler))
+    call(Function::CommCreateFromGroup, Scope::Errhandler(errhandler), || {
+        check::pointer("stringtag", stringtag)?;
+        check::info("info", info)?;
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::from_groups::comm_create_from_group(group, stringtag, info, errhandler, newcomm) }
+    })
 } }
 
 entry! { MPI_Comm_create_group PMPI_Comm_create_group(
@@ -169,14 +174,14 @@ entry! { MPI_Comm_rank PMPI_Comm_rank(comm: MPI_Comm, rank: *mut c_int) -> c_int
 entry! { MPI_Comm_remote_group PMPI_Comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> c_int {
     call(Function::CommRemoteGroup, Scope::Comm(comm), || {
         check::pointer("group", group)?;
-        unsafe { crate::calls::communicators::comm_remote_group(comm, group) }
+        unsafe { crate::calls::intercommunicators::comm_remote_group(comm, group) }
     })
 } }
 
 entry! { MPI_Comm_remote_size PMPI_Comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> c_int {
     call(Function::CommRemoteSize, Scope::Comm(comm), || {
         check::pointer("size", size)?;
-        unsafe { crate::calls::communicators::comm_remote_size(comm, size) }
+        unsafe { crate::calls::intercommunicators::comm_remote_size(comm, size) }
     })
 } }
 
@@ -231,7 +236,7 @@ entry! { MPI_Comm_split_type PMPI_Comm_split_type(
 entry! { MPI_Comm_test_inter PMPI_Comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> c_int {
     call(Function::CommTestInter, Scope::Comm(comm), || {
         check::pointer("flag", flag)?;
-        unsafe { crate::calls::communicators::comm_test_inter(comm, flag) }
+        unsafe { crate::calls::intercommunicators::comm_test_inter(comm, flag) }
     })
 } }
 
@@ -379,7 +384,14 @@ entry! { MPI_Intercomm_create PMPI_Intercomm_create(
     tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::IntercommCreate, Scope::Comm(local_comm))
+    call(Function::IntercommCreate, Scope::Comm(local_comm), || {
+        check::pointer("newintercomm", newintercomm)?;
+        unsafe {
+            crate::calls::intercommunicators::intercomm_create(
+                local_comm, local_leader, peer_comm, remote_leader, tag, newintercomm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups(
@@ -392,7 +404,16 @@ entry! { MPI_Intercomm_create_from_groups PMPI_Intercomm_create_from_groups(
     errhandler: MPI_Errhandler,
     newintercomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::IntercommCreateFromGroups, Scope::Errhandler(errhandler))
+    call(Function::IntercommCreateFromGroups, Scope::Errhandler(errhandler), || {
+        check::pointer("stringtag", stringtag)?;
+        check::info("info", info)?;
+        check::pointer("newintercomm", newintercomm)?;
+        unsafe {
+            crate::calls::from_groups::intercomm_create_from_groups(
+                local_group, local_leader, remote_group, remote_leader, stringtag, info, errhandler, newintercomm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
@@ -400,7 +421,10 @@ entry! { MPI_Intercomm_merge PMPI_Intercomm_merge(
     high: c_int,
     newintracomm: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::IntercommMerge, Scope::Comm(intercomm))
+    call(Function::IntercommMerge, Scope::Comm(intercomm), || {
+        check::pointer("newintracomm", newintracomm)?;
+        unsafe { crate::calls::intercommunicators::intercomm_merge(intercomm, high, newintracomm) }
+    })
 } }
 
 entry! { MPI_Type_create_keyval PMPI_Type_create_keyval(

@@ -95,6 +95,23 @@ pub struct Reduce {
     pub in_place: bool,
 }
 
+/// Arguments of [`allreduce_between`](super::allreduce_between).
+#[derive(Clone, Copy, Debug)]
+pub struct AllreduceBetween {
+    /// This process in its own group.
+    pub rank: u32,
+    /// Processes in its own group.
+    pub size: u32,
+    /// Processes in the other group.
+    pub remote_size: u32,
+    /// Its own group is the first of the two.
+    pub is_first: bool,
+    /// What every process contributes; as many bytes in both groups.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+}
+
 /// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
 #[derive(Clone, Copy, Debug)]
 pub struct Allreduce {

@@ -2,8 +2,8 @@
 
 use weft_core::collective::select::{AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm};
 use weft_core::collective::{
-    Allreduce, Reduce, ReduceScatter, ReduceScatterBlock, Schedule, allreduce_with, exscan_with,
-    reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
+    Allreduce, AllreduceBetween, Reduce, ReduceScatter, ReduceScatterBlock, Schedule, allreduce_between,
+    allreduce_with, exscan_with, reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
 };
 
 use crate::interpreter::{Memory, Op, Process, Type, run};
@@ -160,6 +160,32 @@ fn allreduce_gives_all_the_result_in_rank_order() {
         let commuting_only = algorithm == AllreduceAlgorithm::Ring;
         let name = format!("allreduce {algorithm:?}");
         for_all(&name, commuting_only, |arguments| allreduce_with(arguments, algorithm), |_, size| 0..size);
+    }
+}
+
+/// Two groups of all small sizes: each gets the result of the other, in the order of its ranks.
+#[test]
+fn allreduce_between_groups_gives_each_the_result_of_the_other() {
+    for (first, second) in (1..=6).flat_map(|first| (1..=6).map(move |second| (first, second))) {
+        for (op, commutative, op_name) in operations() {
+            for (kind, count) in some_types(3).into_iter().flat_map(|kind| COUNTS.map(|count| (kind.clone(), count))) {
+                let label = format!("allreduce between {first} and {second}, {op_name}, {count}, {kind:?}");
+                let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                for number in 0..first + second {
+                    let is_first = number < first;
+                    let (rank, size, remote_size, others) = match is_first {
+                        true => (number, first, second, first..first + second),
+                        false => (number - first, second, first, 0..first),
+                    };
+                    let items = kind.items(count);
+                    let arguments = AllreduceBetween { rank, size, remote_size, is_first, items, commutative };
+                    let schedule = allreduce_between(&arguments);
+                    processes.push(process(&kind, schedule, &contribution(number, count), count, false));
+                    expected.push(holding(&kind, &naive(op, others, count)));
+                }
+                assert_eq!(run(&label, op, processes), expected, "{label}");
+            }
+        }
     }
 }
 

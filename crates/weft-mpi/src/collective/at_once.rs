@@ -4,18 +4,18 @@ use std::sync::Arc;
 
 use weft_engine::schedules::Cursor;
 
-use super::Bound;
+use super::{Bound, CollectiveScope};
 use crate::blocking;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
 
-/// Runs `bound` on the communicator `communicator` and waits for its end. The rounds that can do without are run without requests:
+/// Runs `bound` among the processes of `place` and waits for its end. The rounds that can do without are run without requests:
 /// their messages leave at once, and one receive is waited for at most. From the first other one on it is a collective like any other.
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
-pub fn run(mut process: Guard, communicator: usize, bound: Bound) -> Result<()> {
-    let place = process.collective_scope(communicator)?;
+pub fn run(mut process: Guard, place: CollectiveScope, bound: Bound) -> Result<()> {
+    let communicator = place.communicator;
     let mut cursor = Cursor::new(place, Arc::new(bound))?;
     loop {
         if cursor.is_at_end() {

@@ -7,7 +7,7 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use weft_mpi::algorithms::{self as plan, Items, Schedule};
-use weft_mpi::collective::{Arguments, SharedDatatype};
+use weft_mpi::collective::{Arguments, CollectiveScope, SharedDatatype};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{Address, Footprint};
 use weft_mpi::object::{Communicator, Description, Operation};
@@ -17,8 +17,9 @@ use weft_mpi::reduce::{self, Op};
 /// A schedule, and the buffers it is for.
 pub(super) type Plan = (Schedule, Arguments);
 
-fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
-    let size = comm.group.size();
+/// The root's rank, which is one of the remote group where there is one.
+pub(super) fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
+    let size = comm.addressed.size();
     u32::try_from(root).ok().filter(|root| *root < size).ok_or_else(|| {
         Error::new(MPI_ERR_ROOT, format!("root is {root}, but the ranks of the communicator are 0 to {}", size - 1))
     })
@@ -49,18 +50,21 @@ pub(super) fn operation(process: &Process, op: MPI_Op, description: &Description
     Ok(operation)
 }
 
-pub(super) fn plan_barrier(_process: &Process, comm: &Communicator) -> Result<Plan> {
-    let shape = plan::Barrier { rank: comm.rank, size: comm.group.size() };
-    Ok((plan::barrier(&shape), Arguments::none()))
+pub(super) fn plan_barrier(place: &CollectiveScope) -> Schedule {
+    plan::barrier(&plan::Barrier { rank: place.rank, size: place.group.size() })
 }
 
 pub(super) fn plan_bcast(process: &Process, comm: &Communicator, part: Part, root: c_int) -> Result<Plan> {
     let root = root_rank(comm, root)?;
+    let (items, arguments) = describe_bcast(process, part)?;
+    let shape = plan::Bcast { rank: comm.rank, size: comm.group.size(), root, items };
+    Ok((plan::bcast(&shape), arguments))
+}
+
+pub(super) fn describe_bcast(process: &Process, part: Part) -> Result<(Items, Arguments)> {
     refuse_in_place(part.buffer, "buffer")?;
     let (items, description) = part.describe(process, 1)?;
-    let shape = plan::Bcast { rank: comm.rank, size: comm.group.size(), root, items };
-    let arguments = Arguments { receive: part.address(), receive_type: Some(description), ..Arguments::none() };
-    Ok((plan::bcast(&shape), arguments))
+    Ok((items, Arguments { receive: part.address(), receive_type: Some(description), ..Arguments::none() }))
 }
 
 pub(super) fn plan_reduce(
@@ -91,7 +95,7 @@ pub(super) fn plan_reduce(
 }
 
 /// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is significant, of so many.
-fn operands(
+pub(super) fn operands(
     process: &Process,
     send: Part,
     receive: Option<*const c_void>,
@@ -115,7 +119,12 @@ fn operands(
     Ok((items, description))
 }
 
-fn reduction(send: Part, recvbuf: *mut c_void, description: Arc<Description>, operation: Operation) -> Arguments {
+pub(super) fn reduction(
+    send: Part,
+    recvbuf: *mut c_void,
+    description: Arc<Description>,
+    operation: Operation,
+) -> Arguments {
     Arguments {
         send: send.address(),
         receive: address(recvbuf),

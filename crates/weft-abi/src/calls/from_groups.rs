@@ -1,0 +1,127 @@
+//! Communicators made from groups alone, without a communicator to begin with (MPI-5.0 §7.4.2, §7.6.2).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written.
+
+use crate::calls::communicators::info_of;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::Arc;
+use weft_mpi::communicator::agree_on_context;
+use weft_mpi::error::{Error, Result};
+use weft_mpi::intercommunicator::{Meeting, meet_by_name};
+use weft_mpi::object::Group;
+use weft_mpi::process::with;
+
+/// The name that tells a call from others (MPI-5.0 §7.4.2).
+///
+/// # Safety
+/// `stringtag` is a string.
+unsafe fn name(stringtag: *const c_char) -> Result<Vec<u8>> {
+    // SAFETY: the caller's string.
+    let name = unsafe { CStr::from_ptr(stringtag) }.to_bytes().to_vec();
+    if name.len() >= MPI_MAX_STRINGTAG_LEN as usize {
+        let message =
+            format!("stringtag has {} characters, at most {} are allowed", name.len(), MPI_MAX_STRINGTAG_LEN - 1);
+        return Err(Error::new(MPI_ERR_ARG, message));
+    }
+    Ok(name)
+}
+
+/// There is no communicator yet whose error handler could hear of `error`: it goes to the one that was given to the call.
+fn of_the_call(error: Error) -> Error {
+    Error::new(error.class, error.message.clone())
+}
+
+/// A new communicator of `group`, which this process must be in, with neither context nor remote group yet.
+fn add(group: &Arc<Group>, info: MPI_Info, errhandler: MPI_Errhandler) -> Result<usize> {
+    with(|process| {
+        if group.rank.is_none() {
+            return Err(Error::new(MPI_ERR_GROUP, "this process is not in the group"));
+        }
+        let info = info_of(process, info)?;
+        let handle = process.add_communicator_with(group.clone(), errhandler.0)?;
+        process.objects.communicator_mut(handle)?.info = info;
+        Ok(handle)
+    })
+}
+
+/// MPI_Comm_create_from_group (MPI-5.0 §7.4.2).
+pub(crate) unsafe fn comm_create_from_group(
+    group: MPI_Group,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    // SAFETY: the caller's string.
+    let name = unsafe { name(stringtag)? };
+    let group = with(|process| process.objects.group(group.0))?;
+    let handle = if group.members.is_empty() {
+        MPI_Comm::NULL.0
+    } else {
+        let handle = add(&group, info, errhandler)?;
+        let scope = with(|process| process.named_scope(&[b"group ", name.as_slice()].concat(), &group, handle))?;
+        agree_on_context(scope, Some(handle)).map_err(of_the_call)?;
+        handle
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { *newcomm = MPI_Comm(handle) };
+    Ok(())
+}
+
+/// MPI_Intercomm_create_from_groups (MPI-5.0 §7.6.2). Only the leader of `local_group` looks at the remote group.
+pub(crate) unsafe fn intercomm_create_from_groups(
+    local_group: MPI_Group,
+    local_leader: c_int,
+    remote_group: MPI_Group,
+    remote_leader: c_int,
+    stringtag: *const c_char,
+    info: MPI_Info,
+    errhandler: MPI_Errhandler,
+    newintercomm: *mut MPI_Comm,
+) -> Result<()> {
+    // SAFETY: the caller's string.
+    let name = unsafe { name(stringtag)? };
+    let local = with(|process| process.objects.group(local_group.0))?;
+    if local.members.is_empty() {
+        // SAFETY: the caller's pointer.
+        unsafe { *newintercomm = MPI_Comm::NULL };
+        return Ok(());
+    }
+    let leader = check_leader("local_leader", local_leader, &local)?;
+    let remote = || {
+        let remote = with(|process| process.objects.group(remote_group.0))?;
+        check_leader("remote_leader", remote_leader, &remote)?;
+        Ok(remote)
+    };
+    let handle = add(&local, info, errhandler)?;
+    let met = meet_by_name(&name, &local, leader, remote(), handle).and_then(|Meeting { scope, remote, is_first }| {
+        with(|process| process.objects.communicator_mut(handle).map(|object| object.connect(remote, is_first)))?;
+        Ok(scope)
+    });
+    let connected = match met {
+        Ok(scope) => agree_on_context(scope, Some(handle)),
+        Err(error) => {
+            with(|process| process.remove_communicator(handle));
+            Err(error)
+        }
+    };
+    connected.map_err(of_the_call)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newintercomm = MPI_Comm(handle) };
+    Ok(())
+}
+
+/// A leader is a rank of its group.
+fn check_leader(name: &str, leader: c_int, group: &Group) -> Result<u32> {
+    match u32::try_from(leader) {
+        Ok(rank) if rank < group.size() => Ok(rank),
+        _ => {
+            let message = format!("{name} is {leader}, but its group has {} members", group.size());
+            Err(Error::new(MPI_ERR_RANK, message))
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Intercommunicators (MPI-5.0 §7.6).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype; output pointers can be
+//! written.
+
+use crate::calls::communicators;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::c_int;
+use std::sync::Arc;
+use weft_mpi::collective::CollectiveScope;
+use weft_mpi::communicator::gather_all;
+use weft_mpi::error::{Error, Result};
+use weft_mpi::intercommunicator::{self, Bridge, Meeting};
+use weft_mpi::object::{Group, PeerId};
+use weft_mpi::process::with;
+
+/// MPI_Comm_test_inter (MPI-5.0 §7.6.1).
+pub(crate) unsafe fn comm_test_inter(comm: MPI_Comm, flag: *mut c_int) -> Result<()> {
+    let is_inter = with(|process| Ok(process.objects.communicator(comm.0)?.inter.is_some()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(is_inter) };
+    Ok(())
+}
+
+/// MPI_Comm_remote_size (MPI-5.0 §7.6.1).
+pub(crate) unsafe fn comm_remote_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
+    let members = with(|process| Ok(process.objects.communicator(comm.0)?.remote()?.0.size()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *size = members as c_int };
+    Ok(())
+}
+
+/// MPI_Comm_remote_group (MPI-5.0 §7.6.1).
+pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) -> Result<()> {
+    let handle = with(|process| {
+        let remote = Arc::clone(process.objects.communicator(comm.0)?.remote()?.0);
+        process.objects.add_group(remote)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *group = MPI_Group(handle) };
+    Ok(())
+}
+
+/// Agrees with the processes of `place` on the context of a new intercommunicator between `local` and `remote`, and hands out its handle;
+/// MPI_COMM_NULL when this process is not in `local`, or one of the groups is empty (MPI-5.0 §7.4.2).
+///
+/// # Safety
+/// `newcomm` can be written.
+pub(super) unsafe fn create(
+    place: CollectiveScope,
+    local: Arc<Group>,
+    remote: Arc<Group>,
+    is_first: bool,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
+    let local = if remote.members.is_empty() { nobody() } else { local };
+    // SAFETY: the caller's pointer.
+    unsafe { communicators::create(place, local, newcomm, |object| object.connect(remote, is_first)) }
+}
+
+/// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
+/// an agreement of all its processes.
+///
+/// # Safety
+/// `newcomm` can be written.
+pub(super) unsafe fn create_part(
+    comm: MPI_Comm,
+    place: CollectiveScope,
+    group: Arc<Group>,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
+    // Who is in it, and at which place, is what each process of the other group has to know.
+    const OUTSIDE: i64 = -1;
+    let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
+    let (place, (remote, remote_begin, is_first, own)) = with(|process| {
+        let place = process.agreement_scope(comm.0)?;
+        let object = process.objects.communicator(comm.0)?;
+        let (remote, inter) = object.remote()?;
+        let begin = if inter.is_first { object.group.members.len() } else { 0 };
+        Ok::<_, Error>((place, (remote.clone(), begin, inter.is_first, process.own())))
+    })?;
+    let mut chosen: Vec<(i64, PeerId)> =
+        places[remote_begin..].iter().copied().zip(remote.members.iter().copied()).collect();
+    chosen.retain(|(place, _)| *place != OUTSIDE);
+    chosen.sort_unstable();
+    let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
+    // SAFETY: the caller's pointer.
+    unsafe { create(place, group, remote, is_first, newcomm) }
+}
+
+/// MPI_Intercomm_create (MPI-5.0 §7.6.2).
+pub(crate) unsafe fn intercomm_create(
+    local_comm: MPI_Comm,
+    local_leader: c_int,
+    peer_comm: MPI_Comm,
+    remote_leader: c_int,
+    tag: c_int,
+    newintercomm: *mut MPI_Comm,
+) -> Result<()> {
+    let bridge = Bridge { communicator: peer_comm.0, remote_leader, tag };
+    let Meeting { scope, remote, is_first } = intercommunicator::meet(local_comm.0, local_leader, bridge)?;
+    let local = with(|process| Ok::<_, Error>(process.objects.communicator(local_comm.0)?.group.clone()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { create(scope, local, remote, is_first, newintercomm) }
+}
+
+/// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups say the same, the first of the two comes first.
+pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
+    let (place, firsts) = with(|process| {
+        let object = process.objects.communicator(intercomm.0)?;
+        let (remote, inter) = object.remote()?;
+        let firsts = if inter.is_first { object.group.size() } else { remote.size() };
+        Ok::<_, Error>((process.agreement_scope(intercomm.0)?, firsts as usize))
+    })?;
+    let highs = gather_all(place, &[i64::from(high != 0)])?;
+    let (first, second) = highs.split_at(firsts);
+    if let Some(group) = [first, second].iter().find(|group| group.iter().any(|high| *high != group[0])) {
+        let message = format!("the {} processes of one group must all give the same value of high", group.len());
+        return Err(Error::new(MPI_ERR_ARG, message));
+    }
+    let place = with(|process| process.agreement_scope(intercomm.0))?;
+    let (first_members, second_members) = place.group.members.split_at(firsts);
+    let swapped = first[0] > second[0];
+    let (low, high) = if swapped { (second_members, first_members) } else { (first_members, second_members) };
+    let own = place.group.members[place.rank as usize];
+    let members = low.iter().chain(high).copied().collect();
+    let group = place.group.derive(members, own);
+    // SAFETY: the caller's pointer.
+    unsafe { communicators::create(place, group, newintracomm, |_| ()) }
+}

@@ -1,0 +1,225 @@
+//! How two groups of processes that have no communicator in common come together (MPI-5.0 §7.6.2).
+//!
+//! Their leaders tell each other who is in the groups, and then their own groups. From there on all processes of both groups agree on a
+//! context as those of a communicator do, with messages in a context that is made of what the leaders know alike.
+
+use std::sync::Arc;
+
+use weft_core::matching::Envelope;
+
+use crate::blocking::exchange;
+use crate::collective::CollectiveScope;
+use crate::communicator::broadcast;
+use crate::constants::{MPI_ERR_COMM, MPI_ERR_GROUP, MPI_ERR_RANK, MPI_ERR_TAG};
+use crate::context;
+use crate::error::{Error, Result, internal};
+use crate::memory::{SharedBuffer, UserData};
+use crate::object::{Group, PeerId};
+use crate::process::{Process, lock, with};
+use crate::request::{Mode, Receive, Send};
+
+/// How the leader of a group reaches the other one (MPI-5.0 §7.6.2, `MPI_Intercomm_create`).
+#[derive(Clone, Copy, Debug)]
+pub struct Bridge {
+    /// A communicator that both are in.
+    pub communicator: usize,
+    /// Rank of the other one there.
+    pub remote_leader: i32,
+    /// Tells this meeting from others.
+    pub tag: i32,
+}
+
+/// Two groups that have come together.
+pub struct Meeting {
+    /// Where all their processes can agree.
+    pub scope: CollectiveScope,
+    /// The other group.
+    pub remote: Arc<Group>,
+    /// This process's group is the first of the two.
+    pub is_first: bool,
+}
+
+/// What a leader tells its group.
+struct News {
+    remote: Vec<u32>,
+    context: u32,
+    tag: i32,
+    is_first: bool,
+}
+
+impl Process {
+    /// The numbers by which all processes of the job know `members`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_GROUP`: a process is none any more.
+    pub fn numbers(&mut self, members: &[PeerId]) -> Result<Vec<u32>> {
+        let peers = &self.engine()?.peers;
+        let gone = || Error::new(MPI_ERR_GROUP, "a process of the group is gone");
+        members.iter().map(|member| Ok(peers.get(*member).ok_or_else(gone)?.number())).collect()
+    }
+
+    /// The processes with these numbers, as this one names them.
+    fn members(&mut self, numbers: &[u32]) -> Result<Vec<PeerId>> {
+        let peers = &self.engine()?.peers;
+        let unknown = || internal("the other leader named a process that is unknown here");
+        numbers.iter().map(|number| peers.find(*number).ok_or_else(unknown)).collect()
+    }
+
+    /// Where the processes of `group` can agree that have nothing in common but `name`; errors go to `communicator`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_GROUP`: this process is not in the group.
+    pub fn named_scope(&mut self, name: &[u8], group: &Arc<Group>, communicator: usize) -> Result<CollectiveScope> {
+        let stranger = || Error::new(MPI_ERR_GROUP, "this process is not in the group");
+        let rank = group.rank.ok_or_else(stranger)?;
+        let (context, tag) = context::named(name, self.numbers(&group.members)?);
+        Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank })
+    }
+}
+
+/// The group of `local`, an intracommunicator, meets the one beyond `bridge`, which only rank `leader` of `local` looks at.
+///
+/// # Errors
+/// `MPI_ERR_COMM`: `local` is no intracommunicator, or the groups have a process in common; `MPI_ERR_RANK`; `MPI_ERR_TAG`. What is wrong
+/// with the bridge is wrong for the whole group.
+pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
+    let scope = with(|process| {
+        let size = process.objects.communicator(local)?.intra()?.group.size();
+        if !(0..size as i32).contains(&leader) {
+            let highest = size - 1;
+            let message = format!("local_leader is {leader}, but the ranks of local_comm are 0 to {highest}");
+            return Err(Error::new(MPI_ERR_RANK, message));
+        }
+        process.collective_scope(local)
+    })?;
+    let leader = leader as u32;
+    let news = (scope.rank == leader).then(|| cross(&scope.group, bridge));
+    gather_round(&scope, leader, news, || with(|process| process.collective_scope(local)))
+}
+
+/// The same for groups of which the leader knows both; only it looks at `remote`. `name` tells this meeting from others; errors go to
+/// `communicator`.
+///
+/// # Errors
+/// `MPI_ERR_GROUP`: this process is not in `local`, or the groups have a process in common; `MPI_ERR_RANK`.
+pub fn meet_by_name(
+    name: &[u8],
+    local: &Arc<Group>,
+    leader: u32,
+    remote: Result<Arc<Group>>,
+    communicator: usize,
+) -> Result<Meeting> {
+    let scope = with(|process| process.named_scope(&[b"local ", name].concat(), local, communicator))?;
+    let news = (scope.rank == leader).then(|| {
+        let remote = remote?;
+        with(|process| {
+            let (own, other) = (process.numbers(&local.members)?, process.numbers(&remote.members)?);
+            introduce(&[b"groups ", name].concat(), &own, &other, MPI_ERR_GROUP)
+        })
+    });
+    let again = scope.clone();
+    gather_round(&scope, leader, news, || Ok(again))
+}
+
+/// The leader of `group` goes over the bridge.
+fn cross(group: &Group, bridge: Bridge) -> Result<News> {
+    if bridge.tag < 0 {
+        return Err(Error::new(MPI_ERR_TAG, format!("tag is {}, but tags are 0 to {}", bridge.tag, i32::MAX)));
+    }
+    let (own, context) = with(|process| {
+        let peer = process.objects.communicator(bridge.communicator)?;
+        let (context, there) = (peer.leader_context(), peer.peer(bridge.remote_leader, "remote_leader")?);
+        match there {
+            None => Err(Error::new(MPI_ERR_RANK, "remote_leader is MPI_PROC_NULL")),
+            Some(there) if there == process.own() => {
+                Err(Error::new(MPI_ERR_RANK, "remote_leader is this process: the two groups must be disjoint"))
+            }
+            Some(_) => Ok((process.numbers(&group.members)?, context)),
+        }
+    })?;
+    let values: Vec<i64> = own.iter().map(|number| i64::from(*number)).collect();
+    let mut length = [0];
+    swap(bridge, &[values.len() as i64], &mut length)?;
+    let mut other = vec![0; usize::try_from(length[0]).map_err(|_| internal("a group of negative size"))?];
+    swap(bridge, &values, &mut other)?;
+    let other: Vec<u32> = other.iter().map(|number| *number as u32).collect();
+    let name = [b"bridge".as_slice(), &context.to_le_bytes(), &bridge.tag.to_le_bytes()].concat();
+    introduce(&name, &own, &other, MPI_ERR_COMM)
+}
+
+/// Leaders exchange values.
+fn swap(bridge: Bridge, values: &[i64], theirs: &mut [i64]) -> Result<()> {
+    let process = lock();
+    let object = process.objects.communicator(bridge.communicator)?;
+    let peer = object.peer(bridge.remote_leader, "remote_leader")?;
+    let (context, source) = (object.leader_context(), object.rank);
+    let (out, incoming) = (SharedBuffer::of_values(values), SharedBuffer::of_values(theirs));
+    let envelope = Envelope { context, source, tag: bridge.tag };
+    let send = Send { peer, envelope, data: out.describe_all(), mode: Mode::Standard, blocking: true };
+    let receive = Receive {
+        context: Some(context),
+        source: Some(bridge.remote_leader as u32),
+        peer,
+        tag: Some(bridge.tag),
+        data: if theirs.is_empty() { UserData::empty() } else { incoming.describe_all() },
+        blocking: true,
+    };
+    exchange(process, send, receive, bridge.communicator)?.error.map_or(Ok(()), Err)?;
+    theirs.copy_from_slice(&incoming.values());
+    Ok(())
+}
+
+/// Two groups, by numbers: they must be disjoint, else it is an error of `class`. Both leaders come to the same.
+fn introduce(name: &[u8], own: &[u32], other: &[u32], class: i32) -> Result<News> {
+    let known: std::collections::HashSet<&u32> = own.iter().collect();
+    if let Some(common) = other.iter().find(|number| known.contains(number)) {
+        let message = format!("the two groups must be disjoint, but process {common} of the job is in both");
+        return Err(Error::new(class, message));
+    }
+    let is_first = own.first() < other.first();
+    let (first, second) = if is_first { (own, other) } else { (other, own) };
+    let (context, tag) = context::named(name, first.iter().chain(second).copied());
+    Ok(News { remote: other.to_vec(), context, tag, is_first })
+}
+
+/// The leader, which has `news`, tells its group.
+fn gather_round(
+    scope: &CollectiveScope,
+    leader: u32,
+    news: Option<Result<News>>,
+    next_scope: impl FnOnce() -> Result<CollectiveScope>,
+) -> Result<Meeting> {
+    let mut head = match &news {
+        Some(Ok(news)) => {
+            let News { remote, context, tag, is_first } = news;
+            [0, remote.len() as i64, i64::from(*context), i64::from(*tag), i64::from(*is_first)]
+        }
+        Some(Err(error)) => [i64::from(error.class), 0, 0, 0, 0],
+        None => [0; 5],
+    };
+    // The others must hear of it when the leader has failed: they wait for it.
+    broadcast(scope.clone(), leader, &mut head)?;
+    let mut numbers = match news {
+        Some(Err(error)) => return Err(error),
+        Some(Ok(news)) => news.remote.iter().map(|number| i64::from(*number)).collect(),
+        None => vec![0; head[1] as usize],
+    };
+    let [class, _, context, tag, is_first] = head;
+    if class != 0 {
+        let message = format!("the leader of this group, its rank {leader}, could not meet the other leader");
+        return Err(Error::new(class as i32, message));
+    }
+    broadcast(next_scope()?, leader, &mut numbers)?;
+    let numbers: Vec<u32> = numbers.iter().map(|number| *number as u32).collect();
+    let is_first = is_first != 0;
+    with(|process| {
+        let (own, local) = (process.own(), &scope.group);
+        let remote = local.derive(process.members(&numbers)?, own);
+        let (first, second) = if is_first { (local, &remote) } else { (&remote, local) };
+        let both = local.derive(first.members.iter().chain(&second.members).copied().collect(), own);
+        let rank = scope.rank + if is_first { 0 } else { remote.size() };
+        let communicator = scope.communicator;
+        let scope = CollectiveScope { communicator, context: context as u32, tag: tag as i32, group: both, rank };
+        Ok(Meeting { scope, remote, is_first })
+    })
+}
