@@ -130,7 +130,7 @@ fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, see
         host: None,
         node: None,
         devices: Devices { raw: vec![Box::new(device)], udp: None },
-        secret: [7; 16],
+        secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 64 << 10,
         peer_timeout: settings.peer_timeout,
     });

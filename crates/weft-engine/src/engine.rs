@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use weft_core::message::{HEAD_MAX, Head};
 use weft_core::time::Duration;
+use weft_core::wire::Secret;
 
 use crate::carriers::{Descriptors, Devices};
 use crate::group::PeerId;
@@ -53,7 +54,7 @@ pub struct Parts<P: Platform> {
     /// The network, when there are peers on other nodes.
     pub devices: Devices,
     /// The job's secret, which tags every packet.
-    pub secret: [u8; 16],
+    pub secret: Secret,
     /// Largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
     /// After so much silence a peer of another node counts as failed; zero: never.

@@ -304,7 +304,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         host: None,
         node: None,
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
-        secret: [7; 16],
+        secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 1_000,
         peer_timeout: weft_core::time::Duration::default(),
     });
@@ -353,7 +353,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 host: None,
                 node: Some(node),
                 devices: Devices::NONE,
-                secret: [7; 16],
+                secret: weft_core::wire::Secret::new([7; 16]),
                 eager_limit: 64 << 10,
                 peer_timeout: weft_core::time::Duration::default(),
             });
@@ -976,7 +976,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         host: Some("test".into()),
         node: Some(shared::Node::create(&key, 0, 2, &shared::Settings::default()).unwrap()),
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
-        secret: [7; 16],
+        secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 1_000,
         peer_timeout: SECOND,
     });

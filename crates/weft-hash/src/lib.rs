@@ -27,9 +27,16 @@ pub const BLOCK: usize = 8 * KEY_WORDS;
 const ROW: usize = 64;
 
 /// The key of a hash: for each word of a block one of its own. It lies where no row of it needs two cache lines.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[repr(align(64))]
 pub struct Key(pub [u64; KEY_WORDS]);
+
+/// It is a secret.
+impl core::fmt::Debug for Key {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Key(..)")
+    }
+}
 
 /// A block as the implementations take it: whole rows, and what is left after them. Each row has a row of the key.
 #[derive(Clone, Copy)]

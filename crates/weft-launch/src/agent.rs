@@ -5,6 +5,7 @@
 //! gone, the agent kills what it started; when the agent is gone, the kernel kills the ranks.
 
 mod binding;
+mod executable;
 mod input;
 mod leftovers;
 mod lines;
@@ -53,7 +54,7 @@ pub(crate) fn serve_remote() -> i32 {
     match serve() {
         Ok(()) => 0,
         Err(error) => {
-            eprintln!("mpiexec: the agent cannot work: {error}");
+            crate::say(&format!("mpiexec: the agent cannot work: {error}"));
             1
         }
     }

@@ -4,7 +4,7 @@ use crate::call_site::Board;
 use crate::detect::{self, Found};
 use crate::link::Link;
 use crate::wire::{self, Line};
-use crate::{LaunchError, sys};
+use crate::{JobSecret, LaunchError, sys};
 use std::collections::BTreeMap;
 
 /// How this process came to be.
@@ -32,7 +32,7 @@ pub struct Client {
     limits: Limits,
     /// What Weft's own `mpiexec` offers beyond PMI-1.1.
     weft: Option<Weft>,
-    secret: Option<[u8; 16]>,
+    secret: Option<JobSecret>,
     exchanges: u32,
     alone: BTreeMap<String, String>,
 }
@@ -55,6 +55,14 @@ impl std::fmt::Debug for Weft {
     }
 }
 
+/// The launcher answered something else than what was asked for. Nothing of the answer is shown but its command: it may hold the job's secret.
+fn not_understood(request: &str, reply: &Line<'_>) -> LaunchError {
+    LaunchError::Protocol(format!(
+        "the launcher answered the request {request} with `{}`: do two programs of this rank talk to it at once, one started by the other?",
+        wire::harmless(reply.command())
+    ))
+}
+
 impl Client {
     /// Joins the job that the environment describes: PMI-1.1 over `PMI_FD` or over `PMI_PORT`, else a singleton.
     ///
@@ -72,18 +80,17 @@ impl Client {
     }
 
     fn singleton() -> Result<Self, LaunchError> {
-        let mut random = [0; 24];
-        sys::random(&mut random).map_err(|error| LaunchError::Environment(format!("no random numbers: {error}")))?;
-        let (name, key) = random.split_at(8);
-        let mut secret = [0; 16];
-        secret.copy_from_slice(key);
+        let no_random = |error: std::io::Error| LaunchError::Environment(format!("no random numbers: {error}"));
+        let mut random = [0; 8];
+        sys::random(&mut random).map_err(no_random)?;
+        let secret = JobSecret::filled(sys::random).map_err(no_random)?;
         Ok(Self {
             link: None,
             rank: 0,
             size: 1,
             appnum: None,
             universe_size: None,
-            job: format!("weft-{}-{}", std::process::id(), wire::to_hex(name)),
+            job: format!("weft-{}-{}", std::process::id(), wire::to_hex(&random)),
             limits: Limits { key: wire::KEY_MAX, value: wire::VALUE_MAX },
             weft: None,
             secret: Some(secret),
@@ -123,7 +130,7 @@ impl Client {
         self.job = line.get("kvsname").ok_or_else(|| bad("kvsname"))?.to_string();
         self.appnum = line.number("appnum");
         self.universe_size = line.number("universe_size");
-        self.secret = line.get("secret").and_then(wire::secret_from_hex);
+        self.secret = line.get("secret").and_then(JobSecret::from_hex);
         let locals = line.get("locals").and_then(|text| wire::parse_ranks(text, self.size));
         let board = match (line.number("status_fd"), line.number("slot"), line.number::<usize>("slots")) {
             (Some(fd), Some(slot), Some(slots)) if slot < slots => {
@@ -164,7 +171,7 @@ impl Client {
         let reply = link.receive()?;
         let parsed = Line::parse(&reply);
         if parsed.command() != expected {
-            return Err(LaunchError::Protocol(format!("the launcher answered {request} with {reply:?}")));
+            return Err(not_understood(request, &parsed));
         }
         if parsed.number::<i32>("rc").unwrap_or(0) != 0 {
             let reason =
@@ -207,7 +214,7 @@ impl Client {
 
     /// Sixteen random bytes that only the processes of the job know, from Weft's own `mpiexec` or made here for a
     /// singleton. `None`: another launcher; rank 0 makes them and spreads them by [`exchange`](Self::exchange).
-    pub fn secret(&self) -> Option<[u8; 16]> {
+    pub fn secret(&self) -> Option<JobSecret> {
         self.secret
     }
 
@@ -413,7 +420,7 @@ impl Client {
         let reply = link.receive()?;
         match Line::parse(&reply).command() {
             "weft_stats_result" => Ok(()),
-            _ => Err(LaunchError::Protocol(format!("the launcher answered weft_stats with {reply:?}"))),
+            _ => Err(not_understood("weft_stats", &Line::parse(&reply))),
         }
     }
 
@@ -422,7 +429,7 @@ impl Client {
     /// is not Weft's.
     pub fn abort(&mut self, code: i32, message: &str) -> ! {
         if self.weft.is_none() {
-            eprintln!("rank {} of {} ends the job with code {code}: {message}", self.rank, self.size);
+            crate::say(&format!("rank {} of {} ends the job with code {code}: {message}", self.rank, self.size));
         }
         if let Some(link) = self.link.as_mut() {
             let line = if self.weft.is_some() {
@@ -484,6 +491,27 @@ mod tests {
         client.finalize().expect("alone");
         let other = Client::singleton().expect("random numbers");
         assert_ne!(other.job_name(), client.job_name());
+    }
+
+    #[test]
+    fn an_answer_that_is_not_understood_shows_no_secret() {
+        let secret = "00112233445566778899aabbccddeeff";
+        // What another program of the rank has asked for, whole and in pieces.
+        let welcome = format!("cmd=weft_welcome rc=0 kvsname=weft-1 secret={secret} stats=0");
+        for answer in [&welcome[..], &welcome[30..], &welcome[50..], secret] {
+            let sentence = not_understood("init", &Line::parse(answer)).to_string();
+            assert!(
+                !secret.as_bytes().windows(4).any(|part| sentence.as_bytes().windows(4).any(|seen| seen == part)),
+                "{sentence}"
+            );
+            assert!(sentence.contains("the request init with `"), "{sentence}");
+        }
+        assert!(not_understood("init", &Line::parse(&welcome)).to_string().contains("`weft_welcome`"));
+        let client = Client::singleton().expect("random numbers");
+        let secret = client.secret().expect("its own").expose_hex();
+        assert!(!format!("{client:?}").contains(&secret), "Debug shows the secret");
+        let plan = crate::foreign::plan();
+        assert!(!format!("{plan:?}").contains(&format!("{:?}", plan.secret.expose())), "Debug shows the secret");
     }
 
     #[test]

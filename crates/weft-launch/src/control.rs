@@ -10,6 +10,7 @@ mod watch;
 pub(crate) use channel::{Channel, State};
 pub(crate) use watch::Watch;
 
+use crate::JobSecret;
 use crate::call_site::Whereabouts;
 use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
@@ -114,7 +115,7 @@ pub(crate) struct Plan {
     /// Name of the job and of its key-value space.
     pub(crate) job: String,
     /// Known to the processes of the job only.
-    pub(crate) secret: [u8; 16],
+    pub(crate) secret: JobSecret,
     /// Ranks of the whole job.
     pub(crate) size: u32,
     /// `MPI_UNIVERSE_SIZE`.

@@ -1,5 +1,6 @@
 //! Everything in this crate that parses bytes from others, as plain functions for `weft-fuzz`. They panic only where the code is wrong.
 
+use crate::JobSecret;
 use crate::agent::server::Server;
 use crate::control::{BindTo, Binding, InputTo, Label, MapBy, Order, Plan, Program, Report};
 use crate::mpiexec::hosts;
@@ -46,8 +47,8 @@ pub fn lines(bytes: &[u8]) {
     let _ = (line.command(), line.opens_many(), line.get("key"), line.number::<u64>("idx"), wire::tail(&text, "value"));
     assert_eq!(wire::unescape(&wire::escape(&text)).as_deref(), Some(&*text));
     let _ = wire::unescape(&text);
-    if let Some(secret) = wire::secret_from_hex(&text) {
-        assert_eq!(wire::to_hex(&secret), text.to_ascii_lowercase());
+    if let Some(secret) = JobSecret::from_hex(&text) {
+        assert_eq!(secret.expose_hex(), text.to_ascii_lowercase());
     }
     for ranks in [wire::parse_ranks(&text, SIZE), wire::parse_mapping(&text, SIZE)].into_iter().flatten() {
         assert!(ranks.len() <= SIZE as usize);
@@ -91,7 +92,7 @@ pub fn control_seeds() -> Vec<Vec<u8>> {
 }
 
 /// Two ranks of one program.
-fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     let program = Program {
         number: 0,
         words: vec![b"./a".to_vec()],
@@ -102,7 +103,7 @@ fn plan() -> Plan {
     };
     Plan {
         job: "weft-job".into(),
-        secret: [1; 16],
+        secret: JobSecret::new([1; 16]),
         size: 2,
         universe: 2,
         host: "h0".into(),

@@ -21,6 +21,8 @@ mod link;
 pub mod mpiexec;
 mod processors;
 pub mod reach;
+mod say;
+mod secret;
 #[allow(unsafe_code)]
 mod sys;
 pub mod wire;
@@ -30,3 +32,5 @@ pub use call_site::CallSite;
 pub use client::{Client, Origin};
 pub use error::LaunchError;
 pub use processors::{Load, REGISTRY, usable_processors};
+pub use say::say;
+pub use secret::JobSecret;

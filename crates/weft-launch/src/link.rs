@@ -16,12 +16,18 @@ const CHUNK_LINE: usize = 4 * 1024;
 const CHUNK_MAX: usize = 256 * 1024;
 
 /// The connection. Reads are buffered, writes are one system call a request.
-#[derive(Debug)]
 pub(crate) struct Link {
     stream: File,
     buffer: Vec<u8>,
     /// Start of what was not handed out yet.
     start: usize,
+}
+
+/// What was received may hold the job's secret.
+impl std::fmt::Debug for Link {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Link").field("stream", &self.stream).field("unread", &(self.buffer.len() - self.start)).finish()
+    }
 }
 
 impl Link {
@@ -38,8 +44,9 @@ impl Link {
 
     /// Connects to a launcher that listens at `address` (`host:port`), which then tells rank and size.
     pub(crate) fn connect(address: &str, id: &str) -> Result<(Self, u32, u32), LaunchError> {
-        let stream = TcpStream::connect(address)
-            .map_err(|error| LaunchError::Connection(format!("PMI_PORT={address} cannot be reached: {error}")))?;
+        let stream = TcpStream::connect(address).map_err(|error| {
+            LaunchError::Connection(format!("PMI_PORT={address} cannot be reached: {}", sys::reason(&error)))
+        })?;
         // Requests are short and answered at once; a refusal to send them at once only costs time.
         let _ = stream.set_nodelay(true);
         let mut link = Self::over(File::from(OwnedFd::from(stream)));

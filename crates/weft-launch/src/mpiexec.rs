@@ -38,6 +38,6 @@ pub fn run(arguments: Vec<OsString>) -> i32 {
 }
 
 fn complain(text: &str) -> i32 {
-    eprintln!("mpiexec: {text}");
+    crate::say(&format!("mpiexec: {text}"));
     verdict::STATUS_USAGE
 }

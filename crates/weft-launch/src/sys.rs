@@ -99,6 +99,17 @@ pub(crate) fn random(bytes: &mut [u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// What the system said, and what to do about a limit of open files.
+pub(crate) fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(libc::EMFILE) => {
+            format!("{error}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it")
+        }
+        Some(libc::ENFILE) => format!("{error}: the whole machine has no more, see /proc/sys/fs/file-max"),
+        _ => error.to_string(),
+    }
+}
+
 /// Raises this process's limit of open descriptors to `wanted`, or as far as it may.
 pub(crate) fn raise_descriptor_limit(wanted: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -109,6 +120,12 @@ pub(crate) fn raise_descriptor_limit(wanted: u64) {
         // SAFETY: the pointer is to a local. A refusal shows later, as a descriptor that cannot be opened.
         unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) };
     }
+}
+
+/// The user on whose behalf this process acts.
+pub(crate) fn user() -> u32 {
+    // SAFETY: it takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
 }
 
 /// Ends the process as C programs expect it: exit handlers run and standard output is flushed.

@@ -112,24 +112,20 @@ pub fn unescape(text: &str) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
+/// A command's name if it is one, to be shown to people; of other texts nothing is shown, since pieces of lines may hold secrets.
+pub fn harmless(command: &str) -> &str {
+    const NAME_LENGTH_MAX: usize = 32;
+    let is_name = |byte: u8| byte.is_ascii_lowercase() || byte == b'_';
+    let is_harmless = command.len() <= NAME_LENGTH_MAX && !command.is_empty() && command.bytes().all(is_name);
+    if is_harmless { command } else { "something that is no command" }
+}
+
 /// `bytes` as hexadecimal digits.
 pub fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
         let _ = write!(text, "{byte:02x}");
         text
     })
-}
-
-/// Sixteen bytes from 32 hexadecimal digits.
-pub fn secret_from_hex(text: &str) -> Option<[u8; 16]> {
-    if text.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    let mut secret = [0; 16];
-    for (byte, digits) in secret.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
-        *byte = u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?;
-    }
-    Some(secret)
 }
 
 /// Ranks as a short list of ranges, e.g. `0-3,8`.
@@ -259,12 +255,5 @@ mod tests {
         assert_eq!(parse_mapping("(vector,(0,2,1))", 4), Some(vec![0, 1, 0, 1]));
         assert_eq!(parse_mapping("(vector,(0,0,1))", 4), None);
         assert_eq!(parse_mapping("nonsense", 4), None);
-    }
-
-    #[test]
-    fn secrets_are_hexadecimal() {
-        let secret = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255];
-        assert_eq!(secret_from_hex(&to_hex(&secret)), Some(secret));
-        assert_eq!(secret_from_hex("00"), None);
     }
 }

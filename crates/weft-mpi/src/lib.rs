@@ -40,3 +40,4 @@ pub mod tools;
 
 /// The parts of the engine and of the core that the boundary speaks of: it depends on this crate only.
 pub use weft_engine::{algorithms, error, handle, layout, memory, reduce, request};
+pub use weft_launch::say;

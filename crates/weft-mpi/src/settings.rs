@@ -396,7 +396,7 @@ impl Settings {
             links: links(&LINK.value(&variable).unwrap_or_default())?,
             node: NODE.value(&variable),
             // The default is not passed on: the link's own choice goes on to other directories without a word.
-            shm_dir: variable(SHM_DIR.name).filter(|value| !value.is_empty()).map(PathBuf::from),
+            shm_dir: shared_directory(&variable)?,
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
             sealed: switch(&SEALED, &variable)?,
@@ -463,6 +463,14 @@ fn progress(variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> 
     }
 }
 
+/// Ranks start in directories of their own, so a relative path would be another one for each.
+fn shared_directory(variable: &impl Fn(&str) -> Option<String>) -> Result<Option<PathBuf>, String> {
+    match variable(SHM_DIR.name).filter(|value| !value.is_empty()) {
+        Some(path) if !path.starts_with('/') => Err(SHM_DIR.says(&path, "is not absolute")),
+        path => Ok(path.map(PathBuf::from)),
+    }
+}
+
 fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Result<bool, String> {
     let value = setting.value(variable).unwrap_or_default();
     match value.as_str() {
@@ -509,6 +517,7 @@ mod tests {
             ("WEFT_EAGER_LIMIT", "lots", "whole number"),
             ("WEFT_EAGER_LIMIT", "262145", "262144"),
             ("WEFT_SINGLE_COPY", "maybe", "may say 1 or 0"),
+            ("WEFT_SHM_DIR", "relative/place", "an absolute path"),
         ] {
             let sentence = read(&[(name, value)]).unwrap_err();
             assert!(sentence.contains(name) && sentence.contains(hint), "{sentence}");

@@ -9,11 +9,12 @@ mod raw;
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::time::Duration;
-use weft_launch::{CallSite, Client, Load, Origin};
+use weft_core::wire::Secret;
+use weft_launch::{CallSite, Client, JobSecret, Load, Origin, say};
 use weft_net::fabric::Fabric;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
@@ -40,7 +41,7 @@ struct Card {
     pid: i32,
     /// Name of its host, for messages to people.
     host: String,
-    secret: Option<[u8; 16]>,
+    secret: Option<JobSecret>,
     /// Where it can be reached, by UDP or not.
     addresses: Option<udp::Card>,
     /// The interfaces on which it takes raw frames.
@@ -51,7 +52,7 @@ struct Card {
 
 impl Card {
     fn encode(&self) -> String {
-        let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| weft_launch::wire::to_hex(&secret));
+        let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| secret.expose_hex());
         let addresses = self.addresses.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
         let raw: Vec<String> = self.raw.iter().map(ethernet::Card::encode).collect();
         let fabric = self.fabric.as_ref().map_or_else(|| "-".to_owned(), fabric::Card::encode);
@@ -59,7 +60,10 @@ impl Card {
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
-        let wrong = || format!("a process of the job said of itself '{text}', which this version does not understand");
+        // The text itself is not shown: it may hold the job's secret.
+        let wrong = || {
+            "a process of the job describes itself in a way that this version of Weft does not understand: do all use the same?".to_owned()
+        };
         let parts: Vec<&str> = text.split(',').collect();
         let ["5", node, pid, host, secret, addresses, raw, fabric] = parts[..] else { return Err(wrong()) };
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
@@ -69,7 +73,7 @@ impl Card {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
             pid: pid.parse().map_err(|_| wrong())?,
             host: host.to_owned(),
-            secret: weft_launch::wire::secret_from_hex(secret),
+            secret: JobSecret::from_hex(secret),
             addresses: addresses.transpose().map_err(|_| wrong())?,
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             fabric: fabric.transpose().map_err(|_| wrong())?,
@@ -79,7 +83,7 @@ impl Card {
 
 /// A sentence for the user on standard error: nothing is wrong, but something is not as it should be.
 fn warn(rank: u32, sentence: &str) {
-    eprintln!("weft: rank {rank}: {sentence}");
+    say(&format!("weft: rank {rank}: {sentence}"));
 }
 
 fn other(sentence: impl Into<String>) -> Error {
@@ -103,11 +107,32 @@ pub fn note_return() {
 /// # Errors
 /// One sentence: the launcher, a setting, or a link that cannot be used.
 pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<()> {
+    let mut process = process::lock();
+    let client = Client::from_environment().map_err(|error| other(error.to_string()))?;
+    client.name_calls(names);
+    let mut client = Some(client);
+    let joined = join(&mut process, &mut client, thread_level, names);
+    *unjoined() = client;
+    joined
+}
+
+/// The connection of a process that could not join. By it the launcher hears why, so that one sentence is said for the whole job: a
+/// setting that is wrong is wrong for all ranks.
+fn unjoined() -> MutexGuard<'static, Option<Client>> {
+    static UNJOINED: Mutex<Option<Client>> = Mutex::new(None);
+    UNJOINED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the client when all is well.
+fn join(
+    process: &mut Process,
+    connection: &mut Option<Client>,
+    thread_level: i32,
+    names: &'static [&'static str],
+) -> Result<()> {
+    let Some(client) = connection.as_mut() else { return Err(other("there is no connection to a launcher")) };
     let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
     let settings = Settings::read(variable).map_err(other)?;
-    let mut process = process::lock();
-    let mut client = Client::from_environment().map_err(|error| other(error.to_string()))?;
-    client.name_calls(names);
     let (rank, size) = (client.rank(), client.size());
     if rank == 0 {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -136,12 +161,12 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         // Before the others know this process, and try.
         single_copy::permit();
     }
-    let mut cards = exchange(&mut client, &card)?;
+    let mut cards = exchange(client, &card)?;
     if need_links_after_all(&cards) {
         links = links::open(&settings, rank)?;
         (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
         card.fabric = links.fabric.as_ref().map(Fabric::card);
-        cards = exchange(&mut client, &card)?;
+        cards = exchange(client, &card)?;
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
         let what = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
@@ -165,11 +190,12 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
         process.give_signs_of_life(period);
     }
     process.objects.start(rank, members);
-    process.job = Some(Job {
+    let (appnum, universe_size) = (client.appnum(), client.universe_size());
+    process.job = connection.take().map(|client| Job {
         rank,
         size,
-        appnum: client.appnum(),
-        universe_size: client.universe_size(),
+        appnum,
+        universe_size,
         processor_name: processor_name(settings.node.as_deref()),
         interfaces,
         nodes,
@@ -212,7 +238,7 @@ fn connect(
     size: u32,
     cards: &[Card],
     mut links: Opened,
-    secret: [u8; 16],
+    secret: JobSecret,
 ) -> Result<Engine> {
     let own = &cards[rank as usize];
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == own.node).collect();
@@ -263,7 +289,7 @@ fn connect(
         node,
         memory: SingleCopy,
         devices,
-        secret,
+        secret: Secret::new(*secret.expose()),
         eager_limit: settings.eager_limit,
         peer_timeout: settings.peer_timeout,
     };
@@ -276,7 +302,7 @@ fn connect(
     Ok(engine)
 }
 
-fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -> Result<shared::Node> {
+fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: JobSecret) -> Result<shared::Node> {
     let place = locals.iter().position(|local| *local == rank).unwrap_or(0);
     let key = node_key(settings, &secret, locals);
     let (directory, processors) = (settings.shm_dir.clone(), weft_launch::usable_processors());
@@ -287,7 +313,7 @@ fn join_node(settings: &Settings, rank: u32, locals: &[u32], secret: [u8; 16]) -
 }
 
 /// A name for what the ranks of this node share: unguessable without the job's secret, and different for nodes that share a directory.
-fn node_key(settings: &Settings, secret: &[u8; 16], locals: &[u32]) -> String {
+fn node_key(settings: &Settings, secret: &JobSecret, locals: &[u32]) -> String {
     let mut name = siphash(secret);
     name.write_u32(locals[0]);
     if let Some(node) = &settings.node {
@@ -296,8 +322,8 @@ fn node_key(settings: &Settings, secret: &[u8; 16], locals: &[u32]) -> String {
     format!("{:016x}", name.finish())
 }
 
-fn siphash(secret: &[u8; 16]) -> siphasher::sip::SipHasher13 {
-    siphasher::sip::SipHasher13::new_with_key(secret)
+fn siphash(secret: &JobSecret) -> siphasher::sip::SipHasher13 {
+    siphasher::sip::SipHasher13::new_with_key(secret.expose())
 }
 
 /// How often a process that computes looks around; `None`: nobody asks.
@@ -320,8 +346,8 @@ fn processor_name(node: Option<&str>) -> String {
 
 /// Sixteen bytes from the kernel; where it has none to give, from the hasher keys of the standard library, which come
 /// from the same source when it has.
-fn random_secret() -> [u8; 16] {
-    let mut secret = [0; 16];
+fn random_secret() -> JobSecret {
+    let mut secret = [0; JobSecret::LENGTH];
     let read =
         std::fs::File::open("/dev/urandom").and_then(|mut source| std::io::Read::read_exact(&mut source, &mut secret));
     if read.is_err() {
@@ -329,7 +355,7 @@ fn random_secret() -> [u8; 16] {
             half.copy_from_slice(&RandomState::new().build_hasher().finish().to_le_bytes());
         }
     }
-    secret
+    JobSecret::new(secret)
 }
 
 /// Leaves the job: everything that is on its way arrives first (MPI-5.0 §11.2.2).
@@ -434,12 +460,26 @@ fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
 
 /// Ends the job with `code` (MPI-5.0 §11.4). Never returns.
 pub fn abort(code: i32, message: &str) -> ! {
-    let job = process::lock().job.take();
-    match job {
-        Some(mut job) => job.client.abort(code, message),
+    let client = process::lock().job.take().map(|job| job.client);
+    match client.or_else(|| unjoined().take()) {
+        Some(mut client) => client.abort(code, message),
         None => {
-            eprintln!("weft: {message}");
+            say(&format!("weft: {message}"));
             std::process::exit(code);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_card_that_is_not_understood_is_not_shown() {
+        let secret = "00112233445566778899aabbccddeeff";
+        for card in [format!("4,1f,77,h0,{secret},-,,-"), format!("5,no number,77,h0,{secret},-,,-")] {
+            let sentence = Card::decode(&card).err().unwrap_or_default();
+            assert!(sentence.contains("does not understand") && !sentence.contains(&secret[..8]), "{sentence}");
         }
     }
 }

@@ -30,6 +30,12 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::System { what, cause } if cause.raw_os_error() == Some(libc::EMFILE) => {
+                write!(
+                    f,
+                    "cannot {what}: {cause}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it"
+                )
+            }
             Self::System { what, cause } => write!(f, "cannot {what}: {cause}"),
             Self::Invalid(why) | Self::Unavailable(why) | Self::Peer(why) => f.write_str(why),
         }

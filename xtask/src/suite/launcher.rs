@@ -1,6 +1,6 @@
 //! `mpiexec` when things go wrong, and what people's scripts ask of it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustix::process::{Signal, kill_process, kill_process_group};
@@ -123,6 +123,17 @@ fn output_is_whole(place: Location) -> Case {
     })
 }
 
+/// The example `hello`, changed.
+fn damaged(context: &Context, name: &str, change: impl FnOnce(&mut Vec<u8>)) -> anyhow::Result<PathBuf> {
+    use std::os::unix::fs::PermissionsExt as _;
+    let mut program = std::fs::read(context.compile("examples/hello.c")?)?;
+    change(&mut program);
+    let path = context.work.join(format!("hello-{name}"));
+    std::fs::write(&path, program)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?;
+    Ok(path)
+}
+
 fn starts() -> Vec<Case> {
     vec![
         Case::new("the program is missing", |context| {
@@ -136,6 +147,31 @@ fn starts() -> Vec<Case> {
         Case::new("the program may not be executed", |context| {
             let run = context.mpiexec(1).arg(context.root.join("Cargo.toml")).limit(END.as_secs());
             Expected::code(126).says("Cargo.toml").judge(run.finish())
+        }),
+        Case::new("the program is for another processor", |context| {
+            let made = damaged(context, "aarch64", |program| program[18..20].copy_from_slice(&183u16.to_le_bytes()));
+            let run = made.map(|program| context.mpiexec(2).arg(program).limit(END.as_secs()));
+            let expected =
+                Expected::code(126).says("rank 0").says("is a program for AArch64").never_says("Syntax error");
+            expected.judge(run.and_then(|run| run.finish()))
+        }),
+        Case::new("the program is cut off", |context| {
+            let made = damaged(context, "cut-off", |program| program.truncate(4096));
+            let run = made.map(|program| context.mpiexec(2).arg(program).limit(END.as_secs()));
+            let expected = Expected::code(126).says("rank 0").says("is cut off: it has 4096 bytes");
+            expected.judge(run.and_then(|run| run.finish()))
+        }),
+        Case::new("a setting that is wrong is said once by 40 ranks, and whole", |context| {
+            let run = context.compile("examples/hello.c").map(|program| context.mpiexec(40).arg(program));
+            let finished = run.and_then(|run| run.env("WEFT_EAGER_LIMIT", "lots").limit(40).finish());
+            let lines = finished.as_ref().map_or(0, |finished| finished.output.lines().count());
+            let expected =
+                Expected::failure().says("WEFT_EAGER_LIMIT=lots is not such a whole number: it may say bytes");
+            match (expected.judge(finished), lines) {
+                (Outcome::Passed, 1) => Outcome::Passed,
+                (Outcome::Passed, _) => Outcome::Failed(format!("{lines} lines are said")),
+                (outcome, _) => outcome,
+            }
         }),
         Case::new("a host cannot be reached", |context| {
             let run = context.mpiexec(2).args(["--hosts", "nowhere.invalid", "--agent", "false {host}", "true"]);

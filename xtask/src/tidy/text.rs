@@ -58,6 +58,12 @@ fn lines(path: &str, text: &str, findings: &mut Findings) {
         for mark in MARKS.iter().filter(|mark| has_word(line, mark)) {
             broken(number, &format!("{mark}: finish it, or write it down as an issue"));
         }
+        if path.ends_with(".rs") && !is_test(path) && has_bare_secret(line) {
+            broken(
+                number,
+                "a secret as bytes or text, which can be printed: its type is JobSecret (weft-launch) or Secret (weft-core)",
+            );
+        }
         for name in MACROS.iter().filter(|name| line.contains(*name)) {
             broken(number, &format!("{name} is not an implementation"));
         }
@@ -75,9 +81,18 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
+/// A field or a parameter called `secret` that `{:?}` would show.
+fn has_bare_secret(line: &str) -> bool {
+    const BARE: &[&str] = &["[u8", "&[u8", "Option<[u8", "String", "Option<String", "&str", "Vec<u8"];
+    line.split_once("secret: ").is_some_and(|(_, kind)| BARE.iter().any(|bare| kind.starts_with(bare)))
+}
+
+fn is_test(path: &str) -> bool {
+    path.contains("/tests/") || path.ends_with("tests.rs")
+}
+
 fn length(path: &str, text: &str, findings: &mut Findings) {
-    let is_test = path.contains("/tests/") || path.ends_with("tests.rs");
-    if is_generated(path) || is_test {
+    if is_generated(path) || is_test(path) {
         return;
     }
     let count = text.lines().take_while(|line| *line != "#[cfg(test)]").count();
@@ -111,6 +126,8 @@ mod tests {
         assert_eq!(broken("a.rs", "\tx\n").len(), 1);
         assert_eq!(broken("Makefile", "\tx\n").len(), 0);
         assert_eq!(broken("a.md", "no newline").len(), 1);
+        assert_eq!(broken("crates/a/src/b.rs", concat!("    pub secret", ": Option<[u8; 16]>,\n")).len(), 1);
+        assert_eq!(broken("crates/a/src/b.rs", "    pub secret: JobSecret,\n").len(), 0);
         assert_eq!(broken("a.md", ">>>>>>> theirs\n").len(), 1);
     }
 

@@ -51,7 +51,9 @@ fn react(scope: Scope, error: &Error, code: c_int) {
     let (reaction, place, is_verbose) =
         process::with(|process| (reaction(process, scope), place(process), process.verbose_errors));
     match reaction {
-        Reaction::Return if is_verbose => eprintln!("weft: {place}: {error} [{}]", class_name(error.class)),
+        Reaction::Return if is_verbose => {
+            weft_mpi::say(&format!("weft: {place}: {error} [{}]", class_name(error.class)));
+        }
         Reaction::Return => {}
         Reaction::Fatal => {
             weft_mpi::start::abort(exit_code(error.class), &format!("{place}: {error} [{}]", class_name(error.class)))

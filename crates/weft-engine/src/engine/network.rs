@@ -93,9 +93,9 @@ pub(super) struct Network {
 
 impl Network {
     /// Nothing is under way; `secret` is the job's.
-    pub(super) fn new(devices: Devices, secret: [u8; 16]) -> Self {
+    pub(super) fn new(devices: Devices, secret: Secret) -> Self {
         Self {
-            secret: Secret::new(secret),
+            secret,
             active: Vec::new(),
             stalled: VecDeque::new(),
             train: train_room(&devices),

@@ -107,7 +107,7 @@ pub(crate) fn engine(
         host: Some("test".into()),
         node: None,
         devices,
-        secret: [7; 16],
+        secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit,
         peer_timeout,
     });

@@ -197,7 +197,7 @@ fn domains(by: MapBy, topology: &Topology) -> Vec<Set> {
 }
 
 /// Takes what each rank shall have for itself.
-fn take(choice: Choice, session: &Session<'_>, hold: &mut Hold) -> Result<Choice, String> {
+fn take(choice: Choice, session: &Session, hold: &mut Hold) -> Result<Choice, String> {
     if let Choice::Own(sets) = &choice
         && let Some(number) = sets.iter().flat_map(Set::iter).find(|&number| !session.take(number, hold))
     {
@@ -207,7 +207,7 @@ fn take(choice: Choice, session: &Session<'_>, hold: &mut Hold) -> Result<Choice
 }
 
 impl Usage {
-    fn read(session: &Session<'_>, topology: &Topology) -> Self {
+    fn read(session: &Session, topology: &Topology) -> Self {
         let all = topology.all();
         Self {
             taken: all.iter().map(|number| (number, session.is_taken(number))).collect(),
@@ -216,7 +216,7 @@ impl Usage {
     }
 
     /// Gives one more rank its home, at the processor of its set that has the fewest.
-    fn assign(&mut self, set: &Set, session: &Session<'_>, hold: &mut Hold) {
+    fn assign(&mut self, set: &Set, session: &Session, hold: &mut Hold) {
         if let Some(home) = set.iter().min_by_key(|number| self.ranks[number]) {
             *self.ranks.entry(home).or_default() += 1;
             session.add_rank(home, hold);

@@ -1,6 +1,7 @@
 //! One rank as its agent sees it: a process and the descriptors that lead to it.
 
 use super::binding::Bound;
+use super::executable;
 use super::lines::Lines;
 use super::search::{self, Unusable};
 use crate::control::{InputTo, Label, Plan, Program, Stream};
@@ -78,6 +79,9 @@ impl<'a> Starter<'a> {
         let path = variables.iter().find(|(name, _)| name == "PATH").map(|(_, value)| value.as_bytes());
         let own_path = std::env::var_os("PATH");
         let file = search::find(&program.words[0], path.or(own_path.as_ref().map(|p| p.as_bytes())), &directory)?;
+        if let Some(reason) = executable::truncated(&file) {
+            return Err(Unusable { status: search::STATUS_UNUSABLE, reason });
+        }
         let text = |bytes: Vec<u8>| {
             let unusable =
                 |_| Unusable { status: search::STATUS_UNUSABLE, reason: "a word contains a zero byte".into() };
@@ -107,7 +111,7 @@ impl<'a> Starter<'a> {
     pub(crate) fn start(&mut self, number: u32, slot: usize, bound: &Bound) -> Result<Rank, Unusable> {
         let failed = |error: std::io::Error| Unusable {
             status: search::STATUS_UNUSABLE,
-            reason: format!("the system refuses to prepare it ({error})"),
+            reason: format!("the system refuses to prepare it ({})", sys::reason(&error)),
         };
         let (output, child_output) = pipe().map_err(failed)?;
         let (error, child_error) = pipe().map_err(failed)?;
@@ -172,6 +176,9 @@ impl<'a> Starter<'a> {
         // A script without `#!` is for the shell, as execvp and every shell have it.
         let script: Vec<CString>;
         if result.as_ref().is_err_and(|failure| failure.error.raw_os_error() == Some(libc::ENOEXEC)) {
+            if let Some(reason) = executable::refused(Path::new(OsStr::from_bytes(self.file.as_bytes()))) {
+                return Err(Unusable { status: search::STATUS_UNUSABLE, reason });
+            }
             let rest = self.arguments.iter().skip(1).cloned();
             script = [c"sh".to_owned(), self.file.clone()].into_iter().chain(rest).collect();
             (spawn.file, spawn.arguments) = (c"/bin/sh", &script);
@@ -185,7 +192,7 @@ impl<'a> Starter<'a> {
         let missing = error.kind() == ErrorKind::NotFound;
         let status = if missing { search::STATUS_MISSING } else { search::STATUS_UNUSABLE };
         let reason = match failure.step {
-            Step::Prepare => format!("the system refuses another process ({error})"),
+            Step::Prepare => format!("the system refuses another process ({})", sys::reason(error)),
             Step::Bind => format!("it cannot be bound to its processors ({error})"),
             Step::Directory => {
                 format!("the directory {} cannot be entered ({error})", self.directory.to_string_lossy())

@@ -79,7 +79,7 @@ impl Server {
                 "cmd=weft_welcome rc=0 kvsname={} universe_size={} secret={} stats={} locals={}",
                 plan.job,
                 plan.universe,
-                wire::to_hex(&plan.secret),
+                plan.secret.expose_hex(),
                 u8::from(plan.stats),
                 wire::format_ranks(&ranks)
             ),
@@ -179,7 +179,12 @@ impl Server {
                 self.reply(slot, "cmd=finalize_ack rc=0");
             }
             "spawn" => self.reply(slot, "cmd=spawn_result rc=-1 msg=this_mpiexec_cannot_start_more_processes"),
-            _ => self.violation(slot, text.chars().take(80).collect()),
+            command => {
+                // What else the line says may be nobody's business.
+                let word =
+                    if command.is_empty() { text.split_whitespace().next().unwrap_or_default() } else { command };
+                self.violation(slot, wire::harmless(word).to_owned());
+            }
         }
     }
 

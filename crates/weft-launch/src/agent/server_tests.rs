@@ -14,7 +14,7 @@ fn server(ranks: &[u32]) -> Server {
     };
     let plan = Plan {
         job: "weft-job".into(),
-        secret: [0; 16],
+        secret: crate::JobSecret::new([0; 16]),
         size: 4,
         universe: 4,
         host: "h0".into(),

@@ -1,5 +1,7 @@
 //! Values as bytes: numbers little-endian, texts and lists with a length in front.
 
+use crate::JobSecret;
+
 /// Most elements of one list that are believed before its bytes have been seen.
 const LIST_CAPACITY_MAX: usize = 4096;
 
@@ -101,15 +103,15 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
-impl Encode for [u8; 16] {
+impl Encode for JobSecret {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(self);
+        out.extend_from_slice(self.expose());
     }
 }
 
-impl Decode for [u8; 16] {
+impl Decode for JobSecret {
     fn decode(reader: &mut Reader<'_>) -> Option<Self> {
-        reader.take(16)?.try_into().ok()
+        Some(Self::new(reader.take(Self::LENGTH)?.try_into().ok()?))
     }
 }
 

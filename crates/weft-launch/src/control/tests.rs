@@ -5,7 +5,7 @@ use super::*;
 fn plan() -> Plan {
     Plan {
         job: "weft-1".into(),
-        secret: [7; 16],
+        secret: crate::JobSecret::new([7; 16]),
         size: 3,
         universe: 4,
         host: "h0".into(),

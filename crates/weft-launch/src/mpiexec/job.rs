@@ -50,7 +50,7 @@ const SIGNALS: [i32; 9] = [
 /// # Errors
 /// One sentence: it could not even be tried.
 pub(crate) fn run(job: Job) -> Result<i32, String> {
-    let system = |error: std::io::Error| format!("the system refuses to start a job: {error}");
+    let system = |error: std::io::Error| format!("the system refuses to start a job: {}", sys::reason(&error));
     // Started by nohup: a terminal that is gone is no reason to end.
     let wanted: Vec<i32> =
         SIGNALS.into_iter().filter(|&signal| signal != libc::SIGHUP || !sys::is_ignored(signal)).collect();
@@ -64,7 +64,7 @@ pub(crate) fn run(job: Job) -> Result<i32, String> {
     // A job on this host alone waits for no greeting.
     running.launch_when_ready();
     while !running.is_over() {
-        running.turn().map_err(|error| format!("the system refuses to wait: {error}"))?;
+        running.turn().map_err(|error| format!("the system refuses to wait: {}", sys::reason(&error)))?;
     }
     running.finish();
     Ok(running.verdict.unwrap_or(0))
@@ -89,7 +89,8 @@ fn start_agents(job: &Job, mask: &Mask) -> Result<(Vec<Agent>, Option<String>), 
         let agent = if *remote {
             Agent::start_remote(host, &job.template, &program, mask)
         } else {
-            Agent::start_local(host, mask).map_err(|error| format!("no process can be started: {error}"))
+            Agent::start_local(host, mask)
+                .map_err(|error| format!("no process can be started: {}", sys::reason(&error)))
         };
         match agent {
             Ok(agent) => agents[index] = Some(agent),
@@ -409,7 +410,7 @@ impl Running {
             let ranks: Vec<u32> =
                 (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect();
             if !ranks.is_empty() {
-                self.note(&format!("exited without MPI_Finalize: {}", wire::format_ranks(&ranks)));
+                self.note(&format!("{} exited without MPI_Finalize", verdict::named(&ranks)));
             }
         }
         if let Some(format) = self.job.settings.stats {

@@ -4,7 +4,7 @@ use super::environment;
 use super::hosts::{self, Host};
 use super::options::{Block, RANKS_MAX, Settings};
 use crate::control::{Binding, InputTo, Label, Plan, Program};
-use crate::{reach, sys, wire};
+use crate::{JobSecret, reach, sys, wire};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 
@@ -139,7 +139,7 @@ fn check_capacity(settings: &Settings, list: &[Host], count: u32) -> Result<(), 
 fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
     Plan {
         job: String::new(),
-        secret: [0; 16],
+        secret: JobSecret::new([0; JobSecret::LENGTH]),
         size,
         universe: settings.universe.unwrap_or(size),
         host: host.to_string(),
@@ -163,10 +163,11 @@ fn empty_plan(settings: &Settings, host: &str, size: u32) -> Plan {
 
 /// Fills in what is the same for all hosts, and the programs.
 fn complete(mut job: Job) -> Result<Job, String> {
-    let mut random = [0; 24];
-    sys::random(&mut random).map_err(|error| format!("the system gives no random numbers: {error}"))?;
-    let (name, secret) = random.split_at(8);
-    let name = format!("weft-{}-{}", std::process::id(), wire::to_hex(name));
+    let mut random = [0; 8];
+    let no_random = |error: std::io::Error| format!("the system gives no random numbers: {error}");
+    sys::random(&mut random).map_err(no_random)?;
+    let secret = JobSecret::filled(sys::random).map_err(no_random)?;
+    let name = format!("weft-{}-{}", std::process::id(), wire::to_hex(&random));
     let nodes: Vec<u32> = job.share_of_rank.iter().map(|&share| share as u32).collect();
     let mapping = wire::format_mapping(&nodes);
     let own: Vec<(OsString, OsString)> = std::env::vars_os().collect();
@@ -182,7 +183,7 @@ fn complete(mut job: Job) -> Result<Job, String> {
         let plan = &mut share.plan;
         plan.patience_ms = if share.remote { patience_ms } else { 0 };
         plan.job.clone_from(&name);
-        plan.secret.copy_from_slice(secret);
+        plan.secret = secret;
         plan.label = label;
         if mapping.len() <= wire::VALUE_MAX {
             plan.mapping.clone_from(&mapping);

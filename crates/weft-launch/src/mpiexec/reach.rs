@@ -97,7 +97,7 @@ impl Agent {
                 let status = match agent::serve_local(agent_input, agent_output, *mask) {
                     Ok(()) => 0,
                     Err(error) => {
-                        eprintln!("mpiexec: the agent of this host cannot work: {error}");
+                        crate::say(&format!("mpiexec: the agent of this host cannot work: {error}"));
                         1
                     }
                 };
@@ -113,7 +113,7 @@ impl Agent {
     pub(crate) fn start_remote(host: &str, template: &str, program: &str, mask: &Mask) -> Result<Self, String> {
         let words = reach::command(host, template, program, &[table::AGENT_OPTION])?;
         let shown = reach::shown(&words);
-        let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {error}");
+        let failed = |error: io::Error| format!("the command `{shown}` cannot be started: {}", sys::reason(&error));
         let directory = std::env::current_dir().unwrap_or_else(|_| Path::new("/").into());
         let path = std::env::var_os("PATH");
         let file = agent::find_program(words[0].as_bytes(), path.as_deref().map(OsStrExt::as_bytes), &directory)

@@ -168,9 +168,13 @@ pub(crate) fn unknown(option: &str) -> String {
     let begins = |known: &str| name.len() > 2 && (known.starts_with(name) || name.starts_with(known));
     let rated =
         names.map(|known| (distance(name, known).min(if begins(known) { DISTANCE_MAX } else { usize::MAX }), known));
-    let nearest = rated.filter(|&(far, known)| far <= DISTANCE_MAX && far < known.len()).min_by_key(|&(far, _)| far);
+    // Of two that are as far, the one that was begun: people leave out the end.
+    let nearest = rated
+        .filter(|&(far, known)| far <= DISTANCE_MAX && far < known.len())
+        .min_by_key(|&(far, known)| (far, !known.starts_with(name)));
+    let dashes = &option[..option.len() - name.len()];
     match nearest {
-        Some((_, known)) => format!("the option {option} is not known; did you mean --{known}?"),
+        Some((_, known)) => format!("the option {option} is not known; did you mean {dashes}{known}?"),
         None if name.starts_with("launcher") || name.starts_with("bootstrap") || name == "rmk" => {
             format!("the option {option} is not known; how hosts are reached is said by --agent")
         }
@@ -210,7 +214,8 @@ mod tests {
     #[test]
     fn the_nearest_name_is_suggested() {
         assert!(unknown("--tmeout").contains("did you mean --timeout?"));
-        assert!(unknown("-hostfil").contains("did you mean --hostfile?"));
+        assert!(unknown("-hostfil").contains("did you mean -hostfile?"));
+        assert!(unknown("-pp").contains("did you mean -ppn?"));
         assert!(unknown("--agnt").contains("did you mean --agent?"));
         assert!(unknown("-launcher").contains("--agent"));
         assert!(unknown("--frobnicate").contains("--help"));

@@ -3,6 +3,7 @@
 use crate::call_site::Whereabouts;
 use crate::control::{Phase, Position};
 use crate::sys::Ended;
+use crate::wire;
 
 /// Exit status when the time limit is over, as timeout(1) has it.
 pub(crate) const STATUS_TIME_LIMIT: i32 = 124;
@@ -71,6 +72,12 @@ pub(crate) fn of_abort(rank: u32, host: &str, code: i32, message: &str) -> Verdi
 /// Counted ranks in words.
 pub(crate) fn ranks(count: usize) -> String {
     if count == 1 { "1 rank".to_string() } else { format!("{count} ranks") }
+}
+
+/// Ranks by their numbers: `rank 0`, `ranks 1-3,7`.
+pub(crate) fn named(ranks: &[u32]) -> String {
+    let noun = if ranks.len() == 1 { "rank" } else { "ranks" };
+    format!("{noun} {}", wire::format_ranks(ranks))
 }
 
 /// A signal's name and what it usually means.

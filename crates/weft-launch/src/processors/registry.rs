@@ -5,9 +5,10 @@
 //! agent, however it ends. The files stay; they are empty. Whoever reads or changes the registry locks `registry` meanwhile.
 
 use crate::sys;
-use std::fs::{DirBuilder, File, OpenOptions, Permissions, create_dir_all};
+use std::fs::{DirBuilder, File, Metadata, OpenOptions, Permissions, create_dir_all};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -36,9 +37,15 @@ pub(crate) struct Hold {
 
 /// The registry while nobody else may look at it.
 #[derive(Debug)]
-pub(crate) struct Session<'a> {
-    directory: &'a Path,
+pub(crate) struct Session {
+    place: Place,
     _all: File,
+}
+
+/// The directory, opened and found to be what it should be: nobody can put another one in its place any more.
+#[derive(Debug)]
+struct Place {
+    opened: File,
 }
 
 impl Registry {
@@ -58,16 +65,16 @@ impl Registry {
     ///
     /// # Errors
     /// Half a sentence: there is no place for the files, or somebody does not let go.
-    pub(crate) fn session(&self) -> Result<Session<'_>, String> {
+    pub(crate) fn session(&self) -> Result<Session, String> {
         let directory = self.directory.as_path();
         let began = Instant::now();
         loop {
             // Whoever makes the directory or a file needs a moment to open it to all.
-            let attempt = make_directory(directory).and_then(|()| open(directory, "registry"));
-            let why = match attempt.and_then(|file| Ok((sys::try_lock(&file)?, file))) {
-                Ok((true, all)) => return Ok(Session { directory, _all: all }),
-                Ok((false, _)) => "another job does not let go of it".to_string(),
-                Err(error) => error.to_string(),
+            let attempt = Place::open(directory).and_then(|place| Ok((place.file("registry")?, place)));
+            let why = match attempt.and_then(|(file, place)| Ok((sys::try_lock(&file)?, file, place))) {
+                Ok((true, all, place)) => return Ok(Session { place, _all: all }),
+                Ok((false, ..)) => "another job does not let go of it".to_string(),
+                Err(error) => sys::reason(&error),
             };
             if began.elapsed() >= WAIT_MAX {
                 return Err(format!("the registry of processors in {} cannot be used: {why}", directory.display()));
@@ -77,7 +84,7 @@ impl Registry {
     }
 }
 
-impl Session<'_> {
+impl Session {
     /// Whether a rank of another agent is bound to this processor.
     pub(crate) fn is_taken(&self, processor: usize) -> bool {
         self.is_locked(&taken(processor))
@@ -102,7 +109,7 @@ impl Session<'_> {
 
     fn is_locked(&self, name: &str) -> bool {
         // A file that is there and cannot be opened is somebody's who does not want to be seen.
-        self.directory.join(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
+        self.place.path(name).exists() && !matches!(self.try_lock(name), Ok(Some(_)))
     }
 
     fn lock(&self, name: &str, hold: &mut Hold) -> bool {
@@ -117,7 +124,7 @@ impl Session<'_> {
 
     /// `None`: another agent has it.
     fn try_lock(&self, name: &str) -> io::Result<Option<File>> {
-        let file = open(self.directory, name)?;
+        let file = self.place.file(name)?;
         Ok(sys::try_lock(&file)?.then_some(file))
     }
 }
@@ -130,37 +137,74 @@ fn rank(processor: usize, number: usize) -> String {
     format!("rank-{processor}-{number}")
 }
 
-/// A directory in which everybody may make files and nobody may remove those of others.
-fn make_directory(directory: &Path) -> io::Result<()> {
-    if directory.is_dir() {
-        return Ok(());
+impl Place {
+    /// The directory, made when it is not there: everybody may make files in it and nobody may remove those of others.
+    fn open(directory: &Path) -> io::Result<Self> {
+        if let Some(parent) = directory.parent() {
+            create_dir_all(parent)?;
+        }
+        let is_made = match DirBuilder::new().mode(0o700).create(directory) {
+            Ok(()) => true,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(error),
+        };
+        // /dev/shm is open to all: a link that somebody has put there is not followed.
+        let flags = libc::O_DIRECTORY | libc::O_NOFOLLOW;
+        let opened = OpenOptions::new().read(true).custom_flags(flags).open(directory).map_err(|error| {
+            match std::fs::symlink_metadata(directory) {
+                Ok(found) if found.is_symlink() => io::Error::other("it is a symbolic link; remove it"),
+                Ok(found) if !found.is_dir() => io::Error::other("it is no directory; remove it"),
+                _ => error,
+            }
+        })?;
+        if is_made {
+            // Whatever this user's file mode mask says.
+            opened.set_permissions(Permissions::from_mode(0o1777))?;
+        }
+        match distrust(&opened.metadata()?, sys::user()) {
+            None => Ok(Self { opened }),
+            Some(why) => Err(io::Error::other(why)),
+        }
     }
-    if let Some(parent) = directory.parent() {
-        create_dir_all(parent)?;
+
+    /// The path of a file of it, by the descriptor: whatever stands at the directory's name by now.
+    fn path(&self, name: &str) -> PathBuf {
+        format!("/proc/self/fd/{}/{name}", self.opened.as_raw_fd()).into()
     }
-    match DirBuilder::new().mode(0o700).create(directory) {
-        Ok(()) => std::fs::set_permissions(directory, Permissions::from_mode(0o1777)),
-        Err(error) if error.kind() == ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
-        Err(error) => Err(error),
+
+    /// Opens a file of the registry to be locked; makes it when it is not there. Nobody ever writes into it.
+    fn file(&self, name: &str) -> io::Result<File> {
+        let path = self.path(name);
+        let mut read = OpenOptions::new();
+        read.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
+        match read.open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            other => return other,
+        }
+        match OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path) {
+            // Whatever this user's file mode mask says.
+            Ok(file) => file.set_permissions(Permissions::from_mode(0o444))?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+        read.open(&path)
     }
 }
 
-/// Opens a file of the registry to be locked; makes it when it is not there. Nobody ever writes into it.
-fn open(directory: &Path, name: &str) -> io::Result<File> {
-    let path = directory.join(name);
-    let mut read = OpenOptions::new();
-    read.read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
-    match read.open(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {}
-        other => return other,
+/// Owner that a user namespace shows for users that it does not know: the machine's root may be one of them.
+const OWNER_UNKNOWN: u32 = 65534;
+
+/// Why a directory cannot be the registry for this user; half a sentence. Whoever owns it can replace every file in it, which root accepts of
+/// nobody else, and where all may write, only the sticky bit keeps them from replacing those of others.
+fn distrust(found: &Metadata, user: u32) -> Option<String> {
+    let (owner, mode) = (found.uid(), found.mode());
+    if user == 0 && ![0, OWNER_UNKNOWN].contains(&owner) {
+        return Some(format!("it belongs to user {owner}, not to root; remove it"));
     }
-    match OpenOptions::new().write(true).create_new(true).mode(0o400).open(&path) {
-        // Whatever this user's file mode mask says.
-        Ok(file) => file.set_permissions(Permissions::from_mode(0o444))?,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(error),
+    if mode & 0o022 != 0 && mode & 0o1000 == 0 {
+        return Some("others may write to it and it lacks the sticky bit (`chmod +t`)".into());
     }
-    read.open(&path)
+    None
 }
 
 #[cfg(test)]
@@ -227,6 +271,29 @@ pub(crate) mod tests {
         let _session = place.0.session().expect("a registry");
         let why = place.0.session().expect_err("it is held");
         assert!(why.contains("does not let go"), "{why}");
+    }
+
+    #[test]
+    fn what_somebody_else_has_planted_is_not_used() {
+        let elsewhere = TestRegistry::new("target");
+        std::fs::create_dir_all(&elsewhere.0.directory).expect("a directory");
+        let link = std::env::temp_dir().join(format!("weft-registry-link-{}", std::process::id()));
+        let _ = std::fs::remove_file(&link);
+        std::os::unix::fs::symlink(&elsewhere.0.directory, &link).expect("a link");
+        let why = Registry::at(link.clone()).session().expect_err("a link is not followed");
+        std::fs::remove_file(&link).expect("the link");
+        assert!(why.contains("is a symbolic link"), "{why}");
+        assert_eq!(std::fs::read_dir(&elsewhere.0.directory).expect("it is there").count(), 0);
+
+        std::fs::set_permissions(&elsewhere.0.directory, Permissions::from_mode(0o777)).expect("its owner may");
+        let why = elsewhere.0.session().expect_err("anybody could replace what is in it");
+        assert!(why.contains("sticky bit"), "{why}");
+
+        std::fs::set_permissions(&elsewhere.0.directory, Permissions::from_mode(0o1777)).expect("its owner may");
+        let found = std::fs::metadata(&elsewhere.0.directory).expect("it is there");
+        let owner = found.uid();
+        assert_eq!(distrust(&found, owner), None);
+        assert_eq!(distrust(&found, 0).is_some(), ![0, OWNER_UNKNOWN].contains(&owner));
     }
 
     #[test]

@@ -159,7 +159,9 @@ impl Process {
         if let Some(engine) = &mut self.engine {
             engine.attend(false);
         }
-        eprintln!("weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}");
+        weft_launch::say(&format!(
+            "weft: rank {rank}: nothing moves while the program computes: no progress thread: {error}"
+        ));
     }
 
     /// A thread answers those who ask whether this process lives, also while the program computes.

@@ -10,6 +10,7 @@ use weft_core::flow::Settings;
 use weft_core::path_validation::Ends;
 use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
+use weft_core::wire::Secret;
 use weft_engine::carriers::{Devices, Hop, Remote, Slot};
 use weft_engine::engine::{Engine, Parts};
 use weft_engine::group::PeerId;
@@ -128,7 +129,7 @@ impl Carriers {
     }
 
     /// The engine of a process.
-    pub(super) fn engine(&self, machine: &Machine, own: usize, secret: [u8; 16]) -> SimEngine {
+    pub(super) fn engine(&self, machine: &Machine, own: usize, secret: Secret) -> SimEngine {
         let ranks = machine.ranks();
         let node = machine.nodes[own];
         let locals = machine.nodes.iter().filter(|of| **of == node).count();

@@ -15,6 +15,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use waits::{Sleeping, Spin, Watched};
+use weft_core::wire::Secret;
 use weft_engine::memory::InProcess;
 use weft_engine::waiting::{Backoff, Coverage, Learned, SPIN_NETWORK, SPIN_NODE, Waiters};
 
@@ -91,7 +92,7 @@ impl Proc {
     pub(super) fn new(program: &Program, carriers: &Carriers, rank: usize, trace: bool) -> Self {
         let mut secret = [7; 16];
         secret[..8].copy_from_slice(&program.seed.to_le_bytes());
-        let mut engine = carriers.engine(&program.machine, rank, secret);
+        let mut engine = carriers.engine(&program.machine, rank, Secret::new(secret));
         engine.attend(program.pace.helps);
         let thread =
             |(role, script): (usize, Vec<Step>)| Thread { role, script, next: 0, phase: Phase::Between, ready: 0 };

@@ -6,7 +6,6 @@ use crate::mpiexec::reach::{Agent, Stage};
 use crate::mpiexec::survey::{self, Purpose, Survey};
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::sys;
-use crate::wire;
 use std::time::{Duration, Instant};
 
 impl Running {
@@ -176,8 +175,8 @@ impl Running {
         };
         let what = match waiting.len() {
             0 => String::new(),
-            1 => format!(" while rank {} waits for it", waiting[0]),
-            _ => format!(" while ranks {} wait for it", wire::format_ranks(&waiting)),
+            1 => format!(" while {} waits for it", verdict::named(&waiting)),
+            _ => format!(" while {} wait for it", verdict::named(&waiting)),
         };
         let clause = format!("rank {rank} on {} exited with status 0 {how}{what}", self.host_of(rank));
         self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
