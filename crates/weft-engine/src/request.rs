@@ -141,6 +141,8 @@ pub enum State {
     Flush(Vec<usize>),
     /// A collective operation that the progress loop advances.
     Collective,
+    /// A partitioned operation, whose messages have requests of their own (MPI-5.0 §4).
+    Partitioned,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).
     Generalized,
     /// Done: the status says how.
@@ -158,6 +160,8 @@ pub enum Persistent {
     Receive(Receive),
     /// A collective: its place, and what to do with which buffers.
     Collective(Box<(CollectiveScope, Arc<Bound>)>),
+    /// A partitioned operation: whoever makes such knows it by its request.
+    Partitioned,
 }
 
 /// The callbacks of a generalized request: addresses of C functions and their state (MPI-5.0 §13.2).

@@ -68,6 +68,9 @@ impl Process {
         if let State::Flush(_) = request.state {
             return self.complete_flush(handle);
         }
+        if let State::Partitioned = request.state {
+            return self.complete_partitioned(handle);
+        }
         Ok(request.is_complete())
     }
 
@@ -139,6 +142,15 @@ impl Process {
             let message = "a collective operation cannot be freed before a test or wait has completed it";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
+        if let Some(Persistent::Partitioned) = request.persistent.as_deref() {
+            if !matches!(request.state, State::Inactive) {
+                let message = "a partitioned operation cannot be freed before a test or wait has completed it";
+                return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
+            }
+            self.free_partitioned(handle);
+            self.messages()?.forget(handle);
+            return Ok(None);
+        }
         if request.is_complete() {
             let callbacks = request.generalized.as_deref().copied();
             self.messages()?.forget(handle);
@@ -169,7 +181,8 @@ impl Process {
         if let Some(callbacks) = request.generalized.as_deref() {
             return Ok(Some((*callbacks, request.is_complete())));
         }
-        if is_collective(request) || matches!(request.state, State::Inactive | State::Flush(_)) {
+        let is_partitioned = matches!(request.persistent.as_deref(), Some(Persistent::Partitioned));
+        if is_partitioned || is_collective(request) || matches!(request.state, State::Inactive | State::Flush(_)) {
             let message = "only active point-to-point operations can be cancelled, and of those no partitioned ones";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }

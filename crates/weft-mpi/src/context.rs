@@ -9,8 +9,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hasher;
 
-/// Contexts that each communicator takes: point-to-point, collectives, groups, and leaders of groups.
-pub const CONTEXTS_EACH: u32 = 4;
+/// Contexts that each communicator takes: point-to-point, collectives, groups, leaders of groups, partitioned operations and their messages,
+/// and two in reserve.
+pub const CONTEXTS_EACH: u32 = 8;
 
 /// Context of a communicator that has none yet.
 pub const CONTEXT_NONE: u32 = u32::MAX - CONTEXTS_EACH;
@@ -117,24 +118,24 @@ mod tests {
     fn a_number_is_given_once() {
         let mut contexts = Contexts::new();
         let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
-        assert_eq!((one, other), (8, 8));
-        assert!(contexts.reserve(8));
-        assert!(!contexts.reserve(8));
+        assert_eq!((one, other), (2 * CONTEXTS_EACH, 2 * CONTEXTS_EACH));
+        assert!(contexts.reserve(one));
+        assert!(!contexts.reserve(one));
         // The first ends well; the other could still end with the same number, had it been slower.
         contexts.withdraw(one);
-        assert!(!contexts.reserve(8));
+        assert!(!contexts.reserve(one));
         contexts.withdraw(other);
-        assert_eq!(contexts.offer(3, 0), Some(12));
+        assert_eq!(contexts.offer(3, 0), Some(3 * CONTEXTS_EACH));
     }
 
     #[test]
     fn what_others_could_not_reserve_is_free_again() {
         let mut contexts = Contexts::new();
         let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
-        assert!(contexts.reserve(20));
-        contexts.release(20);
+        assert!(contexts.reserve(40));
+        contexts.release(40);
         contexts.withdraw(one);
-        assert!(contexts.reserve(20));
+        assert!(contexts.reserve(40));
         contexts.withdraw(other);
         assert!(contexts.taken.is_empty() && contexts.offers.is_empty());
     }
@@ -168,7 +169,7 @@ mod tests {
         // In which order each process reserves for the agreements 0 and 1, for every attempt anew.
         for orders in 0..256_u32 {
             let mut processes = [Contexts::new(), Contexts::new()];
-            processes[1].next = 16;
+            processes[1].next = 4 * CONTEXTS_EACH;
             let mut agreed = [None, None];
             for attempt in 0..8 {
                 let open: Vec<usize> = (0..2).filter(|index| agreed[*index].is_none()).collect();

@@ -30,6 +30,8 @@ pub mod intercommunicator;
 pub mod job;
 pub mod live;
 pub mod object;
+pub mod partitioned;
+mod partitions;
 pub mod point_to_point;
 pub mod predefined;
 pub mod process;

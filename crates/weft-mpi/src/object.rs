@@ -112,6 +112,16 @@ impl Communicator {
     pub fn leader_context(&self) -> u32 {
         self.context + 3
     }
+
+    /// Context in which the two sides of partitioned operations meet (MPI-5.0 §4.2.1).
+    pub fn partitioned_context(&self) -> u32 {
+        self.context + 4
+    }
+
+    /// Context of the messages of partitioned operations.
+    pub fn partition_context(&self) -> u32 {
+        self.context + 5
+    }
 }
 
 #[cold]

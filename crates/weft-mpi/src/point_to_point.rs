@@ -62,6 +62,15 @@ impl Communicator {
     }
 }
 
+/// A tag that is no wildcard.
+///
+/// # Errors
+/// `MPI_ERR_TAG`.
+#[inline(always)]
+pub(crate) fn check_tag(tag: i32) -> Result<()> {
+    if tag < 0 { Err(wrong_tag(tag)) } else { Ok(()) }
+}
+
 #[cold]
 fn wrong_tag(tag: i32) -> Error {
     Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", i32::MAX))
@@ -82,9 +91,7 @@ impl Process {
         mode: Mode,
     ) -> Result<Send> {
         let object = self.objects.communicator(communicator)?;
-        if tag < 0 {
-            return Err(wrong_tag(tag));
-        }
+        check_tag(tag)?;
         let peer = object.peer(destination, "dest")?;
         let envelope = Envelope { context: object.context, source: object.rank, tag };
         Ok(Send { peer, envelope, data, mode, blocking: false })
@@ -214,6 +221,7 @@ impl Process {
                 engine.messages.restart(handle, State::Posted(receive));
                 engine.start_receive(handle);
             }
+            Persistent::Partitioned => self.start_partitioned(handle)?,
             Persistent::Collective(collective) => {
                 engine.messages.restart(handle, State::Collective);
                 let (place, bound) = *collective;

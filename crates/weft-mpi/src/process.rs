@@ -76,6 +76,8 @@ pub struct Process {
     pub collectives: Slab<Running>,
     /// Completions that they have been moved on for.
     pub collectives_seen: u64,
+    /// Partitioned operations.
+    pub(crate) partitioned: crate::partitions::Partitioned,
     /// Contexts for new communicators.
     pub contexts: crate::context::Contexts,
     /// How the job was started; set while active.
@@ -195,6 +197,7 @@ impl Process {
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
+            partitioned: crate::partitions::Partitioned::new(),
             contexts: crate::context::Contexts::new(),
             job: None,
             engine: None,
@@ -301,6 +304,9 @@ impl Process {
         }
         if !self.collectives.is_empty() {
             self.advance_collectives();
+        }
+        if self.partitioned.expects() {
+            self.expect_plans();
         }
     }
 

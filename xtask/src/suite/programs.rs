@@ -7,6 +7,7 @@ use super::{Case, Outcome};
 /// Programs of `tests/c`, with the rank counts they run with on one host.
 const PROGRAMS: &[&str] = &[
     "point_to_point",
+    "partitioned",
     "probe",
     "requests",
     "sizes",

@@ -18,6 +18,7 @@ pub(crate) mod handles;
 pub(crate) mod info;
 pub(crate) mod intercommunicators;
 pub(crate) mod packing;
+pub(crate) mod partitioned;
 pub(crate) mod point_to_point;
 pub(crate) mod removed;
 pub(crate) mod requests;

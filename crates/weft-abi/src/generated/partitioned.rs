@@ -12,11 +12,14 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Parrived PMPI_Parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> c_int {
-    unsupported(Function::Parrived, Scope::None)
+    call(Function::Parrived, Scope::None, || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::partitioned::parrived(request, partition, flag) }
+    })
 } }
 
 entry! { MPI_Pready PMPI_Pready(partition: c_int, request: MPI_Request) -> c_int {
-    unsupported(Function::Pready, Scope::None)
+    call(Function::Pready, Scope::None, || unsafe { crate::calls::partitioned::pready(partition, request) })
 } }
 
 entry! { MPI_Pready_list PMPI_Pready_list(
@@ -24,7 +27,11 @@ entry! { MPI_Pready_list PMPI_Pready_list(
     array_of_partitions: *const c_int,
     request: MPI_Request,
 ) -> c_int {
-    unsupported(Function::PreadyList, Scope::None)
+    call(Function::PreadyList, Scope::None, || {
+        check::natural("length", i64::from(length))?;
+        check::array("array_of_partitions", array_of_partitions, i64::from(length))?;
+        unsafe { crate::calls::partitioned::pready_list(length, array_of_partitions, request) }
+    })
 } }
 
 entry! { MPI_Pready_range PMPI_Pready_range(
@@ -32,7 +39,9 @@ entry! { MPI_Pready_range PMPI_Pready_range(
     partition_high: c_int,
     request: MPI_Request,
 ) -> c_int {
-    unsupported(Function::PreadyRange, Scope::None)
+    call(Function::PreadyRange, Scope::None, || {
+        unsafe { crate::calls::partitioned::pready_range(partition_low, partition_high, request) }
+    })
 } }
 
 entry! { MPI_Precv_init PMPI_Precv_init(
@@ -46,7 +55,16 @@ entry! { MPI_Precv_init PMPI_Precv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::PrecvInit, Scope::Comm(comm))
+    call(Function::PrecvInit, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::partitioned::precv_init(
+                buf, partitions, count, datatype, source, tag, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Precv_init_c PMPI_Precv_init_c(
@@ -60,7 +78,16 @@ entry! { MPI_Precv_init_c PMPI_Precv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::PrecvInitC, Scope::Comm(comm))
+    call(Function::PrecvInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::partitioned::precv_init(
+                buf, partitions, count, datatype, source, tag, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Psend_init PMPI_Psend_init(
@@ -74,7 +101,16 @@ entry! { MPI_Psend_init PMPI_Psend_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::PsendInit, Scope::Comm(comm))
+    call(Function::PsendInit, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::partitioned::psend_init(
+                buf, partitions, count, datatype, dest, tag, comm, info, request
+            )
+        }
+    })
 } }
 
 entry! { MPI_Psend_init_c PMPI_Psend_init_c(
@@ -88,5 +124,14 @@ entry! { MPI_Psend_init_c PMPI_Psend_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::PsendInitC, Scope::Comm(comm))
+    call(Function::PsendInitC, Scope::Comm(comm), || {
+        check::count("count", count)?;
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::partitioned::psend_init(
+                buf, partitions, count, datatype, dest, tag, comm, info, request
+            )
+        }
+    })
 } }

@@ -1,0 +1,110 @@
+//! Partitioned communication (MPI-5.0 §4).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what partitions, count and
+//! datatype say, output pointers can be written.
+
+use crate::types::*;
+use std::ffi::{c_int, c_void};
+use weft_mpi::constants::{MPI_ERR_ARG, MPI_ERR_COUNT};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::memory::Divisible;
+use weft_mpi::partitioned::Side;
+use weft_mpi::process::{Process, attempt, with};
+
+/// One side of an operation.
+///
+/// # Safety
+/// The buffer stays valid until the request is freed, and is used by one side at a time while it is active (MPI-5.0 §4.2.1).
+unsafe fn side(
+    process: &Process,
+    buffer: *const c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: MPI_Datatype,
+    rank: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+) -> Result<Side> {
+    let wrong = || Error::new(MPI_ERR_ARG, format!("partitions is {partitions}; it must not be negative"));
+    let partitions = u32::try_from(partitions).map_err(|_| wrong())?;
+    let layout = &process.objects.committed(datatype.0)?.description.layout;
+    let many = || Error::new(MPI_ERR_COUNT, format!("{partitions} partitions of {count} items are more than 2^63 - 1"));
+    let items = count.checked_mul(i64::from(partitions)).ok_or_else(many)? as u64;
+    // SAFETY: the caller's promise.
+    let data = unsafe { Divisible::new(buffer.cast_mut().cast(), items, layout)? };
+    Ok(Side { data, partitions, communicator: comm.0, rank, tag })
+}
+
+/// MPI_Psend_init (MPI-5.0 §4.2.1). There are no hints that we know.
+pub(crate) unsafe fn psend_init(
+    buf: *const c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: MPI_Datatype,
+    dest: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    _info: MPI_Info,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller's buffer and pointer.
+        unsafe {
+            let side = side(process, buf, partitions, count, datatype, dest, tag, comm)?;
+            *request = MPI_Request(process.make_partitioned_send(side)?);
+        }
+        Ok(())
+    })
+}
+
+/// MPI_Precv_init (MPI-5.0 §4.2.1). There are no hints that we know.
+pub(crate) unsafe fn precv_init(
+    buf: *mut c_void,
+    partitions: c_int,
+    count: i64,
+    datatype: MPI_Datatype,
+    source: c_int,
+    tag: c_int,
+    comm: MPI_Comm,
+    _info: MPI_Info,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    with(|process| {
+        // SAFETY: the caller's buffer and pointer.
+        unsafe {
+            let side = side(process, buf, partitions, count, datatype, source, tag, comm)?;
+            *request = MPI_Request(process.make_partitioned_receive(side)?);
+        }
+        Ok(())
+    })
+}
+
+/// MPI_Pready (MPI-5.0 §4.2.1).
+pub(crate) unsafe fn pready(partition: c_int, request: MPI_Request) -> Result<()> {
+    with(|process| process.mark_list(request.0, &[partition]))
+}
+
+/// MPI_Pready_range (MPI-5.0 §4.2.1).
+pub(crate) unsafe fn pready_range(partition_low: c_int, partition_high: c_int, request: MPI_Request) -> Result<()> {
+    with(|process| process.mark_range(request.0, partition_low, partition_high))
+}
+
+/// MPI_Pready_list (MPI-5.0 §4.2.1).
+pub(crate) unsafe fn pready_list(length: c_int, array_of_partitions: *const c_int, request: MPI_Request) -> Result<()> {
+    let Ok(length @ 1..) = usize::try_from(length) else { return with(|process| process.mark_list(request.0, &[])) };
+    // SAFETY: the caller's array.
+    let list = unsafe { std::slice::from_raw_parts(array_of_partitions, length) };
+    with(|process| process.mark_list(request.0, list))
+}
+
+/// MPI_Parrived (MPI-5.0 §4.2.2).
+pub(crate) unsafe fn parrived(request: MPI_Request, partition: c_int, flag: *mut c_int) -> Result<()> {
+    let arrived = attempt(|process| match process.has_arrived(request.0, partition) {
+        Ok(false) => None,
+        other => Some(other),
+    });
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(arrived.unwrap_or(Ok(false))?) };
+    Ok(())
+}
