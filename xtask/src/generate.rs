@@ -5,6 +5,7 @@
 //! `--check` nothing is written and a difference is an error, so that none of them is ever edited by hand.
 
 mod header;
+mod misuse;
 mod rust;
 mod scan;
 mod spec;
@@ -73,6 +74,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push((format!("{GENERATED}/symbols.txt"), tables::symbols(&spec)));
     outputs.push(("crates/weft-mpi/src/constants.rs".to_owned(), tables::library_constants(&spec)?));
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
+    outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
     Ok(outputs)
 }

@@ -56,6 +56,9 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
             attempt(|| Ok(context.mpiexec(2).arg(context.compile(&source("start"))?).arg(level.to_string())))
         }));
     }
+    for ranks in [1, 2] {
+        cases.push(program("misuse", ranks, Where::OneHost, None));
+    }
     cases.push(Case::new("collectives without mpiexec", |context| {
         attempt(|| Ok(Run::new(context.compile(&source("collectives"))?)))
     }));
@@ -73,6 +76,7 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
             Ok(run.arg(context.compile(&source("incast"))?))
         })
     }));
+    cases.push(program("misuse", 2, Where::TwoHosts, None));
     // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(over(link, format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
