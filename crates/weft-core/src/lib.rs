@@ -15,4 +15,5 @@ pub mod pcapng;
 pub mod rails;
 pub mod reduce;
 pub mod time;
+pub mod topology;
 pub mod wire;

@@ -19,4 +19,8 @@ pub struct CollectiveScope {
     pub group: Arc<Group>,
     /// This process's rank among them.
     pub rank: u32,
+    /// What stands as the source in each member's messages, where its rank in `group` does not tell it from everybody else who sends in
+    /// this context: groups that overlap agree in one context (MPI-5.0 §7.4.2, `MPI_Comm_create_group`), and the first of one is
+    /// not the first of another.
+    pub sources: Option<Arc<[u32]>>,
 }

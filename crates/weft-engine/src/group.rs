@@ -79,6 +79,13 @@ impl Group {
         Self::of_session(members, own, self.session)
     }
 
+    /// The members of these ranks, in this order, as a group that comes from where this one comes from.
+    pub fn of_ranks(&self, ranks: &[u32]) -> Arc<Self> {
+        let members = ranks.iter().map(|rank| self.members[*rank as usize]).collect();
+        let rank = self.rank.and_then(|own| ranks.iter().position(|rank| *rank == own)).map(|rank| rank as u32);
+        Arc::new(Self { members, rank, session: self.session })
+    }
+
     /// Number of members.
     pub fn size(&self) -> u32 {
         self.members.len() as u32
@@ -87,5 +94,36 @@ impl Group {
     /// Rank of process `member`.
     pub fn rank_of(&self, member: PeerId) -> Option<u32> {
         self.members.iter().position(|candidate| *candidate == member).map(|rank| rank as u32)
+    }
+
+    /// The rank of each of `members`.
+    ///
+    /// # Errors
+    /// The place in `members` of the first that is not in this group.
+    pub fn ranks_of(&self, members: &[PeerId]) -> Result<Vec<u32>, usize> {
+        let mut known: Vec<(PeerId, u32)> = self.members.iter().copied().zip(0..).collect();
+        known.sort_unstable();
+        let rank = |member: &PeerId| known.binary_search_by_key(member, |(known, _)| *known).ok().map(|at| known[at].1);
+        members.iter().enumerate().map(|(place, member)| rank(member).ok_or(place)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn members_are_found_in_any_order() {
+        let peer = |index| PeerId::new(index, 0);
+        let group = Group::new([5, 2, 9].map(peer).to_vec(), peer(9));
+        assert_eq!(group.rank, Some(2));
+        assert_eq!(group.ranks_of(&[9, 5].map(peer)), Ok(vec![2, 0]));
+        assert_eq!(group.ranks_of(&[]), Ok(vec![]));
+        assert_eq!(group.ranks_of(&[2, 7, 8].map(peer)), Err(1));
+        // The same place in the table, but another process.
+        assert_eq!(group.ranks_of(&[PeerId::new(5, 1)]), Err(0));
+        let part = group.of_ranks(&[2, 0]);
+        assert_eq!((&part.members[..], part.rank), (&[9, 5].map(peer)[..], Some(0)));
+        assert_eq!(group.of_ranks(&[1]).rank, None);
     }
 }

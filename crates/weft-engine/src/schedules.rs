@@ -22,11 +22,16 @@ use crate::transport::Platform;
 const SCRATCH_MAX: u64 = 1 << 44;
 
 impl CollectiveScope {
+    /// What stands as the source in the messages of rank `rank`.
+    fn source(&self, rank: u32) -> u32 {
+        self.sources.as_ref().map_or(rank, |sources| sources[rank as usize])
+    }
+
     /// A message from this process to rank `to`, of which whoever starts it waits for the end.
     pub fn send(&self, to: u32, data: UserData) -> Send {
         Send {
             peer: Some(self.group.members[to as usize]),
-            envelope: Envelope { context: self.context, source: self.rank, tag: self.tag },
+            envelope: Envelope { context: self.context, source: self.source(self.rank), tag: self.tag },
             data,
             mode: Mode::Standard,
             blocking: true,
@@ -37,7 +42,7 @@ impl CollectiveScope {
     pub fn receive(&self, from: u32, data: UserData) -> Receive {
         Receive {
             context: Some(self.context),
-            source: Some(from),
+            source: Some(self.source(from)),
             peer: Some(self.group.members[from as usize]),
             tag: Some(self.tag),
             data,

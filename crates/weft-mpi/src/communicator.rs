@@ -1,5 +1,8 @@
 //! Creating communicators: agreement among processes (MPI-5.0 §7.4.2).
 
+mod exchange;
+mod topologies;
+
 use std::sync::Arc;
 
 use weft_core::collective::{self, ElementShape, Items};
@@ -15,6 +18,8 @@ use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
+
+pub use exchange::exchange;
 
 /// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
 /// spreads their offers over twice as many numbers.
@@ -154,6 +159,7 @@ impl Process {
             info: Vec::new(),
             collectives: 0,
             buffer: Default::default(),
+            topology: None,
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }

@@ -73,7 +73,7 @@ impl Process {
         let stranger = || Error::new(MPI_ERR_GROUP, "this process is not in the group");
         let rank = group.rank.ok_or_else(stranger)?;
         let (context, tag) = context::named(name, self.numbers(&group.members)?);
-        Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank })
+        Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank, sources: None })
     }
 }
 
@@ -219,7 +219,14 @@ fn gather_round(
         let both = local.derive(first.members.iter().chain(&second.members).copied().collect(), own);
         let rank = scope.rank + if is_first { 0 } else { remote.size() };
         let communicator = scope.communicator;
-        let scope = CollectiveScope { communicator, context: context as u32, tag: tag as i32, group: both, rank };
+        let scope = CollectiveScope {
+            communicator,
+            context: context as u32,
+            tag: tag as i32,
+            group: both,
+            rank,
+            sources: None,
+        };
         Ok(Meeting { scope, remote, is_first })
     })
 }

@@ -21,6 +21,8 @@ pub struct Job {
     pub processor_name: String,
     /// Names of the interfaces over which other nodes are reached, by their number.
     pub(crate) interfaces: Vec<String>,
+    /// Whether topologies may give processes other ranks, to bring neighbours to one node.
+    pub(crate) reorders: bool,
     /// The node of each process, as a number without meaning but equality.
     pub(crate) nodes: HashMap<PeerId, u64>,
 }

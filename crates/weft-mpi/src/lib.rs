@@ -7,7 +7,7 @@
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`point_to_point`], [`collective`] | operations |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
-//! | [`dimensions`] | shapes of process grids |
+//! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
 //! | [`object`], [`predefined`] | objects and how they are found |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 #![forbid(unsafe_code)]
@@ -22,7 +22,6 @@ mod contention;
 pub mod context;
 pub mod datatypes;
 mod description;
-pub mod dimensions;
 pub mod engine;
 pub mod error_codes;
 pub mod external;
@@ -32,6 +31,7 @@ pub mod live;
 pub mod object;
 pub mod partitioned;
 mod partitions;
+pub mod placement;
 pub mod point_to_point;
 pub mod predefined;
 pub mod process;
@@ -39,6 +39,7 @@ mod progress_thread;
 pub mod settings;
 pub mod start;
 pub mod tools;
+pub mod topology;
 
 /// The parts of the engine and of the core that the boundary speaks of: it depends on this crate only.
 pub use weft_engine::{algorithms, error, handle, layout, memory, reduce, request};

@@ -8,6 +8,7 @@ use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
+use crate::topology::Topology;
 pub use weft_engine::arguments::{Operation, UserOperation};
 pub use weft_engine::group::{Group, PeerId};
 
@@ -35,6 +36,8 @@ pub struct Communicator {
     pub collectives: u32,
     /// Its buffer for buffered sends.
     pub buffer: crate::buffered::Buffer,
+    /// Who is whose neighbour in it (§8), if anybody.
+    pub topology: Option<Arc<Topology>>,
 }
 
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
@@ -254,6 +257,7 @@ impl Objects {
                 info: Vec::new(),
                 collectives: 0,
                 buffer: Default::default(),
+                topology: None,
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");

@@ -149,6 +149,15 @@ pub const PEER_TIMEOUT: Setting = Setting {
     meaning: "seconds without any answer after which a peer counts as failed; 0: never",
     reader: Reader::Library,
 };
+/// Whether topologies may change ranks.
+pub const REORDER: Setting = Setting {
+    name: "WEFT_REORDER",
+    default: "1",
+    allowed: "1 or 0",
+    meaning: "`1`: where a program allows it (`reorder` of `MPI_Cart_create` and the like), ranks of a new communicator are given so that \
+              neighbours share a host as far as possible; `0`: they stay as they are; the same for all ranks",
+    reader: Reader::Library,
+};
 /// Whether packets are encrypted.
 pub const SEALED: Setting = Setting {
     name: "WEFT_SEALED",
@@ -203,7 +212,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 18] = [
+pub const TABLE: [&Setting; 19] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -216,6 +225,7 @@ pub const TABLE: [&Setting; 18] = [
     &ACK,
     &ACK_DELAY,
     &PEER_TIMEOUT,
+    &REORDER,
     &SEALED,
     &VERBOSE_ERRORS,
     &CAPTURE,
@@ -339,6 +349,8 @@ pub struct Settings {
     pub ack_delay: Duration,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
+    /// `WEFT_REORDER`: whether topologies may change ranks.
+    pub reorder: bool,
     /// `WEFT_SEALED`: whether packets are encrypted.
     pub sealed: bool,
     /// `WEFT_VERBOSE_ERRORS`: whether errors that are returned are printed too.
@@ -399,6 +411,7 @@ impl Settings {
             shm_dir: shared_directory(&variable)?,
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
+            reorder: switch(&REORDER, &variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),

@@ -199,6 +199,7 @@ fn join(
         processor_name: processor_name(settings.node.as_deref()),
         interfaces,
         nodes,
+        reorders: settings.reorder,
         client,
     });
     process.verbose_errors = settings.verbose_errors;

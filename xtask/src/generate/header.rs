@@ -219,6 +219,10 @@ fn declaration(spec: &Spec, parameter: &Parameter, form: Form) -> String {
     if let Some(inner) = parameter.lengths.get(1) {
         return format!("{constness}{c_type} {name}[][{inner}]");
     }
+    // For an array the compiler warns of MPI_UNWEIGHTED, an address where nothing can be.
+    if parameter.kind == "WEIGHT" {
+        return format!("{constness}{c_type} *{name}");
+    }
     if !parameter.lengths.is_empty() {
         return format!("{constness}{c_type} {name}[]");
     }

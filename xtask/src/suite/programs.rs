@@ -17,6 +17,8 @@ const PROGRAMS: &[&str] = &[
     "communicators",
     "intercommunicators",
     "contexts",
+    "create_group",
+    "topologies",
     "errors",
     "start",
     "threads",

@@ -17,6 +17,7 @@ use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
 use weft_mpi::process::{Process, with};
+use weft_mpi::topology::Topology;
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
 pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
@@ -60,14 +61,6 @@ pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut
     })?;
     // SAFETY: the caller's pointer.
     unsafe { *result = outcome };
-    Ok(())
-}
-
-/// MPI_Topo_test (MPI-5.0 §8.5.5). No communicator has a topology yet.
-pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()> {
-    with(|process| process.objects.communicator(comm.0).map(drop))?;
-    // SAFETY: the caller's pointer.
-    unsafe { *status = MPI_UNDEFINED };
     Ok(())
 }
 
@@ -119,17 +112,18 @@ pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
 }
 
-/// The processes of a communicator that is duplicated.
+/// The processes of a communicator that is duplicated, and how they are neighbours.
 struct Original {
     group: Arc<Group>,
     addressed: Arc<Group>,
     inter: Option<Inter>,
+    topology: Option<Arc<Topology>>,
 }
 
 impl Original {
     /// Makes `object`, a new communicator of this group, a duplicate with `attributes` and `info`.
     fn copy_to(self, object: &mut Communicator, attributes: Attributes, info: Info) {
-        (object.addressed, object.inter) = (self.addressed, self.inter);
+        (object.addressed, object.inter, object.topology) = (self.addressed, self.inter, self.topology);
         (object.attributes, object.info) = (attributes, info);
     }
 }
@@ -146,8 +140,12 @@ unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Original
     with(|process| {
         let place = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
-        let Communicator { group, addressed, inter, .. } = object;
-        let original = Original { group: group.clone(), addressed: addressed.clone(), inter: inter.clone() };
+        let original = Original {
+            group: object.group.clone(),
+            addressed: object.addressed.clone(),
+            inter: object.inter.clone(),
+            topology: object.topology.clone(),
+        };
         Ok((place, original, attributes))
     })
 }
@@ -225,7 +223,7 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
         let parent = process.objects.communicator(comm.0)?;
         let (is_inter, parent) = (parent.inter.is_some(), parent.group.clone());
         let group = process.objects.group(group.0)?;
-        check_subset(&group, &parent)?;
+        ranks_in_parent(&group, &parent)?;
         Ok::<_, Error>((group, process.agreement_scope(comm.0)?, is_inter))
     })?;
     if is_inter {
@@ -236,14 +234,12 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
     unsafe { create(place, group, newcomm, |_| ()) }
 }
 
-fn check_subset(group: &Group, parent: &Group) -> Result<()> {
-    match group.members.iter().position(|member| parent.rank_of(*member).is_none()) {
-        Some(stranger) => Err(Error::new(
-            MPI_ERR_GROUP,
-            format!("the group is no subset of the communicator's: its rank {stranger} is not in it"),
-        )),
-        None => Ok(()),
-    }
+/// The rank in `parent` of each member of `group`, which must be a subset of it.
+fn ranks_in_parent(group: &Group, parent: &Group) -> Result<Vec<u32>> {
+    parent.ranks_of(&group.members).map_err(|stranger| {
+        let message = format!("the group is no subset of the communicator's: its rank {stranger} is not in it");
+        Error::new(MPI_ERR_GROUP, message)
+    })
 }
 
 /// MPI_Comm_create_group (MPI-5.0 §7.4.2): only the members of the group take part.
@@ -256,18 +252,20 @@ pub(crate) unsafe fn comm_create_group(
     if tag < 0 {
         return Err(Error::new(MPI_ERR_TAG, format!("tag is {tag}, but tags are 0 to {}", c_int::MAX)));
     }
-    let (context, group) = with(|process| {
+    let (context, group, sources) = with(|process| {
         let parent = process.objects.communicator(comm.0)?.intra()?;
         let group = process.objects.group(group.0)?;
-        check_subset(&group, &parent.group)?;
-        Ok::<_, Error>((parent.group_context(), group))
+        let sources = ranks_in_parent(&group, &parent.group)?;
+        Ok::<_, Error>((parent.group_context(), group, sources))
     })?;
     let Some(rank) = group.rank else {
         // SAFETY: the caller's pointer.
         unsafe { *newcomm = MPI_Comm::NULL };
         return Ok(());
     };
-    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank };
+    // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members apart.
+    let sources = Some(sources.into());
+    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources };
     // SAFETY: the caller's pointer.
     unsafe { create(place, group, newcomm, |_| ()) }
 }

@@ -13,6 +13,7 @@ pub(crate) mod datatypes;
 pub(crate) mod environment;
 pub(crate) mod error_handlers;
 pub(crate) mod from_groups;
+pub(crate) mod graphs;
 pub(crate) mod groups;
 pub(crate) mod handles;
 pub(crate) mod info;

@@ -1,13 +1,49 @@
-//! Process topologies (MPI-5.0 §8).
+//! Cartesian topologies (MPI-5.0 §8.5.1, §8.5.2, §8.5.5 to §8.5.8).
 //!
 //! # Safety
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
-//! lengths given beside them.
+//! lengths given beside them or asked of the topology, output pointers can be written.
 
+use crate::calls::communicators::create;
+use crate::check;
 use crate::generated::constants::*;
+use crate::types::*;
 use std::ffi::c_int;
-use weft_mpi::dimensions::balanced;
+use std::sync::Arc;
 use weft_mpi::error::{Error, Result};
+use weft_mpi::process::with;
+use weft_mpi::topology::{Dimension, Grid, Topology, balanced};
+
+/// An array of the program, which may be null when it is empty.
+///
+/// # Safety
+/// The array has `length` elements.
+pub(super) unsafe fn slice<'a>(array: *const c_int, length: usize) -> &'a [c_int] {
+    // SAFETY: the caller's array.
+    if length == 0 { &[] } else { unsafe { std::slice::from_raw_parts(array, length) } }
+}
+
+/// Writes `values` to an array of the program.
+///
+/// # Safety
+/// There is room for them.
+pub(super) unsafe fn give(array: *mut c_int, values: impl Iterator<Item = c_int>) {
+    for (place, value) in values.enumerate() {
+        // SAFETY: the caller's room.
+        unsafe { array.add(place).write(value) };
+    }
+}
+
+/// MPI_Topo_test (MPI-5.0 §8.5.5).
+pub(crate) unsafe fn topo_test(comm: MPI_Comm, status: *mut c_int) -> Result<()> {
+    let kind = with(|process| {
+        let topology = process.objects.communicator(comm.0)?.topology.clone();
+        Ok(topology.map_or(MPI_UNDEFINED, |topology| topology.kind()))
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *status = kind };
+    Ok(())
+}
 
 /// MPI_Dims_create (MPI-5.0 §8.5.2).
 pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> Result<()> {
@@ -37,4 +73,183 @@ pub(crate) unsafe fn dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) 
         *dim = factor as c_int;
     }
     Ok(())
+}
+
+/// The grid that a program describes, which must have a place for at most `processes`.
+///
+/// # Safety
+/// Both arrays have `ndims` elements.
+unsafe fn described_grid(ndims: c_int, dims: *const c_int, periods: *const c_int, processes: u32) -> Result<Grid> {
+    // SAFETY: the caller's arrays.
+    let (dims, periods) = unsafe { (slice(dims, ndims as usize), slice(periods, ndims as usize)) };
+    if let Some(index) = dims.iter().position(|dim| *dim < 1) {
+        return Err(Error::new(MPI_ERR_DIMS, format!("dims[{index}] is {}; it must be at least 1", dims[index])));
+    }
+    let dimension = |(size, periodic): (&c_int, &c_int)| Dimension { size: *size as u32, periodic: *periodic != 0 };
+    let grid = Grid::new(dims.iter().zip(periods).map(dimension).collect());
+    grid.filter(|grid| grid.size() <= processes).ok_or_else(|| {
+        let wanted: Vec<String> = dims.iter().map(c_int::to_string).collect();
+        let message =
+            format!("a grid of {} is larger than the communicator, which has {processes}", wanted.join(" × "));
+        Error::new(MPI_ERR_DIMS, message)
+    })
+}
+
+/// MPI_Cart_create (MPI-5.0 §8.5.1).
+pub(crate) unsafe fn cart_create(
+    comm_old: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    reorder: c_int,
+    comm_cart: *mut MPI_Comm,
+) -> Result<()> {
+    let (place, group, grid) = with(|process| {
+        let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
+        // SAFETY: the caller's arrays.
+        let grid = unsafe { described_grid(ndims, dims, periods, group.size())? };
+        let places = process.places_in_grid(&group, &grid, reorder != 0);
+        Ok::<_, Error>((process.collective_scope(comm_old.0)?, group.of_ranks(&places), grid))
+    })?;
+    let topology = Arc::new(Topology::Cartesian(grid));
+    // SAFETY: the caller's pointer.
+    unsafe { create(place, group, comm_cart, |object| object.topology = Some(topology)) }
+}
+
+/// MPI_Cart_map (MPI-5.0 §8.5.8): the rank that MPI_Cart_create with `reorder` gives. Local.
+pub(crate) unsafe fn cart_map(
+    comm: MPI_Comm,
+    ndims: c_int,
+    dims: *const c_int,
+    periods: *const c_int,
+    newrank: *mut c_int,
+) -> Result<()> {
+    let rank = with(|process| {
+        let group = process.objects.communicator(comm.0)?.intra()?.group.clone();
+        // SAFETY: the caller's arrays.
+        let grid = unsafe { described_grid(ndims, dims, periods, group.size())? };
+        let places = process.places_in_grid(&group, &grid, true);
+        Ok::<_, Error>(group.of_ranks(&places).rank)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *newrank = rank.map_or(MPI_UNDEFINED, |rank| rank as c_int) };
+    Ok(())
+}
+
+/// MPI_Cartdim_get (MPI-5.0 §8.5.5).
+pub(crate) unsafe fn cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> Result<()> {
+    let count = with(|process| Ok(process.objects.communicator(comm.0)?.grid()?.dimensions().len()))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *ndims = count as c_int };
+    Ok(())
+}
+
+fn check_room(maxdims: c_int, grid: &Grid) -> Result<()> {
+    let count = grid.dimensions().len();
+    if (maxdims as usize) < count {
+        return Err(Error::new(MPI_ERR_ARG, format!("maxdims is {maxdims}, but the grid has {count} dimensions")));
+    }
+    Ok(())
+}
+
+/// MPI_Cart_get (MPI-5.0 §8.5.5).
+pub(crate) unsafe fn cart_get(
+    comm: MPI_Comm,
+    maxdims: c_int,
+    dims: *mut c_int,
+    periods: *mut c_int,
+    coords: *mut c_int,
+) -> Result<()> {
+    let (grid, own) = with(|process| {
+        let object = process.objects.communicator(comm.0)?;
+        let grid = object.grid()?;
+        check_room(maxdims, grid)?;
+        Ok::<_, Error>((grid.clone(), grid.coordinates(object.rank)))
+    })?;
+    // SAFETY: the caller's arrays of `maxdims` elements, compared above.
+    unsafe {
+        give(dims, grid.dimensions().iter().map(|dimension| dimension.size as c_int));
+        give(periods, grid.dimensions().iter().map(|dimension| c_int::from(dimension.periodic)));
+        give(coords, own.into_iter().map(|coordinate| coordinate as c_int));
+    }
+    Ok(())
+}
+
+/// MPI_Cart_rank (MPI-5.0 §8.5.5): coordinates of periodic dimensions may be any numbers.
+pub(crate) unsafe fn cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> Result<()> {
+    let found = with(|process| {
+        let grid = process.objects.communicator(comm.0)?.grid()?;
+        let count = grid.dimensions().len();
+        check::array("coords", coords, count as i64)?;
+        // SAFETY: the caller's array has an element for each dimension.
+        let coords = unsafe { slice(coords, count) };
+        grid.rank(coords).map_err(|index| {
+            let (coordinate, last) = (coords[index], grid.dimensions()[index].size - 1);
+            let message =
+                format!("coords[{index}] is {coordinate}, but that dimension is not periodic and ends at {last}");
+            Error::new(MPI_ERR_ARG, message)
+        })
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *rank = found as c_int };
+    Ok(())
+}
+
+/// MPI_Cart_coords (MPI-5.0 §8.5.5).
+pub(crate) unsafe fn cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int) -> Result<()> {
+    let found = with(|process| {
+        let object = process.objects.communicator(comm.0)?;
+        let grid = object.grid()?;
+        let rank = object.existing_rank("rank", rank)?;
+        check_room(maxdims, grid)?;
+        Ok::<_, Error>(grid.coordinates(rank))
+    })?;
+    // SAFETY: the caller's array of `maxdims` elements, compared above.
+    unsafe { give(coords, found.into_iter().map(|coordinate| coordinate as c_int)) };
+    Ok(())
+}
+
+/// MPI_Cart_shift (MPI-5.0 §8.5.6).
+pub(crate) unsafe fn cart_shift(
+    comm: MPI_Comm,
+    direction: c_int,
+    disp: c_int,
+    rank_source: *mut c_int,
+    rank_dest: *mut c_int,
+) -> Result<()> {
+    let (source, destination) = with(|process| {
+        let object = process.objects.communicator(comm.0)?;
+        let grid = object.grid()?;
+        let count = grid.dimensions().len();
+        let direction = usize::try_from(direction).ok().filter(|direction| *direction < count).ok_or_else(|| {
+            let message = format!("direction is {direction}, but the grid has {count} dimensions, counted from 0");
+            Error::new(MPI_ERR_ARG, message)
+        })?;
+        Ok::<_, Error>(grid.shift(object.rank, direction, disp))
+    })?;
+    let rank = |neighbour: Option<u32>| neighbour.map_or(MPI_PROC_NULL, |rank| rank as c_int);
+    // SAFETY: the caller's pointers.
+    unsafe {
+        *rank_source = rank(source);
+        *rank_dest = rank(destination);
+    }
+    Ok(())
+}
+
+/// MPI_Cart_sub (MPI-5.0 §8.5.7).
+pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    let (place, group, grid) = with(|process| {
+        let object = process.objects.communicator(comm.0)?;
+        let (grid, group) = (object.grid()?, object.group.clone());
+        let count = grid.dimensions().len();
+        check::array("remain_dims", remain_dims, count as i64)?;
+        // SAFETY: the caller's array has an element for each dimension.
+        let remain: Vec<bool> = unsafe { slice(remain_dims, count) }.iter().map(|remains| *remains != 0).collect();
+        let members = grid.members_of_subgrid(object.rank, &remain);
+        let grid = grid.subgrid(&remain);
+        Ok::<_, Error>((process.collective_scope(comm.0)?, group.of_ranks(&members), grid))
+    })?;
+    let topology = Arc::new(Topology::Cartesian(grid));
+    // SAFETY: the caller's pointer.
+    unsafe { create(place, group, newcomm, |object| object.topology = Some(topology)) }
 }

@@ -12,7 +12,11 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 
 entry! { MPI_Cart_coords PMPI_Cart_coords(comm: MPI_Comm, rank: c_int, maxdims: c_int, coords: *mut c_int) -> c_int {
-    unsupported(Function::CartCoords, Scope::Comm(comm))
+    call(Function::CartCoords, Scope::Comm(comm), || {
+        check::natural("maxdims", i64::from(maxdims))?;
+        check::array("coords", coords, i64::from(maxdims))?;
+        unsafe { crate::calls::topologies::cart_coords(comm, rank, maxdims, coords) }
+    })
 } }
 
 entry! { MPI_Cart_create PMPI_Cart_create(
@@ -23,7 +27,13 @@ entry! { MPI_Cart_create PMPI_Cart_create(
     reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::CartCreate, Scope::Comm(comm_old))
+    call(Function::CartCreate, Scope::Comm(comm_old), || {
+        check::dimensions("ndims", i64::from(ndims))?;
+        check::array("dims", dims, i64::from(ndims))?;
+        check::array("periods", periods, i64::from(ndims))?;
+        check::pointer("comm_cart", comm_cart)?;
+        unsafe { crate::calls::topologies::cart_create(comm_old, ndims, dims, periods, reorder, comm_cart) }
+    })
 } }
 
 entry! { MPI_Cart_get PMPI_Cart_get(
@@ -33,7 +43,13 @@ entry! { MPI_Cart_get PMPI_Cart_get(
     periods: *mut c_int,
     coords: *mut c_int,
 ) -> c_int {
-    unsupported(Function::CartGet, Scope::Comm(comm))
+    call(Function::CartGet, Scope::Comm(comm), || {
+        check::natural("maxdims", i64::from(maxdims))?;
+        check::array("dims", dims, i64::from(maxdims))?;
+        check::array("periods", periods, i64::from(maxdims))?;
+        check::array("coords", coords, i64::from(maxdims))?;
+        unsafe { crate::calls::topologies::cart_get(comm, maxdims, dims, periods, coords) }
+    })
 } }
 
 entry! { MPI_Cart_map PMPI_Cart_map(
@@ -43,11 +59,20 @@ entry! { MPI_Cart_map PMPI_Cart_map(
     periods: *const c_int,
     newrank: *mut c_int,
 ) -> c_int {
-    unsupported(Function::CartMap, Scope::Comm(comm))
+    call(Function::CartMap, Scope::Comm(comm), || {
+        check::dimensions("ndims", i64::from(ndims))?;
+        check::array("dims", dims, i64::from(ndims))?;
+        check::array("periods", periods, i64::from(ndims))?;
+        check::pointer("newrank", newrank)?;
+        unsafe { crate::calls::topologies::cart_map(comm, ndims, dims, periods, newrank) }
+    })
 } }
 
 entry! { MPI_Cart_rank PMPI_Cart_rank(comm: MPI_Comm, coords: *const c_int, rank: *mut c_int) -> c_int {
-    unsupported(Function::CartRank, Scope::Comm(comm))
+    call(Function::CartRank, Scope::Comm(comm), || {
+        check::pointer("rank", rank)?;
+        unsafe { crate::calls::topologies::cart_rank(comm, coords, rank) }
+    })
 } }
 
 entry! { MPI_Cart_shift PMPI_Cart_shift(
@@ -57,20 +82,30 @@ entry! { MPI_Cart_shift PMPI_Cart_shift(
     rank_source: *mut c_int,
     rank_dest: *mut c_int,
 ) -> c_int {
-    unsupported(Function::CartShift, Scope::Comm(comm))
+    call(Function::CartShift, Scope::Comm(comm), || {
+        check::pointer("rank_source", rank_source)?;
+        check::pointer("rank_dest", rank_dest)?;
+        unsafe { crate::calls::topologies::cart_shift(comm, direction, disp, rank_source, rank_dest) }
+    })
 } }
 
 entry! { MPI_Cart_sub PMPI_Cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> c_int {
-    unsupported(Function::CartSub, Scope::Comm(comm))
+    call(Function::CartSub, Scope::Comm(comm), || {
+        check::pointer("newcomm", newcomm)?;
+        unsafe { crate::calls::topologies::cart_sub(comm, remain_dims, newcomm) }
+    })
 } }
 
 entry! { MPI_Cartdim_get PMPI_Cartdim_get(comm: MPI_Comm, ndims: *mut c_int) -> c_int {
-    unsupported(Function::CartdimGet, Scope::Comm(comm))
+    call(Function::CartdimGet, Scope::Comm(comm), || {
+        check::pointer("ndims", ndims)?;
+        unsafe { crate::calls::topologies::cartdim_get(comm, ndims) }
+    })
 } }
 
 entry! { MPI_Dims_create PMPI_Dims_create(nnodes: c_int, ndims: c_int, dims: *mut c_int) -> c_int {
     call(Function::DimsCreate, Scope::None, || {
-        check::natural("ndims", i64::from(ndims))?;
+        check::dimensions("ndims", i64::from(ndims))?;
         check::array("dims", dims, i64::from(ndims))?;
         unsafe { crate::calls::topologies::dims_create(nnodes, ndims, dims) }
     })
@@ -87,7 +122,18 @@ entry! { MPI_Dist_graph_create PMPI_Dist_graph_create(
     reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::DistGraphCreate, Scope::Comm(comm_old))
+    call(Function::DistGraphCreate, Scope::Comm(comm_old), || {
+        check::natural("n", i64::from(n))?;
+        check::array("sources", sources, i64::from(n))?;
+        check::array("degrees", degrees, i64::from(n))?;
+        check::info("info", info)?;
+        check::pointer("comm_dist_graph", comm_dist_graph)?;
+        unsafe {
+            crate::calls::graphs::dist_graph_create(
+                comm_old, n, sources, degrees, destinations, weights, info, reorder, comm_dist_graph
+            )
+        }
+    })
 } }
 
 entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent(
@@ -102,7 +148,28 @@ entry! { MPI_Dist_graph_create_adjacent PMPI_Dist_graph_create_adjacent(
     reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::DistGraphCreateAdjacent, Scope::Comm(comm_old))
+    call(Function::DistGraphCreateAdjacent, Scope::Comm(comm_old), || {
+        check::natural("indegree", i64::from(indegree))?;
+        check::array("sources", sources, i64::from(indegree))?;
+        check::natural("outdegree", i64::from(outdegree))?;
+        check::array("destinations", destinations, i64::from(outdegree))?;
+        check::info("info", info)?;
+        check::pointer("comm_dist_graph", comm_dist_graph)?;
+        unsafe {
+            crate::calls::graphs::dist_graph_create_adjacent(
+                comm_old,
+                indegree,
+                sources,
+                sourceweights,
+                outdegree,
+                destinations,
+                destweights,
+                info,
+                reorder,
+                comm_dist_graph,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Dist_graph_neighbors PMPI_Dist_graph_neighbors(
@@ -114,7 +181,17 @@ entry! { MPI_Dist_graph_neighbors PMPI_Dist_graph_neighbors(
     destinations: *mut c_int,
     destweights: *mut c_int,
 ) -> c_int {
-    unsupported(Function::DistGraphNeighbors, Scope::Comm(comm))
+    call(Function::DistGraphNeighbors, Scope::Comm(comm), || {
+        check::natural("maxindegree", i64::from(maxindegree))?;
+        check::array("sources", sources, i64::from(maxindegree))?;
+        check::natural("maxoutdegree", i64::from(maxoutdegree))?;
+        check::array("destinations", destinations, i64::from(maxoutdegree))?;
+        unsafe {
+            crate::calls::graphs::dist_graph_neighbors(
+                comm, maxindegree, sources, sourceweights, maxoutdegree, destinations, destweights
+            )
+        }
+    })
 } }
 
 entry! { MPI_Dist_graph_neighbors_count PMPI_Dist_graph_neighbors_count(
@@ -123,7 +200,12 @@ entry! { MPI_Dist_graph_neighbors_count PMPI_Dist_graph_neighbors_count(
     outdegree: *mut c_int,
     weighted: *mut c_int,
 ) -> c_int {
-    unsupported(Function::DistGraphNeighborsCount, Scope::Comm(comm))
+    call(Function::DistGraphNeighborsCount, Scope::Comm(comm), || {
+        check::pointer("indegree", indegree)?;
+        check::pointer("outdegree", outdegree)?;
+        check::pointer("weighted", weighted)?;
+        unsafe { crate::calls::graphs::dist_graph_neighbors_count(comm, indegree, outdegree, weighted) }
+    })
 } }
 
 entry! { MPI_Graph_create PMPI_Graph_create(
@@ -134,7 +216,11 @@ entry! { MPI_Graph_create PMPI_Graph_create(
     reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> c_int {
-    unsupported(Function::GraphCreate, Scope::Comm(comm_old))
+    call(Function::GraphCreate, Scope::Comm(comm_old), || {
+        check::array("index", index, i64::from(nnodes))?;
+        check::pointer("comm_graph", comm_graph)?;
+        unsafe { crate::calls::graphs::graph_create(comm_old, nnodes, index, edges, reorder, comm_graph) }
+    })
 } }
 
 entry! { MPI_Graph_get PMPI_Graph_get(
@@ -144,7 +230,13 @@ entry! { MPI_Graph_get PMPI_Graph_get(
     index: *mut c_int,
     edges: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GraphGet, Scope::Comm(comm))
+    call(Function::GraphGet, Scope::Comm(comm), || {
+        check::natural("maxindex", i64::from(maxindex))?;
+        check::natural("maxedges", i64::from(maxedges))?;
+        check::array("index", index, i64::from(maxindex))?;
+        check::array("edges", edges, i64::from(maxedges))?;
+        unsafe { crate::calls::graphs::graph_get(comm, maxindex, maxedges, index, edges) }
+    })
 } }
 
 entry! { MPI_Graph_map PMPI_Graph_map(
@@ -154,7 +246,12 @@ entry! { MPI_Graph_map PMPI_Graph_map(
     edges: *const c_int,
     newrank: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GraphMap, Scope::Comm(comm))
+    call(Function::GraphMap, Scope::Comm(comm), || {
+        check::natural("nnodes", i64::from(nnodes))?;
+        check::array("index", index, i64::from(nnodes))?;
+        check::pointer("newrank", newrank)?;
+        unsafe { crate::calls::graphs::graph_map(comm, nnodes, index, edges, newrank) }
+    })
 } }
 
 entry! { MPI_Graph_neighbors PMPI_Graph_neighbors(
@@ -163,7 +260,11 @@ entry! { MPI_Graph_neighbors PMPI_Graph_neighbors(
     maxneighbors: c_int,
     neighbors: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GraphNeighbors, Scope::Comm(comm))
+    call(Function::GraphNeighbors, Scope::Comm(comm), || {
+        check::natural("maxneighbors", i64::from(maxneighbors))?;
+        check::array("neighbors", neighbors, i64::from(maxneighbors))?;
+        unsafe { crate::calls::graphs::graph_neighbors(comm, rank, maxneighbors, neighbors) }
+    })
 } }
 
 entry! { MPI_Graph_neighbors_count PMPI_Graph_neighbors_count(
@@ -171,11 +272,18 @@ entry! { MPI_Graph_neighbors_count PMPI_Graph_neighbors_count(
     rank: c_int,
     nneighbors: *mut c_int,
 ) -> c_int {
-    unsupported(Function::GraphNeighborsCount, Scope::Comm(comm))
+    call(Function::GraphNeighborsCount, Scope::Comm(comm), || {
+        check::pointer("nneighbors", nneighbors)?;
+        unsafe { crate::calls::graphs::graph_neighbors_count(comm, rank, nneighbors) }
+    })
 } }
 
 entry! { MPI_Graphdims_get PMPI_Graphdims_get(comm: MPI_Comm, nnodes: *mut c_int, nedges: *mut c_int) -> c_int {
-    unsupported(Function::GraphdimsGet, Scope::Comm(comm))
+    call(Function::GraphdimsGet, Scope::Comm(comm), || {
+        check::pointer("nnodes", nnodes)?;
+        check::pointer("nedges", nedges)?;
+        unsafe { crate::calls::graphs::graphdims_get(comm, nnodes, nedges) }
+    })
 } }
 
 entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather(
@@ -601,6 +709,6 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
 entry! { MPI_Topo_test PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {
     call(Function::TopoTest, Scope::Comm(comm), || {
         check::pointer("status", status)?;
-        unsafe { crate::calls::communicators::topo_test(comm, status) }
+        unsafe { crate::calls::topologies::topo_test(comm, status) }
     })
 } }

@@ -533,8 +533,14 @@ impl Proc {
             receive_types: vec![of; group.members.len()],
             operation: Some(Operation::Predefined(view.op())),
         };
-        let place =
-            CollectiveScope { communicator: 0, context: step.context + 1, tag: collective.id as i32, group, rank };
+        let place = CollectiveScope {
+            communicator: 0,
+            context: step.context + 1,
+            tag: collective.id as i32,
+            group,
+            rank,
+            sources: None,
+        };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {
             let bound = Arc::new(Bound::shared(plan.schedule, arguments));

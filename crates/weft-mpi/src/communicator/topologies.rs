@@ -1,0 +1,65 @@
+//! What a communicator knows of its topology, and of its ranks.
+
+use crate::constants::{MPI_ERR_RANK, MPI_ERR_TOPOLOGY};
+use crate::error::{Error, Result};
+use crate::object::Communicator;
+use crate::topology::{Graph, Grid, Neighbours, Topology};
+
+impl Communicator {
+    /// Its Cartesian topology.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY`.
+    pub fn grid(&self) -> Result<&Grid> {
+        match self.topology.as_deref() {
+            Some(Topology::Cartesian(grid)) => Ok(grid),
+            _ => Err(no_topology(self, "a Cartesian")),
+        }
+    }
+
+    /// Its graph topology.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY`.
+    pub fn graph(&self) -> Result<&Graph> {
+        match self.topology.as_deref() {
+            Some(Topology::Graph(graph)) => Ok(graph),
+            _ => Err(no_topology(self, "a graph")),
+        }
+    }
+
+    /// The neighbours of this process in its distributed graph topology.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY`.
+    pub fn neighbours(&self) -> Result<&Neighbours> {
+        match self.topology.as_deref() {
+            Some(Topology::DistributedGraph(neighbours)) => Ok(neighbours),
+            _ => Err(no_topology(self, "a distributed graph")),
+        }
+    }
+
+    /// The rank of an argument.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RANK`.
+    pub fn existing_rank(&self, name: &str, rank: i32) -> Result<u32> {
+        let size = self.group.size();
+        u32::try_from(rank).ok().filter(|rank| *rank < size).ok_or_else(|| {
+            Error::new(
+                MPI_ERR_RANK,
+                format!("{name} is {rank}, but the ranks of the communicator are 0 to {}", size - 1),
+            )
+        })
+    }
+}
+
+fn no_topology(communicator: &Communicator, wanted: &str) -> Error {
+    let has = match communicator.topology.as_deref() {
+        None => "no topology",
+        Some(Topology::Cartesian(_)) => "a Cartesian one",
+        Some(Topology::Graph(_)) => "a graph, made by MPI_Graph_create",
+        Some(Topology::DistributedGraph(_)) => "a distributed graph",
+    };
+    Error::new(MPI_ERR_TOPOLOGY, format!("the communicator must have {wanted} topology, and has {has}"))
+}
