@@ -733,25 +733,6 @@ static void misuse_partitioned(void)
     REFUSED_HERE(MPI_ERR_COMM, MPI_Precv_init(in, 1, 1, MPI_DOUBLE, 0, 0, freed_comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Precv_init(in, 1, 1, MPI_DOUBLE, 0, 0, comm, freed_info, &request));
     REFUSED(MPI_ERR_ARG, MPI_Precv_init(in, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, NULL));
-    REFUSED(MPI_ERR_BUFFER, MPI_Precv_init_c(NULL, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_BUFFER, MPI_Precv_init_c(MPI_IN_PLACE, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_ARG, MPI_Precv_init_c(in, -1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_COUNT, MPI_Precv_init_c(in, 1, -1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COUNT, MPI_Precv_init_c(in, 1, wraps, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COUNT, MPI_Precv_init_c(in, 1, INT64_MAX, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TYPE, MPI_Precv_init_c(in, 1, 1, MPI_DATATYPE_NULL, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_TYPE, MPI_Precv_init_c(in, 1, 1, freed_type, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TYPE, MPI_Precv_init_c(in, 1, 1, uncommitted, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 1, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, -9, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, INT_MAX, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TAG, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, -5, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TAG, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, MPI_ANY_TAG, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_COMM, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, MPI_COMM_NULL, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COMM, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, freed_comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_INFO, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, comm, freed_info, &request));
-    REFUSED(MPI_ERR_ARG, MPI_Precv_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, NULL));
     REFUSED(MPI_ERR_BUFFER, MPI_Psend_init(NULL, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_BUFFER, MPI_Psend_init(MPI_IN_PLACE, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
     REFUSED(MPI_ERR_ARG, MPI_Psend_init(in, -1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
@@ -771,25 +752,6 @@ static void misuse_partitioned(void)
     REFUSED_HERE(MPI_ERR_COMM, MPI_Psend_init(in, 1, 1, MPI_DOUBLE, 0, 0, freed_comm, MPI_INFO_NULL, &request));
     REFUSED_HERE(MPI_ERR_INFO, MPI_Psend_init(in, 1, 1, MPI_DOUBLE, 0, 0, comm, freed_info, &request));
     REFUSED(MPI_ERR_ARG, MPI_Psend_init(in, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, NULL));
-    REFUSED(MPI_ERR_BUFFER, MPI_Psend_init_c(NULL, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_BUFFER, MPI_Psend_init_c(MPI_IN_PLACE, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_ARG, MPI_Psend_init_c(in, -1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_COUNT, MPI_Psend_init_c(in, 1, -1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COUNT, MPI_Psend_init_c(in, 1, wraps, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COUNT, MPI_Psend_init_c(in, 1, INT64_MAX, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TYPE, MPI_Psend_init_c(in, 1, 1, MPI_DATATYPE_NULL, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_TYPE, MPI_Psend_init_c(in, 1, 1, freed_type, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TYPE, MPI_Psend_init_c(in, 1, 1, uncommitted, 0, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 1, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, -9, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, INT_MAX, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_RANK, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 0, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TAG, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, -5, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_TAG, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, MPI_ANY_TAG, comm, MPI_INFO_NULL, &request));
-    REFUSED(MPI_ERR_COMM, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, MPI_COMM_NULL, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_COMM, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, freed_comm, MPI_INFO_NULL, &request));
-    REFUSED_HERE(MPI_ERR_INFO, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, comm, freed_info, &request));
-    REFUSED(MPI_ERR_ARG, MPI_Psend_init_c(in, 1, 1, MPI_DOUBLE, 0, 0, comm, MPI_INFO_NULL, NULL));
 }
 
 /* MPI-5.0 chapter 5: Datatypes. */

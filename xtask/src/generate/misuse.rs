@@ -38,7 +38,9 @@ pub(super) fn calls(spec: &Spec) -> Result<String> {
         for procedure in
             chapter.procedures.iter().filter(|procedure| !procedure.callback && procedure.returns.is_none())
         {
-            for &form in procedure.forms() {
+            // Where no type depends on it, other libraries have no large-count form.
+            let has_large = procedure.parameters.iter().any(|p| p.is_poly() || p.large_only);
+            for &form in procedure.forms().iter().filter(|form| has_large || **form == Form::Small) {
                 out.push_str(&calls_of(spec, procedure, form));
             }
         }

@@ -7,6 +7,7 @@ use super::{Case, Outcome};
 /// Programs of `tests/c`, with the rank counts they run with on one host.
 const PROGRAMS: &[&str] = &[
     "point_to_point",
+    "chapter3",
     "partitioned",
     "probe",
     "requests",
@@ -61,6 +62,7 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
     for ranks in [1, 2] {
         cases.push(program("misuse", ranks, Where::OneHost, None));
     }
+    cases.push(program("large", 2, Where::OneHost, None));
     cases.push(Case::new("collectives without mpiexec", |context| {
         attempt(|| Ok(Run::new(context.compile(&source("collectives"))?)))
     }));
@@ -79,6 +81,7 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
         })
     }));
     cases.push(program("misuse", 2, Where::TwoHosts, None));
+    cases.push(program("large", 2, Where::TwoHosts, None));
     // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(over(link, format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {
