@@ -19,6 +19,7 @@ const PROGRAMS: &[&str] = &[
     "intercommunicators",
     "contexts",
     "create_group",
+    "groups",
     "topologies",
     "errors",
     "start",

@@ -10,7 +10,8 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Constituent, Description, Objects, Recipe};
 
-/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes.
+/// `MPI_Type_match_size`: the predefined datatype of `class` with `size` bytes. Of 16 bytes there are two reals, C's `long double`
+/// and Fortran's `REAL*16`; the first is the one that reductions know.
 ///
 /// # Errors
 /// `MPI_ERR_ARG` when there is none.
@@ -23,8 +24,10 @@ pub fn match_size(class: i32, size: i32) -> Result<usize> {
         (MPI_TYPECLASS_INTEGER, 16) => MPI_INTEGER16,
         (MPI_TYPECLASS_REAL, 4) => MPI_REAL4,
         (MPI_TYPECLASS_REAL, 8) => MPI_REAL8,
+        (MPI_TYPECLASS_REAL, 16) => MPI_LONG_DOUBLE,
         (MPI_TYPECLASS_COMPLEX, 8) => MPI_COMPLEX8,
         (MPI_TYPECLASS_COMPLEX, 16) => MPI_COMPLEX16,
+        (MPI_TYPECLASS_COMPLEX, 32) => MPI_C_LONG_DOUBLE_COMPLEX,
         (MPI_TYPECLASS_INTEGER | MPI_TYPECLASS_REAL | MPI_TYPECLASS_COMPLEX, _) => {
             return Err(Error::new(MPI_ERR_ARG, format!("size is {size}, and no datatype of that class has it")));
         }
@@ -41,8 +44,12 @@ pub fn is_unnamed_predefined(recipe: &Recipe) -> bool {
 }
 
 /// Decimal digits and exponent range of the real kinds, with their elements: one, and a pair as a complex number.
-const REALS: [(i32, i32, Element, Element); 2] =
-    [(6, 37, Element::Float32, Element::ComplexFloat32), (15, 307, Element::Float64, Element::ComplexFloat64)];
+const REALS: [(i32, i32, Element, Element); 3] = [
+    (6, 37, Element::Float32, Element::ComplexFloat32),
+    (15, 307, Element::Float64, Element::ComplexFloat64),
+    // C's `long double` of x86, in the x87 format.
+    (18, 4931, Element::LongDouble, Element::ComplexLongDouble),
+];
 
 /// Decimal digits of the integer kinds.
 const INTEGERS: [(i32, Element); 5] =
@@ -159,10 +166,37 @@ mod tests {
         assert_eq!(objects.datatype(double).unwrap().description.element, Some(Element::Float64));
         let single = real_type(&mut objects, MPI_UNDEFINED, 37).unwrap();
         assert_eq!(objects.datatype(single).unwrap().description.element, Some(Element::Float32));
-        assert!(real_type(&mut objects, 16, 0).is_err());
+        let extended = real_type(&mut objects, 16, 0).unwrap();
+        assert_eq!(objects.datatype(extended).unwrap().description.element, Some(Element::LongDouble));
+        assert_eq!(real_type(&mut objects, 18, 4931).map(|handle| handle == extended).ok(), Some(false));
+        assert!(real_type(&mut objects, 19, 0).is_err() && real_type(&mut objects, 18, 4932).is_err());
         assert!(real_type(&mut objects, MPI_UNDEFINED, MPI_UNDEFINED).is_err());
         let integer = integer_type(&mut objects, 10).unwrap();
         assert_eq!(objects.datatype(integer).unwrap().description.element, Some(Element::Int64));
         assert!(integer_type(&mut objects, 39).is_err());
+    }
+
+    /// Whatever size matches, the datatype has it; and every size that C's types of the class have is matched.
+    #[test]
+    fn a_datatype_is_found_by_its_size() {
+        let mut objects = Objects::new();
+        objects.start(0, vec![crate::object::PeerId::FIRST]);
+        let classes = [
+            (MPI_TYPECLASS_INTEGER, &[1, 2, 4, 8, 16][..]),
+            (MPI_TYPECLASS_REAL, &[4, 8, 16]),
+            (MPI_TYPECLASS_COMPLEX, &[8, 16, 32]),
+        ];
+        for (class, sizes) in classes {
+            for size in -1..=64 {
+                match match_size(class, size) {
+                    Ok(handle) => {
+                        assert!(sizes.contains(&size), "{class} {size}");
+                        assert_eq!(objects.datatype(handle).unwrap().description.layout.size(), size as u64);
+                    }
+                    Err(error) => assert!(!sizes.contains(&size) && error.class == MPI_ERR_ARG, "{class} {size}"),
+                }
+            }
+        }
+        assert_eq!(match_size(0, 4).expect_err("no class").class, MPI_ERR_ARG);
     }
 }
