@@ -492,7 +492,12 @@ impl View {
 impl Proc {
     /// Begins a collective.
     pub(super) fn start_collective(&mut self, role: usize, step: &Step, collective: &Collective) -> Checked<()> {
-        let members = self.comms[role][step.comm].members.iter().map(|member| self.peer(*member)).collect();
+        let members: Vec<_> = self.comms[role][step.comm].members.iter().map(|member| self.peer(*member)).collect();
+        let part = collective.part.map(|part| part.ranks());
+        let members = match &part {
+            Some(ranks) => ranks.iter().map(|rank| members[*rank as usize]).collect(),
+            None => members,
+        };
         let group = Group::new(members, self.peer(self.rank));
         let Some(rank) = group.rank else { return Err("a collective of others".into()) };
         let reduces = !matches!(
@@ -536,10 +541,11 @@ impl Proc {
         let place = CollectiveScope {
             communicator: 0,
             context: step.context + 1,
-            tag: collective.id as i32,
+            // Whole communicators have the other tags.
+            tag: if part.is_some() { 0 } else { collective.id as i32 },
             group,
             rank,
-            sources: None,
+            sources: part.map(Arc::from),
         };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {

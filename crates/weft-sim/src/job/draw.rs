@@ -3,7 +3,7 @@
 use super::construct::Machine;
 use super::network::Wires;
 use super::node::Habits;
-use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Program, Role, WildReceive};
+use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
@@ -359,16 +359,27 @@ impl Draw {
         let comm = self.random.below(comms.len() as u64) as usize;
         let size = comms[comm].members.len() as u64;
         let count = self.random.between(1, 4);
+        // By chance of their own, so that programs are what they were before there were parts.
+        let mut parts = Random::new(mix(u64::from(self.next) ^ self.left << 20));
+        let in_parts = parts.chance(300_000);
         let list = (0..count).map(|_| {
             let bytes = self.bytes().min(COLLECTIVE_BYTES_MAX);
-            Collective {
+            let mut collective = Collective {
                 id: self.id(),
                 kind: self.random.pick(&KINDS),
                 root: self.random.below(size) as usize,
                 count: bytes / 8 / self.random.pick(&[1, size]),
                 algorithm: self.random.below(5) as u8,
                 strided: self.random.chance(self.strided),
+                part: None,
+            };
+            if in_parts {
+                let part =
+                    Part { mask: 1 + parts.below((1 << size.min(20)) - 1) as u32, turn: parts.below(size) as u8 };
+                collective.root %= part.ranks().len();
+                collective.part = Some(part);
             }
+            collective
         });
         Block::Collectives { comm, list: list.collect(), together: self.random.chance(400_000) }
     }

@@ -109,6 +109,27 @@ pub(super) struct Collective {
     pub(super) algorithm: u8,
     /// Items have holes.
     pub(super) strided: bool,
+    /// Only these processes take part, and nothing but their ranks in the communicator tells their messages from those of others.
+    pub(super) part: Option<Part>,
+}
+
+/// Some of the processes of a communicator, in an order of their own: what `MPI_Comm_create_group` agrees among (MPI-5.0 §7.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// A bit for each rank.
+    pub(super) mask: u32,
+    /// The order begins with so many of them later.
+    pub(super) turn: u8,
+}
+
+impl Part {
+    /// The ranks in the communicator.
+    pub(super) fn ranks(self) -> Vec<u32> {
+        let mut ranks: Vec<u32> = (0..u32::BITS).filter(|rank| self.mask >> rank & 1 != 0).collect();
+        let turn = usize::from(self.turn) % ranks.len().max(1);
+        ranks.rotate_left(turn);
+        ranks
+    }
 }
 
 /// A part of a role.
@@ -391,10 +412,12 @@ impl Script<'_> {
     }
 
     fn collectives(&mut self, comm: usize, list: &[Collective], together: bool) {
-        if !self.role.comms[comm].members.contains(&self.rank) {
-            return;
-        }
-        for collective in list {
+        let Some(own) = self.role.comms[comm].members.iter().position(|member| *member == self.rank) else { return };
+        let is_in = |collective: &&Collective| collective.part.is_none_or(|part| part.mask >> own & 1 != 0);
+        let list: Vec<&Collective> = list.iter().filter(is_in).collect();
+        // Those of parts of the communicator have no tag of their own, so each has to be over before the next.
+        let together = together && list.iter().all(|collective| collective.part.is_none());
+        for &collective in &list {
             self.push(comm, Call::StartCollective(*collective));
             if !together {
                 self.push(comm, Call::AwaitCollective(collective.id));
