@@ -7,6 +7,7 @@ mod context;
 mod doctor;
 mod fabric;
 mod gone;
+mod hangs;
 mod hostile;
 pub(crate) mod instructions;
 mod instrument;
@@ -69,6 +70,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "trace", what: "captured packets, and ranks that hang, seen from outside", cases: trace::cases },
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
+    Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },

@@ -222,6 +222,16 @@ impl<P, M> Matcher<P, M> {
         self.contexts.iter().map(|queues| queues.unexpected.len()).sum()
     }
 
+    /// The messages queued in each context, oldest first: for those who look on.
+    pub fn unexpected(&self) -> impl Iterator<Item = (Envelope, &M)> {
+        self.places
+            .iter()
+            .filter_map(|(context, place)| Some((*context, self.contexts.get(*place as usize)?)))
+            .flat_map(|(context, queues)| {
+                queues.unexpected.iter().map(move |(found, message)| (envelope(context, found), message))
+            })
+    }
+
     /// (Receives, messages) queued in one context.
     pub fn counts_in(&self, context: u32) -> (usize, usize) {
         let place = self.places.get(&context).and_then(|&place| self.contexts.get(place as usize));

@@ -121,6 +121,11 @@ impl Cursor {
         &self.place
     }
 
+    /// The requests of the round that is under way: what it waits for.
+    pub fn transfers(&self) -> &[usize] {
+        &self.transfers
+    }
+
     /// Whether nothing is left to be done.
     pub fn is_at_end(&self) -> bool {
         self.round == self.run.bound().schedule().rounds.len()

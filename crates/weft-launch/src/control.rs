@@ -12,11 +12,12 @@ pub(crate) use watch::Watch;
 
 use crate::JobSecret;
 use crate::call_site::Whereabouts;
+use crate::standing::Standing;
 use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
 /// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`]) and a newline
 /// follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -220,8 +221,8 @@ pub(crate) enum Report {
     Ended { position: Position, ended: Ended },
     /// A rank said something that is not PMI-1.1.
     Violation { rank: u32, text: String },
-    /// The answer to [`Order::Where`]: the ranks that live.
-    Where(Vec<Position>),
+    /// The answer to [`Order::Where`]: the ranks that live, and how they stand if they say so.
+    Where(Vec<(Position, Option<Standing>)>),
     /// A rank's statistics.
     Stats { text: String },
     /// Something the user may want to know.
@@ -365,6 +366,21 @@ codec::structure!(Plan {
 });
 codec::structure!(Gathered { puts, cards });
 codec::structure!(Position { rank, phase, whereabouts });
+
+/// The time at which a standing is written and read again: all that it tells of times is how long ago they were.
+const STANDING_TIME: u64 = 1 << 62;
+
+impl Encode for Standing {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.words(STANDING_TIME).encode(out);
+    }
+}
+
+impl Decode for Standing {
+    fn decode(reader: &mut Reader<'_>) -> Option<Self> {
+        Self::parse(&Vec::<u64>::decode(reader)?, STANDING_TIME).ok()
+    }
+}
 
 impl Encode for InputTo {
     fn encode(&self, out: &mut Vec<u8>) {

@@ -2,7 +2,8 @@
 //!
 //! The library side is [`Client`]: what every MPI process asks its launcher for. It speaks PMI-1.1 over the descriptor
 //! in `PMI_FD`, which Weft's own `mpiexec`, Hydra (MPICH, Intel MPI), gforker and Slurm (`--mpi=pmi2`) offer, or
-//! runs as a singleton. [`CallSite`] tells the launcher in which MPI call the process is.
+//! runs as a singleton. [`CallSite`] tells the launcher in which MPI call the process is; on its [`page`] is how it stands
+//! ([`standing`]), from which [`wait_for`] concludes who keeps whom waiting.
 //!
 //! [`Load`] says whether there is a processor for every rank, so that waiting may keep one busy.
 //!
@@ -19,12 +20,15 @@ mod error;
 pub mod foreign;
 mod link;
 pub mod mpiexec;
+pub mod page;
 mod processors;
 pub mod reach;
 mod say;
 mod secret;
+pub mod standing;
 #[allow(unsafe_code)]
 mod sys;
+pub mod wait_for;
 pub mod wire;
 mod words;
 

@@ -9,6 +9,7 @@ mod job;
 mod options;
 mod plan;
 mod reach;
+mod standings;
 pub(crate) mod stats;
 mod survey;
 mod table;

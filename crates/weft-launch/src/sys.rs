@@ -11,10 +11,11 @@ pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork,
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
 pub(crate) use signals::{Mask, Signals, is_ignored};
 
+use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 /// Turns the result of a system call that reports errors by -1 into an `io::Result`.
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -169,6 +170,35 @@ pub(crate) fn memory_file(length: usize) -> io::Result<File> {
     let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
     file.set_len(length as u64)?;
     Ok(file)
+}
+
+/// A file in memory without a name that shows as `name`, mapped as so many words, all 0, for the life of the process.
+///
+/// # Errors
+/// The process may have no more files or memory.
+pub(crate) fn memory_words(name: &CStr, words: usize) -> io::Result<(File, &'static [AtomicU64])> {
+    // SAFETY: the name is a C string that outlives the call.
+    let fd = check(unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the descriptor is new and nobody else's.
+    let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
+    let bytes = words * size_of::<AtomicU64>();
+    file.set_len(bytes as u64)?;
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let address = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
+    if address == libc::MAP_FAILED {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the mapping is page-aligned, so long, never unmapped, and only ever seen as atomics; nobody shortens the file.
+    Ok((file, unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), words) }))
+}
+
+/// Nanoseconds of the machine's monotonic clock, the same for all its processes.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a local; this clock exists on every Linux.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// A second descriptor for one of this process's standard streams (0, 1 or 2), closed on exec.

@@ -5,7 +5,7 @@ use crate::contention::is_contended;
 use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
-use crate::process::{self, Guard, Process};
+use crate::process::{self, Awaited, Guard, Process};
 use crate::request::{Receive, Send};
 use weft_engine::arguments::CollectiveScope;
 
@@ -116,7 +116,7 @@ fn barrier_through_root(mut process: Guard, place: &CollectiveScope) -> Result<(
 /// `MPI_ERR_REQUEST`.
 #[inline]
 pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
-    process::block_from(process, |process| match process.is_complete(handle) {
+    process::block_for(process, &|| Awaited::One(handle), |process| match process.is_complete(handle) {
         Ok(true) => Some(process.finish(handle)),
         Ok(false) => None,
         Err(error) => Some(Err(error)),
@@ -128,7 +128,7 @@ pub fn wait(process: Guard, handle: usize) -> Result<Outcome> {
 /// # Errors
 /// As for [`wait`].
 pub fn wait_both(process: Guard, first: usize, second: usize) -> Result<(Outcome, Outcome)> {
-    process::block_from(process, |process| {
+    process::block_for(process, &|| Awaited::Both([first, second]), |process| {
         let complete = process.is_complete(first).and_then(|complete| Ok(complete && process.is_complete(second)?));
         match complete {
             Ok(true) => Some(process.finish(first).and_then(|outcome| Ok((outcome, process.finish(second)?)))),

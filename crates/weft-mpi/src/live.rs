@@ -5,11 +5,15 @@
 //! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, then [`SLOT`] for each peer.
 
 use weft_core::flow::{Counters, Gauges};
-use weft_launch::CallSite;
-use weft_net::{clock, live};
+use weft_launch::standing::{self, Draft, Front, Operation, Standing};
+use weft_launch::{CallSite, page};
+use weft_net::clock;
 
+use crate::context::CONTEXTS_EACH;
 use crate::engine::{Engine, Route};
-use crate::object::PeerId;
+use crate::handle::Slab;
+use crate::object::{Objects, PeerId};
+use crate::process::{Awaited, Running};
 use crate::request::{Receive, Request, Send, State};
 
 /// Name and meaning of each number of a peer's flow, in the order of [`Peer::counters`] and [`Peer::gauges`].
@@ -19,46 +23,19 @@ pub const GAUGES: &[(&str, &str)] = &Gauges::NAMES;
 
 /// Peers whose counters are published one by one.
 pub const PEERS_MAX: usize = 4096;
-/// Outstanding operations that are told.
-pub const WAITS_MAX: usize = 4;
-/// Requests that are looked at for them.
-const REQUESTS_SEEN_MAX: usize = 64;
-/// Words of the name of a call.
-const NAME_WORDS: usize = 6;
-/// Words in front.
-const HEAD: usize = 12 + NAME_WORDS;
-/// Words of an outstanding operation.
-const WAIT: usize = 4;
+/// Requests and messages that are looked at for what is told.
+const SEEN_MAX: usize = 64;
 /// Words of a peer in front of the counters.
 const PEER: usize = 4;
 /// Words of a peer.
 const SLOT: usize = PEER + Counters::NAMES.len() + Gauges::NAMES.len();
-const PEERS_AT: usize = HEAD + WAITS_MAX * WAIT;
+/// The word that says what the counters are, behind how the rank stands.
+const LAYOUT_AT: usize = standing::WORDS;
+const PEERS_AT: usize = LAYOUT_AT + 1;
 
-const _: () = assert!(PEERS_AT + PEERS_MAX * SLOT <= live::WORDS_MAX);
+const _: () = assert!(PEERS_AT + PEERS_MAX * SLOT <= page::WORDS_MAX);
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
-/// Any source, any tag, or nothing known.
-const ANY: u64 = u64::MAX;
-
-/// Words of the head.
-mod at {
-    pub(super) const MAGIC: usize = 0;
-    pub(super) const LAYOUT: usize = 1;
-    pub(super) const PID: usize = 2;
-    pub(super) const RANK: usize = 3;
-    pub(super) const SIZE: usize = 4;
-    pub(super) const PUBLISHED: usize = 5;
-    pub(super) const STILL_SINCE: usize = 6;
-    pub(super) const ASLEEP: usize = 7;
-    pub(super) const POSTED: usize = 8;
-    pub(super) const UNEXPECTED: usize = 9;
-    pub(super) const REQUESTS: usize = 10;
-    pub(super) const WAITS: usize = 11;
-    pub(super) const NAME: usize = 12;
-}
-
-/// A number that differs when the words mean something else: the library's version and all names, hashed (FNV-1a).
+/// A number that differs when the counters mean something else: the library's version and all names, hashed (FNV-1a).
 const LAYOUT: u64 = {
     const fn add(mut hash: u64, text: &str) -> u64 {
         let bytes = text.as_bytes();
@@ -80,115 +57,254 @@ const LAYOUT: u64 = {
         hash = add(hash, Gauges::NAMES[i].0);
         i += 1;
     }
-    hash ^ (SLOT * HEAD * WAITS_MAX) as u64
+    hash ^ SLOT as u64
 };
 
 /// How a peer is reached, as a number.
 const LINKS: [&str; 5] = ["not yet", "self", "shared", "network", "failed"];
-/// What an outstanding operation is, as a number.
-const OPERATIONS: [&str; 5] = ["", "receive from", "send to", "match by", "data from"];
 
 /// The writer.
 pub struct Live {
-    page: live::Page,
+    page: page::Page,
     names: &'static [&'static str],
+    process: (u32, u32, u32),
     /// The call at the last time, and the completions then: as long as they stay the same, nothing has happened.
     last: (u32, u64),
     still_since_ns: u64,
 }
 
+/// What is published.
+#[derive(Clone, Copy)]
+pub struct View<'a> {
+    /// Communicators.
+    pub objects: &'a Objects,
+    /// Collectives under way.
+    pub collectives: &'a Slab<Running>,
+    /// Messages and peers.
+    pub engine: &'a Engine,
+    /// What the call waits for.
+    pub awaited: &'a Awaited,
+    /// Threads that wait.
+    pub threads: u32,
+}
+
 impl Live {
     /// The page of a rank; `names` are those of the MPI calls by number. None where the process may not have one: then nobody can look.
     pub fn new(rank: u32, size: u32, names: &'static [&'static str]) -> Option<Self> {
-        let page = live::Page::create(PEERS_AT + SLOT * (size as usize).min(PEERS_MAX)).ok()?;
-        page.publish(|put| {
-            put(at::MAGIC, MAGIC);
-            put(at::LAYOUT, LAYOUT);
-            put(at::PID, std::process::id().into());
-            put(at::RANK, rank.into());
-            put(at::SIZE, size.into());
-        });
-        Some(Self { page, names, last: (CallSite::OUTSIDE, 0), still_since_ns: clock::now().0 })
+        let page = page::Page::create(PEERS_AT + SLOT * (size as usize).min(PEERS_MAX)).ok()?;
+        let process = (std::process::id(), rank, size);
+        Some(Self { page, names, process, last: (CallSite::OUTSIDE, 0), still_since_ns: clock::now().0 })
     }
 
     /// The rank is awake again.
     pub fn awake(&self) {
-        self.page.publish(|put| put(at::ASLEEP, 0));
+        self.page.publish(|put| standing::put_awake(put));
     }
 
     /// Publishes how the rank stands.
-    pub fn publish(&mut self, engine: &Engine, asleep: bool) {
+    pub fn publish(&mut self, view: &View<'_>, asleep: bool) {
         let now = clock::now().0;
+        let engine = view.engine;
         let (call, completions) = (CallSite::get(), engine.messages.completions);
         if self.last != (call, completions) {
             self.last = (call, completions);
             self.still_since_ns = now;
         }
-        let name = self.names.get(call as usize).copied().unwrap_or_default();
-        let Self { page, still_since_ns, .. } = self;
-        page.publish(|put| {
-            put(at::PUBLISHED, now);
-            put(at::STILL_SINCE, *still_since_ns);
-            put(at::ASLEEP, asleep.into());
-            put(at::POSTED, engine.messages.matcher.posted_count() as u64);
-            put(at::UNEXPECTED, engine.messages.matcher.unexpected_count() as u64);
-            put(at::REQUESTS, engine.messages.requests.len() as u64);
-            put_name(put, name);
-            let waits = put_waits(put, engine);
-            put(at::WAITS, waits);
+        let front = Front {
+            process: self.process,
+            times: (now, self.still_since_ns),
+            is_asleep: asleep,
+            threads: view.threads,
+            call: self.names.get(call as usize).copied().unwrap_or_default(),
+            queues: [
+                engine.messages.matcher.posted_count() as u64,
+                engine.messages.matcher.unexpected_count() as u64,
+                engine.messages.requests.len() as u64,
+            ],
+        };
+        self.page.publish(|put| {
+            put(LAYOUT_AT, LAYOUT);
             for (_, peer) in engine.peers.iter() {
                 let number = peer.number() as usize;
                 if number < PEERS_MAX {
                     put_peer(put, PEERS_AT + number * SLOT, peer.route(), peer.traffic());
                 }
             }
+            let mut draft = Draft::new(put, &front);
+            let any = view.tell_awaited(&mut draft);
+            view.tell_others(&mut draft);
+            view.tell_arrived(&mut draft);
+            draft.finish(any);
         });
     }
 }
 
-fn put_name(put: &mut dyn FnMut(usize, u64), name: &str) {
-    let mut chunks = name.as_bytes().chunks(8);
-    for i in 0..NAME_WORDS {
-        let mut word = [0; 8];
-        let chunk = chunks.next().unwrap_or_default();
-        word[..chunk.len()].copy_from_slice(chunk);
-        put(at::NAME + i, u64::from_le_bytes(word));
-    }
+/// Whom an operation waits for.
+enum Told {
+    /// This rank of the job.
+    Of(u32),
+    /// Any process of the communicator with this context.
+    Anybody(u32),
+    /// Nobody: it has ended.
+    Complete,
+    /// That cannot be said.
+    Unknown,
 }
 
-/// The first operations that have not ended; returns how many.
-fn put_waits(put: &mut dyn FnMut(usize, u64), engine: &Engine) -> u64 {
-    let mut count = 0;
-    for (_, request) in engine.messages.requests.iter().take(REQUESTS_SEEN_MAX) {
-        let Some(words) = wait(engine, request) else { continue };
-        let start = HEAD + count * WAIT;
-        for (i, word) in words.into_iter().enumerate() {
-            put(start + i, word);
+impl View<'_> {
+    /// Tells what the call waits for, and of whom; whether any of these is enough, if that is known.
+    fn tell_awaited(&self, draft: &mut Draft<'_>) -> Option<bool> {
+        let (handles, any): (&[usize], bool) = match self.awaited {
+            Awaited::Unknown => return None,
+            Awaited::One(handle) => (std::slice::from_ref(handle), false),
+            Awaited::Both(handles) => (handles, false),
+            Awaited::All(handles) => (handles, false),
+            Awaited::Any(handles) => (handles, true),
+            Awaited::Message { communicator, source, tag } => {
+                return self.tell_probe(draft, *communicator, *source, *tag);
+            }
+        };
+        let mut parts = 0;
+        handles.iter().take(SEEN_MAX).for_each(|handle| self.each_part(*handle, &mut |_| parts += 1));
+        // A receive from anybody is one of many; beside others of which all are needed that can only be left out.
+        let alternatives = any || parts == 1;
+        let (mut known, mut from_anybody) = (true, false);
+        for handle in handles.iter().take(SEEN_MAX) {
+            self.each_part(*handle, &mut |request| match self.tell(draft, request, true) {
+                Told::Of(peer) => draft.needs(peer),
+                Told::Anybody(context) if alternatives => {
+                    from_anybody = true;
+                    self.need_any(draft, context);
+                }
+                Told::Complete => {}
+                Told::Anybody(_) | Told::Unknown => known = false,
+            });
         }
-        count += 1;
-        if count == WAITS_MAX {
-            break;
+        if handles.len() > SEEN_MAX || !known {
+            draft.cut();
+        }
+        // With several threads, one that waits does not keep the process from going on.
+        (self.threads <= 1).then_some(any || from_anybody)
+    }
+
+    /// A probe is of no request.
+    fn tell_probe(&self, draft: &mut Draft<'_>, communicator: usize, source: i32, tag: i32) -> Option<bool> {
+        let object = self.objects.find_communicator(communicator)?;
+        let member = usize::try_from(source).ok().and_then(|rank| object.group.members.get(rank));
+        let peer = member.and_then(|peer| self.number(*peer));
+        let tag = (tag >= 0).then_some(tag);
+        draft.wait(Operation::Probe, peer, tag, 0, &self.name(object.context), true);
+        match peer {
+            Some(peer) => draft.needs(peer),
+            None => self.need_any(draft, object.context),
+        }
+        (self.threads <= 1).then_some(peer.is_none())
+    }
+
+    /// The requests that a request consists of, those of a collective among them.
+    fn each_part(&self, handle: usize, tell: &mut dyn FnMut(&Request)) {
+        let requests = &self.engine.messages.requests;
+        let Some(request) = requests.get(handle) else { return };
+        let parts: &[usize] = match &request.state {
+            State::Pair { send, receive } => &[*send, *receive],
+            State::Flush(parts) => parts,
+            State::Collective => {
+                let running = self.collectives.iter().find(|(_, running)| running.request == handle);
+                running.map_or(&[][..], |(_, running)| running.cursor.transfers())
+            }
+            _ => return tell(request),
+        };
+        parts.iter().take(SEEN_MAX).filter_map(|part| requests.get(*part)).for_each(tell);
+    }
+
+    /// Tells operations that the call does not wait for, as far as there is room.
+    fn tell_others(&self, draft: &mut Draft<'_>) {
+        let is_awaited = |handle: usize| match self.awaited {
+            Awaited::One(one) => *one == handle,
+            Awaited::Both(handles) => handles.contains(&handle),
+            Awaited::All(handles) | Awaited::Any(handles) => handles.contains(&handle),
+            Awaited::Unknown | Awaited::Message { .. } => false,
+        };
+        // The transfers of a collective have been told with it.
+        let of_collective =
+            |handle: usize| self.collectives.iter().any(|(_, running)| running.cursor.transfers().contains(&handle));
+        for (handle, request) in self.engine.messages.requests.iter().take(SEEN_MAX) {
+            if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
+                self.tell(draft, request, false);
+            }
         }
     }
-    count as u64
-}
 
-/// Which operation, of which peer in the job, with which tag, of how many bytes.
-fn wait(engine: &Engine, request: &Request) -> Option<[u64; WAIT]> {
-    let number =
-        |peer: Option<PeerId>| peer.and_then(|peer| engine.peers.get(peer)).map_or(ANY, |peer| peer.number().into());
-    let tag = |tag: i32| u64::from(tag as u32);
-    let of_send = |send: &Send, bytes| [2, number(send.peer), tag(send.envelope.tag), bytes];
-    Some(match &request.state {
-        State::Posted(Receive { peer, tag: wanted, data, .. }) => {
-            [1, number(*peer), wanted.map_or(ANY, tag), data.len()]
+    /// Tells an operation that has not ended.
+    fn tell(&self, draft: &mut Draft<'_>, request: &Request, is_awaited: bool) -> Told {
+        let peer = |peer: Option<PeerId>| peer.and_then(|peer| self.number(peer));
+        let of_send = |send: &Send, bytes| {
+            (Operation::Send, peer(send.peer), Some(send.envelope.tag), bytes, send.envelope.context)
+        };
+        let (operation, peer, tag, bytes, context) = match &request.state {
+            State::Posted(Receive { peer: from, tag, data, context, .. }) => {
+                (Operation::Receive, peer(*from), *tag, data.len(), context.unwrap_or(0))
+            }
+            State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
+            State::Sending { send, left, .. } => of_send(send, *left),
+            State::AwaitingMatch { peer: by, context } => (Operation::Match, peer(Some(*by)), None, 0, *context),
+            State::Receiving { peer: from, total, received, .. } => {
+                let context = self.objects.find_communicator(request.communicator).map_or(0, |found| found.context);
+                (Operation::Data, peer(Some(*from)), None, total - received, context)
+            }
+            State::Complete | State::Inactive => return Told::Complete,
+            State::Pair { .. } | State::Flush(_) | State::Collective | State::Generalized => return Told::Unknown,
+        };
+        let tag = tag.filter(|_| context % CONTEXTS_EACH == 0);
+        draft.wait(operation, peer, tag, bytes, &self.name(context), is_awaited);
+        match (peer, operation) {
+            (Some(peer), _) => Told::Of(peer),
+            (None, Operation::Receive) => Told::Anybody(context),
+            (None, _) => Told::Unknown,
         }
-        State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
-        State::Sending { send, left, .. } => of_send(send, *left),
-        State::AwaitingMatch { peer, .. } => [3, number(Some(*peer)), ANY, 0],
-        State::Receiving { peer, total, received, .. } => [4, number(Some(*peer)), ANY, total - received],
-        _ => return None,
-    })
+    }
+
+    /// Any process of a communicator is waited for.
+    fn need_any(&self, draft: &mut Draft<'_>, context: u32) {
+        match self.communicator(context) {
+            Some((_, found)) => {
+                found.group.members.iter().filter_map(|member| self.number(*member)).for_each(|peer| draft.needs(peer));
+            }
+            None => draft.cut(),
+        }
+    }
+
+    /// Tells the first messages that nobody has asked for.
+    fn tell_arrived(&self, draft: &mut Draft<'_>) {
+        let messages = &self.engine.messages;
+        for (envelope, unexpected) in messages.matcher.unexpected().take(SEEN_MAX) {
+            let Some(message) = messages.unexpected.get(*unexpected) else { continue };
+            let tag = Some(envelope.tag).filter(|_| envelope.context % CONTEXTS_EACH == 0);
+            let peer = self.number(message.peer).unwrap_or(u32::MAX);
+            if !draft.arrived(peer, tag, message.total, &self.name(envelope.context)) {
+                break;
+            }
+        }
+    }
+
+    /// A peer's index in the job.
+    fn number(&self, peer: PeerId) -> Option<u32> {
+        self.engine.peers.get(peer).map(|peer| peer.number())
+    }
+
+    fn communicator(&self, context: u32) -> Option<(usize, &crate::object::Communicator)> {
+        let first = context - context % CONTEXTS_EACH;
+        self.objects.communicators.iter().find(|(_, found)| found.context == first)
+    }
+
+    /// Name of the communicator of a context.
+    fn name(&self, context: u32) -> std::borrow::Cow<'_, str> {
+        match self.communicator(context) {
+            Some((_, found)) if !found.name.is_empty() => found.name.as_str().into(),
+            Some((_, found)) => format!("communicator {} of {}", found.context, found.group.size()).into(),
+            None => "".into(),
+        }
+    }
 }
 
 fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffic: [u64; 3]) {
@@ -213,43 +329,10 @@ fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffi
 /// What a page says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The process.
-    pub pid: u32,
-    /// Its index in the job.
-    pub rank: u32,
-    /// Processes in the job.
-    pub size: u32,
-    /// When it was published, ns of the machine's monotonic clock.
-    pub published_ns: u64,
-    /// Since when no operation has completed and the call is the same.
-    pub still_since_ns: u64,
-    /// Whether it sleeps in a call until something arrives.
-    pub is_asleep: bool,
-    /// The call it is in or was in last; empty: none.
-    pub call: String,
-    /// Receives without a message.
-    pub posted: u64,
-    /// Messages without a receive.
-    pub unexpected: u64,
-    /// Requests that exist.
-    pub requests: u64,
-    /// The first operations that have not ended.
-    pub waits: Vec<Wait>,
+    /// How the rank stands.
+    pub standing: Standing,
     /// Peers that there is something to tell of.
     pub peers: Vec<Peer>,
-}
-
-/// An operation that has not ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Wait {
-    /// What, with the word that leads to the peer: `receive from`.
-    pub what: &'static str,
-    /// The peer's index in the job; none: any.
-    pub peer: Option<u32>,
-    /// The tag; none: any, or not known.
-    pub tag: Option<i32>,
-    /// Bytes that are to come or to go.
-    pub bytes: u64,
 }
 
 /// What passed between a rank and one peer.
@@ -277,36 +360,11 @@ impl Snapshot {
     /// # Errors
     /// One sentence: another version wrote it, or it makes no sense.
     pub fn parse(words: &[u64]) -> Result<Self, String> {
-        let word = |at: usize| words.get(at).copied().unwrap_or(0);
-        if word(at::MAGIC) != MAGIC {
-            return Err("the page is not one of Weft".to_owned());
-        }
-        if word(at::LAYOUT) != LAYOUT {
-            return Err(
-                "another version of Weft wrote it: use the `weft` that was installed with its library".to_owned()
-            );
-        }
-        let name: Vec<u8> = (0..NAME_WORDS).flat_map(|i| word(at::NAME + i).to_le_bytes()).collect();
-        let name = String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned();
-        let waits = (0..(word(at::WAITS) as usize).min(WAITS_MAX)).map(|i| {
-            let [operation, peer, tag, bytes] = std::array::from_fn(|field| word(HEAD + i * WAIT + field));
-            let what = OPERATIONS.get(operation as usize).copied().unwrap_or_default();
-            let known = |value: u64| Some(value as u32).filter(|_| value != ANY);
-            Wait { what, peer: known(peer), tag: known(tag).map(|tag| tag as i32), bytes }
-        });
-        let slots = words.get(PEERS_AT..).unwrap_or_default().chunks_exact(SLOT);
+        let standing = Standing::parse(words, clock::now().0)?;
+        let same = words.get(LAYOUT_AT) == Some(&LAYOUT);
+        let slots = words.get(PEERS_AT..).filter(|_| same).unwrap_or_default().chunks_exact(SLOT);
         Ok(Self {
-            pid: word(at::PID) as u32,
-            rank: word(at::RANK) as u32,
-            size: word(at::SIZE) as u32,
-            published_ns: word(at::PUBLISHED),
-            still_since_ns: word(at::STILL_SINCE),
-            is_asleep: word(at::ASLEEP) != 0,
-            call: name,
-            posted: word(at::POSTED),
-            unexpected: word(at::UNEXPECTED),
-            requests: word(at::REQUESTS),
-            waits: waits.collect(),
+            standing,
             peers: slots.enumerate().filter_map(|(peer, slot)| Peer::parse(peer as u32, slot)).collect(),
         })
     }
@@ -335,28 +393,20 @@ mod tests {
     use super::*;
 
     fn page() -> Vec<u64> {
-        let mut words = vec![0; PEERS_AT + 2 * SLOT];
-        let mut put = |at: usize, value: u64| words[at] = value;
-        for (at, value) in [(at::MAGIC, MAGIC), (at::LAYOUT, LAYOUT), (at::RANK, 1), (at::SIZE, 2), (at::ASLEEP, 1)] {
-            put(at, value);
-        }
-        put_name(&mut put, "MPI_Recv");
-        put(at::WAITS, 1);
-        [1, ANY, u64::from(-7_i32 as u32), 100].into_iter().enumerate().for_each(|(i, value)| put(HEAD + i, value));
-        put(PEERS_AT, 3);
-        put(PEERS_AT + 1, 12);
-        put(PEERS_AT + PEER, 99);
+        let standing = Standing { rank: 1, size: 2, ..Standing::default() };
+        let mut words = standing.words(0);
+        words.push(LAYOUT);
+        words.resize(PEERS_AT + 2 * SLOT, 0);
+        words[PEERS_AT] = 3;
+        words[PEERS_AT + 1] = 12;
+        words[PEERS_AT + PEER] = 99;
         words
     }
 
     #[test]
     fn a_page_is_read_as_it_was_written() {
         let snapshot = Snapshot::parse(&page()).unwrap();
-        assert_eq!(
-            (snapshot.rank, snapshot.size, snapshot.is_asleep, snapshot.call.as_str()),
-            (1, 2, true, "MPI_Recv")
-        );
-        assert_eq!(snapshot.waits, [Wait { what: "receive from", peer: None, tag: Some(-7), bytes: 100 }]);
+        assert_eq!((snapshot.standing.rank, snapshot.standing.size), (1, 2));
         let [peer] = &snapshot.peers[..] else { panic!("{:?}", snapshot.peers) };
         assert_eq!(
             (peer.peer, peer.link, peer.messages, peer.counters[0], peer.gauges.len()),
@@ -365,22 +415,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_another_version_or_of_nothing_is_refused_and_a_short_one_is_no_danger() {
+    fn counters_of_another_version_are_not_shown_and_a_short_page_is_no_danger() {
         let mut words = page();
-        words[at::LAYOUT] ^= 1;
-        assert!(Snapshot::parse(&words).unwrap_err().contains("another version"));
-        assert!(Snapshot::parse(&[]).is_err());
-        let mut words = page();
-        words[at::WAITS] = u64::MAX;
+        words[LAYOUT_AT] ^= 1;
+        assert!(Snapshot::parse(&words).unwrap().peers.is_empty());
+        let words = page();
         for length in 0..words.len() {
             let _ = Snapshot::parse(&words[..length]);
         }
-    }
-
-    #[test]
-    fn long_names_are_cut() {
-        let mut words = [0; HEAD];
-        put_name(&mut |at, value| words[at] = value, &"x".repeat(100));
-        assert!(words[at::NAME..].iter().all(|word| *word == u64::from_le_bytes([b'x'; 8])));
     }
 }

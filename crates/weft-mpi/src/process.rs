@@ -8,9 +8,11 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `waiting` | calls that wait, and who wakes them |
+//! | `awaited` | what a call waits for, for those who look on |
 //! | `helped` | what is left to the progress thread |
 //! | `running` | collectives under way |
 
+mod awaited;
 mod helped;
 mod running;
 mod waiting;
@@ -31,12 +33,13 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::job::Job;
-use crate::live::Live;
+use crate::live::{Live, View};
 use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
+pub use awaited::Awaited;
 use helped::Helped;
 pub use running::Running;
-pub use waiting::{block_from, block_until};
+pub use waiting::{block_for, block_from, block_until};
 
 /// A thread that wants the lock while the progress thread holds it looks so long whether it is free before it sleeps …
 const THREAD_LEAVES: Duration = Duration::from_micros(100);
@@ -85,6 +88,8 @@ pub struct Process {
     pub(crate) engine: Option<Box<Engine>>,
     /// Where others see how this process stands; told before each sleep, and now and then.
     live: Option<Live>,
+    /// What the call that sleeps waits for.
+    awaited: Awaited,
     learned: Learned,
     processors: usize,
     helped: Helped,
@@ -202,6 +207,7 @@ impl Process {
             job: None,
             engine: None,
             live: None,
+            awaited: Awaited::Unknown,
             learned: Learned::new(SPIN_NODE),
             processors: 1,
             helped: Helped::Nothing,
@@ -314,7 +320,9 @@ impl Process {
     #[cold]
     fn publish(&mut self, asleep: bool) {
         if let (Some(live), Some(engine)) = (&mut self.live, &self.engine) {
-            live.publish(engine, asleep);
+            let threads = self.waiters.count();
+            let (objects, collectives, awaited) = (&self.objects, &self.collectives, &self.awaited);
+            live.publish(&View { objects, collectives, engine, awaited, threads }, asleep);
         }
     }
 

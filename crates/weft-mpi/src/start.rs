@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
 use crate::object::PeerId;
-use crate::process::{self, Phase, Process};
+use crate::process::{self, Awaited, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
 use crate::tools;
@@ -371,7 +371,7 @@ pub fn finalize() -> Result<()> {
         let place = process.collective_scope(MPI_COMM_WORLD)?;
         process.start_collective(place, Bound::shared(schedule, Arguments::none()))
     })?;
-    let outcome = process::block_until(|process| {
+    let outcome = process::block_for(process::lock(), &|| Awaited::One(barrier), |process| {
         let Ok(messages) = process.messages() else { return Some(None) };
         let complete = messages.requests.get(barrier).is_none_or(Request::is_complete);
         complete.then(|| messages.take_error(barrier))

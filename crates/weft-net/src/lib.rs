@@ -14,7 +14,6 @@
 //! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
 //! | [`clock`] | the time |
 //! | [`watch`] | what the progress thread sleeps on |
-//! | [`live`] | a page of numbers that other processes of the user may read at any time |
 //! | [`node`] | which processes share memory |
 //!
 //! `unsafe` is allowed only in the modules that ARCHITECTURE.md names for this crate; each block says why it is sound.
@@ -35,7 +34,6 @@ mod error;
 pub mod ethernet;
 pub mod fabric;
 pub mod faults;
-pub mod live;
 pub mod node;
 pub mod shared;
 pub mod single_copy;

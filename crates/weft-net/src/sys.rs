@@ -2,7 +2,6 @@
 #![allow(unsafe_code)]
 
 use std::ffi::CStr;
-use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -10,7 +9,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 /// How often a call that a signal interrupted is repeated before the interruption is reported.
@@ -93,25 +91,6 @@ pub(crate) fn move_to(suits: impl Fn(u32) -> bool) -> bool {
         run_on(&all);
     }
     moved
-}
-
-/// A file in memory without a name (memfd_create(2)), mapped as so many words, all 0, for the life of the process.
-pub(crate) fn memory_file(name: &CStr, words: usize) -> io::Result<(File, &'static [AtomicU64])> {
-    // SAFETY: the name is a C string that outlives the call.
-    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
-    check(fd)?;
-    // SAFETY: the descriptor is new, and nobody else's.
-    let file = unsafe { File::from_raw_fd(fd) };
-    let bytes = words * size_of::<AtomicU64>();
-    file.set_len(bytes as u64)?;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
-    let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, libc::MAP_SHARED, fd, 0) };
-    if address == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the mapping is page-aligned, so long, never unmapped, and only ever seen as atomics; nobody shortens the file.
-    Ok((file, unsafe { std::slice::from_raw_parts(address.cast::<AtomicU64>(), words) }))
 }
 
 /// The effective user.

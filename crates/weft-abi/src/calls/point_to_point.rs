@@ -12,7 +12,7 @@ use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
-use weft_mpi::process::{Guard, Process, attempt, block_until, lock, with};
+use weft_mpi::process::{Awaited, Guard, Process, attempt, block_for, lock, with};
 use weft_mpi::request::{Mode, Persistent, Send, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are.
@@ -369,7 +369,8 @@ pub(crate) unsafe fn isendrecv_replace(
 
 /// MPI_Probe (MPI-5.0 §3.8.1).
 pub(crate) unsafe fn probe(source: c_int, tag: c_int, comm: MPI_Comm, status: *mut MPI_Status) -> Result<()> {
-    let found = block_until(|process| process.probe(comm.0, source, tag).transpose())?;
+    let awaited = || Awaited::Message { communicator: comm.0, source, tag };
+    let found = block_for(lock(), &awaited, |process| process.probe(comm.0, source, tag).transpose())?;
     // SAFETY: the caller's pointer.
     unsafe { status::store(status, &found, None) };
     Ok(())
@@ -411,7 +412,8 @@ pub(crate) unsafe fn mprobe(
     message: *mut MPI_Message,
     status: *mut MPI_Status,
 ) -> Result<()> {
-    let (handle, found) = block_until(|process| process.extract(comm.0, source, tag).transpose())?;
+    let awaited = || Awaited::Message { communicator: comm.0, source, tag };
+    let (handle, found) = block_for(lock(), &awaited, |process| process.extract(comm.0, source, tag).transpose())?;
     // SAFETY: the caller's pointers.
     unsafe {
         *message = message_handle(handle);

@@ -11,7 +11,7 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::process::{self, Process, attempt, block_until, with};
+use weft_mpi::process::{self, Awaited, Process, attempt, block_for, lock, with};
 use weft_mpi::request::{Generalized, State};
 
 type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;
@@ -204,7 +204,8 @@ pub(crate) unsafe fn waitany(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(count, array_of_requests) };
-    let found = block_until(|process| match first_complete(process, handles) {
+    let awaited = || Awaited::any(handles.iter().map(|handle| handle.0));
+    let found = block_for(lock(), &awaited, |process| match first_complete(process, handles) {
         Ok(Found::NotYet) => None,
         other => Some(other),
     })?;
@@ -407,7 +408,9 @@ pub(crate) unsafe fn waitall(
     let mut completion = Completion::default();
     // SAFETY: the caller's arrays.
     unsafe {
-        let waited = block_until(|process| {
+        // Those that are complete are null by then.
+        let awaited = || Awaited::all((0..count).map(|at| (*array_of_requests.add(at)).0));
+        let waited = block_for(lock(), &awaited, |process| {
             match completion.take_complete(process, array_of_requests, &mut from, count, array_of_statuses) {
                 Ok(false) => None,
                 Ok(true) => Some(Ok(())),
@@ -492,7 +495,8 @@ pub(crate) unsafe fn waitsome(
 ) -> Result<()> {
     // SAFETY: the caller's array.
     let handles = unsafe { handles(incount, array_of_requests) };
-    let complete = block_until(|process| match complete_ones(process, handles) {
+    let awaited = || Awaited::any(handles.iter().map(|handle| handle.0));
+    let complete = block_for(lock(), &awaited, |process| match complete_ones(process, handles) {
         Ok(Some(complete)) if complete.is_empty() => None,
         other => Some(other),
     })?;

@@ -4,14 +4,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-use std::fs;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use weft_mpi::live::{COUNTERS, GAUGES, Peer, Snapshot, Wait};
-use weft_net::{clock, live};
+use weft_launch::standing::{Standing, seconds};
+use weft_launch::{page, wait_for};
+use weft_mpi::live::{COUNTERS, GAUGES, Peer, Snapshot};
 
 use super::text::{BOLD, GREY, Style, YELLOW};
 
@@ -21,10 +21,10 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PEERS_SHOWN_MAX: usize = 8;
 /// A rank that is awake and has not published for this long computes outside of MPI.
 const BUSY_NS_MAX: u64 = 500_000_000;
+/// A rank that has waited for less may only have been looked at between two messages.
+const WAIT_NS_MIN: u64 = 100_000_000;
 /// After so long without anything a wait is pointed out.
 const LONG_NS: u64 = 10_000_000_000;
-/// Generations of processes that are followed from one to its descendants.
-const GENERATIONS_MAX: usize = 64;
 
 /// Shows the ranks below the process `below`, or all of this user; again and again on a terminal. The exit code is 1 when there is none.
 pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
@@ -42,8 +42,7 @@ pub(super) fn run(below: Option<u32>, as_json: bool, once: bool) -> ExitCode {
             return ExitCode::FAILURE;
         }
         seen = true;
-        let now = clock::now().0;
-        let text = if as_json { object(&found, now) } else { page(&found, now, style) };
+        let text = if as_json { object(&found) } else { table(&found, style) };
         // Home, the page, and nothing of the one before.
         let text = if repeats { format!("\x1b[H\x1b[J{text}") } else { text };
         let mut out = std::io::stdout();
@@ -62,60 +61,17 @@ struct Found {
 
 fn look(below: Option<u32>) -> Vec<Found> {
     let mut found = Vec::new();
-    for pid in below.map_or_else(processes, |root| descendants(root, &parents())) {
-        for path in live::pages_of(pid) {
-            let says = live::read(&path).map_err(|why| why.to_string()).and_then(|words| Snapshot::parse(&words));
-            // A child that was forked has its parent's page.
-            if says.as_ref().is_ok_and(|snapshot| !is_of(snapshot, pid)) {
-                continue;
-            }
-            found.push(Found { pid, says });
+    for (pid, path) in page::find(below) {
+        let words = page::read(&path, page::WORDS_MAX).map_err(|why| why.to_string());
+        let says = words.and_then(|words| Snapshot::parse(&words));
+        // A child that was forked has its parent's page.
+        if says.as_ref().is_ok_and(|snapshot| !page::is_of(snapshot.standing.pid, pid)) {
+            continue;
         }
+        found.push(Found { pid, says });
     }
-    found.sort_by_key(|one| (one.says.as_ref().map_or(u32::MAX, |snapshot| snapshot.rank), one.pid));
+    found.sort_by_key(|one| (one.says.as_ref().map_or(u32::MAX, |snapshot| snapshot.standing.rank), one.pid));
     found
-}
-
-/// Whether a page is that of the process itself; one in another process namespace knows itself by another number.
-fn is_of(snapshot: &Snapshot, pid: u32) -> bool {
-    let own = || {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
-        line.split_whitespace().last()?.parse::<u32>().ok()
-    };
-    snapshot.pid == pid || own() == Some(snapshot.pid)
-}
-
-fn processes() -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
-}
-
-/// Each process with its parent.
-fn parents() -> BTreeMap<u32, u32> {
-    let parent = |pid: u32| {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // The name in parentheses may hold anything, parentheses too.
-        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
-    };
-    processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect()
-}
-
-/// A process and all below it.
-fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
-    let mut all = BTreeSet::from([root]);
-    for _ in 0..GENERATIONS_MAX {
-        let children: Vec<u32> = parents
-            .iter()
-            .filter(|(pid, parent)| all.contains(parent) && !all.contains(pid))
-            .map(|(pid, _)| *pid)
-            .collect();
-        if children.is_empty() {
-            break;
-        }
-        all.extend(children);
-    }
-    all.into_iter().collect()
 }
 
 /// What a rank is doing.
@@ -129,41 +85,71 @@ enum Doing {
     Computes,
 }
 
-fn doing(snapshot: &Snapshot, now: u64) -> Doing {
-    match snapshot.is_asleep {
+fn doing(standing: &Standing) -> Doing {
+    match standing.is_asleep {
         true => Doing::Waits,
-        false if snapshot.call.is_empty() || now.saturating_sub(snapshot.published_ns) > BUSY_NS_MAX => Doing::Computes,
+        false if standing.call.is_empty() || standing.published_ns > BUSY_NS_MAX => Doing::Computes,
         false => Doing::Works,
     }
 }
 
-/// `waits in MPI_Recv for 12.3 s: receive from 1, tag 7, 100 bytes`.
-fn sentence(snapshot: &Snapshot, now: u64) -> String {
-    let since = |from: u64| seconds(now.saturating_sub(from));
-    let call = if snapshot.call.is_empty() { "MPI" } else { &snapshot.call };
-    let mut text = match doing(snapshot, now) {
-        Doing::Waits => format!("waits in {call} for {}", since(snapshot.still_since_ns)),
+/// `waits in MPI_Recv for 12.3 s: receive from rank 1, tag 7, 100 bytes on MPI_COMM_WORLD`.
+fn sentence(standing: &Standing) -> String {
+    let call = if standing.call.is_empty() { "MPI" } else { &standing.call };
+    let mut text = match doing(standing) {
+        Doing::Waits => format!("waits in {call} for {}", seconds(standing.still_ns)),
         Doing::Works => format!("works in {call}"),
         Doing::Computes => format!(
             "is outside of MPI, or has just begun a call; last seen in {call} {} ago",
-            since(snapshot.published_ns)
+            seconds(standing.published_ns)
         ),
     };
-    let waits: Vec<String> = snapshot.waits.iter().map(operation).collect();
+    let waits: Vec<String> = standing.waits.iter().map(|wait| wait.describe(&wait.peer())).collect();
     if !waits.is_empty() {
         let _ = write!(text, ": {}", waits.join("; "));
+    }
+    if standing.posted > 0 || standing.unexpected > 0 {
+        let _ = write!(text, "; {} posted, {} unexpected", standing.posted, standing.unexpected);
+    }
+    for message in &standing.arrived {
+        let tag = message.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
+        let _ = write!(
+            text,
+            "; unexpected from rank {}{tag}, {} bytes on {}",
+            message.peer, message.bytes, message.communicator
+        );
     }
     text
 }
 
-fn operation(wait: &Wait) -> String {
-    let peer = wait.peer.map_or_else(|| "anybody".to_owned(), |peer| format!("rank {peer}"));
-    let tag = wait.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
-    format!("{} {peer}{tag}, {} bytes", wait.what, wait.bytes)
+/// Who keeps whom waiting, for each job whose ranks are all here: ranks of other hosts may be what is waited for. A job is told by the parent
+/// of its ranks; where that says nothing, nothing is concluded.
+fn reasons(found: &[Found]) -> Vec<String> {
+    let standings = || found.iter().filter_map(|one| one.says.as_ref().ok().map(|snapshot| &snapshot.standing));
+    let Some(size) = standings().map(|standing| standing.size).next() else { return Vec::new() };
+    let ranks: BTreeSet<u32> = standings().map(|standing| standing.rank).collect();
+    if standings().any(|standing| standing.size != size) || standings().count() > ranks.len() {
+        return Vec::new();
+    }
+    let job = standings().map(|standing| (standing.rank, wait_for_doing(standing)));
+    let mut job: BTreeMap<u32, wait_for::Doing> = job.collect();
+    for rank in 0..size {
+        let absent = || wait_for::Doing::Runs("is not on this host, or has ended".to_owned());
+        job.entry(rank).or_insert_with(absent);
+    }
+    wait_for::explain(&job)
 }
 
-fn seconds(ns: u64) -> String {
-    format!("{:.1} s", ns as f64 / 1e9)
+fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
+    match doing(standing) {
+        Doing::Waits if standing.call == "MPI_Finalize" => wait_for::Doing::Finalizes(standing.needs.clone()),
+        Doing::Waits if standing.still_ns >= WAIT_NS_MIN => {
+            let what = standing.waits.first().map_or_else(String::new, |wait| wait.describe(&wait.peer()));
+            wait_for::Doing::Waits(standing.needs.clone(), what)
+        }
+        Doing::Computes => wait_for::Doing::Runs("is outside of MPI, or has just begun a call".to_owned()),
+        _ => wait_for::Doing::Runs(format!("is in {}", standing.call)),
+    }
 }
 
 /// The sum over a rank's peers of the counter of that name; of gauges, the times are the longest.
@@ -193,7 +179,7 @@ const COLUMNS: [(&str, &[&str]); 10] = [
 ];
 const NAME_WIDTH: usize = 26;
 
-fn page(found: &[Found], now: u64, style: Style) -> String {
+fn table(found: &[Found], style: Style) -> String {
     let mut text = String::new();
     let mut heading = format!("{:NAME_WIDTH$}{:>10}{:>14}{:>10}", "", "messages", "bytes", "credit");
     COLUMNS.iter().for_each(|(name, _)| {
@@ -208,13 +194,14 @@ fn page(found: &[Found], now: u64, style: Style) -> String {
                 continue;
             }
         };
-        let sentence = sentence(snapshot, now);
-        let is_long = doing(snapshot, now) == Doing::Waits && now.saturating_sub(snapshot.still_since_ns) > LONG_NS;
+        let standing = &snapshot.standing;
+        let sentence = sentence(standing);
+        let is_long = doing(standing) == Doing::Waits && standing.still_ns > LONG_NS;
         let sentence = if is_long { style.paint(YELLOW, &sentence) } else { sentence };
         let _ = writeln!(
             text,
             "{} {sentence}",
-            style.paint(BOLD, &format!("rank {} of {} (process {pid})", snapshot.rank, snapshot.size))
+            style.paint(BOLD, &format!("rank {} of {} (process {pid})", standing.rank, standing.size))
         );
         let sums =
             (snapshot.peers.iter().map(|peer| peer.messages).sum(), snapshot.peers.iter().map(|peer| peer.bytes).sum());
@@ -228,6 +215,9 @@ fn page(found: &[Found], now: u64, style: Style) -> String {
             let more = format!("  and {} more peers: --json has all", snapshot.peers.len() - PEERS_SHOWN_MAX);
             let _ = writeln!(text, "{}", style.paint(GREY, &more));
         }
+    }
+    for reason in reasons(found) {
+        let _ = writeln!(text, "{} {reason}", style.paint(BOLD, "why:"));
     }
     text
 }
@@ -252,21 +242,28 @@ fn line(
     text.push('\n');
 }
 
-fn object(found: &[Found], now: u64) -> String {
-    let ranks: Vec<Value> = found.iter().map(|one| rank_object(one, now)).collect();
-    serde_json::to_string_pretty(&json!({ "ranks": ranks })).map(|text| text + "\n").unwrap_or_default()
+fn object(found: &[Found]) -> String {
+    let ranks: Vec<Value> = found.iter().map(|one| rank_object(one)).collect();
+    serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": reasons(found) }))
+        .map(|text| text + "\n")
+        .unwrap_or_default()
 }
 
-fn rank_object(Found { pid, says }: &Found, now: u64) -> Value {
+fn rank_object(Found { pid, says }: &Found) -> Value {
     let snapshot = match says {
         Ok(snapshot) => snapshot,
         Err(why) => return json!({ "pid": pid, "why": why }),
     };
-    let seconds = |since: u64| now.saturating_sub(since) as f64 / 1e9;
-    let waits = snapshot.waits.iter();
-    let waits: Vec<Value> = waits
-        .map(|wait| json!({ "what": wait.what, "peer": wait.peer, "tag": wait.tag, "bytes": wait.bytes }))
-        .collect();
+    let standing = &snapshot.standing;
+    let waits = standing.waits.iter().map(|wait| {
+        json!({
+            "what": wait.what, "peer": wait.peer, "tag": wait.tag, "bytes": wait.bytes,
+            "communicator": wait.communicator, "awaited": wait.is_awaited,
+        })
+    });
+    let arrived = standing.arrived.iter().map(|message| {
+        json!({ "peer": message.peer, "tag": message.tag, "bytes": message.bytes, "communicator": message.communicator })
+    });
     let named = |names: &[(&str, &str)], value: &dyn Fn(&str) -> Option<u64>| -> Map<String, Value> {
         names.iter().filter_map(|(name, _)| Some(((*name).to_owned(), value(name)?.into()))).collect()
     };
@@ -277,10 +274,12 @@ fn rank_object(Found { pid, says }: &Found, now: u64) -> Value {
         })
     });
     json!({
-        "pid": pid, "rank": snapshot.rank, "size": snapshot.size,
-        "doing": match doing(snapshot, now) { Doing::Waits => "waits", Doing::Works => "works", Doing::Computes => "computes" },
-        "call": snapshot.call, "still_seconds": seconds(snapshot.still_since_ns), "published_seconds_ago": seconds(snapshot.published_ns),
-        "waits": waits, "receives_posted": snapshot.posted, "messages_unexpected": snapshot.unexpected, "requests": snapshot.requests,
+        "pid": pid, "rank": standing.rank, "size": standing.size,
+        "doing": match doing(standing) { Doing::Waits => "waits", Doing::Works => "works", Doing::Computes => "computes" },
+        "call": standing.call, "still_seconds": standing.still_ns as f64 / 1e9,
+        "published_seconds_ago": standing.published_ns as f64 / 1e9, "threads_waiting": standing.threads,
+        "waits": waits.collect::<Vec<_>>(), "receives_posted": standing.posted, "messages_unexpected": standing.unexpected,
+        "unexpected": arrived.collect::<Vec<_>>(), "requests": standing.requests,
         "total": named(COUNTERS, &|name| Some(total(snapshot, name))), "gauges": named(GAUGES, &|name| Some(total(snapshot, name))),
         "peers": peers.collect::<Vec<_>>(),
     })
@@ -289,6 +288,7 @@ fn rank_object(Found { pid, says }: &Found, now: u64) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weft_launch::standing::{Needs, Wait};
 
     fn snapshot() -> Snapshot {
         let peer = |peer: u32| Peer {
@@ -300,30 +300,40 @@ mod tests {
             counters: (0..COUNTERS.len() as u64).collect(),
             gauges: vec![u64::from(peer) * 1000; GAUGES.len()],
         };
-        let waits = vec![Wait { what: "receive from", peer: Some(3), tag: Some(7), bytes: 100 }];
-        Snapshot {
+        let waits = vec![Wait {
+            what: "receive from",
+            peer: Some(3),
+            tag: Some(7),
+            bytes: 100,
+            communicator: "MPI_COMM_WORLD".into(),
+            is_awaited: true,
+        }];
+        let standing = Standing {
             pid: 9,
             rank: 1,
             size: 20,
             is_asleep: true,
+            still_ns: 12_340_000_000,
             call: "MPI_Recv".into(),
+            needs: Needs::All(vec![(3, 3)]),
             waits,
-            peers: (1..=20).map(peer).collect(),
-            ..Snapshot::default()
-        }
+            ..Standing::default()
+        };
+        Snapshot { standing, peers: (1..=20).map(peer).collect() }
     }
 
     #[test]
     fn a_rank_that_waits_says_for_what_and_how_long() {
-        let text = page(&[Found { pid: 9, says: Ok(snapshot()) }], 12_340_000_000, Style::Plain);
+        let text = table(&[Found { pid: 9, says: Ok(snapshot()) }], Style::Plain);
         assert!(
             text.contains(
-                "rank 1 of 20 (process 9) waits in MPI_Recv for 12.3 s: receive from rank 3, tag 7, 100 bytes"
+                "rank 1 of 20 (process 9) waits in MPI_Recv for 12.3 s: receive from rank 3, tag 7, 100 bytes on MPI_COMM_WORLD"
             ),
             "{text}"
         );
         assert!(text.contains("  all") && text.contains("to 8 (network)") && text.contains("12 more peers"), "{text}");
         assert!(!text.contains("to 9 ("), "{text}");
+        assert!(text.contains("why: rank 1 waits for rank 3, which is not on this host, or has ended"), "{text}");
     }
 
     #[test]
@@ -334,16 +344,9 @@ mod tests {
 
     #[test]
     fn an_object_has_every_counter_of_every_peer() {
-        let object: Value = serde_json::from_str(&object(&[Found { pid: 9, says: Ok(snapshot()) }], 0)).unwrap();
+        let object: Value = serde_json::from_str(&object(&[Found { pid: 9, says: Ok(snapshot()) }])).unwrap();
         let peers = object["ranks"][0]["peers"].as_array().unwrap();
         assert_eq!((peers.len(), peers[0]["counters"].as_object().unwrap().len()), (20, COUNTERS.len()));
         assert_eq!(object["ranks"][0]["doing"], "waits");
-    }
-
-    #[test]
-    fn a_tree_of_processes_is_followed_downwards() {
-        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 2), (5, 4), (6, 1)]);
-        assert_eq!(descendants(2, &parents), [2, 3, 4, 5]);
-        assert_eq!(descendants(6, &parents), [6]);
     }
 }

@@ -331,6 +331,16 @@ impl<T, const CHAINS: usize> Queue<T, CHAINS> {
         None
     }
 
+    /// The entries as they stand, oldest first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Pattern, &T)> {
+        let mut id = self.order.first;
+        core::iter::from_fn(move || {
+            let entry = self.get(id)?;
+            id = self.entries[id as usize].near.last;
+            Some(entry)
+        })
+    }
+
     /// Everything, oldest first.
     pub(super) fn drain(&mut self) -> Vec<(Pattern, T)> {
         let mut all = Vec::with_capacity(self.length);

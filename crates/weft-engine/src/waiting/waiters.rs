@@ -53,6 +53,11 @@ impl Waiters {
         self.inside = self.inside.saturating_sub(1);
     }
 
+    /// How many calls wait, as far as they have said so.
+    pub fn count(&self) -> u32 {
+        self.inside
+    }
+
     /// Whether a call waits.
     #[inline]
     pub fn any(&self) -> bool {

@@ -2,7 +2,9 @@
 
 use super::{Agent, Ending};
 use crate::control::{Order, Position, Report};
-use crate::sys;
+use crate::standing::{self, Standing};
+use crate::{page, sys};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 impl Agent {
@@ -51,8 +53,14 @@ impl Agent {
             }
             Order::Where => {
                 let living = |slot: &usize| self.ranks[*slot].pid.is_some();
-                let positions = (0..self.ranks.len()).filter(living).map(|slot| self.position(slot)).collect();
-                self.report(&Report::Where(positions));
+                let mut standings = standings();
+                let seen = (0..self.ranks.len()).filter(living).map(|slot| {
+                    let position = self.position(slot);
+                    let standing = standings.remove(&position.rank);
+                    (position, standing)
+                });
+                let seen = seen.collect();
+                self.report(&Report::Where(seen));
             }
         }
     }
@@ -86,4 +94,14 @@ impl Agent {
         self.ending = Some(Ending { force_at: Instant::now(), forced: false });
         self.force();
     }
+}
+
+/// How the ranks of this agent stand, by number: those that have joined the job as processes of Weft, themselves or as a child of what was
+/// started. Jobs that they have started on their own have an agent of their own.
+fn standings() -> BTreeMap<u32, Standing> {
+    let now = sys::monotonic_ns();
+    let read = |path: std::path::PathBuf| page::read(&path, standing::WORDS).ok();
+    let found = page::find(Some(std::process::id())).into_iter().filter_map(|(pid, path)| Some((pid, read(path)?)));
+    let parsed = found.filter_map(|(pid, words)| Some((pid, Standing::parse(&words, now).ok()?)));
+    parsed.filter(|(pid, standing)| page::is_of(standing.pid, *pid)).map(|(_, found)| (found.rank, found)).collect()
 }

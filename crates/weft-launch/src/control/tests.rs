@@ -63,7 +63,19 @@ fn reports() -> Vec<Report> {
         Report::Bindings(vec![(0, "bound".into()), (3, "not bound".into())]),
         Report::Violation { rank: 0, text: "t".into() },
         Report::Pong,
-        Report::Where(vec![position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into()))]),
+        Report::Where(vec![
+            (position(Phase::Waiting, Whereabouts::Inside("MPI_Recv".into())), None),
+            (
+                position(Phase::Joined, Whereabouts::Outside),
+                Some(Standing {
+                    rank: 1,
+                    published_ns: 7,
+                    still_ns: 9,
+                    call: "MPI_Recv".into(),
+                    ..Standing::default()
+                }),
+            ),
+        ]),
         Report::Stats { text: "0 1 udp 1 2 3\n".into() },
         Report::Note("n".into()),
         Report::Done,

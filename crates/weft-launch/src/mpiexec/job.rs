@@ -25,6 +25,8 @@ const END_RESERVE: Duration = Duration::from_secs(8);
 const STATUS_WAIT: Duration = Duration::from_millis(500);
 /// How long agents may take to say where their ranks are.
 const SURVEY_LIMIT: Duration = Duration::from_secs(2);
+/// The same while a user waits for the end.
+const INTERRUPT_LIMIT: Duration = Duration::from_secs(1);
 /// How long ranks may go on after one has ended early, before it is asked whether they wait for it.
 const EARLY_END_GRACE: Duration = Duration::from_secs(1);
 /// How often a background process looks whether it may read its terminal.
@@ -377,6 +379,7 @@ impl Running {
                     self.pass_on(libc::SIGSTOP);
                     sys::kill(i32::try_from(std::process::id()).expect("a process id"), libc::SIGSTOP);
                 }
+                libc::SIGQUIT if self.launched && self.verdict.is_none() => self.ask_where(Purpose::Look),
                 _ => self.interrupt(signal),
             }
         }

@@ -9,7 +9,7 @@ use weft_engine::waiting::{Fact, Next, Wait};
 use weft_net::clock;
 use weft_net::wait::{self, Interest};
 
-use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
+use super::{Awaited, CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
 use crate::contention::is_contended;
 use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
 
@@ -23,7 +23,17 @@ pub fn block_until<R>(check: impl FnMut(&mut Process) -> Option<R>) -> R {
 }
 
 /// The same, when the lock is held already.
-pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> Option<R>) -> R {
+#[inline]
+pub fn block_from<R>(process: Guard, check: impl FnMut(&mut Process) -> Option<R>) -> R {
+    block_for(process, &|| Awaited::Unknown, check)
+}
+
+/// The same for a call that can say what it waits for: it is asked before each sleep, and others may see it then.
+pub fn block_for<R>(
+    mut process: Guard,
+    awaited: &dyn Fn() -> Awaited,
+    mut check: impl FnMut(&mut Process) -> Option<R>,
+) -> R {
     let mut wait = Wait::default();
     loop {
         if let Some(result) = check(&mut process) {
@@ -42,7 +52,7 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
         let sleeps = process.notify() && process.waiters.sleeps();
         process = match wait.pass_in_vain(sleeps) {
             Next::Pass => give_way(process),
-            next => go_on(process, &mut wait, next),
+            next => go_on(process, &mut wait, next, awaited),
         };
     }
 }
@@ -50,20 +60,25 @@ pub fn block_from<R>(mut process: Guard, mut check: impl FnMut(&mut Process) -> 
 /// Does what comes `next`, up to the next pass: what most waits do once, and none too often. Three functions of which each is small, because
 /// the loop above has the processor's registers to itself then.
 #[inline(never)]
-fn go_on(mut process: Guard, wait: &mut Wait, next: Next) -> Guard {
+fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     let next = match next {
         Next::Enter | Next::Assess => process.begin_to_spin(wait, next),
         next => next,
     };
-    if next == Next::Pass { give_way(process) } else { pause(process, wait, next) }
+    if next == Next::Pass { give_way(process) } else { pause(process, wait, next, awaited) }
 }
 
 /// The same where the call must look, yield, sleep or park.
 #[inline(never)]
-fn pause(mut process: Guard, wait: &mut Wait, next: Next) -> Guard {
+fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     match process.carry_out(wait, next) {
         Next::Park => park(process),
-        Next::Sleep => sleep(process),
+        Next::Sleep => {
+            process.awaited = awaited();
+            process = sleep(process);
+            process.awaited = Awaited::Unknown;
+            process
+        }
         _ => give_way(process),
     }
 }

@@ -1,31 +1,58 @@
 //! How a job ends early: a rank fails, the user interrupts it, its time is up, or ranks wait for others that will never come.
 
-use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, Running, SURVEY_LIMIT};
+use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase};
 use crate::mpiexec::reach::{Agent, Stage};
-use crate::mpiexec::survey::{self, Purpose, Survey};
+use crate::mpiexec::standings::Found;
+use crate::mpiexec::survey::{Purpose, Survey};
 use crate::mpiexec::verdict::{self, Verdict};
 use crate::sys;
 use std::time::{Duration, Instant};
 
 impl Running {
-    /// The user wants the end: once politely, twice at once.
+    /// The user wants the end: once politely, after a look at what was going on, twice at once.
     pub(super) fn interrupt(&mut self, signal: i32) {
         self.interrupts += 1;
         if self.interrupts > 1 {
+            self.verdict = self.verdict.or(Some(verdict::STATUS_SIGNAL + signal));
             self.end_ranks(libc::SIGKILL, 0, None);
-            return;
+        } else if self.verdict.is_none() && self.launched {
+            self.ask_where(Purpose::Interrupt(signal));
+        } else {
+            self.end_interrupted(signal, None);
         }
+    }
+
+    /// Ends the job, and says how it stood.
+    fn end_interrupted(&mut self, signal: i32, survey: Option<&Survey>) {
         let name = verdict::describe(signal);
         let name = name.split(',').next().unwrap_or("a signal");
-        let status = verdict::STATUS_SIGNAL + signal;
         if self.verdict.is_none() {
             let ranks =
                 if self.launched { format!("; ending {}", verdict::ranks(self.living())) } else { String::new() };
-            self.console.say(&format!("interrupted by {name}{ranks}"));
+            let standings = survey.map_or_else(String::new, |survey| format!("\n{}", self.standings(survey)));
+            self.console.say(format!("interrupted by {name}{ranks}{standings}").trim_end());
         }
-        self.verdict = self.verdict.or(Some(status));
+        self.verdict = self.verdict.or(Some(verdict::STATUS_SIGNAL + signal));
         self.end_ranks(signal, END_GRACE_MS, None);
+    }
+
+    /// Says how the job stands, which goes on.
+    fn look(&mut self, survey: &Survey) {
+        let seconds = self.started_at.elapsed().as_secs_f64();
+        let standings = self.standings(survey);
+        self.console.say(format!("after {seconds:.1} s\n{standings}").trim_end());
+    }
+
+    /// How the ranks stand, a line for each place, and why nothing goes on, if that can be seen.
+    fn standings(&self, survey: &Survey) -> String {
+        let host_of = |rank: u32| self.host_of(rank).to_string();
+        let living = survey.seen();
+        let mut text = Found { living: &living, ended: &self.ended }.describe(&host_of);
+        for agent in survey.missing() {
+            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
+        }
+        text
     }
 
     pub(super) fn living(&self) -> usize {
@@ -114,16 +141,23 @@ impl Running {
     }
 
     pub(super) fn ask_where(&mut self, purpose: Purpose) {
-        let overruled = self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::TimeLimit);
+        // What ends the job goes before what only looks.
+        let ends = |purpose| matches!(purpose, Purpose::TimeLimit | Purpose::Interrupt(_));
+        let overruled = self.survey.as_ref().is_some_and(|survey| ends(survey.purpose) && !ends(purpose));
         if self.verdict.is_some() || overruled {
             return;
+        }
+        if self.survey.as_ref().is_some_and(|survey| survey.purpose == Purpose::Waiting) {
+            // What it wanted to know is asked again.
+            self.check_at = Some(Instant::now() + EARLY_END_GRACE);
         }
         for agent in self.agents.iter_mut().filter(|agent| agent.is_working()) {
             let fits = agent.order(&Order::Where);
             assert!(fits, "a short order");
         }
         let asked = self.agents.iter().map(Agent::is_working);
-        self.survey = Some(Survey::new(purpose, Instant::now() + SURVEY_LIMIT, asked));
+        let limit = if let Purpose::Interrupt(_) = purpose { INTERRUPT_LIMIT } else { SURVEY_LIMIT };
+        self.survey = Some(Survey::new(purpose, Instant::now() + limit, asked));
     }
 
     /// Every agent has said where its ranks are, or had its time.
@@ -131,18 +165,16 @@ impl Running {
         match survey.purpose {
             Purpose::TimeLimit => self.end_at_time_limit(survey),
             Purpose::Waiting => self.end_if_waited_for(survey),
+            Purpose::Interrupt(signal) => self.end_interrupted(signal, Some(survey)),
+            Purpose::Look => self.look(survey),
         }
     }
 
     pub(super) fn end_at_time_limit(&mut self, survey: &Survey) {
         let limit = self.job.settings.time_limit.unwrap_or_default().as_secs_f64();
         let living = if self.launched { self.living() } else { 0 };
-        let host_of = |rank: u32| self.host_of(rank).to_string();
         let mut text = format!("the time limit of {limit} s is over; ending {}\n", verdict::ranks(living));
-        text.push_str(&survey::describe(&survey.positions(), &host_of));
-        for agent in survey.missing() {
-            text.push_str(&format!("  the agent on {} does not answer\n", self.agents[agent].host));
-        }
+        text.push_str(&self.standings(survey));
         for agent in self.agents.iter().filter(|agent| agent.stage == Stage::Started) {
             text.push_str(&format!("  the host {} has not been reached yet\n", agent.host));
         }
@@ -155,12 +187,12 @@ impl Running {
 
     /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
     pub(super) fn end_if_waited_for(&mut self, survey: &Survey) {
-        let living = survey.positions();
+        let living = survey.seen();
         if living.is_empty() {
             return;
         }
-        let waiting: Vec<u32> =
-            living.iter().filter(|position| position.phase == Phase::Waiting).map(|position| position.rank).collect();
+        let waiting = living.iter().filter(|(position, _)| position.phase == Phase::Waiting);
+        let waiting: Vec<u32> = waiting.map(|(position, _)| position.rank).collect();
         let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
         let unfinalized = ended().find(|(_, phase)| matches!(phase, Phase::Joined | Phase::Waiting));
         let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());

@@ -97,9 +97,9 @@ impl Running {
                 let clause = format!("rank {rank} on {} does not speak PMI-1.1: {text}", self.agents[index].host);
                 self.fail(Verdict::new(verdict::STATUS_LAUNCHER, clause));
             }
-            Report::Where(positions) => {
+            Report::Where(seen) => {
                 if let Some(survey) = &mut self.survey {
-                    survey.handle_answer(index, positions);
+                    survey.handle_answer(index, seen);
                 }
             }
             Report::Stats { text } => self.stats.add(&text),

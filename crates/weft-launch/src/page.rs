@@ -4,6 +4,7 @@
 //! only its user may read, and it is gone with the process, however that ends. What changes is kept whole by a sequence
 //! number, which is odd while the page is being written (as in the kernel's seqlocks): a writer never waits.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -35,7 +36,7 @@ impl Page {
     /// # Errors
     /// The process may have no more files or memory.
     pub fn create(words: usize) -> io::Result<Self> {
-        let (file, words) = sys::memory_file(c"weft-live", HEAD + words.min(WORDS_MAX))?;
+        let (file, words) = sys::memory_words(c"weft-live", HEAD + words.min(WORDS_MAX))?;
         words[1].store((words.len() - HEAD) as u64, Ordering::Relaxed);
         Ok(Self { words, _file: file })
     }
@@ -66,11 +67,63 @@ pub fn pages_of(pid: u32) -> Vec<PathBuf> {
     files.take(FILES_MAX).filter_map(Result::ok).map(|entry| entry.path()).filter(is_page).collect()
 }
 
-/// The contents of a page, whole.
+/// Generations of processes that are followed from one to its descendants.
+const GENERATIONS_MAX: usize = 64;
+
+/// The pages of a process and all below it, or of all processes of this user, each with the process that has it open.
+pub fn find(below: Option<u32>) -> Vec<(u32, PathBuf)> {
+    let processes = below.map_or_else(processes, |root| descendants(root, &parents()));
+    processes.into_iter().flat_map(|pid| pages_of(pid).into_iter().map(move |path| (pid, path))).collect()
+}
+
+/// Whether a page whose process calls itself `own` is that of process `pid`: a child that was forked has its parent's. One in another process
+/// namespace knows itself by another number.
+pub fn is_of(own: u32, pid: u32) -> bool {
+    let inside = || {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        line.split_whitespace().last()?.parse::<u32>().ok()
+    };
+    own == pid || inside() == Some(own)
+}
+
+fn processes() -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Each process with its parent.
+fn parents() -> BTreeMap<u32, u32> {
+    let parent = |pid: u32| {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name in parentheses may hold anything, parentheses too.
+        stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    };
+    processes().into_iter().filter_map(|pid| Some((pid, parent(pid)?))).collect()
+}
+
+/// A process and all below it.
+fn descendants(root: u32, parents: &BTreeMap<u32, u32>) -> Vec<u32> {
+    let mut all = BTreeSet::from([root]);
+    for _ in 0..GENERATIONS_MAX {
+        let children: Vec<u32> = parents
+            .iter()
+            .filter(|(pid, parent)| all.contains(parent) && !all.contains(pid))
+            .map(|(pid, _)| *pid)
+            .collect();
+        if children.is_empty() {
+            break;
+        }
+        all.extend(children);
+    }
+    all.into_iter().collect()
+}
+
+/// The first `words_max` words of a page, whole.
 ///
 /// # Errors
 /// It cannot be read, is none, or was being written each time: a process that was stopped in the middle of it.
-pub fn read(path: &std::path::Path) -> io::Result<Vec<u64>> {
+pub fn read(path: &std::path::Path, words_max: usize) -> io::Result<Vec<u64>> {
     let file = File::open(path)?;
     let mut head = [0; 8 * HEAD];
     for attempt in 0..TRIES_MAX {
@@ -78,7 +131,7 @@ pub fn read(path: &std::path::Path) -> io::Result<Vec<u64>> {
         let [sequence, words] = [0, 8].map(|at| u64::from_le_bytes(head[at..at + 8].try_into().expect("eight bytes")));
         let words = usize::try_from(words).ok().filter(|words| *words <= WORDS_MAX);
         let words = words.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it is no page of Weft"))?;
-        let mut bytes = vec![0; 8 * words];
+        let mut bytes = vec![0; 8 * words.min(words_max)];
         file.read_exact_at(&mut bytes, head.len() as u64)?;
         file.read_exact_at(&mut head, 0)?;
         if sequence % 2 == 0 && head[..8] == sequence.to_le_bytes() {
@@ -107,18 +160,30 @@ mod tests {
             put(4, 1);
         });
         let found = pages_of(std::process::id());
-        let contents: Vec<_> = found.iter().filter_map(|path| read(path).ok()).collect();
+        let contents: Vec<_> = found.iter().filter_map(|path| read(path, WORDS_MAX).ok()).collect();
         assert!(contents.contains(&vec![7, 0, 0, 9]), "{contents:?}");
         drop(page);
-        assert!(!pages_of(std::process::id()).iter().any(|path| read(path).is_ok_and(|words| words == [7, 0, 0, 9])));
+        assert!(
+            !pages_of(std::process::id())
+                .iter()
+                .any(|path| read(path, WORDS_MAX).is_ok_and(|words| words == [7, 0, 0, 9]))
+        );
+    }
+
+    #[test]
+    fn a_tree_of_processes_is_followed_downwards() {
+        let parents = BTreeMap::from([(2, 1), (3, 2), (4, 2), (5, 4), (6, 1)]);
+        assert_eq!(descendants(2, &parents), [2, 3, 4, 5]);
+        assert_eq!(descendants(6, &parents), [6]);
     }
 
     #[test]
     fn a_reader_never_sees_half_of_a_change() {
         let page = Page::create(64).unwrap();
         page.publish(|put| put(63, 0));
-        let file =
-            pages_of(std::process::id()).into_iter().find(|path| read(path).is_ok_and(|words| words.len() == 64));
+        let file = pages_of(std::process::id())
+            .into_iter()
+            .find(|path| read(path, WORDS_MAX).is_ok_and(|words| words.len() == 64));
         let path = file.expect("the page");
         std::thread::scope(|scope| {
             let writer = scope.spawn(|| {
@@ -127,7 +192,7 @@ mod tests {
                 }
             });
             while !writer.is_finished() {
-                if let Ok(words) = read(&path) {
+                if let Ok(words) = read(&path, WORDS_MAX) {
                     assert!(words.iter().all(|word| *word == words[0]), "{words:?}");
                 }
             }

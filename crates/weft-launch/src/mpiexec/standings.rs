@@ -1,0 +1,313 @@
+//! How the ranks of a job stand, in a few lines, however many they are: those in the same place share one. Below stands who keeps whom waiting.
+
+use super::survey::Seen;
+use super::verdict;
+use crate::call_site::Whereabouts;
+use crate::control::Phase;
+use crate::standing::{Needs, Operation, Range, Standing, Wait, ranks, seconds};
+use crate::wait_for::{self, Doing};
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+/// Lines about ranks.
+const LINES_MAX: usize = 24;
+/// Operations and messages of a line.
+const PARTS_MAX: usize = 3;
+/// Messages that are there under another tag.
+const NEAR_MISSES_MAX: usize = 3;
+/// Who has waited for less may not wait at all: it was only looked at between two messages.
+const WAIT_NS_MIN: u64 = 100_000_000;
+/// The call after which nothing is sent any more.
+const FINALIZE: &str = "MPI_Finalize";
+
+/// What was found out about the ranks of a job.
+pub(crate) struct Found<'a> {
+    /// Those that live, in order.
+    pub(crate) living: &'a [&'a Seen],
+    /// How far each rank had come when it ended; `None`: it has not ended.
+    pub(crate) ended: &'a [Option<Phase>],
+}
+
+impl Found<'_> {
+    /// The lines, each with its newline, and the conclusions.
+    pub(crate) fn describe(&self, host_of: &dyn Fn(u32) -> String) -> String {
+        let mut text = self.lines(host_of);
+        for sentence in wait_for::explain(&self.doings()) {
+            let _ = writeln!(text, "  why: {sentence}");
+        }
+        for sentence in self.living.iter().copied().filter_map(near_miss).take(NEAR_MISSES_MAX) {
+            let _ = writeln!(text, "  note: {sentence}");
+        }
+        text
+    }
+
+    fn lines(&self, host_of: &dyn Fn(u32) -> String) -> String {
+        let mut groups: BTreeMap<String, Vec<&Seen>> = BTreeMap::new();
+        for seen in self.living {
+            groups.entry(key(seen)).or_default().push(seen);
+        }
+        let mut groups: Vec<Vec<&Seen>> = groups.into_values().collect();
+        groups.sort_unstable_by_key(|group| group[0].0.rank);
+        let mut text = String::new();
+        for group in groups.iter().take(LINES_MAX) {
+            let members: Vec<u32> = group.iter().map(|(position, _)| position.rank).collect();
+            let hosts: BTreeSet<String> = members.iter().map(|rank| host_of(*rank)).collect();
+            let hosts = match hosts.first() {
+                Some(host) if hosts.len() == 1 => host.clone(),
+                _ => format!("{} hosts", hosts.len()),
+            };
+            let _ = writeln!(text, "  {} on {hosts}: {}", ranks(&members), line(group));
+        }
+        if groups.len() > LINES_MAX {
+            let more: usize = groups[LINES_MAX..].iter().map(Vec::len).sum();
+            let _ = writeln!(text, "  and {more} more ranks, which stand in {} other ways", groups.len() - LINES_MAX);
+        }
+        text
+    }
+
+    /// What each rank does, as the graph wants to know.
+    fn doings(&self) -> BTreeMap<u32, Doing> {
+        let starting = |phase: Phase| phase != Phase::Waiting;
+        let late = self.living.iter().filter(|(position, _)| starting(position.phase));
+        let late: Vec<Range> = late.map(|(position, _)| (position.rank, position.rank)).collect();
+        let mut doings: BTreeMap<u32, Doing> =
+            self.living.iter().map(|seen| (seen.0.rank, doing(seen, &late))).collect();
+        for (rank, phase) in (0..).zip(self.ended) {
+            let how = match phase {
+                None => continue,
+                Some(Phase::Finalized) => "has finalized",
+                Some(_) => "has ended",
+            };
+            doings.entry(rank).or_insert_with(|| Doing::Gone(how.to_owned()));
+        }
+        doings
+    }
+}
+
+/// Where a rank is, in words.
+fn place((position, _): &Seen) -> String {
+    match verdict::place(position) {
+        place if !place.is_empty() => place.trim_start().to_string(),
+        _ if position.phase == Phase::Silent => "not in an MPI program, or before MPI_Init".to_string(),
+        _ => "in an MPI library that does not tell its calls".to_string(),
+    }
+}
+
+/// What a rank says of the call that it is in: not of one that it has left since.
+fn current((position, standing): &Seen) -> Option<&Standing> {
+    let standing = standing.as_ref()?;
+    match &position.whereabouts {
+        Whereabouts::Inside(call) => (*call == standing.call && position.phase != Phase::Finalized).then_some(standing),
+        _ => None,
+    }
+}
+
+/// The operations to be told of a rank: those that its call waits for, or all where it does not say.
+fn told(standing: &Standing) -> Vec<&Wait> {
+    let awaited: Vec<&Wait> = standing.waits.iter().filter(|wait| wait.is_awaited).collect();
+    if awaited.is_empty() { standing.waits.iter().collect() } else { awaited }
+}
+
+/// What ranks must have in common to share a line: all but peers, times and lengths of queues.
+fn key(seen: &Seen) -> String {
+    let mut key = place(seen);
+    if let Some(standing) = current(seen) {
+        for wait in told(standing).iter().take(PARTS_MAX) {
+            let anybody = if wait.peer.is_none() { "anybody" } else { "" };
+            let _ = write!(key, "\n{}", wait.describe(anybody));
+        }
+        let _ = write!(key, "\n{}", standing.is_asleep);
+    }
+    key
+}
+
+/// What is told of ranks that share a line.
+fn line(group: &[&Seen]) -> String {
+    let mut text = place(group[0]);
+    let standings: Vec<&Standing> = group.iter().filter_map(|seen| current(seen)).collect();
+    let Some(first) = standings.first() else {
+        let idle = group.iter().filter_map(|(position, standing)| {
+            (position.whereabouts == Whereabouts::Outside).then(|| standing.as_ref().map(|found| found.published_ns))?
+        });
+        if let Some(least) = idle.min().filter(|least| *least >= WAIT_NS_MIN && group[0].0.phase != Phase::Finalized) {
+            let _ = write!(text, ", last seen in a call {} ago", seconds(least));
+        }
+        return text;
+    };
+    let (least, most) =
+        (standings.iter().map(|one| one.still_ns).min(), standings.iter().map(|one| one.still_ns).max());
+    let (least, most) = (seconds(least.unwrap_or(0)), seconds(most.unwrap_or(0)));
+    let _ = if least == most { write!(text, " for {most}") } else { write!(text, " for {least} to {most}") };
+    let waits = told(first);
+    for (at, wait) in waits.iter().take(PARTS_MAX).enumerate() {
+        let peers: BTreeSet<Option<u32>> =
+            standings.iter().filter_map(|one| told(one).get(at).map(|wait| wait.peer)).collect();
+        let peer = match peers.iter().copied().collect::<Option<Vec<u32>>>() {
+            Some(peers) if !peers.is_empty() => ranks(&peers),
+            _ => wait.peer(),
+        };
+        let _ = write!(text, "{} {}", if at == 0 { ":" } else { ";" }, wait.describe(&peer));
+    }
+    if waits.len() > PARTS_MAX {
+        text.push_str("; and more");
+    }
+    text + &queues(&standings)
+}
+
+/// The queues of ranks that share a line.
+fn queues(standings: &[&Standing]) -> String {
+    let posted: u64 = standings.iter().map(|one| one.posted).sum();
+    let unexpected: u64 = standings.iter().map(|one| one.unexpected).sum();
+    let mut text = String::new();
+    if posted > 0 || unexpected > 0 {
+        let _ = write!(text, "; {posted} posted, {unexpected} unexpected");
+    }
+    let arrived = standings.iter().flat_map(|one| &one.arrived).take(PARTS_MAX).map(|message| {
+        let tag = message.tag.map_or_else(String::new, |tag| format!(", tag {tag}"));
+        let from = if message.peer == u32::MAX { "somebody".to_owned() } else { format!("rank {}", message.peer) };
+        let on = if message.communicator.is_empty() { String::new() } else { format!(" on {}", message.communicator) };
+        format!("from {from}{tag}, {} bytes{on}", message.bytes)
+    });
+    let arrived: Vec<String> = arrived.collect();
+    if !arrived.is_empty() {
+        let _ = write!(text, " ({})", arrived.join("; "));
+    }
+    text
+}
+
+/// What a rank waits for may be there under another tag, or on another communicator.
+fn near_miss(seen: &Seen) -> Option<String> {
+    let standing = current(seen).filter(|standing| standing.is_asleep && standing.still_ns >= WAIT_NS_MIN)?;
+    let wait = told(standing)
+        .into_iter()
+        .find(|wait| wait.tag.is_some() && wait.peer.is_some() && wait.what == Operation::Receive.words())?;
+    let near = standing.arrived.iter().find(|message| message.tag.is_some() && Some(message.peer) == wait.peer)?;
+    let other = if near.communicator == wait.communicator {
+        format!("with tag {}", near.tag?)
+    } else {
+        format!("on {} (tag {})", near.communicator, near.tag?)
+    };
+    let what = wait.describe(&wait.peer());
+    Some(format!("rank {} waits ({what}), but a message from it {other} is there", seen.0.rank))
+}
+
+/// What a rank does. `late` are those that have not come to the barrier of the process manager.
+fn doing(seen: &Seen, late: &[Range]) -> Doing {
+    let (position, _) = seen;
+    let waits_for = |needs: Needs, what: &str| Doing::Waits(needs, what.to_owned());
+    match (&position.whereabouts, position.phase) {
+        (_, Phase::Finalized) => Doing::Gone("has finalized".to_owned()),
+        (Whereabouts::Inside(call), Phase::Waiting) if call == FINALIZE => Doing::Finalizes(Needs::All(late.to_vec())),
+        (_, Phase::Waiting) => waits_for(Needs::All(late.to_vec()), "starting up"),
+        (_, Phase::Silent) => Doing::Runs("has not come to MPI_Init".to_owned()),
+        (Whereabouts::Outside, _) => Doing::Runs("is outside MPI calls".to_owned()),
+        (Whereabouts::Unknown, _) => Doing::Runs("does not tell its calls".to_owned()),
+        (Whereabouts::Inside(call), _) => match current(seen) {
+            Some(standing) if call == FINALIZE => Doing::Finalizes(standing.needs.clone()),
+            Some(standing) if standing.is_asleep && standing.still_ns >= WAIT_NS_MIN => {
+                let what = told(standing).first().map(|wait| wait.describe(&wait.peer()));
+                waits_for(standing.needs.clone(), &what.unwrap_or_else(|| format!("in {call}")))
+            }
+            _ => Doing::Runs(format!("is in {call}, and not asleep there")),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control::Position;
+
+    fn at(rank: u32, whereabouts: Whereabouts) -> Seen {
+        (Position { rank, phase: Phase::Joined, whereabouts }, None)
+    }
+
+    fn inside(name: &str) -> Whereabouts {
+        Whereabouts::Inside(name.into())
+    }
+
+    fn receives(rank: u32, from: u32, tag: i32) -> Seen {
+        let wait = Wait {
+            what: "receive from",
+            peer: Some(from),
+            tag: Some(tag),
+            bytes: 8,
+            communicator: "MPI_COMM_WORLD".into(),
+            is_awaited: true,
+        };
+        let standing = Standing {
+            rank,
+            is_asleep: true,
+            threads: 1,
+            still_ns: 3_000_000_000,
+            call: "MPI_Recv".into(),
+            posted: 1,
+            needs: Needs::All(vec![(from, from)]),
+            waits: vec![wait],
+            ..Standing::default()
+        };
+        (at(rank, inside("MPI_Recv")).0, Some(standing))
+    }
+
+    fn describe(living: &[Seen], ended: &[Option<Phase>]) -> String {
+        let living: Vec<&Seen> = living.iter().collect();
+        Found { living: &living, ended }.describe(&|rank| if rank < 4 { "h0".into() } else { "h1".into() })
+    }
+
+    #[test]
+    fn ranks_in_the_same_call_share_a_line() {
+        let all = [
+            at(0, inside("MPI_Recv")),
+            at(1, inside("MPI_Recv")),
+            at(2, Whereabouts::Outside),
+            at(3, inside("MPI_Recv")),
+            (Position { rank: 4, phase: Phase::Silent, whereabouts: Whereabouts::Unknown }, None),
+        ];
+        let expected = "  ranks 0-1,3 on h0: in MPI_Recv\n  rank 2 on h0: outside MPI calls\n  rank 4 on h1: not in an MPI program, or before MPI_Init\n";
+        assert_eq!(describe(&all, &[]), expected);
+    }
+
+    #[test]
+    fn what_ranks_wait_for_is_told_with_peers_tag_size_communicator_time_and_queues() {
+        let all = [receives(0, 1, 7), receives(1, 0, 7)];
+        let expected = "  ranks 0-1 on h0: in MPI_Recv for 3.0 s: receive from ranks 0-1, tag 7, 8 bytes on MPI_COMM_WORLD; 2 posted, 0 unexpected\n  \
+            why: deadlock: rank 0 (receive from rank 1, tag 7, 8 bytes on MPI_COMM_WORLD) → rank 1 (receive from rank 0, tag 7, 8 bytes on MPI_COMM_WORLD) → rank 0\n";
+        assert_eq!(describe(&all, &[]), expected);
+    }
+
+    #[test]
+    fn who_has_finalized_or_ended_is_named_by_those_that_wait_for_it() {
+        let text = describe(&[receives(1, 0, 7)], &[Some(Phase::Finalized), None]);
+        assert!(text.ends_with("  why: rank 1 waits for rank 0, which has finalized\n"), "{text}");
+        let text = describe(&[receives(1, 0, 7)], &[Some(Phase::Joined), None]);
+        assert!(text.ends_with("  why: rank 1 waits for rank 0, which has ended\n"), "{text}");
+    }
+
+    #[test]
+    fn who_has_just_come_to_a_call_waits_for_nobody_yet() {
+        let mut young = receives(1, 0, 7);
+        young.1.as_mut().unwrap().still_ns = 1000;
+        assert!(!describe(&[receives(0, 1, 7), young], &[]).contains("deadlock"));
+        // One that has left the call of which it last told is outside of it.
+        let mut left = receives(1, 0, 7);
+        left.0.whereabouts = Whereabouts::Outside;
+        let text = describe(&[receives(0, 1, 7), left], &[]);
+        assert!(text.contains("why: rank 0 waits for rank 1, which is outside MPI calls"), "{text}");
+    }
+
+    #[test]
+    fn ranks_in_mpi_init_wait_for_those_that_have_not_come() {
+        let starting = |rank| (Position { rank, phase: Phase::Waiting, whereabouts: inside("MPI_Init") }, None);
+        let silent = (Position { rank: 2, phase: Phase::Silent, whereabouts: Whereabouts::Unknown }, None);
+        let text = describe(&[starting(0), starting(1), silent], &[]);
+        assert!(text.contains("why: ranks 0-1 wait for rank 2, which has not come to MPI_Init"), "{text}");
+    }
+
+    #[test]
+    fn a_large_job_in_many_states_takes_a_few_lines() {
+        let all: Vec<Seen> = (0..500).map(|rank| receives(rank, rank, rank as i32)).collect();
+        let text = describe(&all, &[]);
+        assert!(text.lines().count() < 40, "{text}");
+        assert!(text.contains("and 476 more ranks, which stand in 476 other ways"), "{text}");
+    }
+}

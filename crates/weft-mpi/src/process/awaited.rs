@@ -1,0 +1,41 @@
+//! What a call waits for, as it is told to those who look on: it is found out only when the call goes to sleep.
+
+/// Handles of an array that are told.
+const HANDLES_MAX: usize = 256;
+
+/// What a call waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Awaited {
+    /// It does not say.
+    #[default]
+    Unknown,
+    /// A request.
+    One(usize),
+    /// Two requests.
+    Both([usize; 2]),
+    /// All of these requests.
+    All(Vec<usize>),
+    /// One of these requests.
+    Any(Vec<usize>),
+    /// A message that a probe looks for: with the handle of its communicator, source and tag as the program gave them.
+    Message {
+        /// Handle of the communicator.
+        communicator: usize,
+        /// Rank, or `MPI_ANY_SOURCE`.
+        source: i32,
+        /// Tag, or `MPI_ANY_TAG`.
+        tag: i32,
+    },
+}
+
+impl Awaited {
+    /// All of `handles` that are not null.
+    pub fn all(handles: impl Iterator<Item = usize>) -> Self {
+        Self::All(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
+    }
+
+    /// One of `handles` that are not null.
+    pub fn any(handles: impl Iterator<Item = usize>) -> Self {
+        Self::Any(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
+    }
+}

@@ -1,0 +1,61 @@
+/*
+ * A program that hangs as it is told, for the tests of what is said then: `hang WHAT`. Each kind has one culprit or one circle.
+ */
+#define _DEFAULT_SOURCE
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+int main(int argc, char **argv)
+{
+    const char *what = argc > 1 ? argv[1] : "";
+    int rank, ranks, value = 0;
+    if (strcmp(what, "init") == 0 && getenv("PMI_RANK") && atoi(getenv("PMI_RANK")) == 0)
+        pause();
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    if (strcmp(what, "circle") == 0) { /* all receive before they send */
+        MPI_Recv(&value, 1, MPI_INT, before, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Send(&value, 1, MPI_INT, next, 7, MPI_COMM_WORLD);
+    } else if (strcmp(what, "sends") == 0) { /* all send before they receive, more than is sent unasked */
+        char *large = calloc(1 << 24, 1);
+        MPI_Ssend(large, 1 << 24, MPI_CHAR, next, 7, MPI_COMM_WORLD);
+        MPI_Recv(large, 1 << 24, MPI_CHAR, before, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "compute") == 0) { /* rank 0 does not come to the barrier */
+        if (rank == 0)
+            for (;;)
+                pause();
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(what, "finalize") == 0) { /* rank 0 has sent what it had */
+        if (rank != 0)
+            MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "tag") == 0) { /* a message is there, with another tag */
+        MPI_Comm halo;
+        MPI_Comm_dup(MPI_COMM_WORLD, &halo);
+        MPI_Comm_set_name(halo, "halo");
+        MPI_Send(&value, 1, MPI_INT, next, 8, halo);
+        MPI_Recv(&value, 1, MPI_INT, before, 9, halo, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "any") == 0) { /* nobody is left who could send */
+        MPI_Recv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "wait") == 0) { /* only one of the requests is waited for */
+        MPI_Request requests[2];
+        MPI_Irecv(&value, 1, MPI_INT, rank, 7, MPI_COMM_WORLD, &requests[0]);
+        MPI_Irecv(&value, 1, MPI_INT, before, 8, MPI_COMM_WORLD, &requests[1]);
+        if (rank == 0)
+            for (;;)
+                pause();
+        MPI_Wait(&requests[1], MPI_STATUS_IGNORE);
+    } else if (strcmp(what, "probe") == 0) {
+        if (rank == 0)
+            for (;;)
+                pause();
+        MPI_Status status;
+        MPI_Probe(0, 3, MPI_COMM_WORLD, &status);
+    }
+    MPI_Finalize();
+    return 0;
+}

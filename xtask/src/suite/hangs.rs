@@ -1,0 +1,109 @@
+//! Jobs that hang: `mpiexec` says where each rank is and who keeps whom waiting, when it is asked (SIGQUIT) and when it ends them.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::{Signal, kill_process};
+
+use super::context::Context;
+use super::process::Run;
+use super::{Case, Outcome};
+
+/// How long it may take until the ranks hang as they should.
+const HANGS: Duration = Duration::from_secs(60);
+/// Time between two questions.
+const PAUSE: Duration = Duration::from_millis(400);
+/// How long the end may take.
+const END: Duration = Duration::from_secs(20);
+
+const HANG: &str = "tests/launcher/hang.c";
+
+/// What hangs, and what is to be said of it.
+const KINDS: &[(&str, &[&str])] = &[
+    (
+        "circle",
+        &[
+            "receive from ranks 0-2, tag 7, 4 bytes on MPI_COMM_WORLD",
+            "3 posted",
+            "why: deadlock: rank 0 (",
+            "→ rank 0",
+        ],
+    ),
+    ("sends", &["in MPI_Ssend", "16777216 bytes", "why: deadlock: rank 0 (send to rank 1"]),
+    ("compute", &["in MPI_Barrier", "rank 0", "which is outside MPI calls"]),
+    ("finalize", &["in MPI_Recv", "for rank 0, which is in MPI_Finalize and sends nothing any more"]),
+    ("tag", &["on halo", "unexpected (from rank", "but a message from it with tag 8 is there"]),
+    ("any", &["receive from anybody", "why: ranks 0-2 wait for each other"]),
+    ("wait", &["in MPI_Wait", "tag 8", "for rank 0, which is outside MPI calls"]),
+    ("probe", &["in MPI_Probe", "why: ranks 1-2 wait for rank 0, which is outside MPI calls"]),
+    ("init", &["rank 0 on", "why: ranks 1-2 wait for rank 0, which has not come to MPI_Init"]),
+];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let here = KINDS.iter().map(|(what, says)| {
+        Case::new(format!("{what}: asked, and ended by Ctrl-C"), move |context| {
+            asked_and_ended(context, Ok(context.mpiexec(3)), what, says)
+        })
+    });
+    let there = KINDS.iter().filter(|(what, _)| ["circle", "compute", "finalize", "any"].contains(what));
+    let there = there.map(|(what, says)| {
+        Case::new(format!("{what}: the same over two hosts"), move |context| {
+            asked_and_ended(context, context.mpiexec_on_hosts(3), what, says)
+        })
+    });
+    here.chain(there).chain([Case::new("weft info --live names the culprit", live)]).collect()
+}
+
+/// Asks until everything is said, then ends the job, which says it again.
+fn asked_and_ended(context: &Context, run: anyhow::Result<Run>, what: &str, says: &[&str]) -> Outcome {
+    let attempt = || -> anyhow::Result<Outcome> {
+        let running = run?.arg(context.compile(HANG)?).arg(what).start()?;
+        let is_said = |text: &str| says.iter().all(|part| text.contains(part));
+        let deadline = Instant::now() + HANGS;
+        loop {
+            std::thread::sleep(PAUSE);
+            if is_said(last_answer(&running.output())) {
+                break;
+            }
+            if Instant::now() > deadline {
+                let text = running.output();
+                running.finish(Duration::ZERO)?;
+                return Ok(Outcome::Failed(format!("it never said all of {says:?}:\n{text}")));
+            }
+            kill_process(running.pid(), Signal::QUIT)?;
+        }
+        kill_process(running.pid(), Signal::INT)?;
+        let finished = running.finish(HANGS + END)?;
+        let (asked, ended) = finished.output.split_once("interrupted by SIGINT; ending 3 ranks").unwrap_or_default();
+        let is_right = is_said(ended) && asked.contains("mpiexec: after ") && finished.code == Some(130);
+        Ok(if is_right && finished.leftovers.is_empty() { Outcome::Passed } else { Outcome::Failed(finished.report()) })
+    };
+    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+}
+
+/// What was said to the last question.
+fn last_answer(text: &str) -> &str {
+    text.rsplit("mpiexec: after ").next().unwrap_or_default()
+}
+
+/// The same is seen without `mpiexec`.
+fn live(context: &Context) -> Outcome {
+    let attempt = || -> anyhow::Result<Outcome> {
+        let running = context.mpiexec(3).arg(context.compile(HANG)?).arg("compute").start()?;
+        let pid = running.pid().as_raw_nonzero().to_string();
+        let deadline = Instant::now() + HANGS;
+        let (said, text) = loop {
+            std::thread::sleep(PAUSE);
+            let text = Run::new(context.bin("weft")).args(["info", "--live", &pid, "--once"]).finish()?.output;
+            if text.contains("why: ranks 1-2 wait for rank 0, which is outside of MPI") {
+                break (true, text);
+            }
+            if Instant::now() > deadline {
+                break (false, text);
+            }
+        };
+        kill_process(running.pid(), Signal::INT)?;
+        running.finish(HANGS + END)?;
+        Ok(if said { Outcome::Passed } else { Outcome::Failed(text) })
+    };
+    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+}
