@@ -3,6 +3,7 @@
 //! A suite is a list of cases; a case runs a program under a time limit and says what it expects. After each case no
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
+mod checked;
 mod context;
 mod doctor;
 mod fabric;
@@ -71,6 +72,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "examples", what: "the examples, heat above all", cases: programs::examples },
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
+    Suite { name: "checked", what: "WEFT_CHECK finds calls that do not match across ranks", cases: checked::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },

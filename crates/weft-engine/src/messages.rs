@@ -65,6 +65,14 @@ pub struct Unexpected {
 }
 
 impl Unexpected {
+    /// The bytes of it that have arrived, from the first on; none of a message that its sender keeps.
+    pub fn front(&self) -> &[u8] {
+        match &self.body {
+            Body::Whole { bytes, .. } | Body::Arriving { bytes, .. } => bytes,
+            Body::Announced { .. } => &[],
+        }
+    }
+
     /// Bytes of it that are kept here; none of a message that its sender keeps.
     pub fn held_bytes(&self) -> u64 {
         match &self.body {

@@ -52,6 +52,16 @@ enum Vertex {
     Any,
 }
 
+/// Ranks that wait, directly or not, for the same ones.
+#[derive(Default)]
+struct Part {
+    waiting: Vec<u32>,
+    /// Whom they wait for, by what these do.
+    roots: BTreeMap<String, Vec<u32>>,
+    /// Whether one of them waits for another of them.
+    indirect: bool,
+}
+
 struct Graph<'a> {
     job: &'a BTreeMap<u32, Doing>,
     vertices: Vec<Vertex>,
@@ -178,9 +188,9 @@ impl<'a> Graph<'a> {
                 part[a] = b;
             }
         }
-        let mut parts: BTreeMap<usize, (Vec<u32>, BTreeMap<String, Vec<u32>>, bool)> = BTreeMap::new();
+        let mut parts: BTreeMap<usize, Part> = BTreeMap::new();
         for vertex in (0..self.vertices.len()).filter(|vertex| waits(*vertex) || root(*vertex)) {
-            let (waiting, roots, indirect) = parts.entry(find(&mut part, vertex)).or_default();
+            let Part { waiting, roots, indirect } = parts.entry(find(&mut part, vertex)).or_default();
             match self.vertices[vertex] {
                 Vertex::Rank(rank) | Vertex::Gone(rank) if root(vertex) => {
                     roots.entry(self.state(rank)).or_default().push(rank);
@@ -193,7 +203,7 @@ impl<'a> Graph<'a> {
             }
         }
         let mut sentences: Vec<(u32, String)> = Vec::new();
-        for (mut waiting, roots, indirect) in parts.into_values() {
+        for Part { mut waiting, roots, indirect } in parts.into_values() {
             let culprits: Vec<u32> = roots.values().flatten().copied().collect();
             waiting.retain(|rank| !culprits.contains(rank));
             if waiting.is_empty() || culprits.is_empty() {

@@ -1,11 +1,12 @@
 //! Blocking point-to-point communication, and what is made of it: no request unless there is something to wait for.
 
+use crate::awaited::Awaited;
 use crate::completion::Outcome;
 use crate::contention::is_contended;
 use crate::engine::Received;
 use crate::error::Result;
 use crate::memory::UserData;
-use crate::process::{self, Awaited, Guard, Process};
+use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
 use weft_engine::arguments::CollectiveScope;
 

@@ -6,14 +6,18 @@
 //! | [`start`] | joining and leaving the job |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`point_to_point`], [`collective`] | operations |
+//! | [`check`], [`signature`] | `WEFT_CHECK`: whether all processes call the same |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
 //! | [`object`], [`predefined`] | objects and how they are found |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
+//! | [`awaited`] | what a call waits for, for those who look |
 #![forbid(unsafe_code)]
 
+pub mod awaited;
 pub mod blocking;
 pub mod buffered;
+pub mod check;
 pub mod collective;
 pub mod communicator;
 pub mod completion;
@@ -37,6 +41,7 @@ pub mod predefined;
 pub mod process;
 mod progress_thread;
 pub mod settings;
+pub mod signature;
 pub mod start;
 pub mod tools;
 pub mod topology;

@@ -9,11 +9,10 @@ use weft_launch::standing::{self, Draft, Front, Operation, Standing};
 use weft_launch::{CallSite, page};
 use weft_net::clock;
 
+use crate::awaited::Awaited;
 use crate::context::CONTEXTS_EACH;
 use crate::engine::{Engine, Route};
-use crate::handle::Slab;
 use crate::object::{Objects, PeerId};
-use crate::process::{Awaited, Running};
 use crate::request::{Receive, Request, Send, State};
 
 /// Name and meaning of each number of a peer's flow, in the order of [`Peer::counters`] and [`Peer::gauges`].
@@ -78,8 +77,8 @@ pub struct Live {
 pub struct View<'a> {
     /// Communicators.
     pub objects: &'a Objects,
-    /// Collectives under way.
-    pub collectives: &'a Slab<Running>,
+    /// Collectives under way: the request of each, and those of its round.
+    pub collectives: &'a [(usize, &'a [usize])],
     /// Messages and peers.
     pub engine: &'a Engine,
     /// What the call waits for.
@@ -209,8 +208,8 @@ impl View<'_> {
             State::Pair { send, receive } => &[*send, *receive],
             State::Flush(parts) => parts,
             State::Collective => {
-                let running = self.collectives.iter().find(|(_, running)| running.request == handle);
-                running.map_or(&[][..], |(_, running)| running.cursor.transfers())
+                let running = self.collectives.iter().find(|(request, _)| *request == handle);
+                running.map_or(&[][..], |(_, transfers)| transfers)
             }
             _ => return tell(request),
         };
@@ -226,8 +225,7 @@ impl View<'_> {
             Awaited::Unknown | Awaited::Message { .. } => false,
         };
         // The transfers of a collective have been told with it.
-        let of_collective =
-            |handle: usize| self.collectives.iter().any(|(_, running)| running.cursor.transfers().contains(&handle));
+        let of_collective = |handle: usize| self.collectives.iter().any(|(_, transfers)| transfers.contains(&handle));
         for (handle, request) in self.engine.messages.requests.iter().take(SEEN_MAX) {
             if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
                 self.tell(draft, request, false);
@@ -253,7 +251,11 @@ impl View<'_> {
                 (Operation::Data, peer(Some(*from)), None, total - received, context)
             }
             State::Complete | State::Inactive => return Told::Complete,
-            State::Pair { .. } | State::Flush(_) | State::Collective | State::Generalized => return Told::Unknown,
+            State::Pair { .. }
+            | State::Flush(_)
+            | State::Collective
+            | State::Partitioned
+            | State::Generalized => return Told::Unknown,
         };
         let tag = tag.filter(|_| context % CONTEXTS_EACH == 0);
         draft.wait(operation, peer, tag, bytes, &self.name(context), is_awaited);

@@ -8,11 +8,9 @@
 //! | module | what it holds |
 //! |---|---|
 //! | `waiting` | calls that wait, and who wakes them |
-//! | `awaited` | what a call waits for, for those who look on |
 //! | `helped` | what is left to the progress thread |
 //! | `running` | collectives under way |
 
-mod awaited;
 mod helped;
 mod running;
 mod waiting;
@@ -27,6 +25,7 @@ use weft_engine::waiting::{Learned, SPIN_NETWORK, SPIN_NODE, Waiters};
 use weft_launch::Load;
 use weft_net::clock;
 
+use crate::awaited::Awaited;
 use crate::constants::{MPI_ERR_OTHER, MPI_THREAD_SINGLE};
 use crate::contention::{Wanted, is_contended};
 use crate::engine::Engine;
@@ -36,7 +35,6 @@ use crate::job::Job;
 use crate::live::{Live, View};
 use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
-pub use awaited::Awaited;
 use helped::Helped;
 pub use running::Running;
 pub use waiting::{block_for, block_from, block_until};
@@ -73,6 +71,10 @@ pub struct Process {
     pub temporaries: crate::buffered::Buffer,
     /// Whether errors that are returned are printed too.
     pub verbose_errors: bool,
+    /// Whether what processes call is compared (`WEFT_CHECK`).
+    pub checks_calls: bool,
+    /// Names of the MPI calls by number.
+    pub call_names: &'static [&'static str],
     /// Error classes, codes and strings of the program.
     pub errors: crate::error_codes::ErrorCodes,
     /// Collectives under way.
@@ -199,6 +201,8 @@ impl Process {
             buffer: crate::buffered::Buffer::new(),
             temporaries: crate::buffered::Buffer::new(),
             verbose_errors: false,
+            checks_calls: false,
+            call_names: &[],
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
@@ -321,8 +325,10 @@ impl Process {
     fn publish(&mut self, asleep: bool) {
         if let (Some(live), Some(engine)) = (&mut self.live, &self.engine) {
             let threads = self.waiters.count();
-            let (objects, collectives, awaited) = (&self.objects, &self.collectives, &self.awaited);
-            live.publish(&View { objects, collectives, engine, awaited, threads }, asleep);
+            let collectives: Vec<(usize, &[usize])> =
+                self.collectives.iter().map(|(_, running)| (running.request, running.cursor.transfers())).collect();
+            let (objects, awaited) = (&self.objects, &self.awaited);
+            live.publish(&View { objects, collectives: &collectives, engine, awaited, threads }, asleep);
         }
     }
 

@@ -106,6 +106,15 @@ pub const SINGLE_COPY: Setting = Setting {
     meaning: "large messages within a host are copied once, directly between processes; `0`: through shared memory",
     reader: Reader::Library,
 };
+/// Whether what processes call is compared.
+pub const CHECK: Setting = Setting {
+    name: "WEFT_CHECK",
+    default: "0",
+    allowed: "1 or 0",
+    meaning: "`1`: what the processes of a communicator call is compared before each collective call (operation, root, counts, datatypes, \
+              reduction, order of communicators), and the first difference is an error with one sentence; it costs time",
+    reader: Reader::Library,
+};
 /// Directory for the node's shared segment.
 pub const SHM_DIR: Setting = Setting {
     name: "WEFT_SHM_DIR",
@@ -212,7 +221,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 19] = [
+pub const TABLE: [&Setting; 20] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -228,6 +237,7 @@ pub const TABLE: [&Setting; 19] = [
     &REORDER,
     &SEALED,
     &VERBOSE_ERRORS,
+    &CHECK,
     &CAPTURE,
     &FAULTS,
     &AGENT,
@@ -333,6 +343,8 @@ pub struct Settings {
     pub shm_dir: Option<PathBuf>,
     /// `WEFT_SINGLE_COPY`: whether large messages of a node are copied directly between address spaces.
     pub single_copy: bool,
+    /// `WEFT_CHECK`: whether what processes call is compared.
+    pub check: bool,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
@@ -412,6 +424,7 @@ impl Settings {
             progress_thread: progress(&variable)?,
             single_copy: switch(&SINGLE_COPY, &variable)?,
             reorder: switch(&REORDER, &variable)?,
+            check: switch(&CHECK, &variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),

@@ -19,6 +19,8 @@ use weft_net::fabric::Fabric;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
 
+use crate::awaited::Awaited;
+use crate::check::Call;
 use crate::collective::{Arguments, Bound};
 use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
 use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, RailTraffic, Route};
@@ -26,7 +28,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
 use crate::object::PeerId;
-use crate::process::{self, Awaited, Phase, Process};
+use crate::process::{self, Phase, Process};
 use crate::request::Request;
 use crate::settings::{self, Settings};
 use crate::tools;
@@ -203,6 +205,8 @@ fn join(
         client,
     });
     process.verbose_errors = settings.verbose_errors;
+    process.call_names = names;
+    process.checks_calls = settings.check && size > 1;
     process.thread_level = thread_level;
     process.main_thread = Some(std::thread::current().id());
     process.phase = Phase::Active;
@@ -368,8 +372,13 @@ pub fn finalize() -> Result<()> {
         let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
         let shape = weft_core::collective::Barrier { rank: job.rank, size: job.size };
         let schedule = weft_core::collective::barrier(&shape);
+        let bound = Bound::shared(schedule, Arguments::none());
         let place = process.collective_scope(MPI_COMM_WORLD)?;
-        process.start_collective(place, Bound::shared(schedule, Arguments::none()))
+        if process.checks_calls {
+            let after = process.collective_scope(MPI_COMM_WORLD)?;
+            return process.start_checked(place, after, bound, Call::default());
+        }
+        process.start_collective(place, bound)
     })?;
     let outcome = process::block_for(process::lock(), &|| Awaited::One(barrier), |process| {
         let Ok(messages) = process.messages() else { return Some(None) };

@@ -8,26 +8,36 @@
 //! and datatypes say, arrays of counts have an element for each process of the communicator.
 
 mod buffers;
+mod called;
 mod inter;
 mod plan;
 
+use crate::check::is_in_place;
 use crate::generated::constants::*;
 use crate::types::*;
+use buffers::counts_of;
 use buffers::{Part, Parts, TypedParts, check_apart};
 use plan::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
 use weft_mpi::blocking;
+use weft_mpi::check::{self, Call};
 use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
 use weft_mpi::process::{Guard, Process, lock, with};
 
-/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13).
+/// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13). Where calls are compared, `called`
+/// says with what.
 #[inline]
-fn run(form: Form, comm: MPI_Comm, plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>) -> Result<()> {
-    run_from(form, lock(), comm, plan)
+fn run(
+    form: Form,
+    comm: MPI_Comm,
+    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+) -> Result<()> {
+    run_from(form, lock(), comm, plan, called)
 }
 
 /// The same, when the lock is held already.
@@ -37,11 +47,25 @@ fn run_from(
     mut process: Guard,
     comm: MPI_Comm,
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?.check_collective()?)?;
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = unsafe { Bound::new(schedule, arguments) };
+    if process.checks_calls {
+        let call = called(&process, process.objects.communicator(comm.0)?)?;
+        let comparison = process.collective_scope(comm.0)?;
+        if let Form::Nonblocking(request) = form {
+            let place = process.collective_scope(comm.0)?;
+            let handle = process.start_checked(comparison, place, bound, call)?;
+            process.signal();
+            // SAFETY: the caller's pointer, which is not null.
+            unsafe { *request = MPI_Request(handle) };
+            return Ok(());
+        }
+        process = check::check_now(process, comparison, call)?;
+    }
     let place = process.collective_scope(comm.0)?;
     start(form, process, place, bound)
 }
@@ -63,9 +87,25 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: Bound) -
 /// MPI_Barrier (MPI-5.0 §6.3).
 pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     if let Form::Blocking = form {
-        return blocking::barrier(lock(), comm.0);
+        let process = lock();
+        if !process.checks_calls {
+            return blocking::barrier(process, comm.0);
+        }
     }
     let mut process = lock();
+    if process.checks_calls {
+        let comparison = process.agreement_scope(comm.0)?;
+        if let Form::Nonblocking(request) = form {
+            let place = process.agreement_scope(comm.0)?;
+            let bound = Bound::shared(plan_barrier(&place), Arguments::none());
+            let handle = process.start_checked(comparison, place, bound, Call::default())?;
+            process.signal();
+            // SAFETY: the caller's pointer, which is not null.
+            unsafe { *request = MPI_Request(handle) };
+            return Ok(());
+        }
+        process = check::check_now(process, comparison, Call::default())?;
+    }
     let place = process.agreement_scope(comm.0)?;
     start(form, process, place.clone(), Bound::shared(plan_barrier(&place), Arguments::none()))
 }
@@ -82,7 +122,13 @@ pub(crate) unsafe fn bcast(
     let part = Part { buffer: buffer.cast_const(), count, datatype };
     let process = lock();
     if process.objects.communicator(comm.0)?.inter.is_none() {
-        return run_from(form, process, comm, |process, comm| plan_bcast(process, comm, part, root));
+        return run_from(
+            form,
+            process,
+            comm,
+            |process, comm| plan_bcast(process, comm, part, root),
+            |process, comm| called::bcast(process, comm, part, root),
+        );
     }
     inter::bcast(form, process, comm, part, root)
 }
@@ -101,7 +147,12 @@ pub(crate) unsafe fn gather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_gather(process, comm, send, receive, root))
+    run(
+        form,
+        comm,
+        |process, comm| plan_gather(process, comm, send, receive, root),
+        move |process, comm| called::gather(process, comm, (send, receive), root, true),
+    )
 }
 
 /// MPI_Gatherv (MPI-5.0 §6.5).
@@ -120,7 +171,12 @@ pub(crate) unsafe fn gatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) },
+        move |process, comm| unsafe { called::gatherv(process, comm, (send, receive), root, true) },
+    )
 }
 
 /// MPI_Scatter (MPI-5.0 §6.6).
@@ -137,7 +193,12 @@ pub(crate) unsafe fn scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_scatter(process, comm, send, receive, root))
+    run(
+        form,
+        comm,
+        |process, comm| plan_scatter(process, comm, send, receive, root),
+        move |process, comm| called::gather(process, comm, (receive, send), root, false),
+    )
 }
 
 /// MPI_Scatterv (MPI-5.0 §6.6).
@@ -156,7 +217,12 @@ pub(crate) unsafe fn scatterv(
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: displs, datatype: sendtype };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) },
+        move |process, comm| unsafe { called::gatherv(process, comm, (receive, send), root, false) },
+    )
 }
 
 /// MPI_Allgather (MPI-5.0 §6.7).
@@ -172,7 +238,12 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_every(process, comm, send, receive, 1, algorithms::allgather))
+    run(
+        form,
+        comm,
+        |process, comm| plan_every(process, comm, send, receive, 1, algorithms::allgather),
+        move |process, comm| called::every(process, comm, send, receive),
+    )
 }
 
 /// MPI_Allgatherv (MPI-5.0 §6.7).
@@ -190,7 +261,12 @@ pub(crate) unsafe fn allgatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) },
+        move |process, comm| unsafe { called::allgatherv(process, comm, send, receive) },
+    )
 }
 
 /// MPI_Alltoall (MPI-5.0 §6.8).
@@ -206,7 +282,12 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(form, comm, |process, comm| plan_every(process, comm, send, receive, comm.group.size(), algorithms::alltoall))
+    run(
+        form,
+        comm,
+        |process, comm| plan_every(process, comm, send, receive, comm.group.size(), algorithms::alltoall),
+        move |process, comm| called::every(process, comm, send, receive),
+    )
 }
 
 /// MPI_Alltoallv (MPI-5.0 §6.8).
@@ -225,7 +306,12 @@ pub(crate) unsafe fn alltoallv(
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) },
+        move |process, comm| unsafe { called::alltoallv(process, comm, send, receive) },
+    )
 }
 
 /// MPI_Alltoallw (MPI-5.0 §6.8).
@@ -244,7 +330,15 @@ pub(crate) unsafe fn alltoallw(
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
     let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) },
+        move |process, comm| unsafe {
+            let sent = (!is_in_place(sendbuf)).then_some((sendcounts, sendtypes));
+            called::alltoallw(process, comm, sent, (recvcounts, recvtypes))
+        },
+    )
 }
 
 /// MPI_Reduce (MPI-5.0 §6.9.1).
@@ -259,7 +353,12 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(form, comm, |process, comm| plan_reduce(process, comm, send, recvbuf, op, root))
+    run(
+        form,
+        comm,
+        |process, comm| plan_reduce(process, comm, send, recvbuf, op, root),
+        move |process, _| called::reduction(process, (datatype, count as u64), op, Some(root)),
+    )
 }
 
 /// MPI_Allreduce (MPI-5.0 §6.9.6).
@@ -277,11 +376,17 @@ pub(crate) unsafe fn allreduce(
     if process.objects.communicator(comm.0)?.inter.is_some() {
         return inter::allreduce(form, process, comm, send, recvbuf, op);
     }
-    run_from(form, process, comm, |process, comm| {
-        let oversubscribed = process.are_oversubscribed(&comm.group);
-        let algorithm = if oversubscribed { algorithms::allreduce_oversubscribed } else { algorithms::allreduce };
-        plan_all(process, comm, send, recvbuf, op, algorithm)
-    })
+    run_from(
+        form,
+        process,
+        comm,
+        |process, comm| {
+            let oversubscribed = process.are_oversubscribed(&comm.group);
+            let algorithm = if oversubscribed { algorithms::allreduce_oversubscribed } else { algorithms::allreduce };
+            plan_all(process, comm, send, recvbuf, op, algorithm)
+        },
+        |process, _| called::reduction(process, (datatype, count as u64), op, None),
+    )
 }
 
 /// MPI_Reduce_scatter_block (MPI-5.0 §6.10.1).
@@ -295,7 +400,12 @@ pub(crate) unsafe fn reduce_scatter_block(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: recvcount, datatype };
-    run(form, comm, |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op))
+    run(
+        form,
+        comm,
+        |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op),
+        move |process, _| called::reduction(process, (datatype, recvcount as u64), op, None),
+    )
 }
 
 /// MPI_Reduce_scatter (MPI-5.0 §6.10.2).
@@ -310,7 +420,16 @@ pub(crate) unsafe fn reduce_scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: 0, datatype };
     // SAFETY: the caller's arrays.
-    run(form, comm, |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) })
+    run(
+        form,
+        comm,
+        |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) },
+        move |process, comm| {
+            // SAFETY: the caller's array.
+            let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
+            called::reduction(process, (datatype, counts.iter().sum()), op, None)
+        },
+    )
 }
 
 /// MPI_Scan (MPI-5.0 §6.11.1).
@@ -324,7 +443,12 @@ pub(crate) unsafe fn scan(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::scan))
+    run(
+        form,
+        comm,
+        |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::scan),
+        move |process, _| called::reduction(process, (datatype, count as u64), op, None),
+    )
 }
 
 /// MPI_Exscan (MPI-5.0 §6.11.2).
@@ -338,7 +462,12 @@ pub(crate) unsafe fn exscan(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(form, comm, |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::exscan))
+    run(
+        form,
+        comm,
+        |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::exscan),
+        move |process, _| called::reduction(process, (datatype, count as u64), op, None),
+    )
 }
 
 /// MPI_Reduce_local (MPI-5.0 §6.9.7).

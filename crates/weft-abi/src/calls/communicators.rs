@@ -12,11 +12,12 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int};
 use std::sync::Arc;
+use weft_mpi::check::{Call, check_now};
 use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
-use weft_mpi::process::{Process, with};
+use weft_mpi::process::{Process, lock, with};
 use weft_mpi::topology::Topology;
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
@@ -112,6 +113,16 @@ pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
     if info == MPI_Info::NULL { Ok(Info::new()) } else { process.objects.info(info.0).cloned() }
 }
 
+/// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.
+fn compared(comm: MPI_Comm) -> Result<()> {
+    let mut process = lock();
+    if !process.checks_calls {
+        return Ok(());
+    }
+    let place = process.agreement_scope(comm.0)?;
+    check_now(process, place, Call::default()).map(drop)
+}
+
 /// The processes of a communicator that is duplicated, and how they are neighbours.
 struct Original {
     group: Arc<Group>,
@@ -155,6 +166,7 @@ unsafe fn prepare_duplicate(comm: MPI_Comm) -> Result<(CollectiveScope, Original
 unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's promises.
     unsafe {
+        compared(comm)?;
         let (place, original, attributes) = prepare_duplicate(comm)?;
         match attributes {
             Ok(attributes) => {
@@ -219,6 +231,7 @@ pub(crate) unsafe fn comm_idup_with_info(
 
 /// MPI_Comm_create (MPI-5.0 §7.4.2).
 pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut MPI_Comm) -> Result<()> {
+    compared(comm)?;
     let (group, place, is_inter) = with(|process| {
         let parent = process.objects.communicator(comm.0)?;
         let (is_inter, parent) = (parent.inter.is_some(), parent.group.clone());
@@ -283,6 +296,7 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
 }
 
 unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    compared(comm)?;
     let (place, parent) = with(|process| {
         let place = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;

@@ -8,11 +8,12 @@ use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::awaited::Awaited;
 use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
 use weft_mpi::memory::UserData;
-use weft_mpi::process::{Awaited, Guard, Process, attempt, block_for, lock, with};
+use weft_mpi::process::{Guard, Process, attempt, block_for, lock, with};
 use weft_mpi::request::{Mode, Persistent, Send, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are.

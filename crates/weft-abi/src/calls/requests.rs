@@ -9,9 +9,10 @@ use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
+use weft_mpi::awaited::Awaited;
 use weft_mpi::completion::Outcome;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::process::{self, Awaited, Process, attempt, block_for, lock, with};
+use weft_mpi::process::{self, Process, attempt, block_for, lock, with};
 use weft_mpi::request::{Generalized, State};
 
 type QueryFunction = unsafe extern "C" fn(*mut c_void, *mut MPI_Status) -> c_int;

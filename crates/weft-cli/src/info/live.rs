@@ -243,7 +243,7 @@ fn line(
 }
 
 fn object(found: &[Found]) -> String {
-    let ranks: Vec<Value> = found.iter().map(|one| rank_object(one)).collect();
+    let ranks: Vec<Value> = found.iter().map(rank_object).collect();
     serde_json::to_string_pretty(&json!({ "ranks": ranks, "why": reasons(found) }))
         .map(|text| text + "\n")
         .unwrap_or_default()

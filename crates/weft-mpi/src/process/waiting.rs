@@ -9,7 +9,8 @@ use weft_engine::waiting::{Fact, Next, Wait};
 use weft_net::clock;
 use weft_net::wait::{self, Interest};
 
-use super::{Awaited, CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
+use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
+use crate::awaited::Awaited;
 use crate::contention::is_contended;
 use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
 

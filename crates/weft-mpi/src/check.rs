@@ -1,0 +1,476 @@
+//! `WEFT_CHECK=1`: what the processes of a communicator call is compared before any of it is done (MPI-5.0 §6.1: all call the same operation
+//! in the same order, with matching arguments).
+//!
+//! Each collective call is preceded by an exchange of [`Call`]s, from each process to each: the name of the call, root, reduction operation and
+//! operands, and the signature of the data that is meant for the receiver, which compares that with what it expects. Then each tells all what
+//! it has found, so that all return from the call with the same sentence. A nonblocking call does this as the first steps of
+//! its own schedule.
+//!
+//! A process that waits in this exchange for others on one communicator, while one of those waits for it in another, is told so.
+
+use std::sync::Arc;
+
+use weft_core::collective::{self, ElementShape};
+use weft_engine::schedules::Cursor;
+use weft_launch::CallSite;
+
+use crate::awaited::Awaited;
+use crate::collective::{Arguments, Bound, CollectiveScope};
+use crate::constants::*;
+use crate::error::{Error, Result};
+use crate::memory::SharedBuffer;
+use crate::process::{Guard, Process, block_for, lock};
+use crate::request::{Request, State};
+use crate::signature::{Items, Signature};
+
+/// Words of a name.
+const NAME: usize = 5;
+/// Words of items: count, bytes, length, polynomial, flags, name.
+const ITEMS: usize = 5 + NAME;
+/// Words of the record that a process sends to another: call, root, operation and its name, operands, data.
+const RECORD: usize = NAME + 1 + 1 + NAME + 2 * ITEMS;
+/// Words of a sentence.
+const SENTENCE: usize = 30;
+/// Words of what a process has found: a class, or 0, and the sentence.
+const VERDICT: usize = 1 + SENTENCE;
+/// No root, no operation.
+const NONE: i64 = -1;
+
+/// What a process calls, as far as others must agree.
+#[derive(Clone, Debug, Default)]
+pub struct Call {
+    /// The root, if the operation has one.
+    pub root: Option<u32>,
+    /// A number that is the same for the same reduction operation in all processes, and its name.
+    pub operation: Option<(i64, String)>,
+    /// What all must have alike: the operands of a reduction.
+    pub operands: Option<Items>,
+    /// What it sends to each process.
+    pub sends: Data,
+    /// What it expects of each.
+    pub expects: Data,
+}
+
+/// The data of a call, by rank.
+#[derive(Clone, Debug, Default)]
+pub enum Data {
+    /// None.
+    #[default]
+    Nothing,
+    /// The same for each.
+    Alike(Items),
+    /// Only this rank's.
+    One(u32, Items),
+    /// Each its own.
+    Each(Vec<Items>),
+}
+
+impl Data {
+    fn of(&self, rank: u32) -> Option<&Items> {
+        match self {
+            Self::Nothing => None,
+            Self::Alike(items) => Some(items),
+            Self::One(one, items) => (*one == rank).then_some(items),
+            Self::Each(all) => all.get(rank as usize),
+        }
+    }
+}
+
+/// What came from a process.
+#[derive(Debug)]
+struct Record {
+    name: String,
+    root: i64,
+    operation: (i64, String),
+    operands: Option<Items>,
+    data: Option<Items>,
+}
+
+fn put_text(words: &mut Vec<i64>, length: usize, text: &str) {
+    let mut chunks = text.as_bytes().chunks(8);
+    for _ in 0..length {
+        let mut word = [0; 8];
+        let chunk = chunks.next().unwrap_or_default();
+        word[..chunk.len()].copy_from_slice(chunk);
+        words.push(i64::from_le_bytes(word));
+    }
+}
+
+fn text(words: &[i64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+}
+
+fn put_items(words: &mut Vec<i64>, items: Option<&Items>) {
+    let Some(Items { count, signature, name }) = items else {
+        return words.resize(words.len() + ITEMS, NONE);
+    };
+    let flags = i64::from(signature.is_opaque);
+    words.extend([*count as i64, signature.bytes as i64, signature.length as i64, signature.hash as i64, flags]);
+    put_text(words, NAME, name);
+}
+
+fn items(words: &[i64]) -> Option<Items> {
+    let [count, bytes, length, hash, flags] = words[..5].try_into().ok()?;
+    let signature = Signature { bytes: bytes as u64, length: length as u64, hash: hash as u64, is_opaque: flags == 1 };
+    (flags != NONE).then(|| Items { count: count as u64, signature, name: text(&words[5..]) })
+}
+
+impl Record {
+    fn words(name: &str, call: &Call, to: u32) -> Vec<i64> {
+        let mut words = Vec::with_capacity(RECORD);
+        put_text(&mut words, NAME, name);
+        words.push(call.root.map_or(NONE, i64::from));
+        let (code, operation) = call.operation.clone().unwrap_or((NONE, String::new()));
+        words.push(code);
+        put_text(&mut words, NAME, &operation);
+        put_items(&mut words, call.operands.as_ref());
+        put_items(&mut words, call.sends.of(to));
+        words
+    }
+
+    fn parse(words: &[i64]) -> Self {
+        let (name, rest) = words.split_at(NAME);
+        let (operation, rest) = rest.split_at(2 + NAME);
+        let (operands, data) = rest.split_at(ITEMS);
+        Self {
+            name: text(name),
+            root: operation[0],
+            operation: (operation[1], text(&operation[2..])),
+            operands: items(operands),
+            data: items(data),
+        }
+    }
+}
+
+/// `4 × MPI_INT (16 bytes)`, or nothing.
+fn told(items: Option<&Items>) -> String {
+    items.map_or_else(
+        || "nothing".to_owned(),
+        |items| format!("{} × {} ({} bytes)", items.count, items.name, items.signature.bytes),
+    )
+}
+
+/// Whether what is sent may be taken for what is expected; nothing is the same as no bytes.
+fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
+    match (sent, expected) {
+        (Some(sent), Some(expected)) => sent.signature.agrees_with(&expected.signature),
+        (one, other) => one.or(other).is_none_or(|items| items.signature.bytes == 0),
+    }
+}
+
+/// The first difference between what the processes call: one sentence, with its class. `records` are by rank, seen from `rank`.
+fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(i32, String)> {
+    let first = &records[0];
+    for (other, record) in records.iter().enumerate().skip(1) {
+        if record.name != first.name {
+            let why = format!("rank {other} calls {}, rank 0 calls {}", record.name, first.name);
+            return Some((MPI_ERR_OTHER, why));
+        }
+        let name = &record.name;
+        if record.root != first.root {
+            let why = format!("rank {other} calls {name} with root {}, rank 0 with root {}", record.root, first.root);
+            return Some((MPI_ERR_ROOT, why));
+        }
+        if record.operation != first.operation {
+            let (one, two) = (&record.operation.1, &first.operation.1);
+            return Some((MPI_ERR_OP, format!("rank {other} calls {name} with {one}, rank 0 with {two}")));
+        }
+        if !agree(record.operands.as_ref(), first.operands.as_ref()) {
+            let (one, two) = (told(record.operands.as_ref()), told(first.operands.as_ref()));
+            let class = class_of(record.operands.as_ref(), first.operands.as_ref());
+            return Some((class, format!("rank {other} calls {name} with {one}, rank 0 with {two}")));
+        }
+    }
+    for (from, record) in (0..).zip(records) {
+        let expected = call.expects.of(from);
+        if from != rank && !agree(record.data.as_ref(), expected) {
+            let (sent, expects) = (told(record.data.as_ref()), told(expected));
+            let class = class_of(record.data.as_ref(), expected);
+            let name = &record.name;
+            return Some((
+                class,
+                format!("in {name} rank {from} sends {sent} to rank {rank}, which expects {expects}"),
+            ));
+        }
+    }
+    None
+}
+
+/// The class of a difference between items: of their number or of their kind.
+fn class_of(one: Option<&Items>, other: Option<&Items>) -> i32 {
+    match (one, other) {
+        (Some(one), Some(other)) if one.signature.length == other.signature.length => MPI_ERR_TYPE,
+        _ => MPI_ERR_TRUNCATE,
+    }
+}
+
+/// What is done once the calls have been compared.
+type Then = dyn FnOnce(&mut Process, Option<Error>) + Send;
+
+impl Process {
+    /// Starts `bound` in `place` as [`Process::start_collective`] does, once all have been found in `comparison` to call the same.
+    ///
+    /// # Errors
+    /// As for that.
+    pub fn start_checked(
+        &mut self,
+        comparison: CollectiveScope,
+        place: CollectiveScope,
+        bound: Bound,
+        call: Call,
+    ) -> Result<usize> {
+        let request = self.messages()?.add(State::Collective, place.communicator)?;
+        let then = move |process: &mut Self, error: Option<Error>| {
+            let started = match error {
+                None => process.start_schedule(request, place, Arc::new(bound)),
+                Some(error) => Err(error),
+            };
+            if let Err(error) = started {
+                process.complete_with(request, Some(error));
+            }
+        };
+        self.exchange_calls(request, comparison, call, Box::new(then))?;
+        Ok(request)
+    }
+
+    fn complete_with(&mut self, request: usize, error: Option<Error>) {
+        let Ok(messages) = self.messages() else { return };
+        if let Some(request) = messages.requests.get_mut(request) {
+            request.error = error;
+        }
+        messages.complete(request);
+    }
+
+    /// Exchanges what is called in `place`, compares it, and goes on with `then`.
+    fn exchange_calls(&mut self, request: usize, place: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
+        let size = place.group.size();
+        // The forms for large counts are the same operation.
+        let name = self.call_names.get(CallSite::get() as usize).copied().unwrap_or("another call");
+        let name = name.strip_suffix("_c").unwrap_or(name);
+        let words: Vec<i64> = (0..size).flat_map(|to| Record::words(name, &call, to)).collect();
+        let (sent, received) = (SharedBuffer::of_values(&words), SharedBuffer::new(8 * words.len()));
+        let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
+        let items = collective::Items { count: RECORD as u64, shape: ElementShape::plain(8) };
+        let shape = collective::Allgather { rank: place.rank, size, send: items, receive: items, in_place: false };
+        let arguments = Arguments {
+            send: sent.address(0),
+            receive: received.address(0),
+            send_type: Some(int64.clone()),
+            receive_type: Some(int64),
+            ..Arguments::none()
+        };
+        let bound = Bound::shared(collective::alltoall(&shape), arguments);
+        let cursor = Cursor::new(place.clone(), Arc::new(bound))?;
+        self.run_then(request, cursor, move |process, error| {
+            // Both buffers live until here.
+            drop(sent);
+            if error.is_some() {
+                return then(process, error);
+            }
+            let words = received.values();
+            let records: Vec<Record> = words.chunks_exact(RECORD).map(Record::parse).collect();
+            let found = compare(&call, &records, place.rank);
+            process.tell_difference(request, place, found, then);
+        });
+        Ok(())
+    }
+
+    /// Lets all know what anybody has found: all say the first difference.
+    fn tell_difference(
+        &mut self,
+        request: usize,
+        place: CollectiveScope,
+        found: Option<(i32, String)>,
+        then: Box<Then>,
+    ) {
+        let mut words = vec![0; VERDICT * place.group.size() as usize];
+        if let Some((class, why)) = found {
+            let mut own = vec![i64::from(class)];
+            put_text(&mut own, SENTENCE, &why);
+            words[VERDICT * place.rank as usize..][..VERDICT].copy_from_slice(&own);
+        }
+        let name = self.communicator_name(place.communicator);
+        let verdicts = SharedBuffer::of_values(&words);
+        let prepared = self.gathering(&place, &verdicts).and_then(|bound| Cursor::new(place, Arc::new(bound)));
+        match prepared {
+            Err(error) => then(self, Some(error)),
+            Ok(cursor) => self.run_then(request, cursor, move |process, error| {
+                let verdicts = verdicts.values();
+                let first = verdicts.chunks_exact(VERDICT).find(|verdict| verdict[0] != 0);
+                let difference = first.map(|verdict| {
+                    let class = i32::try_from(verdict[0]).unwrap_or(MPI_ERR_OTHER);
+                    Error::new(class, format!("WEFT_CHECK: on {name} {}", text(&verdict[1..])))
+                });
+                then(process, error.or(difference));
+            }),
+        }
+    }
+
+    /// Each process brings its verdict to all.
+    fn gathering(&self, place: &CollectiveScope, verdicts: &SharedBuffer) -> Result<Bound> {
+        let int64 = self.objects.datatype(MPI_INT64_T)?.description.clone();
+        let items = collective::Items { count: VERDICT as u64, shape: ElementShape::plain(8) };
+        let (rank, size) = (place.rank, place.group.size());
+        let shape = collective::Allgather { rank, size, send: items, receive: items, in_place: true };
+        let arguments = Arguments {
+            receive: verdicts.address(0),
+            receive_type: Some(int64.clone()),
+            send_type: Some(int64),
+            ..Arguments::none()
+        };
+        Ok(Bound::shared(collective::allgather(&shape), arguments))
+    }
+
+    fn communicator_name(&self, handle: usize) -> String {
+        match self.objects.find_communicator(handle) {
+            Some(found) if !found.name.is_empty() => found.name.clone(),
+            _ => "a communicator".to_owned(),
+        }
+    }
+
+    /// Whether a process waits for this one on another communicator, in a blocking call that this one has not come to, while this one waits for
+    /// it in `request` on `communicator`: neither will ever come. One sentence.
+    fn crossed(&mut self, request: usize, communicator: usize) -> Option<String> {
+        if self.thread_level == MPI_THREAD_MULTIPLE {
+            // Another thread may come to the other call.
+            return None;
+        }
+        let (objects, collectives) = (&self.objects, &self.collectives);
+        let engine = self.engine.as_deref()?;
+        let running = collectives.iter().find(|(_, running)| running.request == request)?.1;
+        let missing = running.cursor.transfers().iter().filter_map(|handle| {
+            match &engine.messages.requests.get(*handle)?.state {
+                State::Posted(receive) => receive.peer,
+                _ => None,
+            }
+        });
+        let missing: Vec<_> = missing.collect();
+        for (envelope, unexpected) in engine.messages.matcher.unexpected() {
+            let Some(message) = engine.messages.unexpected.get(*unexpected) else { continue };
+            let other = objects.communicators.iter().find(|(_, other)| other.collective_context() == envelope.context);
+            let Some((_, other)) = other.filter(|(_, other)| other.collectives as i32 == envelope.tag) else {
+                continue;
+            };
+            let mine = objects.find_communicator(communicator)?;
+            if other.context == mine.context || !missing.contains(&message.peer) {
+                continue;
+            }
+            let call = called(message.front())?;
+            if call.starts_with("MPI_I") && call.as_bytes().get(5).is_some_and(u8::is_ascii_lowercase) {
+                continue;
+            }
+            let theirs = mine.group.rank_of(message.peer)?;
+            let name = |found: &crate::object::Communicator| {
+                if found.name.is_empty() {
+                    format!("a communicator of {}", found.group.size())
+                } else {
+                    found.name.clone()
+                }
+            };
+            return Some(format!(
+                "WEFT_CHECK: this process waits for rank {theirs} of {}, which is in {call} on {} and waits for this process there: \
+                 the communicators are used in different orders",
+                name(mine),
+                name(other)
+            ));
+        }
+        None
+    }
+}
+
+/// The name of the call in the front of a record.
+fn called(front: &[u8]) -> Option<String> {
+    let words: Vec<i64> = front
+        .chunks_exact(8)
+        .take(NAME)
+        .map(|word| i64::from_le_bytes(word.try_into().expect("eight bytes")))
+        .collect();
+    Some(text(&words)).filter(|name| name.starts_with("MPI_"))
+}
+
+/// Compares what all processes of `place` call with `call`, and waits for that.
+///
+/// # Errors
+/// What differs, in one sentence.
+pub fn check_now(mut process: Guard, place: CollectiveScope, call: Call) -> Result<Guard> {
+    let communicator = place.communicator;
+    if place.group.size() == 1 {
+        return Ok(process);
+    }
+    let request = process.messages()?.add(State::Collective, communicator)?;
+    let then = move |process: &mut Process, error: Option<Error>| process.complete_with(request, error);
+    process.exchange_calls(request, place, call, Box::new(then))?;
+    let outcome = block_for(process, &|| Awaited::One(request), |process| {
+        if process.messages().ok()?.requests.get(request).is_none_or(Request::is_complete) {
+            return Some(process.finish(request).and_then(|outcome| outcome.error.map_or(Ok(()), Err)));
+        }
+        process.crossed(request, communicator).map(|why| Err(Error::new(MPI_ERR_OTHER, why)))
+    });
+    outcome?;
+    Ok(lock())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn some(count: u64, code: u64) -> Items {
+        let signature = Signature { bytes: 4 * count, length: count, hash: code * count, is_opaque: false };
+        Items { count, signature, name: format!("T{code}") }
+    }
+
+    fn record(name: &str, call: &Call, to: u32) -> Record {
+        let words = Record::words(name, call, to);
+        assert_eq!(words.len(), RECORD);
+        Record::parse(&words)
+    }
+
+    fn compared(calls: &[(&str, Call)], rank: u32) -> Option<(i32, String)> {
+        let records: Vec<Record> = calls.iter().map(|(name, call)| record(name, call, rank)).collect();
+        compare(&calls[rank as usize].1, &records, rank)
+    }
+
+    #[test]
+    fn calls_that_match_pass() {
+        let bcast = |root: u32, me: u32| {
+            let (sends, expects) = if me == root {
+                (Data::Alike(some(3, 1)), Data::Nothing)
+            } else {
+                (Data::Nothing, Data::One(root, some(3, 1)))
+            };
+            ("MPI_Bcast", Call { root: Some(root), sends, expects, ..Call::default() })
+        };
+        for rank in 0..3 {
+            assert_eq!(compared(&[bcast(1, 0), bcast(1, 1), bcast(1, 2)], rank), None);
+        }
+        let (class, why) = compared(&[bcast(1, 0), bcast(1, 1), bcast(0, 2)], 0).unwrap();
+        assert_eq!((class, why.as_str()), (MPI_ERR_ROOT, "rank 2 calls MPI_Bcast with root 0, rank 0 with root 1"));
+    }
+
+    #[test]
+    fn each_difference_has_a_sentence_with_both_sides() {
+        let reduce = |code: i64, operands: Items| {
+            let operation = Some((code, format!("MPI_OP{code}")));
+            ("MPI_Allreduce", Call { operation, operands: Some(operands), ..Call::default() })
+        };
+        let (class, why) = compared(&[reduce(1, some(2, 1)), reduce(2, some(2, 1))], 1).unwrap();
+        assert_eq!((class, why.as_str()), (MPI_ERR_OP, "rank 1 calls MPI_Allreduce with MPI_OP2, rank 0 with MPI_OP1"));
+        let (class, why) = compared(&[reduce(1, some(2, 1)), reduce(1, some(3, 1))], 1).unwrap();
+        assert_eq!(class, MPI_ERR_TRUNCATE);
+        assert_eq!(why, "rank 1 calls MPI_Allreduce with 3 × T1 (12 bytes), rank 0 with 2 × T1 (8 bytes)");
+        let (class, _) = compared(&[reduce(1, some(2, 1)), reduce(1, some(2, 5))], 1).unwrap();
+        assert_eq!(class, MPI_ERR_TYPE);
+        let calls = [("MPI_Barrier", Call::default()), ("MPI_Comm_dup", Call::default())];
+        assert_eq!(compared(&calls, 0).unwrap().1, "rank 1 calls MPI_Comm_dup, rank 0 calls MPI_Barrier");
+        let gather = |me: u32, count| {
+            let expects = if me == 0 { Data::Each(vec![some(1, 1), some(count, 1)]) } else { Data::Nothing };
+            ("MPI_Gatherv", Call { root: Some(0), sends: Data::One(0, some(4, 1)), expects, ..Call::default() })
+        };
+        assert_eq!(
+            compared(&[gather(0, 2), gather(1, 2)], 0).unwrap().1,
+            "in MPI_Gatherv rank 1 sends 4 × T1 (16 bytes) to rank 0, which expects 2 × T1 (8 bytes)"
+        );
+        assert_eq!(compared(&[gather(0, 2), gather(1, 2)], 1), None);
+    }
+}
