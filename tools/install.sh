@@ -75,6 +75,7 @@ ln -sfn mpicxx "$into/bin/mpic++"
 ln -sfn mpicxx "$into/bin/mpiCC"
 mkdir -p "$into/share/weft"
 put 644 "$top/tools/wireshark/weft.lua" "$into/share/weft/weft.lua"
+put 644 "$top/tools/weft-gdb.py" "$into/share/weft/weft-gdb.py"
 sed "s|@VERSION@|$version|g" "$top/tools/weft.pc.in" >"$into/lib/pkgconfig/weft.pc"
 # What others ask pkg-config for.
 for name in mpi mpi-c mpi-cxx mpich; do

@@ -22,6 +22,7 @@ mod process;
 mod programs;
 mod rails;
 mod report;
+mod tools;
 mod trace;
 mod user;
 mod virtual_hosts;
@@ -73,6 +74,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
     Suite { name: "checked", what: "WEFT_CHECK finds calls that do not match across ranks", cases: checked::cases },
+    Suite { name: "tools", what: "a profiler by PMPI_*, and gdb", cases: tools::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },

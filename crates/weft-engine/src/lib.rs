@@ -25,6 +25,7 @@ pub mod arguments;
 pub mod carriers;
 pub mod engine;
 pub mod error;
+pub mod events;
 pub mod group;
 pub mod handle;
 #[allow(unsafe_code)]

@@ -14,6 +14,7 @@ use weft_core::message::{Frame, Head};
 use std::sync::Arc;
 
 use crate::error::{Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
+use crate::events::{Events, Kind as EventKind};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
@@ -293,6 +294,8 @@ pub struct Messages {
     pub completions: u64,
     /// Frames and data that made no sense and were dropped.
     pub nonsense: u64,
+    /// What happened, while a tool wants to hear of it.
+    pub events: Option<Box<Events>>,
 }
 
 impl Peer {
@@ -354,6 +357,7 @@ impl Messages {
             outbox: Vec::new(),
             completions: 0,
             nonsense: 0,
+            events: None,
         }
     }
 
@@ -476,6 +480,14 @@ impl Messages {
             request.error = Some(error);
         }
         self.complete(handle);
+    }
+
+    /// Tells tools of a message that no receive has asked for, or of one of those that has found its receive.
+    #[inline]
+    fn note_event(&mut self, kind: EventKind, peer: PeerId, envelope: Envelope, bytes: u64) {
+        if let Some(events) = &mut self.events {
+            events.note(kind, Some(peer), envelope, bytes);
+        }
     }
 
     /// Posts the receive of `handle` (state `Posted`), and takes its message when it is here already. Otherwise it waits: how

@@ -17,7 +17,7 @@ mod waiting;
 
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
 use weft_engine::messages::Messages;
@@ -92,6 +92,8 @@ pub struct Process {
     live: Option<Live>,
     /// What the call that sleeps waits for.
     awaited: Awaited,
+    /// Packets sent again and paths failed, as far as tools have been told.
+    pub(crate) packets_seen: [u64; 2],
     learned: Learned,
     processors: usize,
     helped: Helped,
@@ -108,6 +110,17 @@ static CHANGED: Condvar = Condvar::new();
 static THREAD_HAS_LOCK: AtomicBool = AtomicBool::new(false);
 /// Whether a call waits, for a look without the lock.
 static WAITS: AtomicBool = AtomicBool::new(false);
+
+/// What tells tools of the events that have been noted; set once there is one that listens.
+pub(crate) static LISTENERS: OnceLock<fn()> = OnceLock::new();
+
+/// Tells tools what has happened. The lock is free meanwhile.
+#[cold]
+fn tell_events() {
+    if let Some(tell) = LISTENERS.get() {
+        tell();
+    }
+}
 
 /// Exclusive use of the process.
 pub type Guard = MutexGuard<'static, Process>;
@@ -147,6 +160,11 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
     let mut process = lock();
     let result = operation(&mut process);
     process.signal();
+    let has_events = process.has_events();
+    drop(process);
+    if has_events {
+        tell_events();
+    }
     result
 }
 
@@ -165,7 +183,11 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
         found = check(&mut process);
     }
     process.signal();
+    let has_events = process.has_events();
     drop(process);
+    if has_events {
+        tell_events();
+    }
     if found.is_none() && is_contended() {
         // Programs test in a loop: those who wait for the lock must come to have it.
         std::thread::yield_now();
@@ -212,6 +234,7 @@ impl Process {
             engine: None,
             live: None,
             awaited: Awaited::Unknown,
+            packets_seen: [0; 2],
             learned: Learned::new(SPIN_NODE),
             processors: 1,
             helped: Helped::Nothing,
@@ -245,6 +268,8 @@ impl Process {
         }
         self.engine = Some(Box::new(engine));
         self.live = live;
+        self.packets_seen = [0; 2];
+        self.follow_events();
         self.publish(false);
         Ok(())
     }
@@ -323,6 +348,7 @@ impl Process {
     /// Tells those who look from outside how this process stands.
     #[cold]
     fn publish(&mut self, asleep: bool) {
+        self.note_packets();
         if let (Some(live), Some(engine)) = (&mut self.live, &self.engine) {
             let threads = self.waiters.count();
             let collectives: Vec<(usize, &[usize])> =

@@ -10,7 +10,7 @@ use crate::description::{Constituent, Description};
 /// A prime, so that different sequences rarely meet: 2^61 - 1.
 const PRIME: u128 = (1 << 61) - 1;
 /// Any number.
-const BASE: u64 = 0x1234_5678_9abc_def;
+const BASE: u64 = 0x0123_4567_89ab_cdef;
 /// How deep datatypes are looked at.
 const NESTING_MAX: u32 = 64;
 
@@ -123,7 +123,7 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
     }
     // All others repeat one type, in whatever places.
     match constituent(0) {
-        Some(one) if one.bytes > 0 && bytes % one.bytes == 0 => one.repeated(bytes / one.bytes),
+        Some(one) if one.bytes > 0 && bytes.is_multiple_of(one.bytes) => one.repeated(bytes / one.bytes),
         Some(one) if bytes == 0 => one.repeated(0),
         _ => opaque,
     }

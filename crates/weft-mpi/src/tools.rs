@@ -2,6 +2,7 @@
 //!
 //! It works before MPI_Init and after MPI_Finalize, so its state is apart from the process's.
 
+pub mod events;
 mod variables;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use crate::process;
 use crate::settings::{self, Setting};
 
 pub use variables::{CATEGORIES, Class, SETTINGS, VARIABLES, Variable};
+use variables::{MESSAGES, NETWORK};
 
 /// Characters of a control variable's value, the zero byte included.
 pub const VALUE_LENGTH: usize = 256;
@@ -56,6 +58,7 @@ pub struct Tools {
     sessions: Vec<usize>,
     controls: BTreeMap<usize, usize>,
     handles: BTreeMap<usize, Handle>,
+    registrations: BTreeMap<usize, events::Registration>,
     /// What tools wrote to settings, by their index.
     written: BTreeMap<usize, String>,
 }
@@ -120,6 +123,14 @@ fn index(index: i32, length: usize, what: &str) -> Result<usize> {
 /// MPI_T_ERR_INVALID_INDEX.
 pub fn control(at: i32) -> Result<&'static Setting> {
     Ok(settings::TABLE[index(at, settings::TABLE.len(), "control variables")?])
+}
+
+/// The type of event of an index.
+///
+/// # Errors
+/// MPI_T_ERR_INVALID_INDEX.
+pub fn event(at: i32) -> Result<&'static events::EventType> {
+    Ok(&events::EVENTS[index(at, events::EVENTS.len(), "events")?])
 }
 
 /// The performance variable of an index.

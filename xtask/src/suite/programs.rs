@@ -25,6 +25,8 @@ const PROGRAMS: &[&str] = &[
     "start",
     "threads",
     "tools",
+    "events",
+    "chapter15",
     "waiting",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];

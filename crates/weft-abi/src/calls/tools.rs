@@ -1,9 +1,11 @@
-//! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories. Weft has no
-//! enumerations, no events and no sources of events, and says so.
+//! The tool information interface (MPI-5.0 §15.3): control variables, performance variables, categories. Weft's variables have no
+//! enumerations, and it says so; events are in `tools/events.rs`.
 //!
 //! # Safety
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: output pointers can be
 //! written, or are null where the standard lets a tool leave them out; a string's length says how much room it has.
+
+pub(crate) mod events;
 
 use crate::calls::text;
 use crate::generated::constants::*;
@@ -11,6 +13,7 @@ use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::settings::TABLE;
+use weft_mpi::tools::events::EVENTS;
 use weft_mpi::tools::{self, CATEGORIES, Change, Class, VALUE_LENGTH, VARIABLES, with};
 
 /// Writes what the tool wants to know.
@@ -412,19 +415,28 @@ pub(crate) unsafe fn t_category_get_categories(cat_index: c_int, _len: c_int, _i
     with(|_| tools::category(cat_index).map(|_| ()))
 }
 
-/// MPI_T_category_get_num_events (MPI-5.0 §15.3.9): there are no events.
+fn events_of(category: usize) -> impl Iterator<Item = usize> {
+    EVENTS.iter().enumerate().filter(move |(_, event)| event.category == category).map(|(index, _)| index)
+}
+
+/// MPI_T_category_get_num_events (MPI-5.0 §15.3.9).
 pub(crate) unsafe fn t_category_get_num_events(cat_index: c_int, num_events: *mut c_int) -> Result<()> {
     with(|_| {
-        tools::category(cat_index)?;
+        let (index, ..) = tools::category(cat_index)?;
         // SAFETY: the caller's pointer.
-        unsafe { *num_events = 0 };
+        unsafe { *num_events = events_of(index).count() as c_int };
         Ok(())
     })
 }
 
-/// MPI_T_category_get_events (MPI-5.0 §15.3.9): there are no events.
-pub(crate) unsafe fn t_category_get_events(cat_index: c_int, _len: c_int, _indices: *mut c_int) -> Result<()> {
-    with(|_| tools::category(cat_index).map(|_| ()))
+/// MPI_T_category_get_events (MPI-5.0 §15.3.9).
+pub(crate) unsafe fn t_category_get_events(cat_index: c_int, len: c_int, indices: *mut c_int) -> Result<()> {
+    with(|_| {
+        let (index, ..) = tools::category(cat_index)?;
+        // SAFETY: the caller's array.
+        unsafe { set_indices(indices, len, events_of(index)) };
+        Ok(())
+    })
 }
 
 /// MPI_T_category_changed (MPI-5.0 §15.3.9): variables and categories never change.
@@ -436,26 +448,27 @@ pub(crate) unsafe fn t_category_changed(update_number: *mut c_int) -> Result<()>
     })
 }
 
-/// MPI_T_event_get_num (MPI-5.0 §15.3.8): there are none, so that no handle or instance of one can exist.
-pub(crate) unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
-    with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_events = 0 };
-        Ok(())
-    })
+/// MPI_T_enum_get_info (MPI-5.0 §15.3.5): no variable and no event has an enumeration, so that no handle can be one.
+pub(crate) unsafe fn t_enum_get_info(
+    _enumtype: MPI_T_enum,
+    _num: *mut c_int,
+    _name: *mut c_char,
+    _name_len: *mut c_int,
+) -> Result<()> {
+    with(|_| Err(no_enumeration()))
 }
 
-/// MPI_T_event_get_index (MPI-5.0 §15.3.8).
-pub(crate) unsafe fn t_event_get_index(name: *const c_char, _event_index: *mut c_int) -> Result<()> {
-    // SAFETY: the caller's string.
-    with(|_| tools::find(&unsafe { text::take(name) }, std::iter::empty()).map(|_| ()))
+/// MPI_T_enum_get_item (MPI-5.0 §15.3.5): as for MPI_T_enum_get_info.
+pub(crate) unsafe fn t_enum_get_item(
+    _enumtype: MPI_T_enum,
+    _index: c_int,
+    _value: *mut c_int,
+    _name: *mut c_char,
+    _name_len: *mut c_int,
+) -> Result<()> {
+    with(|_| Err(no_enumeration()))
 }
 
-/// MPI_T_source_get_num (MPI-5.0 §15.3.8): what has no events needs no source of them.
-pub(crate) unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
-    with(|_| {
-        // SAFETY: the caller's pointer.
-        unsafe { *num_sources = 0 };
-        Ok(())
-    })
+fn no_enumeration() -> Error {
+    Error::new(MPI_T_ERR_INVALID_HANDLE, "the handle is no enumeration: no variable has one")
 }

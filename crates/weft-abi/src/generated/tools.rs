@@ -182,7 +182,9 @@ entry! { MPI_T_enum_get_info PMPI_T_enum_get_info(
     name: *mut c_char,
     name_len: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TEnumGetInfo, Scope::Tool)
+    call_anytime(Function::TEnumGetInfo, Scope::Tool, || {
+        unsafe { crate::calls::tools::t_enum_get_info(enumtype, num, name, name_len) }
+    })
 } }
 
 entry! { MPI_T_enum_get_item PMPI_T_enum_get_item(
@@ -192,7 +194,11 @@ entry! { MPI_T_enum_get_item PMPI_T_enum_get_item(
     name: *mut c_char,
     name_len: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TEnumGetItem, Scope::Tool)
+    call_anytime(Function::TEnumGetItem, Scope::Tool, || {
+        check::pointer("value", value)?;
+        check::pointer("name_len", name_len)?;
+        unsafe { crate::calls::tools::t_enum_get_item(enumtype, index, value, name, name_len) }
+    })
 } }
 
 entry! { MPI_T_event_callback_get_info PMPI_T_event_callback_get_info(
@@ -200,7 +206,9 @@ entry! { MPI_T_event_callback_get_info PMPI_T_event_callback_get_info(
     cb_safety: c_int,
     info_used: *mut MPI_Info,
 ) -> c_int {
-    unsupported(Function::TEventCallbackGetInfo, Scope::Tool)
+    call_anytime(Function::TEventCallbackGetInfo, Scope::Tool, || {
+        unsafe { crate::calls::tools::events::t_event_callback_get_info(event_registration, cb_safety, info_used) }
+    })
 } }
 
 entry! { MPI_T_event_callback_set_info PMPI_T_event_callback_set_info(
@@ -208,18 +216,24 @@ entry! { MPI_T_event_callback_set_info PMPI_T_event_callback_set_info(
     cb_safety: c_int,
     info: MPI_Info,
 ) -> c_int {
-    unsupported(Function::TEventCallbackSetInfo, Scope::Tool)
+    call_anytime(Function::TEventCallbackSetInfo, Scope::Tool, || {
+        check::info("info", info)?;
+        unsafe { crate::calls::tools::events::t_event_callback_set_info(event_registration, cb_safety, info) }
+    })
 } }
 
 entry! { MPI_T_event_copy PMPI_T_event_copy(event_instance: MPI_T_event_instance, buffer: *mut c_void) -> c_int {
-    unsupported(Function::TEventCopy, Scope::Tool)
+    call_anytime(Function::TEventCopy, Scope::Tool, || {
+        check::pointer("buffer", buffer)?;
+        unsafe { crate::calls::tools::events::t_event_copy(event_instance, buffer) }
+    })
 } }
 
 entry! { MPI_T_event_get_index PMPI_T_event_get_index(name: *const c_char, event_index: *mut c_int) -> c_int {
     call_anytime(Function::TEventGetIndex, Scope::Tool, || {
         check::pointer("name", name)?;
         check::pointer("event_index", event_index)?;
-        unsafe { crate::calls::tools::t_event_get_index(name, event_index) }
+        unsafe { crate::calls::tools::events::t_event_get_index(name, event_index) }
     })
 } }
 
@@ -237,13 +251,30 @@ entry! { MPI_T_event_get_info PMPI_T_event_get_info(
     desc_len: *mut c_int,
     bind: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TEventGetInfo, Scope::Tool)
+    call_anytime(Function::TEventGetInfo, Scope::Tool, || {
+        unsafe {
+            crate::calls::tools::events::t_event_get_info(
+                event_index,
+                name,
+                name_len,
+                verbosity,
+                array_of_datatypes,
+                array_of_displacements,
+                num_elements,
+                enumtype,
+                info,
+                desc,
+                desc_len,
+                bind,
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_event_get_num PMPI_T_event_get_num(num_events: *mut c_int) -> c_int {
     call_anytime(Function::TEventGetNum, Scope::Tool, || {
         check::pointer("num_events", num_events)?;
-        unsafe { crate::calls::tools::t_event_get_num(num_events) }
+        unsafe { crate::calls::tools::events::t_event_get_num(num_events) }
     })
 } }
 
@@ -251,14 +282,20 @@ entry! { MPI_T_event_get_source PMPI_T_event_get_source(
     event_instance: MPI_T_event_instance,
     source_index: *mut c_int,
 ) -> c_int {
-    unsupported(Function::TEventGetSource, Scope::Tool)
+    call_anytime(Function::TEventGetSource, Scope::Tool, || {
+        check::pointer("source_index", source_index)?;
+        unsafe { crate::calls::tools::events::t_event_get_source(event_instance, source_index) }
+    })
 } }
 
 entry! { MPI_T_event_get_timestamp PMPI_T_event_get_timestamp(
     event_instance: MPI_T_event_instance,
     event_timestamp: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TEventGetTimestamp, Scope::Tool)
+    call_anytime(Function::TEventGetTimestamp, Scope::Tool, || {
+        check::pointer("event_timestamp", event_timestamp)?;
+        unsafe { crate::calls::tools::events::t_event_get_timestamp(event_instance, event_timestamp) }
+    })
 } }
 
 entry! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc(
@@ -267,7 +304,15 @@ entry! { MPI_T_event_handle_alloc PMPI_T_event_handle_alloc(
     info: MPI_Info,
     event_registration: *mut MPI_T_event_registration,
 ) -> c_int {
-    unsupported(Function::TEventHandleAlloc, Scope::Tool)
+    call_anytime(Function::TEventHandleAlloc, Scope::Tool, || {
+        check::info("info", info)?;
+        check::pointer("event_registration", event_registration)?;
+        unsafe {
+            crate::calls::tools::events::t_event_handle_alloc(
+                event_index, obj_handle, info, event_registration
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_event_handle_free PMPI_T_event_handle_free(
@@ -275,21 +320,28 @@ entry! { MPI_T_event_handle_free PMPI_T_event_handle_free(
     user_data: *mut c_void,
     free_cb_function: usize,
 ) -> c_int {
-    unsupported(Function::TEventHandleFree, Scope::Tool)
+    call_anytime(Function::TEventHandleFree, Scope::Tool, || {
+        unsafe { crate::calls::tools::events::t_event_handle_free(event_registration, user_data, free_cb_function) }
+    })
 } }
 
 entry! { MPI_T_event_handle_get_info PMPI_T_event_handle_get_info(
     event_registration: MPI_T_event_registration,
     info_used: *mut MPI_Info,
 ) -> c_int {
-    unsupported(Function::TEventHandleGetInfo, Scope::Tool)
+    call_anytime(Function::TEventHandleGetInfo, Scope::Tool, || {
+        unsafe { crate::calls::tools::events::t_event_handle_get_info(event_registration, info_used) }
+    })
 } }
 
 entry! { MPI_T_event_handle_set_info PMPI_T_event_handle_set_info(
     event_registration: MPI_T_event_registration,
     info: MPI_Info,
 ) -> c_int {
-    unsupported(Function::TEventHandleSetInfo, Scope::Tool)
+    call_anytime(Function::TEventHandleSetInfo, Scope::Tool, || {
+        check::info("info", info)?;
+        unsafe { crate::calls::tools::events::t_event_handle_set_info(event_registration, info) }
+    })
 } }
 
 entry! { MPI_T_event_read PMPI_T_event_read(
@@ -297,7 +349,10 @@ entry! { MPI_T_event_read PMPI_T_event_read(
     element_index: c_int,
     buffer: *mut c_void,
 ) -> c_int {
-    unsupported(Function::TEventRead, Scope::Tool)
+    call_anytime(Function::TEventRead, Scope::Tool, || {
+        check::pointer("buffer", buffer)?;
+        unsafe { crate::calls::tools::events::t_event_read(event_instance, element_index, buffer) }
+    })
 } }
 
 entry! { MPI_T_event_register_callback PMPI_T_event_register_callback(
@@ -307,14 +362,23 @@ entry! { MPI_T_event_register_callback PMPI_T_event_register_callback(
     user_data: *mut c_void,
     event_cb_function: usize,
 ) -> c_int {
-    unsupported(Function::TEventRegisterCallback, Scope::Tool)
+    call_anytime(Function::TEventRegisterCallback, Scope::Tool, || {
+        check::info("info", info)?;
+        unsafe {
+            crate::calls::tools::events::t_event_register_callback(
+                event_registration, cb_safety, info, user_data, event_cb_function
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_event_set_dropped_handler PMPI_T_event_set_dropped_handler(
     event_registration: MPI_T_event_registration,
     dropped_cb_function: usize,
 ) -> c_int {
-    unsupported(Function::TEventSetDroppedHandler, Scope::Tool)
+    call_anytime(Function::TEventSetDroppedHandler, Scope::Tool, || {
+        unsafe { crate::calls::tools::events::t_event_set_dropped_handler(event_registration, dropped_cb_function) }
+    })
 } }
 
 entry! { MPI_T_finalize PMPI_T_finalize() -> c_int {
@@ -474,13 +538,19 @@ entry! { MPI_T_source_get_info PMPI_T_source_get_info(
     max_ticks: *mut MPI_Count,
     info: *mut MPI_Info,
 ) -> c_int {
-    unsupported(Function::TSourceGetInfo, Scope::Tool)
+    call_anytime(Function::TSourceGetInfo, Scope::Tool, || {
+        unsafe {
+            crate::calls::tools::events::t_source_get_info(
+                source_index, name, name_len, desc, desc_len, ordering, ticks_per_second, max_ticks, info
+            )
+        }
+    })
 } }
 
 entry! { MPI_T_source_get_num PMPI_T_source_get_num(num_sources: *mut c_int) -> c_int {
     call_anytime(Function::TSourceGetNum, Scope::Tool, || {
         check::pointer("num_sources", num_sources)?;
-        unsafe { crate::calls::tools::t_source_get_num(num_sources) }
+        unsafe { crate::calls::tools::events::t_source_get_num(num_sources) }
     })
 } }
 
@@ -488,5 +558,8 @@ entry! { MPI_T_source_get_timestamp PMPI_T_source_get_timestamp(
     source_index: c_int,
     timestamp: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::TSourceGetTimestamp, Scope::Tool)
+    call_anytime(Function::TSourceGetTimestamp, Scope::Tool, || {
+        check::pointer("timestamp", timestamp)?;
+        unsafe { crate::calls::tools::events::t_source_get_timestamp(source_index, timestamp) }
+    })
 } }

@@ -3,6 +3,7 @@
 use weft_core::matching::Envelope;
 use weft_core::message::Head;
 
+use super::EventKind;
 use super::{
     Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Matched, Messages, Outgoing, Peer, PeerAccess, Target,
     Unexpected, failure, status_of, truncated,
@@ -24,6 +25,7 @@ impl Messages {
     pub fn claim(&mut self, handle: usize, envelope: Envelope, unexpected: usize, peers: &mut impl PeerAccess) {
         let Some(message) = self.unexpected.remove(unexpected) else { return };
         let peer = message.peer;
+        self.note_event(EventKind::Matched, peer, envelope, message.total);
         match message.body {
             Body::Whole { bytes, acknowledge } => {
                 self.let_go(peer, bytes.len() as u64, peers);
@@ -173,6 +175,7 @@ impl Messages {
             let Some(handle) = found else {
                 // A probe may be waiting for it.
                 self.completions += 1;
+                self.note_event(EventKind::Unexpected, peer, envelope, payload.len() as u64);
                 return;
             };
             if !self.deliver_whole(handle, envelope, payload) {
@@ -229,7 +232,10 @@ impl Messages {
                 Target::Request(handle)
             }
             None => match kept {
-                Some(kept) => Target::Unexpected(kept),
+                Some(kept) => {
+                    self.note_event(EventKind::Unexpected, peer, envelope, total);
+                    Target::Unexpected(kept)
+                }
                 // Its further pieces are nonsense as well.
                 None => return,
             },

@@ -8,6 +8,7 @@ use weft_core::matching::Envelope;
 use weft_core::message::Head;
 use weft_core::time::Instant;
 
+use super::EventKind;
 use super::{
     Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected, failure, too_many_regions,
 };
@@ -208,7 +209,9 @@ impl Messages {
                 *nonsense += u64::from(kept.is_none());
                 kept
             });
-            let Some(handle) = found else { return };
+            let Some(handle) = found else {
+                return self.note_event(EventKind::Unexpected, peer, envelope, total);
+            };
             match self.withdraw(peer, handle, peers) {
                 Matched::Ours => return self.pull(handle, peer, envelope, request, total, address, peers),
                 // Its sender is writing it: this is the announcement of that very message.

@@ -9,7 +9,7 @@ use weft_engine::waiting::{Fact, Next, Wait};
 use weft_net::clock;
 use weft_net::wait::{self, Interest};
 
-use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions};
+use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions, tell_events};
 use crate::awaited::Awaited;
 use crate::contention::is_contended;
 use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
@@ -74,6 +74,12 @@ fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
 fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
     match process.carry_out(wait, next) {
         Next::Park => park(process),
+        Next::Sleep if process.has_events() => {
+            // Who listens hears of it before this call sleeps.
+            drop(process);
+            tell_events();
+            lock()
+        }
         Next::Sleep => {
             process.awaited = awaited();
             process = sleep(process);

@@ -68,8 +68,8 @@ pub const CATEGORIES: [(&str, &str); 3] = [
 ];
 /// Index of the category that holds the control variables.
 pub const SETTINGS: usize = 0;
-const MESSAGES: usize = 1;
-const NETWORK: usize = 2;
+pub(super) const MESSAGES: usize = 1;
+pub(super) const NETWORK: usize = 2;
 
 /// The performance variables, by index.
 pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {

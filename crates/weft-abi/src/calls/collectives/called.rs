@@ -30,10 +30,6 @@ unsafe fn of_parts(process: &Process, parts: &Parts, size: usize) -> Result<Data
     Ok(Data::Each(counts.into_iter().map(|count| items(process, parts.datatype, count)).collect::<Result<_>>()?))
 }
 
-pub(super) fn barrier(_: &Process, _: &Communicator) -> Result<Call> {
-    Ok(Call::default())
-}
-
 pub(super) fn bcast(process: &Process, comm: &Communicator, part: Part, root: c_int) -> Result<Call> {
     let (root, data) = (root as u32, of_part(process, &part)?);
     let (sends, expects) =

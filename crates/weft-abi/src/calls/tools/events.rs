@@ -1,0 +1,312 @@
+//! Events and their sources (MPI-5.0 §15.3.8).
+//!
+//! # Safety
+//! As for the other calls of the tool interface; callbacks are C functions of the types that the standard names, and buffers have room for what
+//! MPI_T_event_get_info says of the event.
+
+use super::{needed, set, set_text};
+use crate::calls::text;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::object::{Info, full};
+use weft_mpi::process;
+use weft_mpi::tools::events::{self, Callback, Delivery, EVENTS, SOURCE, TICKS_PER_SECOND};
+use weft_mpi::tools::{self, with};
+
+type EventFunction = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, c_int, *mut c_void);
+type DroppedFunction = unsafe extern "C" fn(MPI_Count, MPI_T_event_registration, c_int, c_int, *mut c_void);
+type FreeFunction = unsafe extern "C" fn(MPI_T_event_registration, c_int, *mut c_void);
+
+/// An empty info object for the tool, which frees it: there are no hints about events.
+unsafe fn give_info(info: *mut MPI_Info) -> Result<()> {
+    if info.is_null() {
+        return Ok(());
+    }
+    let handle =
+        process::with(|process| process.objects.infos.insert(Info::new())).ok_or_else(|| full("info objects"))?;
+    // SAFETY: not null, so the tool's place for it.
+    unsafe { *info = MPI_Info(handle) };
+    Ok(())
+}
+
+/// Calls a callback. It must not be called while the library is locked, and it is not.
+fn deliver(delivery: &Delivery) {
+    // SAFETY: the addresses are those of functions of these types, which the tool has registered.
+    unsafe {
+        match delivery {
+            Delivery::Event { registration, callback, .. } => {
+                let function = std::mem::transmute::<usize, EventFunction>(callback.function);
+                let instance = MPI_T_event_instance(events::telling());
+                let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
+                function(instance, MPI_T_event_registration(*registration), callback.safety, user_data);
+            }
+            Delivery::Dropped { registration, callback, count } => {
+                let function = std::mem::transmute::<usize, DroppedFunction>(callback.function);
+                let user_data = std::ptr::with_exposed_provenance_mut(callback.user_data);
+                let count = MPI_Count::try_from(*count).unwrap_or(MPI_Count::MAX);
+                function(count, MPI_T_event_registration(*registration), 0, callback.safety, user_data);
+            }
+        }
+    }
+}
+
+/// MPI_T_event_get_num (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_get_num(num_events: *mut c_int) -> Result<()> {
+    with(|_| {
+        // SAFETY: the caller's pointer.
+        unsafe { *num_events = EVENTS.len() as c_int };
+        Ok(())
+    })
+}
+
+/// MPI_T_event_get_info (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_get_info(
+    event_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    verbosity: *mut c_int,
+    array_of_datatypes: *mut MPI_Datatype,
+    array_of_displacements: *mut MPI_Aint,
+    num_elements: *mut c_int,
+    enumtype: *mut MPI_T_enum,
+    info: *mut MPI_Info,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    bind: *mut c_int,
+) -> Result<()> {
+    with(|_| {
+        let event = tools::event(event_index)?;
+        // SAFETY: the caller's pointers; the arrays have room for as many elements as it says.
+        unsafe {
+            set_text(name, name_len, event.name);
+            set(verbosity, MPI_T_VERBOSITY_USER_DETAIL);
+            if !num_elements.is_null() {
+                let room = usize::try_from(*num_elements).unwrap_or(0);
+                for (at, element) in event.elements.iter().enumerate().take(room) {
+                    if !array_of_datatypes.is_null() {
+                        *array_of_datatypes.add(at) = if element.is_wide { MPI_UNSIGNED_LONG_LONG } else { MPI_INT };
+                    }
+                    if !array_of_displacements.is_null() {
+                        *array_of_displacements.add(at) = element.displacement as MPI_Aint;
+                    }
+                }
+                *num_elements = event.elements.len() as c_int;
+            }
+            set(enumtype, MPI_T_ENUM_NULL);
+            set_text(desc, desc_len, event.meaning);
+            set(bind, MPI_T_BIND_NO_OBJECT);
+        }
+        Ok(())
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { give_info(info) }
+}
+
+/// MPI_T_event_get_index (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_get_index(name: *const c_char, event_index: *mut c_int) -> Result<()> {
+    with(|_| {
+        // SAFETY: the caller's string and pointer.
+        unsafe { *event_index = tools::find(&text::take(name), EVENTS.iter().map(|event| event.name))? };
+        Ok(())
+    })
+}
+
+/// MPI_T_event_handle_alloc (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_handle_alloc(
+    event_index: c_int,
+    _obj_handle: *mut c_void,
+    _info: MPI_Info,
+    event_registration: *mut MPI_T_event_registration,
+) -> Result<()> {
+    with(|tools| {
+        // SAFETY: the caller's pointer.
+        unsafe { *event_registration = MPI_T_event_registration(tools.register_event(event_index)?) };
+        Ok(())
+    })
+}
+
+/// MPI_T_event_handle_set_info (MPI-5.0 §15.3.8): no hint is known.
+pub(crate) unsafe fn t_event_handle_set_info(registration: MPI_T_event_registration, _info: MPI_Info) -> Result<()> {
+    with(|tools| tools.check_registration(registration.0))
+}
+
+/// MPI_T_event_handle_get_info (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_handle_get_info(
+    event_registration: MPI_T_event_registration,
+    info_used: *mut MPI_Info,
+) -> Result<()> {
+    with(|tools| tools.check_registration(event_registration.0))?;
+    // SAFETY: the caller's pointer.
+    unsafe { give_info(info_used) }
+}
+
+/// MPI_T_event_register_callback (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_register_callback(
+    event_registration: MPI_T_event_registration,
+    cb_safety: c_int,
+    _info: MPI_Info,
+    user_data: *mut c_void,
+    event_cb_function: usize,
+) -> Result<()> {
+    events::set_deliver(deliver);
+    let callback =
+        Callback { function: event_cb_function, user_data: user_data.expose_provenance(), safety: cb_safety };
+    with(|tools| tools.set_callback(event_registration.0, callback))?;
+    events::follow();
+    Ok(())
+}
+
+/// MPI_T_event_callback_set_info (MPI-5.0 §15.3.8): no hint is known.
+pub(crate) unsafe fn t_event_callback_set_info(
+    event_registration: MPI_T_event_registration,
+    cb_safety: c_int,
+    _info: MPI_Info,
+) -> Result<()> {
+    events::check_safety(cb_safety)?;
+    with(|tools| tools.check_registration(event_registration.0))
+}
+
+/// MPI_T_event_callback_get_info (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_callback_get_info(
+    event_registration: MPI_T_event_registration,
+    cb_safety: c_int,
+    info_used: *mut MPI_Info,
+) -> Result<()> {
+    events::check_safety(cb_safety)?;
+    with(|tools| tools.check_registration(event_registration.0))?;
+    // SAFETY: the caller's pointer.
+    unsafe { give_info(info_used) }
+}
+
+/// MPI_T_event_set_dropped_handler (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_set_dropped_handler(
+    event_registration: MPI_T_event_registration,
+    dropped_cb_function: usize,
+) -> Result<()> {
+    with(|tools| tools.set_dropped_handler(event_registration.0, dropped_cb_function))
+}
+
+/// MPI_T_event_handle_free (MPI-5.0 §15.3.8): nothing is told any more when it returns, unless by another thread right now.
+pub(crate) unsafe fn t_event_handle_free(
+    event_registration: MPI_T_event_registration,
+    user_data: *mut c_void,
+    free_cb_function: usize,
+) -> Result<()> {
+    with(|tools| tools.drop_registration(event_registration.0))?;
+    events::follow();
+    if free_cb_function != 0 {
+        // SAFETY: the caller's function, of this type.
+        unsafe {
+            let function = std::mem::transmute::<usize, FreeFunction>(free_cb_function);
+            function(event_registration, MPI_T_CB_REQUIRE_NONE, user_data);
+        }
+    }
+    Ok(())
+}
+
+/// MPI_T_event_read (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_read(
+    event_instance: MPI_T_event_instance,
+    element_index: c_int,
+    buffer: *mut c_void,
+) -> Result<()> {
+    needed(buffer, "buffer")?;
+    let (element, value) = events::current(event_instance.0)?.element(element_index)?;
+    // SAFETY: the caller's place for a value of the element's type.
+    unsafe { write(buffer, element.is_wide, value) };
+    Ok(())
+}
+
+unsafe fn write(to: *mut c_void, is_wide: bool, value: u64) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        if is_wide {
+            to.cast::<u64>().write_unaligned(value);
+        } else {
+            to.cast::<u32>().write_unaligned(value as u32);
+        }
+    }
+}
+
+/// MPI_T_event_copy (MPI-5.0 §15.3.8): all elements, each at its displacement.
+pub(crate) unsafe fn t_event_copy(event_instance: MPI_T_event_instance, buffer: *mut c_void) -> Result<()> {
+    needed(buffer, "buffer")?;
+    let instance = events::current(event_instance.0)?;
+    for at in 0..EVENTS[instance.event].elements.len() {
+        let (element, value) = instance.element(at as c_int)?;
+        // SAFETY: the buffer has room for all elements at their displacements.
+        unsafe { write(buffer.byte_add(element.displacement), element.is_wide, value) };
+    }
+    Ok(())
+}
+
+/// MPI_T_event_get_timestamp (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_event_get_timestamp(
+    event_instance: MPI_T_event_instance,
+    event_timestamp: *mut MPI_Count,
+) -> Result<()> {
+    needed(event_timestamp, "event_timestamp")?;
+    // SAFETY: the caller's pointer.
+    unsafe { *event_timestamp = events::current(event_instance.0)?.time };
+    Ok(())
+}
+
+/// MPI_T_event_get_source (MPI-5.0 §15.3.8): there is one.
+pub(crate) unsafe fn t_event_get_source(event_instance: MPI_T_event_instance, source_index: *mut c_int) -> Result<()> {
+    needed(source_index, "source_index")?;
+    events::current(event_instance.0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *source_index = 0 };
+    Ok(())
+}
+
+/// MPI_T_source_get_num (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_source_get_num(num_sources: *mut c_int) -> Result<()> {
+    with(|_| {
+        // SAFETY: the caller's pointer.
+        unsafe { *num_sources = 1 };
+        Ok(())
+    })
+}
+
+fn check_source(index: c_int) -> Result<()> {
+    if index == 0 {
+        return Ok(());
+    }
+    Err(Error::new(MPI_T_ERR_INVALID_INDEX, format!("source {index} is none: there is one source of events, 0")))
+}
+
+/// MPI_T_source_get_info (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_source_get_info(
+    source_index: c_int,
+    name: *mut c_char,
+    name_len: *mut c_int,
+    desc: *mut c_char,
+    desc_len: *mut c_int,
+    ordering: *mut c_int,
+    ticks_per_second: *mut MPI_Count,
+    max_ticks: *mut MPI_Count,
+    info: *mut MPI_Info,
+) -> Result<()> {
+    with(|_| check_source(source_index))?;
+    // SAFETY: the caller's pointers.
+    unsafe {
+        set_text(name, name_len, SOURCE.0);
+        set_text(desc, desc_len, SOURCE.1);
+        set(ordering, MPI_T_SOURCE_ORDERED);
+        set(ticks_per_second, TICKS_PER_SECOND);
+        set(max_ticks, MPI_Count::MAX);
+        give_info(info)
+    }
+}
+
+/// MPI_T_source_get_timestamp (MPI-5.0 §15.3.8).
+pub(crate) unsafe fn t_source_get_timestamp(source_index: c_int, timestamp: *mut MPI_Count) -> Result<()> {
+    needed(timestamp, "timestamp")?;
+    with(|_| check_source(source_index))?;
+    // SAFETY: the caller's pointer.
+    unsafe { *timestamp = events::now() };
+    Ok(())
+}
