@@ -31,10 +31,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Case::new("a profiler that is linked", |context| profile(context, true)),
         Case::new("gdb: all ranks in one session, and their queues", debug),
         Case::new("gdb: without a rank it says so", |context| {
-            // This very process is no rank, and the tests it runs are none below gdb.
+            // No process has this number.
             let source = format!("source {}", context.prefix.join(DEBUGGER).display());
-            let run = Run::new("gdb").args(["-q", "-nx", "-batch", "-ex", &source, "-ex", "weft rank"]);
-            let judged = |run: Run| Expected::failure().says("no rank").never_says("Traceback").judge(run.finish());
+            let run = Run::new("gdb").args(["-q", "-nx", "-batch", "-ex", &source, "-ex", "weft attach 2147483647"]);
+            let judged = |run: Run| {
+                Expected::failure()
+                    .says("no process at or below 2147483647 is a running rank")
+                    .never_says("Traceback")
+                    .judge(run.finish())
+            };
             gdb_is_here().map_or_else(|error| Outcome::Failed(format!("{error:#}")), |()| judged(run))
         }),
     ]
