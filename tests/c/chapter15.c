@@ -1,6 +1,7 @@
 /*
  * Conformance: MPI-5.0 chapter 15, Tool Support, on any MPI library. Nothing is assumed of which variables, categories and events there are; each
- * check names its section. What a library may leave out is not demanded.
+ * check names its section. What a library may leave out is not demanded. `chapter15 valid` leaves wrong arguments out: there are builds of libraries
+ * that do not look at them.
  */
 #include "check.h"
 
@@ -87,7 +88,6 @@ static void control_variables(void)
             free(value);
         }
     }
-    CHECK_EQUAL(MPI_T_cvar_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     CHECK_EQUAL(MPI_T_cvar_get_index("no variable has this name", &index), MPI_T_ERR_INVALID_NAME);
 }
 
@@ -98,10 +98,9 @@ static void performance_variables(void)
     char name[NAME];
     MPI_Datatype type;
     MPI_T_enum enumeration;
-    MPI_T_pvar_session session, other;
+    MPI_T_pvar_session session;
     TOOL(MPI_T_pvar_get_num(&count));
     TOOL(MPI_T_pvar_session_create(&session));
-    TOOL(MPI_T_pvar_session_create(&other));
     for (int i = 0; i < count; i++) {
         length = NAME;
         TOOL(MPI_T_pvar_get_info(i, name, &length, &verbosity, &class, &type, &enumeration, NULL, NULL, &bind, &readonly, &continuous, &atomic));
@@ -126,8 +125,6 @@ static void performance_variables(void)
         TOOL(MPI_T_pvar_read(session, handle, value));
         if (readonly)
             CHECK_EQUAL(MPI_T_pvar_write(session, handle, value), MPI_T_ERR_PVAR_NO_WRITE);
-        /* A handle belongs to its session. */
-        CHECK_EQUAL(MPI_T_pvar_read(other, handle, value), MPI_T_ERR_INVALID_HANDLE);
         if (!continuous)
             TOOL(MPI_T_pvar_stop(session, handle));
         TOOL(MPI_T_pvar_handle_free(session, &handle));
@@ -135,8 +132,6 @@ static void performance_variables(void)
     }
     TOOL(MPI_T_pvar_session_free(&session));
     HOLDS(session == MPI_T_PVAR_SESSION_NULL);
-    TOOL(MPI_T_pvar_session_free(&other));
-    CHECK_EQUAL(MPI_T_pvar_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     CHECK_EQUAL(MPI_T_pvar_get_index("no variable has this name", MPI_T_PVAR_CLASS_COUNTER, &index), MPI_T_ERR_INVALID_NAME);
 }
 
@@ -175,7 +170,6 @@ static void events(void)
         TOOL(MPI_T_source_get_timestamp(i, &second));
         HOLDS(second >= first);
     }
-    CHECK_EQUAL(MPI_T_source_get_info(sources, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     TOOL(MPI_T_event_get_num(&count));
     for (int i = 0; i < count; i++) {
         MPI_Datatype types[64];
@@ -238,8 +232,36 @@ static void categories(void)
     }
     TOOL(MPI_T_category_changed(&later));
     HOLDS(later >= stamp);
-    CHECK_EQUAL(MPI_T_category_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
     CHECK_EQUAL(MPI_T_category_get_index("no category has this name", &index), MPI_T_ERR_INVALID_NAME);
+}
+
+static void wrong_arguments(void)
+{
+    STORY("15.3.10 wrong arguments and their return codes");
+    int count;
+    TOOL(MPI_T_cvar_get_num(&count));
+    CHECK_EQUAL(MPI_T_cvar_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    TOOL(MPI_T_pvar_get_num(&count));
+    CHECK_EQUAL(MPI_T_pvar_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    TOOL(MPI_T_category_get_num(&count));
+    CHECK_EQUAL(MPI_T_category_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    TOOL(MPI_T_source_get_num(&count));
+    CHECK_EQUAL(MPI_T_source_get_info(count, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL), MPI_T_ERR_INVALID_INDEX);
+    int index, elements;
+    MPI_T_pvar_session session, other;
+    MPI_T_pvar_handle handle;
+    unsigned long long value[64];
+    TOOL(MPI_T_pvar_session_create(&session));
+    TOOL(MPI_T_pvar_session_create(&other));
+    TOOL(MPI_T_pvar_get_num(&count));
+    if (count > 0 && MPI_T_pvar_handle_alloc(session, 0, NULL, &handle, &elements) == MPI_SUCCESS) {
+        /* A handle belongs to its session. */
+        CHECK_EQUAL(MPI_T_pvar_read(other, handle, value), MPI_T_ERR_INVALID_HANDLE);
+        TOOL(MPI_T_pvar_handle_free(session, &handle));
+    }
+    TOOL(MPI_T_pvar_session_free(&session));
+    TOOL(MPI_T_pvar_session_free(&other));
+    CHECK_EQUAL(MPI_T_cvar_get_index("no variable has this name", &index), MPI_T_ERR_INVALID_NAME);
 }
 
 int main(int argc, char **argv)
@@ -252,6 +274,8 @@ int main(int argc, char **argv)
     performance_variables();
     events();
     categories();
+    if (argc < 2 || strcmp(argv[1], "valid") != 0)
+        wrong_arguments();
     TOOL(MPI_T_finalize());
     return end();
 }

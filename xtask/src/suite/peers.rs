@@ -44,7 +44,22 @@ pub(crate) fn hydra(_: &Context) -> Vec<Case> {
                 || Ok(context.mpiexec(4).arg(theirs(context)?).env("LD_LIBRARY_PATH", context.prefix.join("lib")));
             Expected::code(0).says("4 ranks").says("(right) on Weft").judge(run().and_then(|run| run.finish()))
         }),
+        Case::new("the conformance program of chapter 15 on MPICH, 2 ranks", |context| {
+            // This build of MPICH does not look at wrong arguments of tools.
+            let run = || Ok(context.mpiexec(2).arg(chapter15(context)?).arg("valid"));
+            Expected::code(0).judge(run().and_then(|run| run.finish()))
+        }),
+        Case::new("the same program on Weft's library, not rebuilt", |context| {
+            let run =
+                || Ok(context.mpiexec(2).arg(chapter15(context)?).env("LD_LIBRARY_PATH", context.prefix.join("lib")));
+            Expected::code(0).judge(run().and_then(|run| run.finish()))
+        }),
     ]
+}
+
+/// A conformance program, compiled by MPICH's wrapper of the standard ABI.
+fn chapter15(context: &Context) -> anyhow::Result<PathBuf> {
+    context.compile_with(&context.python("mpicc_abi"), "tests/c/chapter15.c", "-mpich")
 }
 
 /// The ring, compiled by MPICH's wrapper of the standard ABI.
