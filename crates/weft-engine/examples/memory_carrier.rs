@@ -132,6 +132,7 @@ fn engine(own: usize, wire: &Wire, time: &Arc<AtomicU64>, loss_percent: u64, see
         devices: Devices { raw: vec![Box::new(device)], udp: None },
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 64 << 10,
+        unexpected_bytes: 0,
         peer_timeout: settings.peer_timeout,
     });
     let carrier = Carrier { kind: CarrierKind::Raw, rail: 0, ends: Ends::default() };

@@ -57,6 +57,8 @@ pub struct Parts<P: Platform> {
     pub secret: Secret,
     /// Largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
+    /// Memory for small messages that nobody has asked for, beyond the credit of their senders, bytes.
+    pub unexpected_bytes: u64,
     /// After so much silence a peer of another node counts as failed; zero: never.
     pub peer_timeout: Duration,
 }
@@ -91,9 +93,11 @@ impl<P: Platform> Engine<P> {
     pub fn new(parts: Parts<P>) -> Self {
         let frame_max = parts.node.as_ref().map_or(0, |node| (node.frame_max() - HEAD_MAX) as u64);
         let peers = Peers::new(parts.number, parts.host, parts.memory, protocols::is_wide(frame_max));
+        let mut messages = Messages::new();
+        messages.set_unexpected_max(parts.unexpected_bytes);
         Self {
             platform: parts.platform,
-            messages: Messages::new(),
+            messages,
             peers,
             node: parts.node,
             single_copy: single_copy::SingleCopies::default(),
@@ -210,6 +214,9 @@ impl<P: Platform> Engine<P> {
                 self.peers[peer].pending.retain(|out| !waits(out));
                 request.status.cancelled = true;
                 self.messages.complete(handle);
+                // Others may have waited behind it.
+                self.resume(peer);
+                self.drain_queues();
                 return;
             }
             State::Announced(send @ Send { peer: Some(peer), .. }) => (*peer, send.envelope.context),
@@ -317,7 +324,7 @@ impl<P: Platform> Engine<P> {
         state.route = Route::None(reason.clone());
         self.network.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
-        state.waiting = false;
+        (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
     }
@@ -327,6 +334,7 @@ impl<P: Platform> Engine<P> {
         self.backlog.is_empty()
             && self.myself.is_empty()
             && self.messages.outbox.is_empty()
+            && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.peers.iter().all(|(_, peer)| match &peer.route {
                 Route::Remote(remote) => remote.flow.as_ref().is_none_or(|flow| flow.is_idle()),
                 _ => true,

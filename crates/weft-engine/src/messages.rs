@@ -27,10 +27,18 @@ pub const CREDIT_BYTES: u64 = 1 << 20;
 /// What every eager message costs of that beside its payload, so that empty messages are bounded as well.
 pub const CREDIT_PER_MESSAGE: u64 = 64;
 
+/// Messages of so many bytes are small: they travel whole on every carrier, and have room at their receiver beyond their sender's credit as
+/// long as there is memory for them.
+pub const SMALL_BYTES_MAX: u64 = 1 << 10;
+/// Who keeps more than this of a peer's messages within its credit tells it that there is no more room.
+const KEPT_BYTES_TOLD: u64 = CREDIT_BYTES / 4;
+
 /// What must leave for a peer, in order.
 pub enum Outgoing {
     /// A frame without payload.
     Control(Head),
+    /// Nothing leaves: there is news of the peer's room, and what waits for it goes on.
+    Room,
     /// A queued eager or rendezvous send: the request says what.
     Send {
         /// Its handle.
@@ -62,6 +70,8 @@ pub struct Unexpected {
     pub peer: PeerId,
     /// Its length in bytes.
     pub total: u64,
+    /// Whether its sender has got its credit back already.
+    is_lent: bool,
     body: Body,
 }
 
@@ -114,6 +124,10 @@ pub struct Peer {
     uncredited: u64,
     /// What its messages cost that are here and no receive has asked for: within its credit, or they are not kept.
     kept: u64,
+    /// It has been told that there is no room beyond its credit, since it last got some.
+    told_full: bool,
+    /// It has said so, since it last gave some: small messages that there is no credit for are announced.
+    pub is_full: bool,
     arriving: Option<Arriving>,
     /// Messages that have arrived from it, also those that nobody has asked for yet.
     handled: u32,
@@ -274,6 +288,9 @@ pub struct Messages {
     pub unexpected: Slab<Unexpected>,
     /// Memory for the next ones.
     spare: Vec<Vec<u8>>,
+    /// Bytes of memory of those that are kept beyond the credit of their senders, and how many they may be.
+    lent: u64,
+    lent_max: u64,
     /// Memory that peers may read or write.
     pub regions: Regions,
     /// Which announced messages may send how much.
@@ -305,6 +322,8 @@ impl Peer {
             credit: CREDIT_BYTES,
             uncredited: 0,
             kept: 0,
+            told_full: false,
+            is_full: false,
             arriving: None,
             handled: 0,
             written: None,
@@ -347,6 +366,8 @@ impl Messages {
             matcher: Matcher::new(),
             unexpected: Slab::new(Kind::Unexpected),
             spare: Vec::new(),
+            lent: 0,
+            lent_max: 0,
             regions: Regions::default(),
             grants: Grants::new(),
             arrived: Vec::new(),
@@ -359,6 +380,16 @@ impl Messages {
             nonsense: 0,
             events: None,
         }
+    }
+
+    /// Small messages that nobody has asked for may take so many bytes of memory beyond the credit of their senders, all together.
+    pub fn set_unexpected_max(&mut self, bytes: u64) {
+        self.lent_max = bytes;
+    }
+
+    /// How many bytes they take.
+    pub fn unexpected_bytes(&self) -> u64 {
+        self.lent
     }
 
     /// Adds a request in `state` on `communicator`.
@@ -573,9 +604,12 @@ impl Messages {
             Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
             Frame::Fin { request } => self.handle_fin(peer, request),
             Frame::Credit { bytes } => {
-                let credit = &mut peers.peer_mut(peer).credit;
-                *credit = credit.saturating_add(bytes).min(CREDIT_BYTES);
+                let state = peers.peer_mut(peer);
+                state.credit = state.credit.saturating_add(bytes).min(CREDIT_BYTES);
+                // None is news as well: there is no more room.
+                state.is_full = bytes == 0;
                 self.completions += 1;
+                self.outbox.push((peer, Outgoing::Room));
             }
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),

@@ -52,6 +52,9 @@ pub struct Peer<P: Platform> {
     pub(crate) pending: VecDeque<Outgoing>,
     /// It is in the engine's backlog.
     pub(crate) waiting: bool,
+    /// The first message that waits needs room at its receiver, who will say whether there is any; what needs none goes ahead of it: so many
+    /// of those that wait.
+    pub(crate) ahead_of_room: Option<usize>,
     /// How payloads are written into the ring, if there is one.
     pub(crate) writer: Writer,
     /// Messages that have been put on the route, the announced ones included; the receiver counts the same.
@@ -224,6 +227,7 @@ impl<P: Platform> Peers<P> {
             route,
             pending: VecDeque::new(),
             waiting: false,
+            ahead_of_room: None,
             writer: Writer::new(P::ticks),
             numbered: 0,
             messages: 0,

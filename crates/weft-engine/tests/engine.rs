@@ -306,6 +306,7 @@ fn a_peer_that_never_answers_fails_what_waits_for_it() {
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 1_000,
+        unexpected_bytes: 0,
         peer_timeout: weft_core::time::Duration::default(),
     });
     let remote = Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings)));
@@ -355,6 +356,7 @@ fn node_engines(count: usize, single_copy: bool) -> Vec<Engine> {
                 devices: Devices::NONE,
                 secret: weft_core::wire::Secret::new([7; 16]),
                 eager_limit: 64 << 10,
+                unexpected_bytes: 0,
                 peer_timeout: weft_core::time::Duration::default(),
             });
             add_peers(&mut engine, own, (0..count).map(path).collect(), pid);
@@ -978,6 +980,7 @@ fn who_sleeps_before_it_has_looked_at_the_network_wakes_to_ask_those_it_waits_fo
         devices: Devices { raw: Vec::new(), udp: Some(Box::new(Queue { own: 0, wire })) },
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit: 1_000,
+        unexpected_bytes: 0,
         peer_timeout: SECOND,
     });
     let far = Route::Remote(Box::new(Remote::new(&[udp_carrier(address)], settings)));

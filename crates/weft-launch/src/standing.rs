@@ -52,7 +52,7 @@ pub const WORDS: usize = at::END;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftlive");
 /// Number of the layout: changes with the meaning of the words.
-const LAYOUT: u64 = 2 << 32 | at::END as u64;
+const LAYOUT: u64 = 3 << 32 | at::END as u64;
 /// Any rank, any tag, or nothing known.
 const ANY: u64 = u64::MAX;
 /// Marks an operation that the call waits for.
@@ -71,10 +71,12 @@ pub enum Operation {
     Data,
     /// A probe.
     Probe,
+    /// A small send whose receiver has no room for it before it asks for it.
+    Room,
 }
 
 impl Operation {
-    const ALL: [Self; 5] = [Self::Receive, Self::Send, Self::Match, Self::Data, Self::Probe];
+    const ALL: [Self; 6] = [Self::Receive, Self::Send, Self::Match, Self::Data, Self::Probe, Self::Room];
 
     /// With the word that leads to the peer.
     pub fn words(self) -> &'static str {
@@ -84,6 +86,7 @@ impl Operation {
             Self::Match => "match by",
             Self::Data => "data from",
             Self::Probe => "message from",
+            Self::Room => "waits for room at",
         }
     }
 }

@@ -5,7 +5,7 @@
 //! | [`process`] | the lock around everything, waiting, waking |
 //! | [`start`] | joining and leaving the job |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
-//! | [`point_to_point`], [`collective`] | operations |
+//! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
 //! | [`check`], [`signature`] | `WEFT_CHECK`: whether all processes call the same |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |

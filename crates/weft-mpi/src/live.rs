@@ -243,6 +243,10 @@ impl View<'_> {
             State::Posted(Receive { peer: from, tag, data, context, .. }) => {
                 (Operation::Receive, peer(*from), *tag, data.len(), context.unwrap_or(0))
             }
+            State::Queued(send) | State::Announced(send) if self.engine.waits_for_room(send) => {
+                let (_, peer, tag, bytes, context) = of_send(send, send.data.len());
+                (Operation::Room, peer, tag, bytes, context)
+            }
             State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
             State::Sending { send, left, .. } => of_send(send, *left),
             State::AwaitingMatch { peer: by, context } => (Operation::Match, peer(Some(*by)), None, 0, *context),

@@ -98,6 +98,14 @@ pub const EAGER_LIMIT: Setting = Setting {
     meaning: "bytes up to which a message is sent without asking the receiver first",
     reader: Reader::Library,
 };
+/// Memory for messages that nobody has asked for.
+pub const UNEXPECTED_BYTES: Setting = Setting {
+    name: "WEFT_UNEXPECTED_BYTES",
+    default: "268435456",
+    allowed: "bytes from 0 to 1099511627776",
+    meaning: "memory that a rank may use for small messages that have come before their receives, beside 1 MiB for each peer; when it is full, their senders wait, and `weft info --live` says so",
+    reader: Reader::Library,
+};
 /// Whether large messages of a node are copied directly.
 pub const SINGLE_COPY: Setting = Setting {
     name: "WEFT_SINGLE_COPY",
@@ -221,13 +229,14 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 20] = [
+pub const TABLE: [&Setting; 21] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
     &NETD,
     &NODE,
     &EAGER_LIMIT,
+    &UNEXPECTED_BYTES,
     &SINGLE_COPY,
     &SHM_DIR,
     &PROGRESS,
@@ -353,6 +362,8 @@ pub struct Settings {
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
+    /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each peer's credit, bytes.
+    pub unexpected_bytes: u64,
     /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
     pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
@@ -375,6 +386,8 @@ pub struct Settings {
 
 /// The eager limit must leave credit for more than one message.
 const EAGER_LIMIT_MAX: u64 = weft_engine::messages::CREDIT_BYTES / 4;
+/// No process has more memory for messages that nobody has asked for.
+const UNEXPECTED_BYTES_MAX: u64 = 1 << 40;
 /// The longest delay of acknowledgements: with it a peer that has all is still far from counting as silent.
 const ACK_DELAY_US_MAX: u64 = 100_000;
 /// What [`EAGER_LIMIT`] says of itself.
@@ -431,6 +444,7 @@ impl Settings {
             fabric_provider: FABRIC_PROVIDER.value(&variable),
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
+            unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
             ack_delay: Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?),
             peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),

@@ -296,6 +296,7 @@ fn connect(
         devices,
         secret: Secret::new(*secret.expose()),
         eager_limit: settings.eager_limit,
+        unexpected_bytes: settings.unexpected_bytes,
         peer_timeout: settings.peer_timeout,
     };
     let mut engine = Engine::new(parts);

@@ -315,8 +315,9 @@ pub(crate) fn send_segmented(
 ) -> io::Result<()> {
     let mut name = to.map(SocketName::new);
     let mut vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    // Alignment leaves room behind the number, which is handed over with it: zeros, so that nothing is read that was never written.
     // SAFETY: a cmsghdr of zeros is valid.
-    let mut control = Control { head: unsafe { std::mem::zeroed() }, value: segment };
+    let mut control = Control { head: unsafe { std::mem::zeroed() }, value: [segment, 0, 0, 0] };
     control.head.cmsg_len = (size_of::<libc::cmsghdr>() + size_of::<u16>()) as _;
     control.head.cmsg_level = libc::SOL_UDP;
     control.head.cmsg_type = libc::UDP_SEGMENT;

@@ -66,6 +66,13 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
         cases.push(program("misuse", ranks, Where::OneHost, None));
     }
     cases.push(program("large", 2, Where::OneHost, None));
+    cases.push(program("flood", 2, Where::OneHost, None));
+    cases.push(Case::new("flood of half a megabyte with no memory for it, 2 ranks", |context| {
+        attempt(|| {
+            let run = context.mpiexec(2).arg(context.compile(&source("flood"))?);
+            Ok(run.arg("7000").env("WEFT_UNEXPECTED_BYTES", "0"))
+        })
+    }));
     cases.push(Case::new("collectives without mpiexec", |context| {
         attempt(|| Ok(Run::new(context.compile(&source("collectives"))?)))
     }));
@@ -85,6 +92,7 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
     }));
     cases.push(program("misuse", 2, Where::TwoHosts, None));
     cases.push(program("large", 2, Where::TwoHosts, None));
+    cases.push(program("flood", 2, Where::TwoHosts, None));
     // As it comes, small packets are raw frames where the privilege is there, and bulk data goes by UDP; here each has to do both.
     for link in ["ethernet", "udp", "shared,udp"] {
         cases.push(over(link, format!("WEFT_LINK={link}, sizes, 2 ranks"), move |context| {

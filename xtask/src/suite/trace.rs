@@ -35,6 +35,9 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Case::new("ranks that hang say what they wait for, also when they are stopped", |context| {
             hanging(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
         }),
+        Case::new("a rank that waits for room at another says so", |context| {
+            full(context).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
+        }),
         Case::new("a process that is no rank is answered with a sentence", |context| {
             let run = Run::new(context.bin("weft")).args(["info", "--live", &std::process::id().to_string()]);
             Expected::code(1).says("is a running rank of Weft on this host").judge(run.finish())
@@ -261,6 +264,28 @@ fn look(context: &Context, running: &Running) -> anyhow::Result<()> {
         page.report()
     );
     Ok(())
+}
+
+/// One rank sends more than the other may keep, which asks for something else.
+fn full(context: &Context) -> anyhow::Result<Outcome> {
+    let program = context.compile("tests/c/flood.c")?;
+    let running = context.mpiexec(2).arg(program).env("WEFT_UNEXPECTED_BYTES", "0").limit(LIMIT_SECONDS).start()?;
+    let began = std::time::Instant::now();
+    let seen = loop {
+        let said = live(context, running.pid()).unwrap_or_default();
+        let wait = said.iter().find(|rank| rank["rank"] == 0).map(|rank| rank["waits"][0].clone()).unwrap_or_default();
+        if wait["what"] == "waits for room at" && wait["peer"] == 1 {
+            break Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            break Err(anyhow::anyhow!("rank 0 is not seen to wait for room: {said:#?}"));
+        }
+        std::thread::sleep(POLL);
+    };
+    kill_process(running.pid(), Signal::TERM)?;
+    let finished: Finished = running.finish(Duration::from_secs(LIMIT_SECONDS))?;
+    seen?;
+    Ok(if finished.leftovers.is_empty() { Outcome::Passed } else { Outcome::Failed(finished.report()) })
 }
 
 /// The ranks at or below a process.

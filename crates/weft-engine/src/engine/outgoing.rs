@@ -1,5 +1,7 @@
 //! What leaves: from the program's operations to frames on the route to a peer, in order, as there is room.
 
+use std::collections::VecDeque;
+
 use weft_core::flow::Flow;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
@@ -7,7 +9,7 @@ use weft_core::message::{HEAD_MAX, Head};
 use super::{Engine, FLOW_QUEUE_BYTES};
 use crate::group::PeerId;
 use crate::memory::UserData;
-use crate::messages::{CREDIT_PER_MESSAGE, Outgoing};
+use crate::messages::{CREDIT_PER_MESSAGE, Outgoing, SMALL_BYTES_MAX};
 use crate::peers::Route;
 use crate::protocols::{self, Facts, Protocol, RING_PIECE_BYTES, Receiver, RouteFacts, SINGLE_COPY_BYTES_MIN};
 use crate::request::{Mode, Send, State};
@@ -29,7 +31,15 @@ const PENDING_BEHIND_RETRACTED_MAX: usize = 1 << 16;
 impl<P: Platform> Engine<P> {
     pub(super) fn enqueue(&mut self, peer: PeerId, outgoing: Outgoing) {
         let state = &mut self.peers[peer];
-        state.pending.push_back(outgoing);
+        match (&mut state.ahead_of_room, &outgoing) {
+            (Some(ahead), Outgoing::Control(_) | Outgoing::Stream { .. }) => {
+                state.pending.insert(*ahead, outgoing);
+                *ahead += 1;
+            }
+            // It waits behind one that waits for room: until then there is nothing to try.
+            (Some(0), Outgoing::Send { .. }) => return state.pending.push_back(outgoing),
+            _ => state.pending.push_back(outgoing),
+        }
         if !std::mem::replace(&mut state.waiting, true) {
             self.backlog.push(peer);
         }
@@ -83,6 +93,10 @@ impl<P: Platform> Engine<P> {
         }
         let mut outbox = std::mem::take(&mut self.messages.outbox);
         for (peer, outgoing) in outbox.drain(..) {
+            if matches!(outgoing, Outgoing::Room) {
+                self.resume(peer);
+                continue;
+            }
             let waiting = self.peers[peer].pending.len();
             if waiting >= PENDING_BEHIND_RETRACTED_MAX
                 && matches!(&outgoing, Outgoing::Control(head) if head.is_retracted())
@@ -100,13 +114,14 @@ impl<P: Platform> Engine<P> {
         let mut at = 0;
         while at < self.backlog.len() {
             let peer = self.backlog[at];
-            while let Some(mut outgoing) = self.peers[peer].pending.pop_front() {
+            while let Some(mut outgoing) = self.next_pending(peer) {
                 if !self.push(peer, &mut outgoing) {
-                    self.peers[peer].pending.push_front(outgoing);
+                    self.put_back(peer, outgoing);
                     break;
                 }
             }
-            if self.peers[peer].pending.is_empty() {
+            let state = &self.peers[peer];
+            if state.pending.is_empty() || state.ahead_of_room == Some(0) {
                 self.peers[peer].waiting = false;
                 self.backlog.swap_remove(at);
             } else {
@@ -115,10 +130,77 @@ impl<P: Platform> Engine<P> {
         }
     }
 
+    /// The first thing that may leave for `peer`.
+    #[inline]
+    fn next_pending(&mut self, peer: PeerId) -> Option<Outgoing> {
+        let state = &mut self.peers[peer];
+        match &mut state.ahead_of_room {
+            None => {}
+            Some(0) => return None,
+            Some(ahead) => *ahead -= 1,
+        }
+        state.pending.pop_front()
+    }
+
+    /// It could not leave, and is the first again.
+    fn put_back(&mut self, peer: PeerId, outgoing: Outgoing) {
+        let needs_room = self.must_wait_for_room(peer, &outgoing);
+        let state = &mut self.peers[peer];
+        if let Some(ahead) = &mut state.ahead_of_room {
+            *ahead += 1;
+        }
+        state.pending.push_front(outgoing);
+        if !needs_room || state.ahead_of_room.is_some() {
+            return;
+        }
+        // What needs no room goes ahead: the peer may wait for just that before it makes any.
+        let all = std::mem::take(&mut state.pending);
+        let free = |out: &Outgoing| !matches!(out, Outgoing::Send { .. });
+        let (mut first, rest): (VecDeque<_>, VecDeque<_>) = all.into_iter().partition(free);
+        state.ahead_of_room = Some(first.len());
+        first.extend(rest);
+        state.pending = first;
+        self.push_ahead(peer);
+    }
+
+    /// Hands what goes ahead of a message that waits for room to the route.
+    fn push_ahead(&mut self, peer: PeerId) {
+        while let Some(mut outgoing) = self.next_pending(peer) {
+            if !self.push(peer, &mut outgoing) {
+                return self.put_back(peer, outgoing);
+            }
+        }
+    }
+
+    /// Whether `outgoing` is a small message without credit whose receiver has not said yet that there is no more room: it may give some at once.
+    fn must_wait_for_room(&self, peer: PeerId, outgoing: &Outgoing) -> bool {
+        let Outgoing::Send { request } = outgoing else { return false };
+        let state = self.messages.requests.get(*request).map(|entry| &entry.state);
+        matches!(state, Some(State::Queued(send)) if self.lacks_room(peer, send.data.len()))
+    }
+
+    fn lacks_room(&self, peer: PeerId, bytes: u64) -> bool {
+        let state = &self.peers[peer];
+        bytes <= SMALL_BYTES_MAX.min(self.eager_limit)
+            && state.matching.credit < bytes + CREDIT_PER_MESSAGE
+            && !state.matching.is_full
+            && !matches!(state.route, Route::None(_))
+    }
+
+    /// There is news of the room at `peer`.
+    pub(super) fn resume(&mut self, peer: PeerId) {
+        let state = &mut self.peers[peer];
+        state.ahead_of_room = None;
+        if !state.pending.is_empty() && !std::mem::replace(&mut state.waiting, true) {
+            self.backlog.push(peer);
+        }
+    }
+
     /// Hands `outgoing` to the route to `peer`; `false` when that is full and it (or its rest) must wait.
     pub(super) fn push(&mut self, peer: PeerId, outgoing: &mut Outgoing) -> bool {
         match outgoing {
             Outgoing::Control(head) => self.carry(peer, head, &UserData::empty(), 0, 0),
+            Outgoing::Room => true,
             Outgoing::Send { request } => self.push_send(peer, *request),
             Outgoing::Remainder { request, offset } => self.push_remainder(peer, *request, offset),
             Outgoing::Stream { request, remote_key, offset, limit } => {
@@ -173,6 +255,7 @@ impl<P: Platform> Engine<P> {
                 }
                 Protocol::WriteToPosted => facts.write_failed = true,
                 Protocol::Eager => return self.send_eagerly(peer, handle, send),
+                Protocol::Announce { .. } if self.lacks_room(peer, facts.bytes) => return false,
                 Protocol::Announce { with_address, is_cooperative } => {
                     return self.announce(peer, handle, send, with_address, is_cooperative);
                 }

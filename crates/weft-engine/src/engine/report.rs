@@ -4,7 +4,9 @@ use weft_core::flow::Counters;
 
 use super::Engine;
 use crate::carriers::RailTraffic;
+use crate::messages::CREDIT_PER_MESSAGE;
 use crate::peers::Route;
+use crate::request::Send;
 use crate::transport::Platform;
 
 /// What went to one peer, for `mpiexec --stats`.
@@ -27,6 +29,13 @@ impl<P: Platform> Engine<P> {
         let mut sum = self.network.past.clone();
         self.flows().for_each(|flow| sum.add(flow.counters()));
         sum
+    }
+
+    /// Whether a send would leave unasked, but its receiver has no room: messages before it wait there for their receives.
+    pub fn waits_for_room(&self, send: &Send) -> bool {
+        let peer = send.peer.and_then(|peer| self.peers.get(peer));
+        let cost = send.data.len() + CREDIT_PER_MESSAGE;
+        send.data.len() <= self.eager_limit && peer.is_some_and(|peer| peer.matching.credit < cost)
     }
 
     /// The flow to each peer of another node that has been talked to of late.

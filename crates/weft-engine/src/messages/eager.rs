@@ -5,14 +5,17 @@ use weft_core::message::Head;
 
 use super::EventKind;
 use super::{
-    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, Matched, Messages, Outgoing, Peer, PeerAccess, Target,
-    Unexpected, failure, status_of, truncated,
+    Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, KEPT_BYTES_TOLD, Matched, Messages, Outgoing, Peer, PeerAccess,
+    SMALL_BYTES_MAX, Target, Unexpected, failure, status_of, truncated,
 };
 use crate::error::Error;
 use crate::group::PeerId;
 use crate::handle::Slab;
 use crate::memory::UserData;
 use crate::request::{State, Status};
+
+/// What each message that is kept beyond its sender's credit costs of the memory for them, beside its payload: its places in tables and heap.
+const LENT_PER_MESSAGE: u64 = 192;
 
 /// Memory of messages that nobody had asked for is kept for the next ones: of so many, if it is not larger …
 const SPARE_MAX: usize = 64;
@@ -28,17 +31,15 @@ impl Messages {
         self.note_event(EventKind::Matched, peer, envelope, message.total);
         match message.body {
             Body::Whole { bytes, acknowledge } => {
-                self.let_go(peer, bytes.len() as u64, peers);
                 self.deliver_whole(handle, envelope, &bytes);
-                self.consumed(peer, bytes.len() as u64, peers);
+                self.let_go(peer, bytes.len() as u64, message.is_lent, peers);
                 self.acknowledge(peer, acknowledge);
                 self.put_aside(bytes);
             }
             Body::Arriving { bytes, acknowledge } => {
-                self.let_go(peer, message.total, peers);
                 self.acknowledge(peer, acknowledge);
                 self.receive_pieces(handle, peer, envelope, message.total);
-                self.consumed(peer, message.total, peers);
+                self.let_go(peer, message.total, message.is_lent, peers);
                 let rest = peers.peer_mut(peer).arriving.take();
                 self.store_piece(handle, 0, &bytes);
                 let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
@@ -71,10 +72,38 @@ impl Messages {
         }
     }
 
-    /// A message of the peer is kept no longer.
-    pub(super) fn let_go(&mut self, peer: PeerId, payload: u64, peers: &mut impl PeerAccess) {
+    /// A message of the peer is kept no longer: it has been received, or taken back.
+    pub(super) fn let_go(&mut self, peer: PeerId, payload: u64, is_lent: bool, peers: &mut impl PeerAccess) {
+        if is_lent {
+            // Its sender has had its credit back since it came.
+            self.lent -= payload + LENT_PER_MESSAGE;
+            return;
+        }
         let kept = &mut peers.peer_mut(peer).kept;
         *kept = kept.saturating_sub(payload + CREDIT_PER_MESSAGE);
+        self.consumed(peer, payload, peers);
+    }
+
+    /// A message has come that nobody has asked for: the sender of one that is kept beyond its credit may go on, and one whose messages
+    /// take up its credit is told, so that it does not wait for more.
+    #[inline(never)]
+    fn note_unexpected(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
+        // A probe may be waiting for it.
+        self.completions += 1;
+        if peers.peer(peer).uncredited >= CREDIT_BYTES / 2 {
+            self.give_credit(peer, peers);
+        } else {
+            self.tell_room(peer, peers);
+        }
+    }
+
+    /// Tells a peer, once, that it gets no more than its credit. Whoever has no credit left has either more than half of it to get back, and
+    /// does, or has a quarter of it kept here, and is told this: so it never waits for ever.
+    fn tell_room(&mut self, peer: PeerId, peers: &mut impl PeerAccess) {
+        let state = peers.peer_mut(peer);
+        if state.kept > KEPT_BYTES_TOLD && !std::mem::replace(&mut state.told_full, true) {
+            self.outbox.push((peer, Outgoing::Control(Head::credit(0))));
+        }
     }
 
     #[inline(always)]
@@ -92,6 +121,8 @@ impl Messages {
         #[cfg(weft_mutant = "credit_given_twice")]
         let bytes = bytes * 2;
         self.outbox.push((peer, Outgoing::Control(Head::credit(bytes))));
+        peers.peer_mut(peer).told_full = false;
+        self.tell_room(peer, peers);
     }
 
     /// Gives a whole message to the posted receive `handle`; `false`, and nothing is done, if that stands on a table, where its
@@ -167,14 +198,11 @@ impl Messages {
         self.count(peer, peers);
         // Each turn takes a receive out of the matcher, so this ends.
         loop {
-            let Self { unexpected, nonsense, spare, .. } = self;
-            let state = peers.peer_mut(peer);
-            let found = self
-                .matcher
-                .arrive(envelope, || keep_whole(unexpected, spare, state, nonsense, peer, payload, acknowledge));
+            let Self { matcher, unexpected, nonsense, spare, lent, lent_max, .. } = self;
+            let room = Room { unexpected, nonsense, lent, lent_max: *lent_max, state: peers.peer_mut(peer), peer };
+            let found = matcher.arrive(envelope, || keep_whole(room, spare, payload, acknowledge));
             let Some(handle) = found else {
-                // A probe may be waiting for it.
-                self.completions += 1;
+                self.note_unexpected(peer, peers);
                 self.note_event(EventKind::Unexpected, peer, envelope, payload.len() as u64);
                 return;
             };
@@ -207,15 +235,16 @@ impl Messages {
         let mut kept = None;
         // Each turn takes a receive out of the matcher, so this ends.
         let found = loop {
-            let Self { unexpected, nonsense, .. } = self;
-            let state = peers.peer_mut(peer);
-            let found = self.matcher.arrive(envelope, || {
+            let Self { matcher, unexpected, nonsense, lent, .. } = self;
+            // What comes in pieces is kept within the sender's credit.
+            let room = Room { unexpected, nonsense, lent, lent_max: 0, state: peers.peer_mut(peer), peer };
+            let found = matcher.arrive(envelope, || {
                 let make = || {
                     let mut bytes = Vec::with_capacity(total as usize);
                     bytes.extend_from_slice(payload);
                     Body::Arriving { bytes, acknowledge }
                 };
-                kept = keep(unexpected, state, nonsense, peer, total, make);
+                kept = room.keep(total, make);
                 kept
             });
             match found {
@@ -234,6 +263,7 @@ impl Messages {
             None => match kept {
                 Some(kept) => {
                     self.note_event(EventKind::Unexpected, peer, envelope, total);
+                    self.tell_room(peer, peers);
                     Target::Unexpected(kept)
                 }
                 // Its further pieces are nonsense as well.
@@ -277,42 +307,47 @@ impl Messages {
     }
 }
 
-/// Stores an eager message of `peer` that no receive has asked for; its name for the matcher. Not more than the peer has credit
-/// for: one that does not keep to it is not believed, and what it sends beyond is counted and dropped.
-fn keep(
-    unexpected: &mut Slab<Unexpected>,
-    state: &mut Peer,
-    nonsense: &mut u64,
+/// Where messages that no receive has asked for are kept.
+struct Room<'a> {
+    unexpected: &'a mut Slab<Unexpected>,
+    nonsense: &'a mut u64,
+    lent: &'a mut u64,
+    lent_max: u64,
+    state: &'a mut Peer,
     peer: PeerId,
-    total: u64,
-    make: impl FnOnce() -> Body,
-) -> Option<usize> {
-    let cost = total.saturating_add(CREDIT_PER_MESSAGE);
-    let fits = state.kept.saturating_add(cost) <= CREDIT_BYTES;
-    let kept = if fits { unexpected.insert(Unexpected { peer, total, body: make() }) } else { None };
-    match kept {
-        Some(_) => state.kept += cost,
-        None => *nonsense += 1,
+}
+
+impl Room<'_> {
+    /// Stores an eager message of `total` bytes; its name for the matcher. As long as there is room for the messages of all peers together,
+    /// its sender gets its credit back at once, as if it had been received. Beyond that, not more than the peer has credit
+    /// for: one that does not keep to it is not believed, and what it sends is counted and dropped.
+    fn keep(self, total: u64, make: impl FnOnce() -> Body) -> Option<usize> {
+        let Self { unexpected, nonsense, lent, lent_max, state, peer } = self;
+        let cost = total.saturating_add(CREDIT_PER_MESSAGE);
+        let lends = total <= SMALL_BYTES_MAX && *lent + total + LENT_PER_MESSAGE <= lent_max;
+        let fits = lends || state.kept.saturating_add(cost) <= CREDIT_BYTES;
+        let message = || Unexpected { peer, total, is_lent: lends, body: make() };
+        let kept = if fits { unexpected.insert(message()) } else { None };
+        match kept {
+            Some(_) if lends => {
+                *lent += total + LENT_PER_MESSAGE;
+                state.uncredited += cost;
+            }
+            Some(_) => state.kept += cost,
+            None => *nonsense += 1,
+        }
+        kept
     }
-    kept
 }
 
 #[inline(never)]
-fn keep_whole(
-    unexpected: &mut Slab<Unexpected>,
-    spare: &mut Vec<Vec<u8>>,
-    state: &mut Peer,
-    nonsense: &mut u64,
-    peer: PeerId,
-    payload: &[u8],
-    acknowledge: Option<u32>,
-) -> Option<usize> {
+fn keep_whole(room: Room<'_>, spare: &mut Vec<Vec<u8>>, payload: &[u8], acknowledge: Option<u32>) -> Option<usize> {
     let make = || {
         let mut bytes = spare.pop().unwrap_or_else(|| Vec::with_capacity(payload.len().max(SPARE_BYTES_MIN)));
         bytes.extend_from_slice(payload);
         Body::Whole { bytes, acknowledge }
     };
-    keep(unexpected, state, nonsense, peer, payload.len() as u64, make)
+    room.keep(payload.len() as u64, make)
 }
 
 /// Writes what fits of a whole message; what its receive reports.

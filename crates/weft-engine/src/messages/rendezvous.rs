@@ -205,7 +205,7 @@ impl Messages {
             let body = Body::Announced { request, address };
             let found = self.matcher.arrive(envelope, || {
                 // Its data stays with the sender, who has as many requests at most as this table has entries.
-                let kept = unexpected.insert(Unexpected { peer, total, body });
+                let kept = unexpected.insert(Unexpected { peer, total, is_lent: false, body });
                 *nonsense += u64::from(kept.is_none());
                 kept
             });
@@ -331,10 +331,9 @@ impl Messages {
             })
         });
         if let Some((_, id)) = found
-            && let Some(Unexpected { body: Body::Whole { bytes, .. }, .. }) = self.unexpected.remove(id)
+            && let Some(Unexpected { body: Body::Whole { bytes, .. }, is_lent, .. }) = self.unexpected.remove(id)
         {
-            self.let_go(peer, bytes.len() as u64, peers);
-            self.consumed(peer, bytes.len() as u64, peers);
+            self.let_go(peer, bytes.len() as u64, is_lent, peers);
         }
         self.outbox.push((peer, Outgoing::Control(Head::retracted(request, found.is_some()))));
     }

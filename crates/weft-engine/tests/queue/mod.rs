@@ -109,6 +109,7 @@ pub(crate) fn engine(
         devices,
         secret: weft_core::wire::Secret::new([7; 16]),
         eager_limit,
+        unexpected_bytes: 0,
         peer_timeout,
     });
     add_peers(&mut engine, own, routes, 0);

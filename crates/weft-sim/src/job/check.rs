@@ -1,5 +1,6 @@
 //! What must hold in every process at all times, and at the end.
 
+use super::construct::UNEXPECTED_BYTES;
 use super::process::{Checked, Proc};
 use super::shape::content;
 use std::collections::BTreeMap;
@@ -34,8 +35,8 @@ impl Proc {
         for (_, message) in self.engine.messages.unexpected.iter() {
             *held.entry(message.peer).or_default() += message.held_bytes();
         }
-        if let Some((peer, bytes)) = held.into_iter().find(|(_, bytes)| *bytes > CREDIT_BYTES) {
-            return Err(format!("{bytes} bytes of {peer:?} are kept, more than its credit"));
+        if let Some((peer, bytes)) = held.into_iter().find(|(_, bytes)| *bytes > CREDIT_BYTES + UNEXPECTED_BYTES) {
+            return Err(format!("{bytes} bytes of {peer:?} are kept, more than its credit and what is lent"));
         }
         let most = self.engine.flows().map(|flow| flow.memory_bytes()).max().unwrap_or(0);
         if most > FLOW_BYTES_MAX {

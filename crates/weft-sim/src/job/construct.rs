@@ -17,6 +17,9 @@ use weft_engine::group::PeerId;
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
 
+/// Memory for messages before their receives, beyond credit: little, so that senders get it and run out of it.
+pub(super) const UNEXPECTED_BYTES: u64 = 64 << 10;
+
 /// An engine in virtual time.
 pub(super) type SimEngine = Engine<Virtual>;
 
@@ -157,6 +160,7 @@ impl Carriers {
             devices,
             secret,
             eager_limit: machine.eager_limit,
+            unexpected_bytes: UNEXPECTED_BYTES,
             peer_timeout: machine.peer_timeout,
         });
         for peer in (0..ranks).filter(|peer| *peer != own) {
