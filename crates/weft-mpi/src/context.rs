@@ -204,4 +204,95 @@ mod tests {
             assert!(processes.iter().all(|process| process.taken.is_empty() && process.next > one.max(other)));
         }
     }
+
+    /// An agreement among some processes: what each has said in every attempt.
+    struct Agreement {
+        members: Vec<usize>,
+        attempts: Vec<BTreeMap<usize, (u32, Option<bool>)>>,
+    }
+
+    impl Agreement {
+        /// The next thing that `member` does in `attempt`, if it need not wait for others. The context, once all have it.
+        fn step(&mut self, key: u64, member: usize, attempt: &mut usize, contexts: &mut Contexts) -> Option<u32> {
+            if self.attempts.len() == *attempt {
+                self.attempts.push(BTreeMap::new());
+            }
+            let said = &mut self.attempts[*attempt];
+            let Some((offer, reserved)) = said.get(&member).copied() else {
+                said.insert(member, (contexts.offer(key, *attempt as u32).expect("numbers for a test"), None));
+                return None;
+            };
+            if said.len() < self.members.len() {
+                return None;
+            }
+            let context = said.values().map(|(offer, _)| *offer).max().expect("somebody takes part");
+            let Some(reserved) = reserved else {
+                said.insert(member, (offer, Some(contexts.reserve(context))));
+                return None;
+            };
+            if said.values().any(|(_, reserved)| reserved.is_none()) {
+                return None;
+            }
+            let all = said.values().all(|(_, reserved)| *reserved == Some(true));
+            if !all && reserved {
+                contexts.release(context);
+            }
+            contexts.withdraw(offer);
+            *attempt += 1;
+            all.then_some(context)
+        }
+    }
+
+    /// Many groups of six processes, which overlap and have three threads each to agree in, in whatever order steps happen: no process has
+    /// a number twice, and all members of a group have the same.
+    #[test]
+    fn overlapping_groups_agree_on_numbers_that_differ() {
+        const PROCESSES: usize = 6;
+        const THREADS: usize = 3;
+        const GROUPS: usize = 40;
+        for seed in 1..=60_u64 {
+            let mut drawn = 0;
+            let mut random = |below: usize| {
+                drawn += 1;
+                (scramble(seed << 32, drawn) % below as u64) as usize
+            };
+            let group = |mask: usize| (0..PROCESSES).filter(|process| mask >> process & 1 != 0).collect::<Vec<_>>();
+            let masks: Vec<usize> = (0..GROUPS).map(|_| 1 + random((1 << PROCESSES) - 1)).collect();
+            let mut agreements: Vec<Agreement> =
+                masks.iter().map(|mask| Agreement { members: group(*mask), attempts: Vec::new() }).collect();
+            let mut processes: Vec<Contexts> = (0..PROCESSES).map(|_| Contexts::new()).collect();
+            // Thread by thread: which agreement is next, and which attempt of it.
+            let mut next = [[(0, 0); THREADS]; PROCESSES];
+            let mut held: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); PROCESSES];
+            let mut agreed: BTreeMap<usize, u32> = BTreeMap::new();
+            let mut open: usize = agreements.iter().map(|agreement| agreement.members.len()).sum();
+            let mut steps = 0;
+            while open > 0 {
+                steps += 1;
+                assert!(steps < 2_000_000, "seed {seed}: no end");
+                let (process, thread) = (random(PROCESSES), random(THREADS));
+                let (at, attempt) = &mut next[process][thread];
+                // Those of this thread in which the process takes part, in the order of the list.
+                while *at < GROUPS && (*at % THREADS != thread || !agreements[*at].members.contains(&process)) {
+                    *at += 1;
+                }
+                if *at == GROUPS {
+                    continue;
+                }
+                let key = (thread as u64) << 8;
+                let Some(context) = agreements[*at].step(key, process, attempt, &mut processes[process]) else {
+                    continue;
+                };
+                assert_eq!(
+                    held[process].insert(context, *at),
+                    None,
+                    "seed {seed}: process {process} has {context} twice"
+                );
+                assert_eq!(*agreed.entry(*at).or_insert(context), context, "seed {seed}: group {at}");
+                (*at, *attempt) = (*at + 1, 0);
+                open -= 1;
+            }
+            assert!(processes.iter().all(|process| process.taken.is_empty() && process.offers.is_empty()));
+        }
+    }
 }

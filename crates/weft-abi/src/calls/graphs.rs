@@ -43,6 +43,8 @@ pub(crate) unsafe fn graph_create(
     reorder: c_int,
     comm_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's pointer. After an error it is no communicator.
+    unsafe { *comm_graph = MPI_Comm::NULL };
     let (place, group, graph) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
@@ -210,6 +212,8 @@ pub(crate) unsafe fn dist_graph_create(
     reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's pointer. After an error it is no communicator.
+    unsafe { *comm_dist_graph = MPI_Comm::NULL };
     let n = n as usize;
     // SAFETY: the caller's arrays.
     let (sources, degrees) = unsafe { (ranks(comm_old, "sources", sources, n)?, slice(degrees, n)) };
@@ -252,6 +256,8 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
     reorder: c_int,
     comm_dist_graph: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's pointer. After an error it is no communicator.
+    unsafe { *comm_dist_graph = MPI_Comm::NULL };
     let (incoming, outgoing) = (indegree as usize, outdegree as usize);
     // SAFETY: the caller's arrays.
     let (sources, destinations) = unsafe {

@@ -104,6 +104,8 @@ pub(crate) unsafe fn cart_create(
     reorder: c_int,
     comm_cart: *mut MPI_Comm,
 ) -> Result<()> {
+    // SAFETY: the caller's pointer. After an error it is no communicator.
+    unsafe { *comm_cart = MPI_Comm::NULL };
     let (place, group, grid) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
@@ -238,6 +240,8 @@ pub(crate) unsafe fn cart_shift(
 
 /// MPI_Cart_sub (MPI-5.0 §8.5.7).
 pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+    // SAFETY: the caller's pointer. After an error it is no communicator.
+    unsafe { *newcomm = MPI_Comm::NULL };
     let (place, group, grid) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let (grid, group) = (object.grid()?, object.group.clone());

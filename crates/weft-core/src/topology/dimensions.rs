@@ -8,7 +8,8 @@ use alloc::vec::Vec;
 const FACTORS_MAX: usize = 31;
 
 /// `nodes` as a product of `count` factors that are as close to each other as possible, in non-increasing order: the
-/// difference between the largest and the smallest is the least there can be, and among those that have it, the sum.
+/// difference between the largest and the smallest is the least there can be, and among those that have it, the sum. Where that
+/// leaves a choice, the smallest is as large as possible, which is what MPICH gives.
 ///
 /// # Panics
 /// `nodes` is 0 or has more than 31 bits.
@@ -38,7 +39,8 @@ pub fn balanced(nodes: u32, count: usize) -> Vec<u32> {
     factors
 }
 
-/// The ranges, from one divisor to another, in which `count` factors of `nodes` could lie: the narrowest first.
+/// The ranges, from one divisor to another, in which `count` factors of `nodes` could lie: the narrowest first, of equally wide ones
+/// the highest.
 fn windows(nodes: u32, count: u32, divisors: &[u32]) -> Vec<(u32, u32, u32)> {
     let nodes_wide = u128::from(nodes);
     // Some factor has the largest prime.
@@ -53,7 +55,7 @@ fn windows(nodes: u32, count: u32, divisors: &[u32]) -> Vec<(u32, u32, u32)> {
             windows.push((most - least, *least, *most));
         }
     }
-    windows.sort_unstable();
+    windows.sort_unstable_by_key(|(spread, least, _)| (*spread, core::cmp::Reverse(*least)));
     windows
 }
 
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn grids_are_balanced() {
-        let table: [(u32, &[u32]); 16] = [
+        let table: [(u32, &[u32]); 17] = [
             (1, &[1, 1]),
             (6, &[3, 2]),
             (6, &[3, 2, 1]),
@@ -156,6 +158,7 @@ mod tests {
             (27, &[3, 3, 3]),
             (36, &[4, 3, 3]),
             (72, &[6, 4, 3]),
+            (5040, &[21, 16, 15]),
             // The smallest largest factor would be 24, with 24 and 13.
             (7488, &[26, 18, 16]),
             (1 << 30, &[1 << 15, 1 << 15]),
