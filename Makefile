@@ -18,6 +18,8 @@ SECONDS = 60
 TARGETS =
 # What `make instructions` compares with: where another Weft is installed.
 BEFORE =
+# What `make test-applications` runs; all of them unless some are named.
+APPLICATIONS =
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
 
 help:
@@ -34,6 +36,7 @@ help:
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
+	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
@@ -82,6 +85,10 @@ miri: setup
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-net --lib shared::ring
 	MIRIFLAGS=-Zmiri-disable-isolation CARGO_TARGET_DIR=target/miri $(CARGO) +nightly miri test --package weft-engine --lib memory::
 
+# Programs that nobody here wrote, with their own tests; fetched by package name.
+test-applications: setup-tests own
+	$(CARGO) xtask applications --json build/applications.jsonl $(APPLICATIONS)
+
 # Errors put in by hand, one at a time: each must be found by some program.
 mutants: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/mutants.sh $(MUTANTS)
@@ -103,4 +110,4 @@ bench: setup-bench own
 clean:
 	rm -rf build target
 
-.PHONY: help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: test-applications help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri mutants swarm fuzz instructions bench clean

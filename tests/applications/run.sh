@@ -1,69 +1,181 @@
 #!/bin/sh
-# tests/applications/run.sh NAME fetch|build|verify: one step of a program that others wrote, described by NAME.sh beside this file.
+# tests/applications/run.sh NAME fetch|build|verify: one step of a program that others wrote, which NAME.sh beside this file describes.
 #
-# WEFT_PREFIX is where Weft is installed, WEFT_APPLICATIONS where everything is kept (build/applications). `verify` runs between the hosts in
-# WEFT_HOSTS if that is set (`weft hosts run`). It prints a line for each check, `ok NAME`, `FAILED NAME` or `skip NAME: why`, and what was said
-# by one that failed. Nothing of a program is changed: what it needs is said in options, variables and input.
+# APPLICATIONS_PREFIX is where Weft is installed, APPLICATIONS_KEPT where everything is kept. `verify` runs between the hosts in WEFT_HOSTS if that is
+# set (`weft hosts run`). It prints a line for each check, `ok CHECK`, `FAILED CHECK` or `skip CHECK: why`, and what a failed one said. Nothing of
+# a program is changed: what it needs to be told is said in options, variables and input.
 #
-# NAME.sh defines `build` and `verify`, which run in the program's own directory, and says in comments:
-#   package KIND NAME    where it comes from: `apt` (the upstream source of a Debian package), `crate` or `pip`
-#   needs PACKAGE…       Debian packages that it is built with
-#   uses …               chapters of MPI that its run depends on
+# NAME.sh says in comments, one line each:
+#   source KIND NAME     where it comes from: `apt` (the upstream source of a Debian package), `cargo` or `pip`
+#   needs PACKAGE…       Debian packages that building it takes
+#   uses …               what of MPI its run depends on
 #   proves …             what a passed run shows
+# and defines `build` and `verify`, which run in the unpacked source.
 set -eu
 
 name=$1
 step=$2
 here=$(cd "$(dirname "$0")" && pwd)
-prefix=$(cd "$WEFT_PREFIX" && pwd -P)
-home=$WEFT_APPLICATIONS/$name
-shared=$WEFT_APPLICATIONS/shared
-mkdir -p "$home" "$shared"
+prefix=$(cd "$APPLICATIONS_PREFIX" && pwd -P)
+mkdir -p "$APPLICATIONS_KEPT"
+kept=$(cd "$APPLICATIONS_KEPT" && pwd -P)
+home=$kept/$name
+shared=$kept/shared
 log=$home/log
 jobs=$(nproc)
+mkdir -p "$home/archives" "$home/said" "$shared/bin"
 
 fail() {
     echo "$name: $1" >&2
     exit 1
 }
 
-# field WORD: what NAME.sh says of it in its comments.
+# field WORD: what NAME.sh says of it.
 field() { sed -n "s/^# $1 //p" "$here/$name.sh"; }
 
-# Whatever program a test suite calls, it starts Weft's; between hosts, one rank on each in turn.
-mkdir -p "$shared/bin"
+# Whatever launcher a program's own tests call, it is Weft's; between hosts, one rank on each in turn. The directory is the same there.
 for launcher in mpiexec mpirun; do
     printf '#!/bin/sh\nexec "%s/bin/mpiexec" ${WEFT_HOSTS:+--hosts "$WEFT_HOSTS" --map-by node} "$@"\n' "$prefix" >"$shared/bin/$launcher.$$"
     chmod 755 "$shared/bin/$launcher.$$"
     mv -f "$shared/bin/$launcher.$$" "$shared/bin/$launcher"
 done
 PATH=$shared/bin:$prefix/bin:$PATH
-export PATH PKG_CONFIG_PATH="$prefix/lib/pkgconfig"
+export PATH
 
-# apt_source PACKAGE: the tar archives of its upstream source, fetched by apt from the sources that it is set up with, and unpacked in $home/source.
-apt_source() {
+# A program whose name begins like an option of a launcher is nobody's wish here: tests may ask which library this is.
+unset OMPI_CC MPICH_CC I_MPI_CC MPIEXEC_TIMEOUT 2>/dev/null || true
+
+# apt_options: an apt of its own, which knows the sources of the packages that the machine's apt knows.
+apt_options() {
     state=$shared/apt
-    mkdir -p "$state/parts" "$state/lists/partial" "$state/cache/archives/partial" "$home/archives"
-    options="-o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$state/parts -o Dir::State::Lists=$state/lists -o Dir::Cache=$state/cache -o APT::Sandbox::User= -q"
-    if [ ! -e "$state/ready" ]; then
-        for file in /etc/apt/sources.list.d/*.sources; do
-            [ -e "$file" ] && sed 's/^Types:.*/Types: deb-src/' "$file" >"$state/parts/${file##*/}"
-        done
-        cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | sed -n 's/^deb /deb-src /p' >"$state/parts/all.list" || true
-        # shellcheck disable=SC2086 # a list of words
-        apt-get $options update >"$log" 2>&1 || fail "apt-get update failed: $(tail -n 1 "$log")"
-        touch "$state/ready"
-    fi
-    # shellcheck disable=SC2086
-    (cd "$home/archives" && apt-get $options source --download-only --tar-only "$1" >"$log" 2>&1) || fail "cannot fetch the source of $1: $(tail -n 1 "$log")"
+    options="-q -o Dir::Etc::SourceList=/dev/null -o Dir::Etc::SourceParts=$state/parts -o Dir::State::Lists=$state/lists -o Dir::Cache=$state/cache -o APT::Sandbox::User="
+    [ ! -e "$state/ready" ] || return 0
+    mkdir -p "$state/parts" "$state/lists/partial" "$state/cache/archives/partial"
+    for file in /etc/apt/sources.list.d/*.sources; do
+        [ ! -e "$file" ] || sed 's/^Types:.*/Types: deb-src/' "$file" >"$state/parts/${file##*/}"
+    done
+    cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list 2>/dev/null | sed -n 's/^deb /deb-src /p' >"$state/parts/all.list" || true
+    # shellcheck disable=SC2086 # a list of words
+    apt-get $options update >"$log" 2>&1 || fail "apt-get update failed: $(tail -n 1 "$log")"
+    touch "$state/ready"
+}
+
+# fetch: what $home/archives shall hold, if it is not there.
+fetch() {
+    [ ! -e "$home/fetched" ] || return 0
+    # shellcheck disable=SC2046 # two words
+    set -- $(field source)
+    rm -rf "$home/archives"
+    mkdir "$home/archives"
+    case $1 in
+        apt)
+            apt_options
+            # shellcheck disable=SC2086
+            (cd "$home/archives" && apt-get $options source --download-only --tar-only "$2" >"$log" 2>&1) ||
+                fail "apt-get cannot fetch the source of $2: $(tail -n 1 "$log")"
+            for file in "$home/archives/$2"_*.tar.*; do
+                file=${file##*/"$2"_}
+                printf '%s\n' "${file%%.orig*}" >"$home/version"
+            done
+            ;;
+        cargo)
+            # A package of nothing that depends on it: cargo fetches it and what it needs.
+            mkdir "$home/archives/src"
+            echo >"$home/archives/src/lib.rs"
+            printf '[package]\nname = "fetch"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' "$2" "$3" >"$home/archives/Cargo.toml"
+            (cd "$home/archives" && cargo vendor -q vendor >"$log" 2>&1) || fail "cargo cannot fetch $2: $(tail -n 1 "$log")"
+            # Its own dependencies are cargo's business, also those of its tests.
+            mv "$home/archives/vendor/$2" "$home/archives/crate"
+            rm -rf "$home/archives/vendor" "$home/archives/crate/.cargo-checksum.json"
+            printf '%s\n' "$3" >"$home/version"
+            ;;
+        pip)
+            python3 -m pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$home/archives" "$2==$3" >"$log" 2>&1 ||
+                fail "pip cannot fetch $2: $(tail -n 1 "$log")"
+            printf '%s\n' "$3" >"$home/version"
+            ;;
+        *) fail "$1 is no kind of source" ;;
+    esac
+    touch "$home/fetched"
+}
+
+# unpack: the archives, into an empty $home/source.
+unpack() {
     rm -rf "$home/source"
     mkdir "$home/source"
+    if [ -d "$home/archives/crate" ]; then
+        cp -R "$home/archives/crate/." "$home/source/"
+        return
+    fi
     for archive in "$home/archives"/*.tar.*; do
-        case $archive in *.asc) continue ;; esac
-        tar -xf "$archive" -C "$home/source" --strip-components=1
-        ls "$home/archives" | sed -n 's/^[^_]*_\([^_]*\)\.orig\.tar\..*/\1/p' | head -n 1 >"$home/version"
+        case $archive in
+            *.asc) ;;
+            *) tar -xf "$archive" -C "$home/source" --strip-components=1 ;;
+        esac
     done
 }
 
-# check NAME SECONDS COMMAND…: the command ends with 0 within that time.
-check() { check_says "$1" "$2" '' "${@:3}"; }
+# check CHECK SECONDS COMMAND…: it ends with 0 within that time.
+check() {
+    checked=$1
+    limit=$2
+    shift 2
+    says "$checked" "$limit" '' "$@"
+}
+
+# says CHECK SECONDS PATTERN COMMAND…: and says that, a basic regular expression.
+says() {
+    checked=$1
+    limit=$2
+    pattern=$3
+    shift 3
+    words=$home/said/$(printf %s "$checked" | tr -c 'A-Za-z0-9_.-' _)
+    status=0
+    timeout -k 5 "$limit" "$@" >"$words" 2>&1 </dev/null || status=$?
+    case $status in
+        0) why= ;;
+        124 | 137) why="it did not end within $limit s" ;;
+        *) why="it ended with $status" ;;
+    esac
+    if [ -z "$why" ] && [ -n "$pattern" ] && ! grep -q -e "$pattern" "$words"; then
+        why="it does not say \"$pattern\""
+    fi
+    if [ -z "$why" ]; then
+        echo "ok $checked"
+    else
+        echo "FAILED $checked: $why"
+        tail -n 25 "$words" | sed 's/^/  | /'
+    fi
+}
+
+# skip CHECK WHY…
+skip() {
+    checked=$1
+    shift
+    echo "skip $checked: $*"
+}
+
+case $step in
+    fetch) fetch ;;
+    build)
+        key=$(cat "$prefix/include/mpi.h" "$prefix/bin/mpicc" "$prefix/bin/mpicxx" "$here/$name.sh" "$home/version" | sha256sum | cut -d' ' -f1)
+        [ "$(cat "$home/built" 2>/dev/null)" != "$key" ] || exit 0
+        rm -f "$home/built"
+        unpack
+        # shellcheck source=/dev/null
+        . "$here/$name.sh"
+        cd "$home/source"
+        if ! (set -e; build) >"$log" 2>&1; then
+            tail -n 25 "$log" >&2
+            fail "it could not be built; all that was said is in $log"
+        fi
+        echo "$key" >"$home/built"
+        ;;
+    verify)
+        # shellcheck source=/dev/null
+        . "$here/$name.sh"
+        cd "$home/source"
+        verify
+        ;;
+    *) fail "there is no step $step" ;;
+esac

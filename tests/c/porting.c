@@ -152,6 +152,23 @@ static void removed_handlers(void)
     CHECK_CLASS(MPI_Address(&extent, NULL), MPI_ERR_ARG);
 }
 
+static void absent_attribute(void)
+{
+    STORY("an attribute that is not there may be deleted, as programs do (MPI-5.0 §7.7.2)");
+    int keyval, flag = 1, value = 7;
+    void *found;
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+    CHECK_EQUAL(MPI_Comm_delete_attr(MPI_COMM_SELF, keyval), MPI_SUCCESS);
+    MPI_Comm_set_attr(MPI_COMM_SELF, keyval, &value);
+    CHECK_EQUAL(MPI_Comm_delete_attr(MPI_COMM_SELF, keyval), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_Comm_delete_attr(MPI_COMM_SELF, keyval), MPI_SUCCESS);
+    MPI_Comm_get_attr(MPI_COMM_SELF, keyval, &found, &flag);
+    CHECK_EQUAL(flag, 0);
+    MPI_Comm_free_keyval(&keyval);
+    keyval = MPI_KEYVAL_INVALID;
+    CHECK_CLASS(MPI_Comm_delete_attr(MPI_COMM_SELF, keyval), MPI_ERR_KEYVAL);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -159,5 +176,6 @@ int main(int argc, char **argv)
     statuses();
     removed_types();
     removed_handlers();
+    absent_attribute();
     return end();
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask <command>`: the project's automation.
 #![forbid(unsafe_code)]
 
+mod applications;
 mod generate;
 mod import;
 mod suite;
@@ -15,6 +16,8 @@ const USAGE: &str = "usage: cargo xtask <command>
   tidy --circles CRATE [ROOM ROOM]
                       the circles of imports within a crate, or all places where one room imports another
   suite [NAME ...]    run the integration suites (all of them without a name)
+  applications [NAME ...]
+                      programs that others wrote, fetched, built, and run with their own tests
   instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
 
 fn main() -> ExitCode {
@@ -25,6 +28,7 @@ fn main() -> ExitCode {
         Some("generate") => generate::run(rest),
         Some("tidy") => tidy::run(rest),
         Some("suite") => suite::run(rest),
+        Some("applications") => applications::run(rest),
         Some("instructions") => suite::instructions::run(rest),
         _ => {
             eprintln!("{USAGE}");

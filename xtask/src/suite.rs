@@ -4,7 +4,7 @@
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
 mod checked;
-mod context;
+pub(crate) mod context;
 mod doctor;
 mod fabric;
 mod gone;
@@ -18,7 +18,7 @@ mod libfabric;
 mod memory;
 mod peers;
 mod porting;
-mod process;
+pub(crate) mod process;
 mod programs;
 mod rails;
 mod report;

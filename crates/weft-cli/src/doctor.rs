@@ -38,6 +38,9 @@ const TIMEOUT_MAX: f64 = 3600.0;
 pub(crate) struct Options {
     /// Hosts, also as lists with commas; none: this machine alone
     hosts: Vec<String>,
+    /// The same, as for mpiexec
+    #[arg(long = "hosts", value_name = "H0,H1")]
+    listed: Vec<String>,
     /// Command that runs something on a host, as for mpiexec [default: WEFT_AGENT, else `ssh -o BatchMode=yes {host}`]
     #[arg(long, value_name = "TEMPLATE")]
     agent: Option<String>,
@@ -94,7 +97,7 @@ struct Plan {
 
 fn plan(options: &Options) -> Result<Plan, String> {
     let mut names: Vec<String> = Vec::new();
-    for list in &options.hosts {
+    for list in options.hosts.iter().chain(&options.listed) {
         for name in reach::hosts(list)? {
             if !names.contains(&name) {
                 names.push(name);
@@ -144,6 +147,7 @@ mod tests {
     fn hosts_are_named_as_for_mpiexec() {
         let names = |line: &str| planned(line).unwrap().hosts.into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names("--agent x h0 h1,h2:4 h0"), ["h0", "h1", "h2"]);
+        assert_eq!(names("--hosts h0,h1:2 --agent x h2 --hosts=h0"), ["h2", "h0", "h1"]);
         assert_eq!(planned("").unwrap().hosts, [(reach::own_name(), false)]);
         assert_eq!(planned("--agent x localhost").unwrap().hosts, [("localhost".to_owned(), true)]);
     }

@@ -134,6 +134,9 @@ fn facts(page: &mut String, summary: &Summary) {
         parts.extend(library.prefix.clone());
         parts.extend((!variables.is_empty()).then(|| variables.join(" ")));
         parts.retain(|part| !part.is_empty());
+        if parts.is_empty() {
+            parts.push(words::of_role(library.role).to_owned());
+        }
         let _ = writeln!(page, "<tr><th>{}</th><td>{}</td></tr>", escape(&library.title), escape(&parts.join("; ")));
     }
     page.push_str("</table></div></details>\n");
@@ -143,7 +146,7 @@ fn measured(page: &mut String, summary: &Summary, table: &Table, charts: &[&Char
     let _ = writeln!(page, "<section class=\"measurement\">\n<h3>{}</h3>", escape(&words::title(&table.measurement)));
     let what = words::what(&table.measurement);
     let what = if what.is_empty() { String::new() } else { format!("{}; ", capital(what)) };
-    let _ = writeln!(page, "<p>{}</p>", escape(&format!("{what}{}.", words::caption(table))));
+    let _ = writeln!(page, "<p>{}</p>", escape(&format!("{what}{}{}.", words::caption(table), words::factors(table))));
     let compared = columns_compared(table);
     let _ = write!(page, "<div class=\"wide\"><table>\n<thead><tr><th>{}</th>", escape(words::row_heading(table)));
     for library in &table.columns {

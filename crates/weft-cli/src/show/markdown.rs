@@ -76,8 +76,10 @@ fn facts(text: &mut String, summary: &Summary) {
     facts.extend(summary.seconds.map(|seconds| ("took".to_owned(), units::duration(seconds))));
     facts.push(("rounds".to_owned(), summary.run.rounds.to_string()));
     facts.extend(summary.run.machine.iter().cloned());
-    let versions = summary.libraries.iter().map(|library| (library.title.clone(), library.version.clone()));
-    facts.extend(versions.filter(|(title, version)| !version.is_empty() && title != version));
+    facts.extend(summary.libraries.iter().filter(|library| library.title != library.version).map(|library| {
+        let version = if library.version.is_empty() { words::of_role(library.role) } else { &library.version };
+        (library.title.clone(), version.to_owned())
+    }));
     text.push_str("\n### Machine and versions\n\n| what | value |\n|---|---|\n");
     for (name, value) in facts {
         let _ = writeln!(text, "| {} | {} |", inline(&name), inline(&value));
@@ -94,7 +96,7 @@ fn measured(text: &mut String, summary: &Summary, table: &Table) {
     );
     let what = words::what(&table.measurement);
     let comma = if what.is_empty() { "" } else { "; " };
-    let _ = write!(text, "{what}{comma}{}\n\n", words::caption(table));
+    let _ = write!(text, "{what}{comma}{}{}\n\n", words::caption(table), words::factors(table));
     let compared = columns_compared(table);
     let mut head = vec![words::row_heading(table).to_owned()];
     head.extend(table.columns.iter().map(|library| summary.library(*library).title.clone()));

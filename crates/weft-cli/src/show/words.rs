@@ -3,7 +3,7 @@
 use super::statistics::Figure;
 use super::summary::{Comparison, Missing, Row, Standing, Summary, Table};
 use super::units;
-use crate::record::{Outcome, Place};
+use crate::record::{Outcome, Place, Role};
 
 struct Measurement {
     id: &'static str,
@@ -163,6 +163,18 @@ pub(crate) fn caption(table: &Table) -> String {
     text
 }
 
+/// What the factors of a table mean, to be said at its head; empty where nothing is compared.
+pub(crate) fn factors(table: &Table) -> &'static str {
+    if !table.rows.iter().any(|row| row.best_peer.is_some() || row.carrier.is_some()) {
+        return "";
+    }
+    match (units::is_share(&table.unit), units::better(&table.unit)) {
+        (true, _) => "; more than 0 points: Weft is better",
+        (_, units::Better::Lower) => "; above 1×: Weft takes less, at 2× half of the other's, at 0.5× twice as much",
+        (_, units::Better::Higher) => "; above 1×: Weft has more, at 2× twice the other's, at 0.5× half",
+    }
+}
+
 pub(crate) fn missing(missing: Missing) -> &'static str {
     match missing {
         Missing::Failed => "failed",
@@ -310,6 +322,14 @@ pub(crate) fn tally(summary: &Summary, verdicts: &[Verdict]) -> String {
         count(Standing::Level),
         count(Standing::Behind)
     )
+}
+
+/// What a page says of a library where it has neither a version nor a place: carriers are programs without one.
+pub(crate) fn of_role(role: Role) -> &'static str {
+    match role {
+        Role::Carrier => "the link alone, by system calls, without MPI",
+        Role::Subject | Role::Peer => "of unknown version",
+    }
 }
 
 /// How the figures came about, for pages.

@@ -19,7 +19,7 @@ pub(crate) enum Ink {
 }
 
 /// Colours that people with any kind of colour vision tell apart (after Okabe and Ito); the first, the strongest, is the subject's. The
-/// last three are for carriers. For light and for dark ground.
+/// last three are for carriers: quiet, and of different lightness. For light and for dark ground.
 pub(super) const PALETTE: [(&str, &str); 10] = [
     ("#d1480a", "#ff7a3d"),
     ("#0072b2", "#56a9e0"),
@@ -28,9 +28,9 @@ pub(super) const PALETTE: [(&str, &str); 10] = [
     ("#b58900", "#e6b422"),
     ("#2e9cca", "#7fd0f0"),
     ("#5d4a99", "#a797e0"),
-    ("#777777", "#999999"),
-    ("#8a8a8a", "#b0b0b0"),
-    ("#5c5c5c", "#c4c4c4"),
+    ("#2f353b", "#d3d8dd"),
+    ("#8a6a3b", "#c8a46b"),
+    ("#8b949e", "#8b949e"),
 ];
 pub(super) const PEER_COLOURS: std::ops::Range<usize> = 1..7;
 pub(super) const CARRIER_COLOURS: std::ops::Range<usize> = 7..10;

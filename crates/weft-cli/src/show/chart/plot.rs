@@ -171,9 +171,17 @@ pub(super) fn marker(canvas: &mut Canvas, x: f64, y: f64, colour: usize, hollow:
         4 => polygon(3, 0.25, MARKER + 1.5),
         5 => polygon(5, -0.25, MARKER + 1.0),
         6 => polygon(6, 0.0, MARKER + 1.0),
-        carrier => cross(x, y, if carrier % 2 == 0 { 0.0 } else { 0.125 }),
+        7 => cross(x, y, 0.125),
+        8 => cross(x, y, 0.0),
+        _ => hourglass(x, y),
     };
     canvas.shapes.push(super::canvas::Shape::Marker { points, ink: Ink::Series(colour), hollow });
+}
+
+/// Two triangles that meet in a point.
+fn hourglass(x: f64, y: f64) -> Vec<(f64, f64)> {
+    let (wide, high) = (MARKER, MARKER + 1.0);
+    vec![(x - wide, y - high), (x + wide, y - high), (x - wide, y + high), (x + wide, y + high)]
 }
 
 /// A plus, or turned by an eighth of a circle a cross.
@@ -195,4 +203,35 @@ fn cross(x: f64, y: f64, turn: f64) -> Vec<(f64, f64)> {
     ];
     let (sin, cos) = (std::f64::consts::TAU * turn).sin_cos();
     corners.map(|(a, b)| (x + a * cos - b * sin, y + a * sin + b * cos)).to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::canvas::{CARRIER_COLOURS, PALETTE, Shape};
+    use super::*;
+
+    #[test]
+    fn every_series_has_a_marker_of_its_own_and_carriers_differ_in_grey_too() {
+        let outlines: Vec<Vec<(f64, f64)>> = (0..PALETTE.len())
+            .map(|colour| {
+                let mut canvas = Canvas::new(10.0, 10.0);
+                marker(&mut canvas, 5.0, 5.0, colour, false);
+                match canvas.shapes.pop() {
+                    Some(Shape::Marker { points, .. }) => points,
+                    _ => Vec::new(),
+                }
+            })
+            .collect();
+        for (index, outline) in outlines.iter().enumerate() {
+            assert!(!outline.is_empty() && !outlines[..index].contains(outline), "the marker of colour {index}");
+        }
+        // Luma of a print in grey, of 255.
+        let luma = |colour: &str| {
+            let part = |at: usize| f64::from(u8::from_str_radix(&colour[at..at + 2], 16).expect("hexadecimal"));
+            0.299 * part(1) + 0.587 * part(3) + 0.114 * part(5)
+        };
+        let mut greys: Vec<f64> = PALETTE[CARRIER_COLOURS].iter().map(|(light, _)| luma(light)).collect();
+        greys.sort_by(f64::total_cmp);
+        assert!(greys.windows(2).all(|pair| pair[1] - pair[0] > 25.0), "{greys:?}");
+    }
 }
