@@ -68,6 +68,10 @@ int main(int argc, char **argv)
         return rank == who ? number : 0;
     } else {
         MPI_Barrier(MPI_COMM_WORLD);
+        if (strcmp(what, "all-leave") == 0) { /* all of them without MPI_Finalize; rank `who` later than the others */
+            usleep(rank == who ? 1000 * number : 0);
+            exit(0);
+        }
         if (rank == 0) {
             printf("ready\n");
             fflush(stdout);

@@ -99,6 +99,9 @@ pub(crate) fn unsupported_value<T: Default>(function: Function) -> T {
 #[cold]
 #[inline(never)]
 fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, Error>) -> c_int {
+    if weft_mpi::process::FORKED.load(Ordering::Relaxed) {
+        return refused_in_child(function);
+    }
     // Error handlers are the library's and the user's code: a panic there must not reach C either.
     let handled = catch_unwind(AssertUnwindSafe(|| {
         let error = match cause {
@@ -110,6 +113,13 @@ fn failed(function: Function, scope: Scope, cause: Result<Box<dyn Any + Send>, E
         crate::calls::error_handlers::invoke(scope, &error)
     }));
     handled.unwrap_or(MPI_ERR_INTERN)
+}
+
+/// A child of a process of the job called MPI: what it inherited is its parent's, the connection to the launcher above all, so that nothing
+/// of it is touched. It goes on only if the program looks at errors itself.
+fn refused_in_child(function: Function) -> c_int {
+    eprintln!("weft: process {}: {}: {}", std::process::id(), function.name(), weft_mpi::process::IN_CHILD);
+    if weft_mpi::process::returns_errors() { MPI_ERR_OTHER } else { weft_mpi::start::end_child() }
 }
 
 fn panic_message(panic: &(dyn Any + Send)) -> &str {

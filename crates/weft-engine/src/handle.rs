@@ -27,6 +27,8 @@ pub enum Kind {
     Unexpected = 9,
     /// Running collectives: never leaves the library.
     Collective = 10,
+    /// `MPI_Session`.
+    Session = 11,
 }
 
 /// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.

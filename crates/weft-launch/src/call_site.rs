@@ -44,6 +44,11 @@ impl CallSite {
         CURRENT.word().store(call, Ordering::Relaxed);
     }
 
+    /// Nobody looks on any more: what is set from now on is seen by this process only.
+    pub fn hide() {
+        CURRENT.refer_to(&NOWHERE);
+    }
+
     /// The number that was set last.
     #[inline]
     pub fn get() -> u32 {

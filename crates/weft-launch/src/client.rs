@@ -24,6 +24,7 @@ pub enum Origin {
 #[derive(Debug)]
 pub struct Client {
     link: Option<Link>,
+    origin: Origin,
     rank: u32,
     size: u32,
     appnum: Option<i32>,
@@ -86,6 +87,7 @@ impl Client {
         let secret = JobSecret::filled(sys::random).map_err(no_random)?;
         Ok(Self {
             link: None,
+            origin: Origin::Singleton,
             rank: 0,
             size: 1,
             appnum: None,
@@ -102,6 +104,7 @@ impl Client {
     fn joined(link: Link, rank: u32, size: u32) -> Result<Self, LaunchError> {
         let mut client = Self {
             link: Some(link),
+            origin: Origin::Pmi1,
             rank,
             size,
             appnum: None,
@@ -183,7 +186,7 @@ impl Client {
 
     /// How the process was started.
     pub fn origin(&self) -> Origin {
-        if self.link.is_some() { Origin::Pmi1 } else { Origin::Singleton }
+        self.origin
     }
 
     /// This process's rank in `MPI_COMM_WORLD`.
@@ -446,7 +449,8 @@ impl Client {
         sys::exit_as_c(status)
     }
 
-    /// Says goodbye to the launcher: from now on this process may exit without being missed. Later requests fail.
+    /// Says goodbye to the launcher: from now on this process may exit without being missed. Weft's own `mpiexec` lets it
+    /// [come back](Self::come_back); with others later requests fail.
     ///
     /// # Errors
     /// The launcher is gone.
@@ -455,8 +459,29 @@ impl Client {
             return Ok(());
         }
         let result = self.ask("finalize", "cmd=finalize", "finalize_ack").map(drop);
-        self.link = None;
+        if self.weft.is_none() {
+            self.link = None;
+        }
         result
+    }
+
+    /// Whether the launcher still listens, or there has never been one.
+    pub fn can_come_back(&self) -> bool {
+        self.link.is_some() || self.origin == Origin::Singleton
+    }
+
+    /// Takes the goodbye back: this process is one of the job again, and missed if it exits.
+    ///
+    /// # Errors
+    /// The launcher is gone, or one of those that know no coming back.
+    pub fn come_back(&mut self) -> Result<(), LaunchError> {
+        match (&self.link, self.origin()) {
+            (Some(_), _) => self.ask("init", "cmd=init pmi_version=1 pmi_subversion=1", "response_to_init").map(drop),
+            (None, Origin::Singleton) => Ok(()),
+            (None, Origin::Pmi1) => Err(LaunchError::Protocol(
+                "a process that has left its job can come back to it only under Weft's own mpiexec".into(),
+            )),
+        }
     }
 }
 

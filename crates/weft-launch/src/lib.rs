@@ -38,3 +38,13 @@ pub use error::LaunchError;
 pub use processors::{Load, REGISTRY, usable_processors};
 pub use say::say;
 pub use secret::JobSecret;
+
+/// Runs `handler` in every child that this process forks from now on. It must neither wait nor allocate.
+pub fn on_fork(handler: fn()) {
+    sys::on_fork(handler);
+}
+
+/// Ends this process at once, without C's exit handlers.
+pub fn exit_now(status: i32) -> ! {
+    sys::exit_now(status)
+}

@@ -7,7 +7,7 @@ mod signals;
 
 pub(crate) use affinity::affinity;
 pub(crate) use poll::{Poll, READ, WRITE};
-pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, reap};
+pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};
 pub(crate) use signals::{Mask, Signals, is_ignored};
 

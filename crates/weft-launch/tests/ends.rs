@@ -60,8 +60,10 @@ fn a_rank_that_never_joins_ends_those_that_wait() {
 }
 
 #[test]
-fn all_may_leave_without_finalize_or_without_mpi() {
-    run("-n 2 PEER exit=0").expect(0).says("ranks 0-1 exited without MPI_Finalize");
+fn all_may_leave_without_mpi_but_not_without_finalize() {
+    // Whether they leave together or not.
+    run("-n 2 PEER exit=0").expect(1).says("without MPI_Finalize");
+    run("-n 2 PEER 1@sleep=1500 exit=0").expect(1).says("without MPI_Finalize");
     run("-n 2 sh -c if|test|$PMI_RANK|=|0;|then|sleep|2;|fi").expect(0);
     run("-n 2 PEER meet done sleep=1500").expect(0);
 }

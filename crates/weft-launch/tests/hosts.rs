@@ -111,7 +111,8 @@ fn the_secret_is_seen_by_nobody_else() {
     let script = "echo|cmd=init|pmi_version=1|pmi_subversion=1|>&$PMI_FD;|read|-r|a|<&$PMI_FD;\
                   echo|cmd=weft_hello|>&$PMI_FD;|read|-r|b|<&$PMI_FD;\
                   s=${b##*secret=};|s=${s:0:32};|if|[|${#s}|!=|32|];|then|exit|5;|fi;\
-                  for|p|in|$PPID|$$;|do|if|grep|-q|$s|/proc/$p/environ|/proc/$p/cmdline;|then|exit|6;|fi;|done";
+                  for|p|in|$PPID|$$;|do|if|grep|-q|$s|/proc/$p/environ|/proc/$p/cmdline;|then|exit|6;|fi;|done;\
+                  echo|cmd=finalize|>&$PMI_FD;|read|-r|a|<&$PMI_FD";
     run(&format!("--agent env --hosts h0 -n 1 bash -c {script}")).expect(0);
 }
 

@@ -7,7 +7,18 @@ use crate::constants::{MPI_BSEND_OVERHEAD, MPI_ERR_BUFFER};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 
-/// What was attached to a communicator or to the process.
+/// What a buffer is attached to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    /// The process: for communicators of the World Model.
+    Process,
+    /// A communicator, by its handle.
+    Communicator(usize),
+    /// A session, by its handle: for communicators that come from it.
+    Session(usize),
+}
+
+/// What was attached to a communicator, to a session or to the process.
 #[derive(Default)]
 pub struct Buffer {
     attached: Option<Attached>,

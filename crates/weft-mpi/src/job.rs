@@ -25,6 +25,12 @@ pub struct Job {
     pub(crate) reorders: bool,
     /// The node of each process, as a number without meaning but equality.
     pub(crate) nodes: HashMap<PeerId, u64>,
+    /// Its processes, by their rank.
+    pub members: Vec<PeerId>,
+    /// `MPI_APPNUM` of each, by rank.
+    pub(crate) appnums: Vec<Option<i32>>,
+    /// The launcher has this process's statistics.
+    pub(crate) has_reported: bool,
 }
 
 impl Job {

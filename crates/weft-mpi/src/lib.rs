@@ -10,6 +10,8 @@
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
 //! | [`object`], [`predefined`] | objects and how they are found |
+//! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
+//! | [`session`] | sessions and process sets |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 //! | [`awaited`] | what a call waits for, for those who look |
 #![forbid(unsafe_code)]
@@ -29,6 +31,7 @@ mod description;
 pub mod engine;
 pub mod error_codes;
 pub mod external;
+pub mod hints;
 pub mod intercommunicator;
 pub mod job;
 pub mod live;
@@ -40,6 +43,7 @@ pub mod point_to_point;
 pub mod predefined;
 pub mod process;
 mod progress_thread;
+pub mod session;
 pub mod settings;
 pub mod signature;
 pub mod start;

@@ -8,6 +8,7 @@ use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
+use crate::session::Session;
 use crate::topology::Topology;
 pub use weft_engine::arguments::{Operation, UserOperation};
 pub use weft_engine::group::{Group, PeerId};
@@ -196,6 +197,8 @@ pub struct Objects {
     pub communicators: Slab<Communicator>,
     world: usize,
     self_: usize,
+    /// Open sessions.
+    pub sessions: Slab<Session>,
     /// Groups made by the program.
     pub groups: Slab<Arc<Group>>,
     /// Datatypes made by the program.
@@ -225,6 +228,7 @@ impl Objects {
             communicators: Slab::new(Kind::Communicator),
             world: 0,
             self_: 0,
+            sessions: Slab::new(Kind::Session),
             groups: Slab::new(Kind::Group),
             datatypes: Slab::new(Kind::Datatype),
             predefined: Vec::new(),
@@ -239,10 +243,16 @@ impl Objects {
         }
     }
 
-    /// Makes the predefined datatypes and communicators of a job of `members`, seen from rank `rank` of them.
-    pub fn start(&mut self, rank: u32, members: Vec<PeerId>) {
+    /// Makes the predefined datatypes.
+    pub fn begin(&mut self) {
+        if self.predefined.is_empty() {
+            self.predefined = (TYPE_FIRST..TYPE_END).map(crate::predefined::datatype).collect();
+        }
+    }
+
+    /// Makes the predefined communicators of a job of `members`, seen from rank `rank` of them.
+    pub fn begin_world(&mut self, rank: u32, members: Vec<PeerId>) {
         let own = members[rank as usize];
-        self.predefined = (TYPE_FIRST..TYPE_END).map(crate::predefined::datatype).collect();
         let communicator = |context, members, name: &str| {
             let group = Group::new(members, own);
             Communicator {
@@ -266,6 +276,15 @@ impl Objects {
         self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![own], "MPI_COMM_SELF")).unwrap_or(0);
     }
 
+    /// The predefined communicators are gone.
+    pub fn end_world(&mut self) {
+        for handle in [self.world, self.self_] {
+            if let Some(communicator) = self.communicators.remove(handle) {
+                self.release_error_handler(communicator.error_handler);
+            }
+        }
+    }
+
     /// The internal handle of a communicator: predefined ones stand in the same table.
     #[inline]
     fn communicator_key(&self, handle: usize) -> usize {
@@ -276,9 +295,26 @@ impl Objects {
         }
     }
 
-    /// Visits the buffers for buffered sends of all communicators.
+    /// The session of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_SESSION`.
+    pub fn session(&self, handle: usize) -> Result<&Session> {
+        self.sessions.get(handle).ok_or_else(|| wrong_session(handle))
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_SESSION`.
+    pub fn session_mut(&mut self, handle: usize) -> Result<&mut Session> {
+        self.sessions.get_mut(handle).ok_or_else(|| wrong_session(handle))
+    }
+
+    /// Visits the buffers for buffered sends of all communicators and sessions.
     pub fn for_each_buffer(&mut self, visit: &mut dyn FnMut(&mut crate::buffered::Buffer)) {
         self.communicators.for_each_mut(&mut |communicator| visit(&mut communicator.buffer));
+        self.sessions.for_each_mut(&mut |session| visit(&mut session.buffer));
     }
 
     /// The communicator of `handle`, if it is one.
@@ -505,6 +541,11 @@ pub fn full(what: &str) -> Error {
 #[cold]
 fn wrong_type(handle: usize) -> Error {
     wrong(handle, "datatype", MPI_ERR_TYPE, MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL")
+}
+
+#[cold]
+fn wrong_session(handle: usize) -> Error {
+    wrong(handle, "session", MPI_ERR_SESSION, MPI_SESSION_NULL, "MPI_SESSION_NULL")
 }
 
 #[cold]

@@ -3,9 +3,10 @@
 use weft_core::layout::Layout;
 use weft_core::matching::Envelope;
 
-use crate::buffered::Buffer;
+use crate::buffered::{Buffer, Holder};
 use crate::constants::{
-    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_MESSAGE_NULL, MPI_PROC_NULL,
+    MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, MPI_ERR_RANK, MPI_ERR_REQUEST, MPI_ERR_TAG, MPI_MESSAGE_NULL,
+    MPI_PROC_NULL,
 };
 use crate::error::{Error, Result};
 use crate::memory::{SharedBuffer, UserData};
@@ -237,14 +238,12 @@ impl Process {
     /// `MPI_ERR_BUFFER` when it does not fit.
     pub fn buffered_send(&mut self, send: Send, communicator: usize) -> Result<()> {
         self.reclaim_buffers();
-        let own = self.objects.communicator(communicator)?.buffer.is_attached();
-        let buffer = if own { &self.objects.communicator(communicator)?.buffer } else { &self.buffer };
-        buffer.check(send.data.len())?;
+        let holder = self.buffer_for(communicator)?;
+        self.buffer_of(holder)?.check(send.data.len())?;
         let bytes = SharedBuffer::packed(&send.data);
         let data = bytes.describe_all();
         let request = self.start_send(Send { data, mode: Mode::Standard, blocking: false, ..send }, communicator)?;
-        let buffer = if own { &mut self.objects.communicator_mut(communicator)?.buffer } else { &mut self.buffer };
-        buffer.keep(request, bytes);
+        self.buffer_of(holder)?.keep(request, bytes);
         self.reclaim_buffers();
         Ok(())
     }
@@ -288,18 +287,13 @@ impl Process {
         self.messages()?.add(State::Pair { send, receive }, communicator)
     }
 
-    /// A request that completes when the messages that wait in the buffer of `communicator`, or of the process, at this
-    /// time have left (MPI-5.0 §3.6).
+    /// A request that completes when the messages that wait in the buffer of `holder` at this time have left (MPI-5.0 §3.6).
     ///
     /// # Errors
-    /// Too many requests; `MPI_ERR_COMM`.
-    pub fn start_flush(&mut self, communicator: Option<usize>) -> Result<usize> {
-        let buffer = match communicator {
-            Some(handle) => &self.objects.communicator(handle)?.buffer,
-            None => &self.buffer,
-        };
-        let waiting = buffer.requests().collect();
-        let communicator = communicator.unwrap_or(crate::constants::MPI_COMM_SELF);
+    /// Too many requests; `MPI_ERR_COMM`, `MPI_ERR_SESSION`.
+    pub fn start_flush(&mut self, holder: Holder) -> Result<usize> {
+        let waiting = self.buffer_of(holder)?.requests().collect();
+        let communicator = if let Holder::Communicator(handle) = holder { handle } else { MPI_COMM_SELF };
         self.messages()?.add(State::Flush(waiting), communicator)
     }
 
@@ -369,6 +363,35 @@ impl Process {
         let handle = engine.messages.add(State::Posted(receive), extracted.communicator)?;
         engine.claim(handle, extracted.envelope, extracted.unexpected);
         Ok(handle)
+    }
+}
+
+impl Process {
+    /// The buffer of `holder`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`, `MPI_ERR_SESSION`.
+    pub fn buffer_of(&mut self, holder: Holder) -> Result<&mut Buffer> {
+        Ok(match holder {
+            Holder::Process => &mut self.buffer,
+            Holder::Communicator(handle) => &mut self.objects.communicator_mut(handle)?.buffer,
+            Holder::Session(handle) => &mut self.objects.session_mut(handle)?.buffer,
+        })
+    }
+
+    /// Whose buffer a buffered send on `communicator` goes through (MPI-5.0 §3.6): its own if it has one, else that of the session it
+    /// comes from, else that of the process.
+    ///
+    /// # Errors
+    /// `MPI_ERR_COMM`.
+    pub(crate) fn buffer_for(&self, communicator: usize) -> Result<Holder> {
+        let object = self.objects.communicator(communicator)?;
+        let session = object.group.session.filter(|session| self.objects.sessions.get(*session).is_some());
+        Ok(match session {
+            _ if object.buffer.is_attached() => Holder::Communicator(communicator),
+            Some(session) => Holder::Session(session),
+            None => Holder::Process,
+        })
     }
 }
 

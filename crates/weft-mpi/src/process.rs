@@ -85,8 +85,12 @@ pub struct Process {
     pub(crate) partitioned: crate::partitions::Partitioned,
     /// Contexts for new communicators.
     pub contexts: crate::context::Contexts,
-    /// How the job was started; set while active.
+    /// How the job was started; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
+    /// What talks to the launcher, while this process has left its job.
+    pub(crate) client: Option<weft_launch::Client>,
+    /// A session has been opened since it joined.
+    pub(crate) had_sessions: bool,
     pub(crate) engine: Option<Box<Engine>>,
     /// Where others see how this process stands; told before each sleep, and now and then.
     live: Option<Live>,
@@ -102,8 +106,10 @@ pub struct Process {
     alarm: Option<(UnixStream, UnixStream)>,
 }
 
-/// Whether the phase is [`Phase::Active`], for a look without the lock.
+/// Whether the phase is [`Phase::Active`] or a session is open, for a look without the lock.
 pub static ACTIVE: AtomicBool = AtomicBool::new(false);
+/// Whether this process was forked from one that was in MPI: then nothing here may be used.
+pub static FORKED: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
 static CHANGED: Condvar = Condvar::new();
 /// Whether it is the progress thread that has the lock.
@@ -136,8 +142,31 @@ pub fn lock() -> Guard {
     }
 }
 
+/// From now on a child that is forked knows that it is none of the job.
+pub fn watch_for_forks() {
+    weft_launch::on_fork(|| {
+        ACTIVE.store(false, Ordering::Relaxed);
+        FORKED.store(true, Ordering::Relaxed);
+        weft_launch::CallSite::hide();
+    });
+}
+
+/// A forked child must not wait for a lock that a thread of its parent held.
+#[cold]
+fn refuse_in_child() -> ! {
+    eprintln!("weft: process {}: {IN_CHILD}", std::process::id());
+    weft_launch::exit_now(crate::constants::MPI_ERR_OTHER)
+}
+
+/// Why a forked child cannot call MPI.
+pub const IN_CHILD: &str = "this process was forked from a process of an MPI job, and is none itself: only the parent may call MPI \
+                            (end such a child with _exit, or let it execute another program)";
+
 #[cold]
 fn lock_slowly() -> Guard {
+    if FORKED.load(Ordering::Relaxed) {
+        refuse_in_child();
+    }
     let _wanted = Wanted::begin();
     // The progress thread leaves after the train that it is sending: that is sooner than a sleep would end.
     let began = clock::now();
@@ -166,6 +195,16 @@ pub fn with<R>(operation: impl FnOnce(&mut Process) -> R) -> R {
         tell_events();
     }
     result
+}
+
+/// Whether MPI_COMM_WORLD, or else MPI_COMM_SELF, has the error handler MPI_ERRORS_RETURN. Does not wait: `false` when it cannot be known.
+#[cold]
+pub fn returns_errors() -> bool {
+    use crate::constants::{MPI_COMM_SELF, MPI_COMM_WORLD, MPI_ERRORS_RETURN};
+    let Ok(process) = PROCESS.try_lock() else { return false };
+    [MPI_COMM_WORLD, MPI_COMM_SELF].into_iter().any(|handle| {
+        process.objects.find_communicator(handle).is_some_and(|object| object.error_handler == MPI_ERRORS_RETURN)
+    })
 }
 
 /// Has MPI been initialized, whether or not it has been finalized since?
@@ -231,6 +270,8 @@ impl Process {
             partitioned: crate::partitions::Partitioned::new(),
             contexts: crate::context::Contexts::new(),
             job: None,
+            client: None,
+            had_sessions: false,
             engine: None,
             live: None,
             awaited: Awaited::Unknown,

@@ -1,38 +1,42 @@
-//! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2).
+//! Joining the job and leaving it: `MPI_Init_thread`, `MPI_Session_init`, `MPI_Finalize`, `MPI_Abort` (MPI-5.0 §11.2, §11.3).
+//!
+//! A process joins once, with its first session or with the World Model, whichever comes first. It leaves with `MPI_Finalize` if no
+//! process of the job has had a session; otherwise it stays, and only says goodbye to the launcher whenever nothing is open: a session
+//! that is opened later finds everything as it was (decision 0117).
 
 mod capture;
 mod devices;
+mod leave;
 mod links;
 mod rails;
 mod raw;
+mod sessions;
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
-use weft_launch::{CallSite, Client, JobSecret, Load, Origin, say};
+use weft_launch::{CallSite, Client, JobSecret, Load, say};
 use weft_net::fabric::Fabric;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
 
-use crate::awaited::Awaited;
-use crate::check::Call;
-use crate::collective::{Arguments, Bound};
-use crate::constants::{MPI_COMM_WORLD, MPI_ERR_OTHER};
-use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, RailTraffic, Route};
+use crate::constants::MPI_ERR_OTHER;
+use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, Route};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
 use crate::object::PeerId;
 use crate::process::{self, Phase, Process};
-use crate::request::Request;
 use crate::settings::{self, Settings};
 use crate::tools;
+pub use leave::finalize;
 use links::Opened;
+pub use sessions::{close_session, open_session};
 
 /// How often one that computes looks whether a peer that waits for it asks for a sign of life, in each `WEFT_PEER_TIMEOUT`.
 const ANSWERS_PER_TIMEOUT: u64 = 4;
@@ -50,6 +54,8 @@ struct Card {
     raw: Vec<ethernet::Card>,
     /// Its endpoint of libfabric.
     fabric: Option<fabric::Card>,
+    /// Which of several programs of one command line it runs.
+    appnum: Option<i32>,
 }
 
 impl Card {
@@ -58,7 +64,9 @@ impl Card {
         let addresses = self.addresses.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
         let raw: Vec<String> = self.raw.iter().map(ethernet::Card::encode).collect();
         let fabric = self.fabric.as_ref().map_or_else(|| "-".to_owned(), fabric::Card::encode);
-        format!("5,{:x},{},{},{secret},{addresses},{},{fabric}", self.node, self.pid, self.host, raw.join("+"))
+        let appnum = self.appnum.map_or_else(|| "-".to_owned(), |appnum| appnum.to_string());
+        let Self { node, pid, host, .. } = self;
+        format!("6,{node:x},{pid},{host},{secret},{addresses},{},{fabric},{appnum}", raw.join("+"))
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
@@ -67,7 +75,7 @@ impl Card {
             "a process of the job describes itself in a way that this version of Weft does not understand: do all use the same?".to_owned()
         };
         let parts: Vec<&str> = text.split(',').collect();
-        let ["5", node, pid, host, secret, addresses, raw, fabric] = parts[..] else { return Err(wrong()) };
+        let ["6", node, pid, host, secret, addresses, raw, fabric, appnum] = parts[..] else { return Err(wrong()) };
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
         let fabric = Some(fabric).filter(|text| *text != "-").map(fabric::Card::decode);
         let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
@@ -79,6 +87,7 @@ impl Card {
             addresses: addresses.transpose().map_err(|_| wrong())?,
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             fabric: fabric.transpose().map_err(|_| wrong())?,
+            appnum: Some(appnum).filter(|text| *text != "-").map(str::parse).transpose().map_err(|_| wrong())?,
         })
     }
 }
@@ -104,34 +113,54 @@ pub fn note_return() {
     CallSite::set(CallSite::OUTSIDE);
 }
 
-/// Joins the job. `names` are the names of the MPI calls by their number, for the launcher's diagnosis.
+/// Begins the World Model (MPI-5.0 §11.2.1), and joins the job unless a session has done so. `names` are the names of the MPI calls by
+/// their number, for the launcher's diagnosis.
 ///
 /// # Errors
 /// One sentence: the launcher, a setting, or a link that cannot be used.
 pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<()> {
     let mut process = process::lock();
-    let client = Client::from_environment().map_err(|error| other(error.to_string()))?;
-    client.name_calls(names);
-    let mut client = Some(client);
-    let joined = join(&mut process, &mut client, thread_level, names);
-    *unjoined() = client;
+    take_part(&mut process, names)?;
+    let Some(job) = &process.job else { return Err(other("this process is in no job")) };
+    let (rank, members) = (job.rank, job.members.clone());
+    process.objects.begin_world(rank, members);
+    process.thread_level = thread_level;
+    process.main_thread = Some(std::thread::current().id());
+    process.phase = Phase::Active;
+    process::ACTIVE.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+/// This process is one of its job from now on, if it was not before: since the start, or since it said goodbye.
+fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()> {
+    process::watch_for_forks();
+    match &mut process.job {
+        None => {}
+        Some(_) if process::ACTIVE.load(Ordering::Relaxed) => return Ok(()),
+        // Everything is as it was. A launcher that heard the goodbye and listens no more will not miss this process.
+        Some(job) if !job.client.can_come_back() => return Ok(()),
+        Some(job) => return job.client.come_back().map_err(|error| other(error.to_string())),
+    }
+    let client = match process.client.take() {
+        Some(mut client) => {
+            let back = client.come_back();
+            process.client = Some(client);
+            back.map_err(|error| other(error.to_string()))?;
+            process.client.take()
+        }
+        None => Some(Client::from_environment().map_err(|error| other(error.to_string()))?),
+    };
+    let mut client = client;
+    client.iter().for_each(|client| client.name_calls(names));
+    let joined = join(process, &mut client, names);
+    // By it the launcher hears why this process could not join, so that one sentence is said for the whole job: a setting that is wrong
+    // is wrong for all ranks.
+    process.client = client;
     joined
 }
 
-/// The connection of a process that could not join. By it the launcher hears why, so that one sentence is said for the whole job: a
-/// setting that is wrong is wrong for all ranks.
-fn unjoined() -> MutexGuard<'static, Option<Client>> {
-    static UNJOINED: Mutex<Option<Client>> = Mutex::new(None);
-    UNJOINED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Takes the client when all is well.
-fn join(
-    process: &mut Process,
-    connection: &mut Option<Client>,
-    thread_level: i32,
-    names: &'static [&'static str],
-) -> Result<()> {
+/// Joins the job: finds the other processes, and makes what leads to them. Takes the client when all is well.
+fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static [&'static str]) -> Result<()> {
     let Some(client) = connection.as_mut() else { return Err(other("there is no connection to a launcher")) };
     let variable = |name: &str| tools::written(name).or_else(|| std::env::var(name).ok());
     let settings = Settings::read(variable).map_err(other)?;
@@ -158,6 +187,7 @@ fn join(
         addresses: links.addresses(),
         raw: raw::cards(&settings, &links.raw),
         fabric: links.fabric.as_ref().map(Fabric::card),
+        appnum: client.appnum(),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
         // Before the others know this process, and try.
@@ -191,7 +221,7 @@ fn join(
     if let Some(period) = sign_of_life(settings.peer_timeout).filter(|_| links_open) {
         process.give_signs_of_life(period);
     }
-    process.objects.start(rank, members);
+    process.objects.begin();
     let (appnum, universe_size) = (client.appnum(), client.universe_size());
     process.job = connection.take().map(|client| Job {
         rank,
@@ -202,15 +232,14 @@ fn join(
         interfaces,
         nodes,
         reorders: settings.reorder,
+        members,
+        appnums: cards.iter().map(|card| card.appnum).collect(),
+        has_reported: false,
         client,
     });
     process.verbose_errors = settings.verbose_errors;
     process.call_names = names;
     process.checks_calls = settings.check && size > 1;
-    process.thread_level = thread_level;
-    process.main_thread = Some(std::thread::current().id());
-    process.phase = Phase::Active;
-    process::ACTIVE.store(true, Ordering::Relaxed);
     Ok(())
 }
 
@@ -364,115 +393,17 @@ fn random_secret() -> JobSecret {
     JobSecret::new(secret)
 }
 
-/// Leaves the job: everything that is on its way arrives first (MPI-5.0 §11.2.2).
-///
-/// # Errors
-/// A peer is gone, or the launcher is.
-pub fn finalize() -> Result<()> {
-    let barrier = process::with(|process| {
-        let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
-        let shape = weft_core::collective::Barrier { rank: job.rank, size: job.size };
-        let schedule = weft_core::collective::barrier(&shape);
-        let bound = Bound::shared(schedule, Arguments::none());
-        let place = process.collective_scope(MPI_COMM_WORLD)?;
-        if process.checks_calls {
-            let after = process.collective_scope(MPI_COMM_WORLD)?;
-            return process.start_checked(place, after, bound, Call::default());
-        }
-        process.start_collective(place, bound)
-    })?;
-    let outcome = process::block_for(process::lock(), &|| Awaited::One(barrier), |process| {
-        let Ok(messages) = process.messages() else { return Some(None) };
-        let complete = messages.requests.get(barrier).is_none_or(Request::is_complete);
-        complete.then(|| messages.take_error(barrier))
-    });
-    if let Some(error) = outcome {
-        return Err(error);
-    }
-    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
-    leave()
-}
-
-/// The launcher's barrier at the end: meanwhile packets of peers that are not done yet are still answered.
-fn leave() -> Result<()> {
-    let mut process = process::lock();
-    if let Some(thread) = process.dismiss_progress_thread() {
-        drop(process);
-        // It could only have panicked, which has been reported; nothing depends on it any more.
-        let _ = thread.join();
-        process = process::lock();
-    }
-    let Some(mut job) = process.job.take() else { return Ok(()) };
-    let networked = process.engine().is_ok_and(|engine| engine.has_network());
-    if job.client.wants_stats()
-        && let Ok(engine) = process.engine()
-    {
-        let report = stats(job.rank, engine, &job.interfaces);
-        job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
-    }
-    let result = if networked {
-        drop(process);
-        let result = barrier_beside_progress(&mut job.client);
-        process = process::lock();
-        result
-    } else {
-        Ok(())
-    };
-    if job.client.origin() != Origin::Singleton {
-        job.client.finalize().map_err(|error| other(error.to_string()))?;
-    }
-    process.detach_engine();
-    process.phase = Phase::After;
-    process::ACTIVE.store(false, Ordering::Relaxed);
-    result
-}
-
-fn barrier_beside_progress(client: &mut Client) -> Result<()> {
-    let mut outcome = None;
-    std::thread::scope(|scope| {
-        let (report, reported) = std::sync::mpsc::channel();
-        let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
-        let spawned = waiter.spawn_scoped(scope, move || {
-            let result = client.barrier();
-            // The channel outlives this thread, since its receiver is in the enclosing scope.
-            let _ = report.send(result);
-            process::with(Process::announce);
-        });
-        if spawned.is_ok() {
-            outcome = process::block_until(|_| reported.try_recv().ok().map(Some));
-        }
-    });
-    match outcome {
-        Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(other(error.to_string())),
-        None => Err(other("cannot start a thread to leave the job with")),
-    }
-}
-
-/// What went where; `names` are those of the interfaces.
-fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
-    use std::fmt::Write as _;
-    let mut report = String::new();
-    for row in engine.traffic() {
-        // Writing to a string cannot fail.
-        let _ = writeln!(report, "{rank} {} {} {} {} {}", row.peer, row.link, row.messages, row.bytes, row.resends);
-    }
-    for (cause, packets) in engine.dropped() {
-        let _ = writeln!(report, "{rank} dropped {cause} {packets}");
-    }
-    for rail in engine.rail_traffic() {
-        let name = names.get(usize::from(rail.interface)).map_or("?", |name| name.as_str());
-        let RailTraffic { peer, packets, bytes, failures, has_failed, .. } = rail;
-        let state = if has_failed { "down" } else { "up" };
-        let _ = writeln!(report, "rail {rank} {peer} {name} {packets} {bytes} {failures} {state}");
-    }
-    report
+/// Ends a child that was forked from a process of the job, and nothing else.
+pub fn end_child() -> ! {
+    weft_launch::exit_now(MPI_ERR_OTHER)
 }
 
 /// Ends the job with `code` (MPI-5.0 §11.4). Never returns.
 pub fn abort(code: i32, message: &str) -> ! {
-    let client = process::lock().job.take().map(|job| job.client);
-    match client.or_else(|| unjoined().take()) {
+    let mut process = process::lock();
+    let client = process.job.take().map(|job| job.client).or_else(|| process.client.take());
+    drop(process);
+    match client {
         Some(mut client) => client.abort(code, message),
         None => {
             say(&format!("weft: {message}"));

@@ -15,6 +15,7 @@ const END: Duration = Duration::from_secs(10);
 const LETTERS: usize = 200;
 
 const BEHAVE: &str = "tests/launcher/behave.c";
+const MISUSED: &str = "tests/launcher/misused.c";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
@@ -22,6 +23,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         cases.extend(endings(place));
         cases.extend(kills(place));
         cases.push(output_is_whole(place));
+        cases.extend(misused(place));
     }
     cases.extend(starts());
     cases.extend(options());
@@ -64,6 +66,9 @@ fn endings(place: Location) -> Vec<Case> {
         ("a rank is killed inside MPI_Recv", "signal-inside 2 9", 137, &["rank 2", "SIGKILL", "MPI_Recv"]),
         ("a rank calls MPI_Abort", "abort 1 7", 7, &["rank 1", "Abort"]),
         ("a rank leaves without MPI_Finalize", "leave 2 5", 5, &["rank 2"]),
+        ("a rank leaves with 0 and without MPI_Finalize", "leave 2 0", 1, &["rank 2", "without MPI_Finalize"]),
+        ("all ranks leave with 0 and without MPI_Finalize", "all-leave 2 0", 1, &["0-3", "without MPI_Finalize"]),
+        ("they do, and one of them later", "all-leave 2 2500", 1, &["without MPI_Finalize"]),
         ("a rank returns 3 after MPI_Finalize", "exit 1 3", 3, &["rank 1"]),
     ];
     let make = |&(name, arguments, code, says): &(&'static str, &'static str, i32, &'static [&'static str])| {
@@ -73,6 +78,31 @@ fn endings(place: Location) -> Vec<Case> {
         })
     };
     table.iter().map(make).collect()
+}
+
+/// Programs that use MPI wrongly in a way that ends, or could hang, a job: it is said what is wrong.
+fn misused(place: Location) -> Vec<Case> {
+    let case = |name: &str, arguments: &'static str, expected: fn() -> Expected| {
+        Case::new(format!("{name}, {}", place.name()), move |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                place.mpiexec(context, 2)?.arg(context.compile(MISUSED)?).arg(arguments).limit(END.as_secs()).finish()
+            };
+            expected().judge(attempt())
+        })
+    };
+    const FINALIZED: &str = "rank 0 of MPI_COMM_WORLD has called MPI_Finalize";
+    // MPI_ERR_OTHER, and MPI_ERR_TRUNCATE.
+    vec![
+        case("a rank finalizes while the other is in a barrier", "finalize-early", || {
+            Expected::code(16).says("MPI_Barrier").says(FINALIZED)
+        }),
+        case("MPI_Comm_dup against MPI_Comm_split", "dup-against-split", || {
+            Expected::code(0).says("rank 0 got: MPI_ERR_TRUNCATE: MPI_Comm_dup").says(FINALIZED)
+        }),
+        case("forked children call MPI", "fork", || {
+            Expected::code(0).says("this process was forked from").says("children ended with 16 and 77")
+        }),
+    ]
 }
 
 /// `mpiexec` itself is ended: nothing outlives it.

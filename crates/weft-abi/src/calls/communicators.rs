@@ -16,6 +16,7 @@ use weft_mpi::check::{Call, check_now};
 use weft_mpi::collective::CollectiveScope;
 use weft_mpi::communicator::{agree_on_context, gather_all};
 use weft_mpi::error::{Error, Result};
+use weft_mpi::hints;
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
 use weft_mpi::process::{Process, lock, with};
 use weft_mpi::topology::Topology;
@@ -135,7 +136,7 @@ impl Original {
     /// Makes `object`, a new communicator of this group, a duplicate with `attributes` and `info`.
     fn copy_to(self, object: &mut Communicator, attributes: Attributes, info: Info) {
         (object.addressed, object.inter, object.topology) = (self.addressed, self.inter, self.topology);
-        (object.attributes, object.info) = (attributes, info);
+        (object.attributes, object.info) = (attributes, hints::of(&info));
     }
 }
 
@@ -430,7 +431,7 @@ pub(crate) unsafe fn comm_get_name(comm: MPI_Comm, comm_name: *mut c_char, resul
 pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()> {
     with(|process| {
         let info = info_of(process, info)?;
-        process.objects.communicator_mut(comm.0)?.info = info;
+        hints::update(&mut process.objects.communicator_mut(comm.0)?.info, &info);
         Ok(())
     })
 }
@@ -438,7 +439,7 @@ pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()>
 /// MPI_Comm_get_info (MPI-5.0 §7.4.4).
 pub(crate) unsafe fn comm_get_info(comm: MPI_Comm, info_used: *mut MPI_Info) -> Result<()> {
     let handle = with(|process| {
-        let info = process.objects.communicator(comm.0)?.info.clone();
+        let info = hints::told(&process.objects.communicator(comm.0)?.info);
         process.objects.infos.insert(info).ok_or_else(|| weft_mpi::object::full("info objects"))
     })?;
     // SAFETY: the caller's pointer.

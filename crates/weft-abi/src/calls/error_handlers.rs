@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::boundary::Scope;
-use crate::types::{MPI_Comm, MPI_Errhandler};
+use crate::types::{MPI_Comm, MPI_Errhandler, MPI_Session};
 use std::ffi::{c_char, c_int};
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
@@ -69,8 +69,12 @@ fn react(scope: Scope, error: &Error, code: c_int) {
 }
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
-    if process.phase != Phase::Active {
-        return Reaction::Fatal;
+    if process.phase != Phase::Active && process.objects.sessions.is_empty() {
+        return match scope {
+            // A session could not be opened: that is for the handler given to the call (MPI-5.0 §9.3.4).
+            Scope::Errhandler(MPI_Errhandler(MPI_ERRORS_RETURN)) => Reaction::Return,
+            _ => Reaction::Fatal,
+        };
     }
     let objects = &process.objects;
     let handler_of = |handle| objects.communicator(handle).ok().map(|object| object.error_handler);
@@ -82,13 +86,17 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
         // The handler of MPI_FILE_NULL, which new files get, is MPI_ERRORS_RETURN (MPI-5.0 §14.7).
         Scope::File(file) => (MPI_ERRORS_RETURN, file.0),
         Scope::Errhandler(handler) => (handler.0, MPI_COMM_NULL),
-        Scope::None | Scope::Win(_) | Scope::Session(_) | Scope::Tool => (own_handler(handler_of), MPI_COMM_SELF),
+        Scope::Session(session) => match objects.session(session.0) {
+            Ok(object) => (object.error_handler, session.0),
+            Err(_) => (own_handler(handler_of), MPI_COMM_SELF),
+        },
+        Scope::None | Scope::Win(_) | Scope::Tool => (own_handler(handler_of), MPI_COMM_SELF),
     };
     match handler {
         MPI_ERRORS_RETURN => Reaction::Return,
         MPI_ERRORS_ARE_FATAL | MPI_ERRORS_ABORT => Reaction::Fatal,
         other => match objects.error_handlers.get(other) {
-            Some(ErrorHandler { class: Class::Session, function, .. }) => {
+            Some(ErrorHandler { class: Class::Session, function, .. }) if object == MPI_COMM_NULL => {
                 Reaction::Call { function: *function, object: MPI_SESSION_NULL }
             }
             Some(handler) => Reaction::Call { function: handler.function, object },
@@ -243,6 +251,52 @@ pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> R
     })?;
     // The handler gets the very code that the program gave.
     react(Scope::Comm(comm), &Error::new(class, format!("MPI_Comm_call_errhandler: {text}")), errorcode);
+    Ok(())
+}
+
+/// MPI_Session_set_errhandler (MPI-5.0 §9.3.4).
+///
+/// # Safety
+/// None.
+pub(crate) unsafe fn session_set_errhandler(session: MPI_Session, errhandler: MPI_Errhandler) -> Result<(), Error> {
+    process::with(|process| {
+        let objects = &mut process.objects;
+        let old = objects.session(session.0)?.error_handler;
+        objects.retain_error_handler(errhandler.0, Some(Class::Session))?;
+        objects.session_mut(session.0)?.error_handler = errhandler.0;
+        objects.release_error_handler(old);
+        Ok(())
+    })
+}
+
+/// MPI_Session_get_errhandler (MPI-5.0 §9.3.4): the program frees the handle that it gets.
+///
+/// # Safety
+/// `errhandler` can be written.
+pub(crate) unsafe fn session_get_errhandler(
+    session: MPI_Session,
+    errhandler: *mut MPI_Errhandler,
+) -> Result<(), Error> {
+    let handler = process::with(|process| {
+        let handler = process.objects.session(session.0)?.error_handler;
+        process.objects.retain_error_handler(handler, None)?;
+        Ok(handler)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *errhandler = MPI_Errhandler(handler) };
+    Ok(())
+}
+
+/// MPI_Session_call_errhandler (MPI-5.0 §9.3.6).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_int) -> Result<(), Error> {
+    let text = process::with(|process| {
+        process.objects.session(session.0)?;
+        process.errors.text(errorcode)
+    })?;
+    react(Scope::Session(session), &Error::new(errorcode, format!("MPI_Session_call_errhandler: {text}")), errorcode);
     Ok(())
 }
 

@@ -43,7 +43,7 @@ fn add(group: &Arc<Group>, info: MPI_Info, errhandler: MPI_Errhandler) -> Result
         }
         let info = info_of(process, info)?;
         let handle = process.add_communicator_with(group.clone(), errhandler.0)?;
-        process.objects.communicator_mut(handle)?.info = info;
+        process.objects.communicator_mut(handle)?.info = weft_mpi::hints::of(&info);
         Ok(handle)
     })
 }

@@ -133,12 +133,12 @@ pub(crate) fn request_fromint(request: c_int) -> MPI_Request {
 
 /// MPI_Session_toint (MPI-5.0 §19.3.4).
 pub(crate) fn session_toint(session: MPI_Session) -> c_int {
-    to_integer(session.0, SESSIONS, MPI_Session::NULL.0, none)
+    to_integer(session.0, SESSIONS, MPI_Session::NULL.0, |process| Some(&mut process.objects.sessions))
 }
 
 /// MPI_Session_fromint (MPI-5.0 §19.3.4).
 pub(crate) fn session_fromint(session: c_int) -> MPI_Session {
-    MPI_Session(from_integer(session, SESSIONS, MPI_Session::NULL.0, none))
+    MPI_Session(from_integer(session, SESSIONS, MPI_Session::NULL.0, |process| Some(&mut process.objects.sessions)))
 }
 
 /// MPI_Type_toint (MPI-5.0 §19.3.4).

@@ -23,6 +23,7 @@ pub(crate) mod partitioned;
 pub(crate) mod point_to_point;
 pub(crate) mod removed;
 pub(crate) mod requests;
+pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod text;
 pub(crate) mod tools;

@@ -284,7 +284,11 @@ entry! { MPI_Group_from_session_pset PMPI_Group_from_session_pset(
     pset_name: *const c_char,
     newgroup: *mut MPI_Group,
 ) -> c_int {
-    unsupported(Function::GroupFromSessionPset, Scope::Session(session))
+    call(Function::GroupFromSessionPset, Scope::Session(session), || {
+        check::pointer("pset_name", pset_name)?;
+        check::pointer("newgroup", newgroup)?;
+        unsafe { crate::calls::sessions::group_from_session_pset(session, pset_name, newgroup) }
+    })
 } }
 
 entry! { MPI_Group_incl PMPI_Group_incl(

@@ -168,7 +168,9 @@ entry! { MPI_Remove_error_string PMPI_Remove_error_string(errorcode: c_int) -> c
 } }
 
 entry! { MPI_Session_call_errhandler PMPI_Session_call_errhandler(session: MPI_Session, errorcode: c_int) -> c_int {
-    unsupported(Function::SessionCallErrhandler, Scope::Session(session))
+    call_anytime(Function::SessionCallErrhandler, Scope::Session(session), || {
+        unsafe { crate::calls::error_handlers::session_call_errhandler(session, errorcode) }
+    })
 } }
 
 entry! { MPI_Session_create_errhandler PMPI_Session_create_errhandler(
@@ -185,14 +187,19 @@ entry! { MPI_Session_get_errhandler PMPI_Session_get_errhandler(
     session: MPI_Session,
     errhandler: *mut MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::SessionGetErrhandler, Scope::Session(session))
+    call(Function::SessionGetErrhandler, Scope::Session(session), || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::session_get_errhandler(session, errhandler) }
+    })
 } }
 
 entry! { MPI_Session_set_errhandler PMPI_Session_set_errhandler(
     session: MPI_Session,
     errhandler: MPI_Errhandler,
 ) -> c_int {
-    unsupported(Function::SessionSetErrhandler, Scope::Session(session))
+    call(Function::SessionSetErrhandler, Scope::Session(session), || {
+        unsafe { crate::calls::error_handlers::session_set_errhandler(session, errhandler) }
+    })
 } }
 
 entry! { MPI_Win_call_errhandler PMPI_Win_call_errhandler(win: MPI_Win, errorcode: c_int) -> c_int {

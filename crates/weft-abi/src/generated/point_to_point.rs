@@ -1033,7 +1033,10 @@ entry! { MPI_Session_attach_buffer PMPI_Session_attach_buffer(
     buffer: *mut c_void,
     size: c_int,
 ) -> c_int {
-    unsupported(Function::SessionAttachBuffer, Scope::Session(session))
+    call(Function::SessionAttachBuffer, Scope::Session(session), || {
+        check::natural("size", i64::from(size))?;
+        unsafe { crate::calls::buffers::session_attach_buffer(session, buffer, i64::from(size)) }
+    })
 } }
 
 entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c(
@@ -1041,7 +1044,10 @@ entry! { MPI_Session_attach_buffer_c PMPI_Session_attach_buffer_c(
     buffer: *mut c_void,
     size: MPI_Count,
 ) -> c_int {
-    unsupported(Function::SessionAttachBufferC, Scope::Session(session))
+    call(Function::SessionAttachBufferC, Scope::Session(session), || {
+        check::natural("size", size)?;
+        unsafe { crate::calls::buffers::session_attach_buffer(session, buffer, size) }
+    })
 } }
 
 entry! { MPI_Session_detach_buffer PMPI_Session_detach_buffer(
@@ -1049,7 +1055,14 @@ entry! { MPI_Session_detach_buffer PMPI_Session_detach_buffer(
     buffer_addr: *mut c_void,
     size: *mut c_int,
 ) -> c_int {
-    unsupported(Function::SessionDetachBuffer, Scope::Session(session))
+    call(Function::SessionDetachBuffer, Scope::Session(session), || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::buffers::session_detach_buffer(session, buffer_addr, &mut size_wide) }?;
+        unsafe { *size = narrow(size_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c(
@@ -1057,18 +1070,30 @@ entry! { MPI_Session_detach_buffer_c PMPI_Session_detach_buffer_c(
     buffer_addr: *mut c_void,
     size: *mut MPI_Count,
 ) -> c_int {
-    unsupported(Function::SessionDetachBufferC, Scope::Session(session))
+    call(Function::SessionDetachBufferC, Scope::Session(session), || {
+        check::pointer("buffer_addr", buffer_addr)?;
+        check::pointer("size", size)?;
+        let mut size_wide = 0_i64;
+        unsafe { crate::calls::buffers::session_detach_buffer(session, buffer_addr, &mut size_wide) }?;
+        unsafe { *size = size_wide };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Session_flush_buffer PMPI_Session_flush_buffer(session: MPI_Session) -> c_int {
-    unsupported(Function::SessionFlushBuffer, Scope::Session(session))
+    call(Function::SessionFlushBuffer, Scope::Session(session), || {
+        unsafe { crate::calls::buffers::session_flush_buffer(session) }
+    })
 } }
 
 entry! { MPI_Session_iflush_buffer PMPI_Session_iflush_buffer(
     session: MPI_Session,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::SessionIflushBuffer, Scope::Session(session))
+    call(Function::SessionIflushBuffer, Scope::Session(session), || {
+        check::pointer("request", request)?;
+        unsafe { crate::calls::buffers::session_iflush_buffer(session, request) }
+    })
 } }
 
 entry! { MPI_Ssend PMPI_Ssend(

@@ -153,11 +153,17 @@ entry! { MPI_Query_thread PMPI_Query_thread(provided: *mut c_int) -> c_int {
 } }
 
 entry! { MPI_Session_finalize PMPI_Session_finalize(session: *mut MPI_Session) -> c_int {
-    unsupported(Function::SessionFinalize, scope_at(session, Scope::Session))
+    call(Function::SessionFinalize, scope_at(session, Scope::Session), || {
+        check::pointer("session", session)?;
+        unsafe { crate::calls::sessions::session_finalize(session) }
+    })
 } }
 
 entry! { MPI_Session_get_info PMPI_Session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Function::SessionGetInfo, Scope::Session(session))
+    call(Function::SessionGetInfo, Scope::Session(session), || {
+        check::pointer("info_used", info_used)?;
+        unsafe { crate::calls::sessions::session_get_info(session, info_used) }
+    })
 } }
 
 entry! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset(
@@ -167,7 +173,11 @@ entry! { MPI_Session_get_nth_pset PMPI_Session_get_nth_pset(
     pset_len: *mut c_int,
     pset_name: *mut c_char,
 ) -> c_int {
-    unsupported(Function::SessionGetNthPset, Scope::Session(session))
+    call(Function::SessionGetNthPset, Scope::Session(session), || {
+        check::info("info", info)?;
+        check::pointer("pset_len", pset_len)?;
+        unsafe { crate::calls::sessions::session_get_nth_pset(session, info, n, pset_len, pset_name) }
+    })
 } }
 
 entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets(
@@ -175,7 +185,11 @@ entry! { MPI_Session_get_num_psets PMPI_Session_get_num_psets(
     info: MPI_Info,
     npset_names: *mut c_int,
 ) -> c_int {
-    unsupported(Function::SessionGetNumPsets, Scope::Session(session))
+    call(Function::SessionGetNumPsets, Scope::Session(session), || {
+        check::info("info", info)?;
+        check::pointer("npset_names", npset_names)?;
+        unsafe { crate::calls::sessions::session_get_num_psets(session, info, npset_names) }
+    })
 } }
 
 entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info(
@@ -183,7 +197,11 @@ entry! { MPI_Session_get_pset_info PMPI_Session_get_pset_info(
     pset_name: *const c_char,
     info: *mut MPI_Info,
 ) -> c_int {
-    unsupported(Function::SessionGetPsetInfo, Scope::Session(session))
+    call(Function::SessionGetPsetInfo, Scope::Session(session), || {
+        check::pointer("pset_name", pset_name)?;
+        check::pointer("info", info)?;
+        unsafe { crate::calls::sessions::session_get_pset_info(session, pset_name, info) }
+    })
 } }
 
 entry! { MPI_Session_init PMPI_Session_init(
@@ -191,7 +209,11 @@ entry! { MPI_Session_init PMPI_Session_init(
     errhandler: MPI_Errhandler,
     session: *mut MPI_Session,
 ) -> c_int {
-    unsupported(Function::SessionInit, Scope::Errhandler(errhandler))
+    call_anytime(Function::SessionInit, Scope::Errhandler(errhandler), || {
+        check::info("info", info)?;
+        check::pointer("session", session)?;
+        unsafe { crate::calls::sessions::session_init(info, errhandler, session) }
+    })
 } }
 
 entry! { MPI_Unpublish_name PMPI_Unpublish_name(

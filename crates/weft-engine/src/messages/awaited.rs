@@ -1,7 +1,9 @@
 //! Whom this process waits for, and what becomes of that when one of them is gone.
 
+use weft_core::matching::Envelope;
+
 use super::{Messages, Peer, PeerAccess, failure};
-use crate::error::Result;
+use crate::error::{Error, OTHER, Result};
 use crate::group::PeerId;
 use crate::request::{Receive, Request, State};
 
@@ -66,6 +68,45 @@ impl Messages {
             tell(None);
         }
         probed();
+    }
+
+    /// The ranks of which a message is here in `context` that nobody has asked for.
+    pub fn unasked_in(&mut self, context: u32) -> Vec<u32> {
+        let mut ranks = Vec::new();
+        let look = |envelope: &Envelope, _: &usize| {
+            ranks.push(envelope.source);
+            false
+        };
+        self.matcher.unexpected_mut(context, look);
+        ranks
+    }
+
+    /// `peer` sends nothing any more but in `context`: receives from it that somebody waits for, and that cannot be cancelled, fail with
+    /// the error of class [`OTHER`] that `reason` explains. Whether there are any.
+    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, reason: &str) -> bool {
+        // A receive that the peer may be writing to has a ticket: whether it does is not known here.
+        let waits = |request: &Request| match &request.state {
+            State::Posted(receive) => {
+                receive.blocking
+                    && receive.peer == Some(peer)
+                    && receive.context.is_some_and(|its| its != context)
+                    && request.ticket.is_none()
+            }
+            _ => false,
+        };
+        let affected: Vec<usize> =
+            self.requests.iter().filter(|(_, request)| waits(request)).map(|(handle, _)| handle).collect();
+        let any = !affected.is_empty();
+        for handle in affected {
+            if let Some(State::Posted(Receive { context: Some(context), .. })) =
+                self.requests.get(handle).map(|entry| &entry.state)
+            {
+                let context = *context;
+                self.matcher.cancel(context, |posted| *posted == handle);
+            }
+            self.fail(handle, Error::new(OTHER, reason.to_owned()));
+        }
+        any
     }
 
     /// Everything that waits for `peer` fails: it is gone, for `reason`.

@@ -408,14 +408,7 @@ impl Running {
 
     /// All agents are done: the last words, then the agents' commands are seen off.
     fn finish(&mut self) {
-        if self.verdict.is_none() {
-            let joined = |phase: &Option<Phase>| matches!(phase, Some(Phase::Joined | Phase::Waiting));
-            let ranks: Vec<u32> =
-                (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect();
-            if !ranks.is_empty() {
-                self.note(&format!("{} exited without MPI_Finalize", verdict::named(&ranks)));
-            }
-        }
+        self.judge_silent_ends();
         if let Some(format) = self.job.settings.stats {
             let table = self.stats.print(format);
             self.console.queue_text(&table);

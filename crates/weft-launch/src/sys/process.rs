@@ -4,10 +4,28 @@ use super::{Mask, check};
 use std::ffi::{CStr, CString};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::OnceLock;
 
 /// Stack of a child between its creation and its `execve`; it calls a handful of system calls.
 const CHILD_STACK_BYTES: usize = 64 * 1024;
 const STACK_ALIGNMENT: usize = 16;
+
+/// What a forked child does first, once [`on_fork`] was called.
+static IN_CHILD: OnceLock<fn()> = OnceLock::new();
+
+/// Runs `handler` in every child that this process forks from now on, before anything else there. Only the first handler counts. It must
+/// neither wait nor allocate: it may hold whatever the process held when it forked.
+pub(crate) fn on_fork(handler: fn()) {
+    extern "C" fn in_child() {
+        if let Some(handler) = IN_CHILD.get() {
+            handler();
+        }
+    }
+    if IN_CHILD.set(handler).is_ok() {
+        // SAFETY: the function has the type that is asked for, and lives as long as this library, with which the registration goes.
+        unsafe { libc::pthread_atfork(None, None, Some(in_child)) };
+    }
+}
 
 /// A program to be started.
 pub(crate) struct Spawn<'a> {

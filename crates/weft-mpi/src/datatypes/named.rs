@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn a_datatype_is_found_by_its_size() {
         let mut objects = Objects::new();
-        objects.start(0, vec![crate::object::PeerId::FIRST]);
+        objects.begin();
         let classes = [
             (MPI_TYPECLASS_INTEGER, &[1, 2, 4, 8, 16][..]),
             (MPI_TYPECLASS_REAL, &[4, 8, 16]),

@@ -167,6 +167,7 @@ mod tests {
             addresses: Some(udp::Card { candidates, window_packets: 1000 }),
             raw: interfaces.iter().enumerate().map(raw).collect(),
             fabric: None,
+            appnum: None,
         }
     }
 

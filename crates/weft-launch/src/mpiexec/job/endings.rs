@@ -185,6 +185,22 @@ impl Running {
         }
     }
 
+    /// The ranks that have ended with status 0 after MPI_Init and without MPI_Finalize.
+    fn unfinalized(&self) -> Vec<u32> {
+        let joined = |phase: &Option<Phase>| matches!(phase, Some(Phase::Joined | Phase::Waiting));
+        (0..).zip(&self.ended).filter(|(_, phase)| joined(phase)).map(|(rank, _)| rank).collect()
+    }
+
+    /// All ranks have ended, each with status 0. The job has failed all the same if some of them left MPI without MPI_Finalize, however
+    /// soon the others followed (MPI-5.0 §11.2.2).
+    pub(super) fn judge_silent_ends(&mut self) {
+        let ranks = self.unfinalized();
+        if self.verdict.is_none() && !ranks.is_empty() {
+            self.console.say(&format!("{} exited with status 0 without MPI_Finalize", verdict::named(&ranks)));
+            self.verdict = Some(verdict::STATUS_LAUNCHER);
+        }
+    }
+
     /// A rank that has ended without saying goodbye, or that others wait for, ends the job: nobody would ever come.
     pub(super) fn end_if_waited_for(&mut self, survey: &Survey) {
         let living = survey.seen();
@@ -194,7 +210,7 @@ impl Running {
         let waiting = living.iter().filter(|(position, _)| position.phase == Phase::Waiting);
         let waiting: Vec<u32> = waiting.map(|(position, _)| position.rank).collect();
         let ended = || (0..).zip(&self.ended).filter_map(|(rank, phase)| Some((rank, (*phase)?)));
-        let unfinalized = ended().find(|(_, phase)| matches!(phase, Phase::Joined | Phase::Waiting));
+        let unfinalized = self.unfinalized().first().map(|&rank| (rank, Phase::Joined));
         let missed = unfinalized.or_else(|| ended().next()).filter(|_| unfinalized.is_some() || !waiting.is_empty());
         let Some((rank, phase)) = missed else {
             self.check_at = Some(Instant::now() + EARLY_END_GRACE);

@@ -1,0 +1,58 @@
+//! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these assertions, and knows them
+//! all: they are kept and told; hints that it does not know, and values that an assertion cannot have, are ignored.
+
+use crate::object::Info;
+use crate::session::{MEMORY_KINDS, MEMORY_KINDS_BASE};
+
+/// What can be asserted: all are false until the program says otherwise.
+const ASSERTIONS: [&str; 5] = [
+    "mpi_assert_no_any_tag",
+    "mpi_assert_no_any_source",
+    "mpi_assert_exact_length",
+    "mpi_assert_allow_overtaking",
+    "mpi_assert_strict_persistent_collective_ordering",
+];
+
+/// Takes from `wanted` what is known; other hints stay as they are.
+pub fn update(hints: &mut Info, wanted: &Info) {
+    let is_known = |key: &str, value: &str| ASSERTIONS.contains(&key) && matches!(value, "true" | "false");
+    for (key, value) in wanted.iter().filter(|(key, value)| is_known(key, value)) {
+        match hints.iter_mut().find(|(present, _)| present == key) {
+            Some((_, present)) => present.clone_from(value),
+            None => hints.push((key.clone(), value.clone())),
+        }
+    }
+}
+
+/// The hints of a communicator that is made with `wanted`.
+pub fn of(wanted: &Info) -> Info {
+    let mut hints = Info::new();
+    update(&mut hints, wanted);
+    hints
+}
+
+/// What `MPI_Comm_get_info` tells: every hint that is known, with its value.
+pub fn told(hints: &Info) -> Info {
+    let value = |key: &str| hints.iter().find(|(present, _)| present == key).map_or("false", |(_, value)| value);
+    let assertions = ASSERTIONS.iter().map(|key| ((*key).to_owned(), value(key).to_owned()));
+    assertions.chain([(MEMORY_KINDS.to_owned(), MEMORY_KINDS_BASE.to_owned())]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_known_is_kept() {
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let mut hints = of(&vec![pair("mpi_assert_no_any_tag", "true"), pair("other", "true")]);
+        assert_eq!(hints, [pair("mpi_assert_no_any_tag", "true")]);
+        update(&mut hints, &vec![pair("mpi_assert_no_any_tag", "perhaps"), pair("mpi_assert_exact_length", "true")]);
+        assert_eq!(hints.len(), 2);
+        update(&mut hints, &vec![pair("mpi_assert_no_any_tag", "false")]);
+        let told = told(&hints);
+        assert_eq!(told.len(), ASSERTIONS.len() + 1);
+        assert!(told.contains(&pair("mpi_assert_no_any_tag", "false")));
+        assert!(told.contains(&pair("mpi_assert_exact_length", "true")));
+    }
+}

@@ -1,0 +1,158 @@
+//! Leaving the World Model (MPI-5.0 §11.2.2), and the job.
+
+use std::sync::atomic::Ordering;
+
+use weft_core::collective;
+use weft_launch::{Client, Origin};
+
+use super::other;
+use crate::blocking::wait;
+use crate::check::Call;
+use crate::collective::{Arguments, Bound, CollectiveScope, run};
+use crate::communicator::highest;
+use crate::constants::MPI_COMM_WORLD;
+use crate::context::FINALIZE_CONTEXT;
+use crate::engine::{Engine, RailTraffic};
+use crate::error::{Error, Result};
+use crate::object::Group;
+use crate::process::{self, Phase, Process};
+
+/// Ends the World Model: everything that is on its way arrives first. All processes of the job do so together, in a context that is
+/// nobody else's: what another one of them is still in is not taken for that.
+///
+/// # Errors
+/// A peer is gone, or the launcher is.
+pub fn finalize() -> Result<()> {
+    let (scope, used) = process::with(|process| {
+        let used = process.had_sessions;
+        let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
+        let group = Group::new(job.members.clone(), process.own());
+        let (communicator, rank) = (MPI_COMM_WORLD, job.rank);
+        Ok((CollectiveScope { communicator, context: FINALIZE_CONTEXT, tag: 0, group, rank, sources: None }, used))
+    })?;
+    // The barrier comes first: its messages go straight to those who may wait for this process.
+    let shape = collective::Barrier { rank: scope.rank, size: scope.group.size() };
+    let barrier = Bound::shared(collective::barrier(&shape), Arguments::none());
+    let mut sessions = [i64::from(used)];
+    meet(scope.clone(), barrier)
+        .and_then(|()| highest(CollectiveScope { tag: 1, ..scope }, &mut sessions))
+        // The World Model ends whoever hears of the error.
+        .map_err(|error| Error::new(error.class, error.message.clone()))?;
+    process::block_until(|process| process.engine().map_or(Some(()), |engine| engine.is_quiet().then_some(())));
+    if sessions[0] == 0 { leave() } else { stay() }
+}
+
+/// Runs `barrier` in `scope`; with `WEFT_CHECK`, once all are found to call the same.
+fn meet(scope: CollectiveScope, barrier: Bound) -> Result<()> {
+    let mut process = process::lock();
+    if !process.checks_calls {
+        return run(process, scope, barrier);
+    }
+    let comparison = process.collective_scope(MPI_COMM_WORLD)?;
+    let request = process.start_checked(comparison, scope, barrier, Call::default())?;
+    wait(process, request)?.error.map_or(Ok(()), Err)
+}
+
+/// Nobody needs this process any more: it ends what it has with its job, and the World Model with that.
+fn leave() -> Result<()> {
+    let mut process = process::lock();
+    if let Some(thread) = process.dismiss_progress_thread() {
+        drop(process);
+        // It could only have panicked, which has been reported; nothing depends on it any more.
+        let _ = thread.join();
+        process = process::lock();
+    }
+    let result = wait_for_the_others(process);
+    let mut process = process::lock();
+    let said = say_goodbye(&mut process);
+    process.client = process.job.take().map(|job| job.client);
+    process.detach_engine();
+    end_world(&mut process);
+    result.and(said)
+}
+
+/// The World Model is over; sessions may be open, and may be opened.
+fn stay() -> Result<()> {
+    let result = wait_for_the_others(process::lock());
+    let mut process = process::lock();
+    end_world(&mut process);
+    let said = if process.objects.sessions.is_empty() { say_goodbye(&mut process) } else { Ok(()) };
+    result.and(said)
+}
+
+fn end_world(process: &mut Process) {
+    process.objects.end_world();
+    process.phase = Phase::After;
+    process::ACTIVE.store(!process.objects.sessions.is_empty(), Ordering::Relaxed);
+}
+
+/// The launcher need not miss this process any more. The first time it is told what has been where.
+///
+/// # Errors
+/// The launcher is gone.
+pub(super) fn say_goodbye(process: &mut Process) -> Result<()> {
+    let Process { job: Some(job), engine: Some(engine), .. } = process else { return Ok(()) };
+    if job.client.wants_stats() && !std::mem::replace(&mut job.has_reported, true) {
+        let report = stats(job.rank, engine, &job.interfaces);
+        job.client.report_stats(&report).map_err(|error| other(error.to_string()))?;
+    }
+    match job.client.origin() {
+        Origin::Singleton => Ok(()),
+        Origin::Pmi1 => job.client.finalize().map_err(|error| other(error.to_string())),
+    }
+}
+
+/// The launcher's barrier at the end, where there are peers on other hosts: packets of those that are not done yet are answered
+/// meanwhile.
+fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
+    if !process.engine().is_ok_and(|engine| engine.has_network()) {
+        return Ok(());
+    }
+    let Some(mut job) = process.job.take() else { return Ok(()) };
+    drop(process);
+    let result = barrier_beside_progress(&mut job.client);
+    process::lock().job = Some(job);
+    result
+}
+
+fn barrier_beside_progress(client: &mut Client) -> Result<()> {
+    let mut outcome = None;
+    std::thread::scope(|scope| {
+        let (report, reported) = std::sync::mpsc::channel();
+        let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
+        let spawned = waiter.spawn_scoped(scope, move || {
+            let result = client.barrier();
+            // The channel outlives this thread, since its receiver is in the enclosing scope.
+            let _ = report.send(result);
+            process::with(Process::announce);
+        });
+        if spawned.is_ok() {
+            outcome = process::block_until(|_| reported.try_recv().ok().map(Some));
+        }
+    });
+    match outcome {
+        Some(Ok(())) => Ok(()),
+        Some(Err(error)) => Err(other(error.to_string())),
+        None => Err(other("cannot start a thread to leave the job with")),
+    }
+}
+
+/// What went where; `names` are those of the interfaces.
+fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
+    use std::fmt::Write as _;
+    let mut report = String::new();
+    for row in engine.traffic() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(report, "{rank} {} {} {} {} {}", row.peer, row.link, row.messages, row.bytes, row.resends);
+    }
+    for (cause, packets) in engine.dropped() {
+        let _ = writeln!(report, "{rank} dropped {cause} {packets}");
+    }
+    for rail in engine.rail_traffic() {
+        let name = names.get(usize::from(rail.interface)).map_or("?", |name| name.as_str());
+        let RailTraffic { peer, packets, bytes, failures, has_failed, .. } = rail;
+        let state = if has_failed { "down" } else { "up" };
+        let _ = writeln!(report, "rail {rank} {peer} {name} {packets} {bytes} {failures} {state}");
+    }
+    report
+}
