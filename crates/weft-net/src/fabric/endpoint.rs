@@ -298,6 +298,8 @@ pub(super) struct Endpoint {
     /// Bytes of a packet, without the prefix.
     pub(super) packet_size: usize,
     inject_max: usize,
+    /// The last look found nothing, and nobody has slept since.
+    looks_in_vain: bool,
     address_format: u32,
     pub(super) address: Vec<u8>,
     pub(super) descriptor: Option<RawFd>,
@@ -363,6 +365,7 @@ impl Endpoint {
             descriptor: None,
             errors: 0,
             last_error: None,
+            looks_in_vain: false,
         };
         this.make(info, registration, receives + sends)?;
         this.post_receives();
@@ -570,9 +573,13 @@ impl Endpoint {
     }
 
     /// Hands on at most `limit` packets that have arrived; how many.
+    ///
+    /// A provider may take one packet from its network for each look, however many completions there is room for, so the queue is read until it
+    /// is empty. But who has looked in vain and finds one has most likely waited for it: the next look, a system call, is left to the next pass.
     pub(super) fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
         let (mut packets, mut errors) = (0, 0);
-        while packets < limit {
+        let looks_in_vain = std::mem::replace(&mut self.looks_in_vain, false);
+        while packets < limit && !(looks_in_vain && packets > 0) {
             let mut entries = [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH];
             let wanted = BATCH.min(limit - packets);
             // SAFETY: there is room for so many completions of the format that the queue was opened with.
@@ -582,8 +589,10 @@ impl Endpoint {
                 errors += 1;
                 continue;
             }
-            // A provider may take one packet from its network for each look, however many completions there is room for.
-            let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else { break };
+            let Some(read) = usize::try_from(read).ok().filter(|read| *read > 0) else {
+                self.looks_in_vain = packets == 0;
+                break;
+            };
             for entry in &entries[..read.min(wanted)] {
                 packets += usize::from(self.complete(entry, on_packet));
             }
@@ -636,6 +645,8 @@ impl Endpoint {
         if self.descriptor.is_none() {
             return false;
         }
+        // Who is woken takes all there is.
+        self.looks_in_vain = false;
         let fabric = self.fabric.0;
         let mut queue = self.cq.fid();
         // SAFETY: the fabric and the queue are open; a table that is too short for the entry has none.
