@@ -97,6 +97,8 @@ pub enum Failure {
     Silent,
     /// It answers, but for `peer_timeout` one packet has not got through however often it was sent: it may be too large for the path.
     Blocked,
+    /// A packet is missing on a carrier that loses none: its connection is broken.
+    Lost,
 }
 
 /// A reliable flow to one peer.

@@ -5,6 +5,7 @@
 extern crate alloc;
 
 pub mod collective;
+pub mod connection;
 pub mod flow;
 pub mod grants;
 pub mod layout;

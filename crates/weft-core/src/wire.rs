@@ -88,10 +88,10 @@ mod kind {
 
 const _: () = assert!(kind::DATA_END + kind::REQUEST == flag::KIND && PATHS_MAX == 1 << (8 - flag::PATH));
 
-/// The index of the process that claims to have sent this datagram; `None` if it is too short to be a packet.
-/// Nothing is proved until `Flow::handle_packet` has verified the tag.
+/// The index of the process that claims to have sent this packet, of a flow or of a connection; `None` if it is too short to be one.
+/// Nothing is proved until the tag has been verified.
 pub fn peek_sender(bytes: &[u8]) -> Option<u32> {
-    (bytes.len() >= HEADER_SIZE).then(|| u32_at(bytes, 8) & SENDER_MAX)
+    (bytes.len() >= TAG_SIZE + 4).then(|| u32_at(bytes, TAG_SIZE) & SENDER_MAX)
 }
 
 /// The number and the kind that a datagram claims: of messages or data (`true`), or of a control packet. `None` if it is too short.

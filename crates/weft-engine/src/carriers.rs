@@ -4,9 +4,11 @@
 mod coalescing;
 
 use std::fmt::Write;
+use std::ops::Range;
 use std::sync::Arc;
 
-use weft_core::flow::{Counters, Flow, Parked, Settings as FlowSettings};
+use weft_core::connection::Connection;
+use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
 use weft_core::rails::{Carrier, CarrierKind, PathFrame, RAILS_MAX, Rails};
 use weft_core::time::Instant;
@@ -107,8 +109,12 @@ pub struct Remote {
     settings: Arc<FlowSettings>,
     /// Own and the peer's.
     numbers: (u32, u32),
+    /// The only carrier delivers every packet once and in order: there is a connection instead of a flow.
+    ordered: bool,
     /// Made on first contact, and again when something happens after it has been parked.
     pub flow: Option<Box<Flow>>,
+    /// Made on first contact.
+    pub connection: Option<Box<Connection>>,
     parked: Option<Box<Parked>>,
     /// Packets that were sent again before it was parked.
     resent: u64,
@@ -118,6 +124,59 @@ pub struct Remote {
     pub(crate) coalescing: Coalescing,
     /// What has left on each rail, where there are several.
     sent: Box<[Sent]>,
+}
+
+/// Where messages to a peer are submitted.
+pub(crate) enum Submission<'a> {
+    /// Packets of it may be lost.
+    Flow(&'a mut Flow),
+    /// They are not.
+    Connection(&'a mut Connection),
+}
+
+impl Submission<'_> {
+    /// The largest head plus payload, in bytes.
+    #[inline]
+    pub(crate) fn frame_max(&self) -> usize {
+        match self {
+            Self::Flow(flow) => flow.frame_max(),
+            Self::Connection(connection) => connection.frame_max(),
+        }
+    }
+
+    /// The largest that shares the packet with what was submitted before; 0 if none does.
+    pub(crate) fn frame_room(&self) -> usize {
+        match self {
+            Self::Flow(flow) => flow.frame_room(),
+            Self::Connection(connection) => connection.frame_room(),
+        }
+    }
+
+    /// Bytes of messages that are queued, or not acknowledged.
+    #[inline]
+    pub(crate) fn queued_bytes(&self) -> usize {
+        match self {
+            Self::Flow(flow) => flow.queued_bytes(),
+            Self::Connection(connection) => connection.queued_bytes(),
+        }
+    }
+
+    /// Sends a message in order; both parts are copied.
+    #[inline]
+    pub(crate) fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
+        match self {
+            Self::Flow(flow) => flow.submit_message(head, payload),
+            Self::Connection(connection) => connection.submit_message(head, payload),
+        }
+    }
+
+    /// Sends a range of a region.
+    pub(crate) fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
+        match self {
+            Self::Flow(flow) => flow.submit_data(remote_key, region, range),
+            Self::Connection(connection) => connection.submit_data(remote_key, region, range),
+        }
+    }
 }
 
 /// What has left on one rail.
@@ -155,7 +214,9 @@ impl Remote {
             rails,
             settings,
             numbers: (0, 0),
+            ordered: false,
             flow: None,
+            connection: None,
             parked: None,
             resent: 0,
             active: false,
@@ -163,6 +224,72 @@ impl Remote {
             coalescing: Coalescing::default(),
             sent: vec![Sent::default(); counted].into(),
         }
+    }
+
+    /// The peer at the end of a carrier that delivers every packet once and in order.
+    pub fn connected(carrier: Carrier, hop: Hop, settings: FlowSettings) -> Self {
+        Self { ordered: true, ..Self::new(&[(carrier, hop)], settings) }
+    }
+
+    /// Whether there is a connection to it, and no flow.
+    #[inline(always)]
+    pub(crate) fn is_ordered(&self) -> bool {
+        self.ordered
+    }
+
+    /// The connection, made on first contact.
+    #[inline]
+    pub(crate) fn connection(&mut self, secret: &Secret) -> &mut Connection {
+        let (settings, (own, peer)) = (&self.settings, self.numbers);
+        self.connection.get_or_insert_with(|| Box::new(Connection::new(settings.clone(), secret, own, peer)))
+    }
+
+    /// Where messages are submitted.
+    #[inline(always)]
+    pub(crate) fn submission(&mut self, secret: &Secret) -> Submission<'_> {
+        match self.ordered {
+            false => Submission::Flow(self.flow(secret)),
+            true => Submission::Connection(self.connection(secret)),
+        }
+    }
+
+    /// The next thing that has happened.
+    #[inline]
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        match &mut self.connection {
+            None => self.flow.as_mut()?.poll_event(),
+            Some(connection) => connection.poll_event(),
+        }
+    }
+
+    /// Tells whether the program waits for something from the peer.
+    pub(crate) fn watch(&mut self, watched: bool) {
+        if let Some(flow) = &mut self.flow {
+            flow.watch(watched);
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.watch(watched);
+        }
+    }
+
+    /// Whether nothing is under way to it, and nothing owed.
+    pub(crate) fn is_idle(&self, devices: &Devices) -> bool {
+        let held = |connection: &Connection| {
+            let hop = &self.hops[0];
+            !connection.is_idle() || devices.get(hop.slot).is_some_and(|device| device.under_way(&hop.to) > 0)
+        };
+        self.flow.as_ref().is_none_or(|flow| flow.is_idle()) && !self.connection.as_deref().is_some_and(held)
+    }
+
+    /// Whether the only carrier leads to this address.
+    pub(crate) fn is_connected_to(&self, to: &Address) -> bool {
+        self.ordered && self.hops[0].to == *to
+    }
+
+    /// What has happened in its flow or connection since that was parked last.
+    pub fn counters(&self) -> Option<&Counters> {
+        let flow = self.flow.as_ref().map(|flow| flow.counters());
+        flow.or_else(|| self.connection.as_ref().map(|connection| connection.counters()))
     }
 
     /// The settings of its flow.
@@ -245,7 +372,8 @@ impl Remote {
 
     /// Bytes of messages to it that are queued or not acknowledged.
     pub(crate) fn queued_bytes(&self) -> usize {
-        self.flow.as_ref().map_or(0, |flow| flow.queued_bytes())
+        let flow = self.flow.as_ref().map(|flow| flow.queued_bytes());
+        flow.or_else(|| self.connection.as_ref().map(|connection| connection.queued_bytes())).unwrap_or(0)
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
@@ -307,7 +435,10 @@ impl Remote {
     /// When to look at this peer again though nothing arrives.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let flow = match self.coalescing.ends() {
-            None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
+            None => match &self.connection {
+                None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
+                Some(connection) => connection.next_timeout(),
+            },
             ends => ends,
         };
         flow.into_iter().chain(self.rails.next_timeout()).min()

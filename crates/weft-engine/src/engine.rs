@@ -336,7 +336,7 @@ impl<P: Platform> Engine<P> {
             && self.messages.outbox.is_empty()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.peers.iter().all(|(_, peer)| match &peer.route {
-                Route::Remote(remote) => remote.flow.as_ref().is_none_or(|flow| flow.is_idle()),
+                Route::Remote(remote) => remote.is_idle(&self.network.devices),
                 _ => true,
             })
     }

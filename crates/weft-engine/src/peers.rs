@@ -208,7 +208,7 @@ impl<P: Platform> Peers<P> {
         matching.single_copy = process != 0;
         match &mut route {
             Route::Remote(remote) => {
-                matching.paced = true;
+                matching.paced = !remote.is_ordered();
                 let own = self.get(self.own).map_or(number, Peer::number);
                 remote.set_numbers(own, number);
             }

@@ -323,8 +323,9 @@ fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffi
         put(start + 1 + i, word);
     }
     let Route::Remote(remote) = route else { return };
-    let Some(flow) = remote.flow.as_ref() else { return };
-    let values = flow.counters().values().into_iter().chain(flow.gauges().values());
+    let Some(counters) = remote.counters() else { return };
+    let gauges = remote.flow.as_ref().map(|flow| flow.gauges()).unwrap_or_default();
+    let values = counters.values().into_iter().chain(gauges.values());
     for (i, word) in values.enumerate() {
         put(start + PEER + i, word);
     }

@@ -21,7 +21,6 @@ use std::sync::atomic::Ordering;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_launch::{CallSite, Client, JobSecret, Load, say};
-use weft_net::fabric::Fabric;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
 
@@ -186,7 +185,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         secret: own_secret.filter(|_| client.secret().is_none()),
         addresses: links.addresses(),
         raw: raw::cards(&settings, &links.raw),
-        fabric: links.fabric.as_ref().map(Fabric::card),
+        fabric: links.fabric_card(&settings),
         appnum: client.appnum(),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
@@ -197,7 +196,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     if need_links_after_all(&cards) {
         links = links::open(&settings, rank)?;
         (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
-        card.fabric = links.fabric.as_ref().map(Fabric::card);
+        card.fabric = links.fabric_card(&settings);
         cards = exchange(client, &card)?;
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {

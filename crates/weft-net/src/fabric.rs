@@ -30,11 +30,17 @@ pub struct Settings {
     pub interfaces: Option<String>,
 }
 
+/// How a card says whether packets arrive once and in order.
+const ORDERED: &str = "ordered";
+const UNORDERED: &str = "packets";
+
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Card {
     /// Only the same provider understands the address.
     pub provider: String,
+    /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a flow.
+    pub ordered: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
     /// Packets that may be on their way to this end.
@@ -47,8 +53,9 @@ impl Card {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
-        let Self { provider, packet_size, window_packets, address } = self;
-        let mut text = format!("{provider}:{packet_size}:{window_packets}:");
+        let Self { provider, ordered, packet_size, window_packets, address } = self;
+        let kind = if *ordered { ORDERED } else { UNORDERED };
+        let mut text = format!("{provider}:{kind}:{packet_size}:{window_packets}:");
         // Writing to a string cannot fail.
         address.iter().for_each(|byte| _ = write!(text, "{byte:02x}"));
         text
@@ -60,9 +67,14 @@ impl Card {
     /// It says something else.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Peer(format!("'{text}' is no address of libfabric"));
-        let mut parts = text.rsplitn(4, ':');
+        let mut parts = text.rsplitn(5, ':');
         let mut part = || parts.next().ok_or_else(wrong);
-        let (address, window, size, provider) = (part()?, part()?, part()?, part()?);
+        let (address, window, size, kind, provider) = (part()?, part()?, part()?, part()?, part()?);
+        let ordered = match kind {
+            ORDERED => true,
+            UNORDERED => false,
+            _ => return Err(wrong()),
+        };
         let packet_size = size.parse().map_err(|_| wrong())?;
         let window_packets = window.parse().map_err(|_| wrong())?;
         if address.len() % 2 != 0 || address.len() > 2 * ADDRESS_BYTES_MAX || !address.is_ascii() {
@@ -71,7 +83,8 @@ impl Card {
         let byte = |at| u8::from_str_radix(&address[at..at + 2], 16).map_err(|_| wrong());
         let address = (0..address.len()).step_by(2).map(byte).collect::<Result<_, _>>()?;
         let fits = usize::from(packet_size) >= PACKET_SIZE_MIN && window_packets >= WINDOW_PACKETS_MIN;
-        fits.then(|| Self { provider: provider.to_owned(), packet_size, window_packets, address }).ok_or_else(wrong)
+        fits.then(|| Self { provider: provider.to_owned(), ordered, packet_size, window_packets, address })
+            .ok_or_else(wrong)
     }
 }
 
@@ -110,10 +123,9 @@ fn library() -> Result<&'static Library, Error> {
 /// What there is, datagrams first: with them the flow sees what is lost, and sends it again in microseconds.
 fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>, Error> {
     let provider = settings.provider.as_deref();
-    let (lists, refusals): (Vec<_>, Vec<_>) = [Kind::Datagrams, Kind::Reliable]
-        .into_iter()
-        .map(|kind| Offers::new(library, kind, provider))
-        .partition(Result::is_ok);
+    let list = |kind| Offers::new(library, kind, provider);
+    let reliable = list(Kind::Ordered).or_else(|_| list(Kind::Reliable));
+    let (lists, refusals): (Vec<_>, Vec<_>) = [list(Kind::Datagrams), reliable].into_iter().partition(Result::is_ok);
     let lists: Vec<Offers> = lists.into_iter().flatten().collect();
     if !lists.is_empty() {
         return Ok(lists);
@@ -140,7 +152,7 @@ fn choose(settings: &Settings, offers: &[Offer]) -> Result<usize, Error> {
     let candidates = udp::candidates(&wanted)?;
     let on = |ip, kind| offers.iter().position(|offer| offer.address == Some(ip) && offer.kind == kind && fits(offer));
     let best = |kind| candidates.iter().find_map(|candidate| on(candidate.ip, kind));
-    best(Kind::Datagrams).or_else(|| best(Kind::Reliable)).ok_or_else(|| {
+    best(Kind::Datagrams).or_else(|| best(Kind::Ordered)).or_else(|| best(Kind::Reliable)).ok_or_else(|| {
         let mut has: Vec<String> = offers.iter().map(Offer::to_string).collect();
         has.dedup();
         Error::Unavailable(format!(
@@ -160,8 +172,8 @@ fn leads_elsewhere(offer: &Offer) -> bool {
 /// when a message is longer than its buffers of 16 KiB.
 fn longest_packet(offer: &Offer) -> usize {
     match offer.kind {
-        Kind::Reliable if !offer.provider.contains(';') => weft_core::flow::PACKET_SIZE_MAX,
-        Kind::Reliable | Kind::Datagrams => udp::PACKET_SIZE_MAX,
+        Kind::Ordered | Kind::Reliable if !offer.provider.contains(';') => weft_core::flow::PACKET_SIZE_MAX,
+        Kind::Ordered | Kind::Reliable | Kind::Datagrams => udp::PACKET_SIZE_MAX,
     }
 }
 
@@ -202,6 +214,7 @@ impl Fabric {
     pub fn card(&self) -> Card {
         Card {
             provider: self.endpoint.offer.provider.clone(),
+            ordered: self.endpoint.offer.kind == Kind::Ordered,
             packet_size: self.endpoint.packet_size as u16,
             window_packets: self.window_packets,
             address: self.endpoint.address.clone(),
@@ -276,6 +289,19 @@ impl Datagrams for Fabric {
 
     fn arm(&mut self) -> bool {
         self.endpoint.arm()
+    }
+
+    fn under_way(&self, to: &Address) -> usize {
+        match to {
+            Address::Fabric(to) => self.endpoint.under_way(to.name),
+            _ => 0,
+        }
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        let name = self.endpoint.take_broken()?;
+        let ip = self.endpoint.ip_of(name);
+        Some(Address::Fabric(FabricAddress { name, ip }))
     }
 
     fn rejected(&self) -> u64 {
@@ -355,9 +381,9 @@ mod tests {
         };
         let own = udp::candidates(&udp::Settings::default()).expect("an address")[0].ip;
         let offers = [
-            offer("shm", Kind::Reliable, None),
-            offer("udp;ofi_rxd", Kind::Reliable, Some(own)),
-            offer("tcp", Kind::Reliable, Some(own)),
+            offer("shm", Kind::Ordered, None),
+            offer("udp;ofi_rxd", Kind::Ordered, Some(own)),
+            offer("tcp", Kind::Ordered, Some(own)),
             offer("udp", Kind::Datagrams, Some(own)),
             offer("cxi", Kind::Reliable, None),
         ];

@@ -260,6 +260,14 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.arm()
     }
 
+    fn under_way(&self, to: &Address) -> usize {
+        self.inner.under_way(to)
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        self.inner.take_broken()
+    }
+
     fn rejected(&self) -> u64 {
         self.inner.rejected()
     }

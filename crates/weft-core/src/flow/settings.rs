@@ -133,7 +133,7 @@ impl Settings {
     }
 
     /// Bytes that a seal takes of each packet.
-    pub(super) const fn seal_size(&self) -> usize {
+    pub(crate) const fn seal_size(&self) -> usize {
         if self.sealed { wire::SEAL_SIZE } else { 0 }
     }
 }

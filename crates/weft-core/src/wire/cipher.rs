@@ -54,14 +54,18 @@ impl Ciphers {
     /// sealed by the peer.
     pub(crate) fn open(&mut self, epoch: u32, packet: &[u8]) -> Option<&[u8]> {
         let at = payload_at(packet)?;
-        let (sealed, seal) = packet.split_at_checked(packet.len().checked_sub(SEAL_SIZE)?)?;
-        let prefix = sealed.get(..at)?;
         // Length, order and transmission stand before the rest of the prefix.
-        let transmission = prefix[at - if is_messages(packet) { 5 } else { 13 }];
+        let transmission = *packet.get(at - if is_messages(packet) { 5 } else { 13 })?;
         let number = u64::from(epoch) << 32 | u64::from(u32_at(packet, 12));
+        self.open_at(number, transmission, at, packet)
+    }
+
+    /// Opens a packet whose payload begins at `at`, and whose number and transmission are known; the same.
+    pub(crate) fn open_at(&mut self, number: u64, transmission: u8, at: usize, packet: &[u8]) -> Option<&[u8]> {
+        let (sealed, seal) = packet.split_at_checked(packet.len().checked_sub(SEAL_SIZE)?)?;
         self.opened.clear();
         self.opened.extend_from_slice(sealed);
-        let (head, payload) = self.opened.split_at_mut(at);
+        let (head, payload) = self.opened.split_at_mut_checked(at)?;
         let nonce = GenericArray::from(nonce(number, transmission));
         self.open.decrypt_in_place_detached(&nonce, &head[TAG_SIZE..], payload, GenericArray::from_slice(seal)).ok()?;
         Some(&self.opened)

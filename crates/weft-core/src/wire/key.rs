@@ -12,9 +12,15 @@ use weft_hash::{BLOCK, universal};
 
 /// Bytes of body up to which SipHash takes all of a packet: about as far it costs no more.
 const SHORT_BODY: usize = 64;
-const _: () = assert!(BODY_AT <= HEADER_SIZE + SHORT_BODY);
+const SHORT: usize = HEADER_SIZE + SHORT_BODY;
+const _: () = assert!(BODY_AT <= SHORT && TAG_SIZE == 8);
 /// Where in a longer packet the universal hash begins: behind the header, at a whole word.
 const BODY_AT: usize = HEADER_SIZE.next_multiple_of(8);
+
+/// What is hashed before a packet: its epoch and its length. No packet is longer than 2¹⁶ bytes.
+fn start(epoch: u32, length: usize) -> [u8; TAG_SIZE] {
+    (u64::from(epoch) << 32 | length as u64).to_le_bytes()
+}
 
 /// What all processes of a job know and nobody else, and what is derived from it for the whole process.
 #[derive(Clone)]
@@ -91,19 +97,28 @@ impl Key {
     /// SipHash-1-3 of the epoch, the length, the header after the tag, and the rest or what the universal hash makes of it.
     #[inline]
     fn tag(&self, epoch: u32, packet: &[u8]) -> u64 {
-        let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
-        // No packet is longer than 2¹⁶ bytes.
-        hasher.write(&(u64::from(epoch) << 32 | packet.len() as u64).to_le_bytes());
-        if packet.len() <= HEADER_SIZE + SHORT_BODY {
-            hasher.write(&packet[TAG_SIZE..]);
-            return hasher.finish();
+        if packet.len() > SHORT {
+            return self.long_tag(epoch, packet);
         }
-        self.long_tag(hasher, packet)
+        let mut bytes = [0; SHORT];
+        let bytes = &mut bytes[..packet.len()];
+        bytes.copy_from_slice(packet);
+        self.short_tag(epoch, bytes)
+    }
+
+    /// The same of a short packet, in whose place of the tag the epoch and the length are written.
+    #[inline]
+    fn short_tag(&self, epoch: u32, packet: &mut [u8]) -> u64 {
+        let start = start(epoch, packet.len());
+        packet[..TAG_SIZE].copy_from_slice(&start);
+        SipHasher13::new_with_keys(self.k0, self.k1).hash(packet)
     }
 
     #[inline(never)]
-    fn long_tag(&self, mut hasher: SipHasher13, packet: &[u8]) -> u64 {
+    fn long_tag(&self, epoch: u32, packet: &[u8]) -> u64 {
         let (header, body) = packet.split_at(BODY_AT);
+        let mut hasher = SipHasher13::new_with_keys(self.k0, self.k1);
+        hasher.write(&start(epoch, packet.len()));
         hasher.write(&header[TAG_SIZE..]);
         for block in body.chunks(BLOCK) {
             hasher.write(&universal(&self.body, block).to_le_bytes());
@@ -112,15 +127,15 @@ impl Key {
     }
 
     /// Writes the tag into a packet that is otherwise complete. `epoch` is what its number exceeds 32 bits by: a packet recorded
-    /// 2³² numbers ago does not fit any more. Panics if it is shorter than a header.
+    /// 2³² numbers ago does not fit any more. Panics if it is shorter than a tag.
     pub fn write_tag(&self, epoch: u32, packet: &mut [u8]) {
-        let tag = self.tag(epoch, packet);
+        let tag = if packet.len() <= SHORT { self.short_tag(epoch, packet) } else { self.long_tag(epoch, packet) };
         packet[..TAG_SIZE].copy_from_slice(&tag.to_le_bytes());
     }
 
     /// Whether the holder of this key made the packet in this epoch, all of it; in constant time.
     pub fn verify(&self, epoch: u32, packet: &[u8]) -> bool {
-        packet.len() >= HEADER_SIZE && self.tag(epoch, packet) ^ u64_at(packet, 0) == 0
+        packet.len() >= TAG_SIZE && self.tag(epoch, packet) ^ u64_at(packet, 0) == 0
     }
 }
 

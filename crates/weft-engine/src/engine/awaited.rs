@@ -70,8 +70,11 @@ impl<P: Platform> Engine<P> {
         }
         self.forget_others();
         for peer in asked {
-            let flow = self.flow(peer);
-            flow.watch(true);
+            // It may not have been talked to yet.
+            self.submission(peer);
+            if let Route::Remote(remote) = &mut self.peers[peer].route {
+                remote.watch(true);
+            }
             if !self.awaited.watched.contains(&peer) {
                 self.awaited.watched.push(peer);
             }
@@ -102,8 +105,8 @@ impl<P: Platform> Engine<P> {
             let Some(peer) = peers.get_mut(peer) else { return false };
             let stays = peer.waited_for;
             let Route::Remote(remote) = &mut peer.route else { return false };
-            if !stays && let Some(flow) = &mut remote.flow {
-                flow.watch(false);
+            if !stays {
+                remote.watch(false);
             }
             stays
         });

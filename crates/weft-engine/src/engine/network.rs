@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use weft_core::flow::{Counters, Deliver, Event, Failure, Flow, Regions, Train};
+use weft_core::flow::{Counters, Deliver, Event, Failure, Regions, Train};
 use weft_core::path_validation;
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
 use super::{Engine, FRAMES_PER_PASS};
-use crate::carriers::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot};
+use crate::carriers::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot, Submission};
 use crate::group::PeerId;
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
@@ -171,6 +171,20 @@ impl<P: Platform> Engine<P> {
                 *foreign += 1;
                 return;
             };
+            if remote.is_ordered() {
+                remote.connection(secret);
+                // As below.
+                let Some(mut connection) = remote.connection.take() else { return };
+                connection.handle_packet(train.bytes, &mut Adapter { peer, messages, peers });
+                let wants_more = !connection.is_idle() || connection.has_failed();
+                if let Route::Remote(remote) = &mut peers[peer].route {
+                    remote.connection = Some(connection);
+                    if wants_more && !std::mem::replace(&mut remote.active, true) {
+                        active.push(peer);
+                    }
+                }
+                return;
+            }
             if path_validation::is_path_frame(train.bytes) {
                 let answer = remote.handle_path_frame(slot, train.bytes, secret);
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
@@ -190,21 +204,35 @@ impl<P: Platform> Engine<P> {
         };
         let Some(device) = devices.get_mut(slot) else { return 0 };
         let count = device.receive_trains(&mut |train| without_questions(train, &mut on_train), FRAMES_PER_PASS);
+        let broken = device.take_broken();
         for (hop, answer) in &answers {
             say(devices, hop, answer);
         }
         self.network.packets_arrived |= count > 0;
+        if let Some(to) = broken {
+            self.connection_broke(&to);
+        }
         count
     }
 
-    /// The flow to `peer`, made on first use, and due to be looked at.
+    /// Where messages to `peer` are submitted; it is due to be looked at.
     #[inline]
-    pub(super) fn flow(&mut self, peer: PeerId) -> &mut Flow {
+    pub(super) fn submission(&mut self, peer: PeerId) -> Submission<'_> {
         let Route::Remote(remote) = &mut self.peers[peer].route else { unreachable!("only remote peers have flows") };
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
-        remote.flow(&self.network.secret)
+        remote.submission(&self.network.secret)
+    }
+
+    /// The link says that packets to this address are lost for good.
+    #[cold]
+    fn connection_broke(&mut self, to: &Address) {
+        let is_it = |route: &Route| matches!(route, Route::Remote(remote) if remote.is_connected_to(to));
+        let found = self.peers.iter().find(|(_, peer)| is_it(&peer.route)).map(|(id, _)| id);
+        if let Some(peer) = found {
+            self.peer_failed(peer, "its connection broke");
+        }
     }
 
     pub(super) fn transmit(&mut self, now: Instant) {
@@ -218,7 +246,7 @@ impl<P: Platform> Engine<P> {
             self.transmit_to(peer, now);
             self.collect_events(peer);
             match &mut self.peers[peer].route {
-                Route::Remote(remote) if remote.flow.as_ref().is_some_and(|flow| !flow.is_idle()) => at += 1,
+                Route::Remote(remote) if !remote.is_idle(&self.network.devices) => at += 1,
                 Route::Remote(remote) => {
                     remote.active = false;
                     self.network.active.swap_remove(at);
@@ -233,6 +261,9 @@ impl<P: Platform> Engine<P> {
     /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
     fn keep_cached(&mut self, peer: PeerId) {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+        if remote.is_ordered() {
+            return;
+        }
         if let Some(flow) = &mut remote.flow
             && flow.memory_bytes() > CACHED_FLOW_BYTES_MAX
         {
@@ -260,16 +291,22 @@ impl<P: Platform> Engine<P> {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         let train = self.network.train.len();
         let may_coalesce = self.network.attended
-            && remote.flow.as_ref().is_some_and(|flow| {
-                let packet = flow.frame_max();
-                flow.may_coalesce(length, if length <= packet { packet } else { train })
-            });
+            && match (&remote.flow, &remote.connection) {
+                (Some(flow), _) => {
+                    let packet = flow.frame_max();
+                    flow.may_coalesce(length, if length <= packet { packet } else { train })
+                }
+                (None, Some(connection)) => connection.queued_bytes() + length <= connection.frame_max(),
+                (None, None) => false,
+            };
         if may_coalesce && remote.coalescing.joins(|| self.platform.now()) {
             self.network.coalescing = true;
             return;
         }
         remote.coalescing.end(false);
-        self.transmit_to(peer, self.platform.now());
+        let needs_time = remote.connection.as_ref().is_none_or(|connection| connection.needs_time());
+        let now = if needs_time { self.platform.now() } else { Instant(0) };
+        self.transmit_to(peer, now);
         self.collect_events(peer);
     }
 
@@ -291,6 +328,9 @@ impl<P: Platform> Engine<P> {
             return;
         }
         let Route::Remote(remote) = &mut peers[peer].route else { return };
+        if remote.is_ordered() {
+            return transmit_connected(devices, remote, messages, now, || platform.is_contended());
+        }
         for carrier in 0..remote.carriers() {
             if let Some((hop, question)) = remote.poll_challenge(carrier, now, secret) {
                 say(devices, &hop, &question);
@@ -315,7 +355,7 @@ impl<P: Platform> Engine<P> {
     pub(super) fn collect_events(&mut self, peer: PeerId) {
         loop {
             let Route::Remote(remote) = &mut self.peers[peer].route else { return };
-            match remote.flow.as_mut().and_then(|flow| flow.poll_event()) {
+            match remote.poll_event() {
                 Some(Event::Acknowledged { region, bytes }) => {
                     self.messages.handle_acknowledged(RegionKey::from_wire(region), bytes);
                 }
@@ -353,6 +393,31 @@ fn split_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
     }
     hand_on(Arrival { bytes: others, segment, marked });
     hand_on(Arrival::packet(last));
+}
+
+/// Sends what the connection of a peer has for it, until its carrier has no more room.
+fn transmit_connected(
+    devices: &mut Devices,
+    remote: &mut Remote,
+    messages: &Messages,
+    now: Instant,
+    is_contended: impl Fn() -> bool,
+) {
+    let (carrier, hop) = remote.hop(0);
+    let Some(device) = devices.get_mut(hop.slot) else { return };
+    let mut packets = 0;
+    while packets < PACKETS_PER_PASS && (packets == 0 || !is_contended()) {
+        let Some(connection) = &mut remote.connection else { return };
+        let Some(packet) = connection.poll_packet(now, &mut Sources(messages)) else { return };
+        let length = packet.len();
+        // Whatever it is that the carrier says: a packet of a connection stays until it is taken.
+        if !matches!(device.send(&hop.to, packet), Ok(Outcome::Sent)) {
+            return connection.refused(now);
+        }
+        connection.taken();
+        remote.note_sent(carrier, 1, length);
+        packets += 1;
+    }
 }
 
 /// Sends a train over its carrier; what the link has no room for waits in `stalled`.
@@ -417,6 +482,7 @@ fn describe(reason: Failure) -> &'static str {
         Failure::Blocked => {
             "it answers, but a packet does not get through however often it is sent: the network may carry only smaller ones"
         }
+        Failure::Lost => "a packet of it was lost by a carrier that should lose none: its connection broke",
     }
 }
 

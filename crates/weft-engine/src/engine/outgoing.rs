@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use weft_core::flow::Flow;
 use weft_core::matching::Envelope;
 use weft_core::message::{HEAD_MAX, Head};
 
 use super::{Engine, FLOW_QUEUE_BYTES};
+use crate::carriers::Submission;
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::{CREDIT_PER_MESSAGE, Outgoing, SMALL_BYTES_MAX};
@@ -56,12 +56,12 @@ impl<P: Platform> Engine<P> {
         if bytes > self.eager_limit || state.matching.credit < cost || !state.pending.is_empty() {
             return false;
         }
-        let flow = remote.flow(&self.network.secret);
-        if bytes as usize + HEAD_MAX > flow.frame_max() || flow.queued_bytes() > FLOW_QUEUE_BYTES {
+        let to = remote.submission(&self.network.secret);
+        if bytes as usize + HEAD_MAX > to.frame_max() || to.queued_bytes() > FLOW_QUEUE_BYTES {
             return false;
         }
         let head = Head::eager(envelope, None);
-        submit_to(flow, &head, data, 0, bytes, &mut self.scratch);
+        submit_to(to, &head, data, 0, bytes, &mut self.scratch);
         if !std::mem::replace(&mut remote.active, true) {
             self.network.active.push(peer);
         }
@@ -317,7 +317,7 @@ impl<P: Platform> Engine<P> {
             (Head::eager(send.envelope, acknowledge), Head::eager_first(send.envelope, acknowledge, total));
         let more = Head::eager_more();
         let frame_max = match &self.peers[peer].route {
-            Route::Remote(_) => self.flow(peer).frame_max() as u64,
+            Route::Remote(_) => self.submission(peer).frame_max() as u64,
             Route::Shared(_) => {
                 let piece_max = self.piece_max(peer);
                 if total <= piece_max {
@@ -332,7 +332,7 @@ impl<P: Platform> Engine<P> {
         }
         // The queue of a flow takes all pieces once it takes the first, which fills up what earlier messages have left of their last
         // packet. All others but the last fill a packet each.
-        let room = self.flow(peer).frame_room() as u64;
+        let room = self.submission(peer).frame_room() as u64;
         let first_max = if room > FIRST_PIECE_MIN { room } else { frame_max };
         let mut offset = first_max - first.as_bytes().len() as u64;
         if !self.carry(peer, &first, &send.data, 0, offset) {
@@ -376,7 +376,7 @@ impl<P: Platform> Engine<P> {
         match &self.peers[peer].route {
             Route::Myself => u64::MAX,
             Route::Shared(_) => self.frame_max.min(RING_PIECE_BYTES),
-            Route::Remote(_) => (self.flow(peer).frame_max() - HEAD_MAX) as u64,
+            Route::Remote(_) => (self.submission(peer).frame_max() - HEAD_MAX) as u64,
             Route::None(_) => 0,
         }
     }
@@ -412,7 +412,7 @@ impl<P: Platform> Engine<P> {
         };
         let key = *key;
         if let Route::Remote(_) = self.peers[peer].route {
-            self.flow(peer).submit_data(remote_key, key.wire(), *offset..limit);
+            self.submission(peer).submit_data(remote_key, key.wire(), *offset..limit);
             return true;
         }
         let data = send.data.clone();
@@ -454,7 +454,7 @@ impl<P: Platform> Engine<P> {
                 node.try_send_with(local, head.as_bytes(), length as usize, fill)
             }
             Route::Remote(remote) => {
-                if remote.flow.as_ref().is_some_and(|flow| flow.queued_bytes() > FLOW_QUEUE_BYTES) {
+                if remote.queued_bytes() > FLOW_QUEUE_BYTES {
                     return false;
                 }
                 self.submit(peer, head, data, offset, length);
@@ -467,20 +467,20 @@ impl<P: Platform> Engine<P> {
 
     pub(super) fn submit(&mut self, peer: PeerId, head: &Head, data: &UserData, offset: u64, length: u64) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        submit_to(self.flow(peer), head, data, offset, length, &mut scratch);
+        submit_to(self.submission(peer), head, data, offset, length, &mut scratch);
         self.scratch = scratch;
     }
 }
 
 /// Submits a frame with `length` bytes of `data` from `offset` on, through `scratch` if these are several runs of memory.
 #[inline(always)]
-fn submit_to(flow: &mut Flow, head: &Head, data: &UserData, offset: u64, length: u64, scratch: &mut Vec<u8>) {
+fn submit_to(mut to: Submission<'_>, head: &Head, data: &UserData, offset: u64, length: u64, scratch: &mut Vec<u8>) {
     match data.run(offset, length) {
-        Some(run) => flow.submit_message(head.as_bytes(), run),
+        Some(run) => to.submit_message(head.as_bytes(), run),
         None => {
             scratch.resize(length as usize, 0);
             data_into(data, offset, scratch);
-            flow.submit_message(head.as_bytes(), scratch);
+            to.submit_message(head.as_bytes(), scratch);
         }
     }
 }

@@ -27,7 +27,10 @@ impl<P: Platform> Engine<P> {
     /// What happened in all flows.
     pub fn counters(&self) -> Counters {
         let mut sum = self.network.past.clone();
-        self.flows().for_each(|flow| sum.add(flow.counters()));
+        for (_, peer) in self.peers.iter() {
+            let Route::Remote(remote) = &peer.route else { continue };
+            remote.counters().into_iter().for_each(|counters| sum.add(counters));
+        }
         sum
     }
 

@@ -167,6 +167,18 @@ pub trait Datagrams {
         None
     }
 
+    /// Packets to this address that the link has taken and that have not left it: somebody must look at it until they have. 0 of links that
+    /// hand each packet to the kernel.
+    fn under_way(&self, _to: &Address) -> usize {
+        0
+    }
+
+    /// An address to which a packet that the link had taken has not been delivered, by a link that delivers every packet once and in order;
+    /// each such address once. [`Self::last_refusal`] says why.
+    fn take_broken(&mut self) -> Option<Address> {
+        None
+    }
+
     /// The largest packet this end can send and receive, in bytes. A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
 }
@@ -220,6 +232,15 @@ macro_rules! forward {
 
             fn last_refusal(&self) -> Option<String> {
                 (**self).last_refusal()
+            }
+
+            #[inline]
+            fn under_way(&self, to: &Address) -> usize {
+                (**self).under_way(to)
+            }
+
+            fn take_broken(&mut self) -> Option<Address> {
+                (**self).take_broken()
             }
 
             fn packet_size(&self) -> usize {

@@ -1,7 +1,7 @@
 //! The links to other nodes: which are opened, and as what the engine uses them.
 
 use weft_net::ethernet::Ethernet;
-use weft_net::fabric::Fabric;
+use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Udp};
 
 use super::{other, warn};
@@ -37,6 +37,13 @@ impl Opened {
             }
         }
         names
+    }
+
+    /// What peers are told of the endpoint of libfabric. A carrier into which faults are injected keeps no promise.
+    pub(super) fn fabric_card(&self, settings: &Settings) -> Option<fabric::Card> {
+        let mut card = self.fabric.as_ref().map(Fabric::card)?;
+        card.ordered &= settings.faults.is_clean();
+        Some(card)
     }
 
     /// What peers are told of where this process can be reached, by UDP or not.

@@ -27,6 +27,8 @@ struct Found {
     window_packets: u32,
     /// Packets are to fit it.
     decides: bool,
+    /// It delivers every packet once and in order.
+    ordered: bool,
 }
 
 /// The way to a peer. `own` and `peer` are what the two ends say of themselves; `first`: one end says so, the other does not.
@@ -71,7 +73,10 @@ pub(super) fn remote(
         ..defaults
     };
     let carriers: Vec<(Carrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
-    Route::Remote(Box::new(Remote::new(&carriers, flow)))
+    Route::Remote(Box::new(match &found[..] {
+        [one] if one.ordered => Remote::connected(one.carrier, one.hop, flow),
+        _ => Remote::new(&carriers, flow),
+    }))
 }
 
 /// The carriers on these pairs of interfaces.
@@ -91,6 +96,7 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
                 packet_size: pair.packet_size,
                 window_packets: own.window_packets.min(peer.window_packets),
                 decides,
+                ordered: false,
             });
         }
     }
@@ -110,6 +116,7 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened) -> Result<Vec<Found>, 
         packet_size: usize::from(here.packet_size.min(there.packet_size)),
         window_packets: here.window_packets.min(there.window_packets),
         decides: true,
+        ordered: here.ordered && there.ordered,
     });
     Ok(found)
 }
@@ -132,6 +139,7 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
         packet_size: usize::from(own.packet_size.min(peer.packet_size)),
         window_packets: own.window_packets.min(peer.window_packets),
         decides,
+        ordered: false,
     })
 }
 

@@ -17,6 +17,8 @@ pub(super) const FI_SEND: u64 = 1 << 11;
 pub(super) const FI_CONTEXT: u64 = 1 << 59;
 pub(super) const FI_CONTEXT2: u64 = 1 << 52;
 pub(super) const FI_MSG_PREFIX: u64 = 1 << 58;
+/// Sends are delivered in their order.
+pub(super) const FI_ORDER_SAS: u64 = 1 << 8;
 pub(super) const FI_EP_DGRAM: c_int = 2;
 pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_THREAD_DOMAIN: c_int = 3;
@@ -44,7 +46,7 @@ pub(super) struct TxAttr {
     pub(super) caps: u64,
     pub(super) mode: u64,
     op_flags: u64,
-    msg_order: u64,
+    pub(super) msg_order: u64,
     comp_order: u64,
     pub(super) inject_size: usize,
     pub(super) size: usize,
@@ -58,7 +60,7 @@ pub(super) struct RxAttr {
     pub(super) caps: u64,
     pub(super) mode: u64,
     op_flags: u64,
-    msg_order: u64,
+    pub(super) msg_order: u64,
     comp_order: u64,
     total_buffered_recv: usize,
     pub(super) size: usize,

@@ -13,8 +13,8 @@ use weft_core::time::{Duration, Instant};
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
     FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
-    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN,
-    FI_WAIT_FD, FI_WAIT_NONE, Fabric, Fid, Info, Library, Mr, VERSION, text,
+    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
+    FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, Fabric, Fid, Info, Library, Mr, VERSION, text,
 };
 use crate::clock;
 
@@ -42,7 +42,9 @@ const ALIGNMENT: usize = 64;
 pub enum Kind {
     /// Packets may be lost (`FI_EP_DGRAM`).
     Datagrams,
-    /// They are not (`FI_EP_RDM`).
+    /// They are not (`FI_EP_RDM`), and arrive in the order of sending (`FI_ORDER_SAS`).
+    Ordered,
+    /// They are not, but may overtake each other.
     Reliable,
 }
 
@@ -50,7 +52,7 @@ impl Kind {
     fn endpoint(self) -> c_int {
         match self {
             Self::Datagrams => FI_EP_DGRAM,
-            Self::Reliable => FI_EP_RDM,
+            Self::Ordered | Self::Reliable => FI_EP_RDM,
         }
     }
 }
@@ -79,7 +81,8 @@ impl fmt::Display for Offer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let kind = match self.kind {
             Kind::Datagrams => "datagrams",
-            Kind::Reliable => "reliable messages",
+            Kind::Ordered => "reliable messages",
+            Kind::Reliable => "reliable messages that may overtake each other",
         };
         write!(f, "{} on {} ({kind})", self.provider, self.domain)
     }
@@ -115,6 +118,10 @@ impl Offers {
             info.caps = FI_MSG | FI_SEND | FI_RECV;
             info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
             (*info.ep_attr).kind = kind.endpoint();
+            if kind == Kind::Ordered {
+                (*info.tx_attr).msg_order = FI_ORDER_SAS;
+                (*info.rx_attr).msg_order = FI_ORDER_SAS;
+            }
             (*info.domain_attr).threading = FI_THREAD_DOMAIN;
             (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_BASIC_BITS;
             if let Some(name) = &provider {
@@ -275,6 +282,10 @@ struct Peer {
     under_way: usize,
     /// Since when there has been no room for it.
     full_since: Option<Instant>,
+    /// A packet that the provider had taken was not delivered.
+    broken: bool,
+    /// Its address, if it is one of IP.
+    ip: Option<SocketAddr>,
 }
 
 /// An endpoint that takes and gives packets.
@@ -300,6 +311,10 @@ pub(super) struct Endpoint {
     inject_max: usize,
     /// The last look found nothing, and nobody has slept since.
     looks_in_vain: bool,
+    /// Those that were read last.
+    completions: [CqEntry; BATCH],
+    /// Peers that are broken, at least one if it is not 0.
+    broken: usize,
     address_format: u32,
     pub(super) address: Vec<u8>,
     pub(super) descriptor: Option<RawFd>,
@@ -343,6 +358,9 @@ impl Endpoint {
         let most = BYTES_MAX / packet_size.max(1);
         let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
         let sends = tx.size.min(most).clamp(1, SENDS_MAX);
+        // What a reliable endpoint has been given at once it may still have, and nobody would know whether to look at it until it has not.
+        let may_inject = prefix == 0 && offer.kind == Kind::Datagrams;
+        let inject_max = if may_inject { tx.inject_size } else { 0 };
         let mut this = Self {
             library,
             offer,
@@ -359,13 +377,15 @@ impl Endpoint {
             unposted: (0..receives).collect(),
             prefix,
             packet_size,
-            inject_max: if prefix == 0 { tx.inject_size } else { 0 },
+            inject_max,
             address_format,
             address: Vec::new(),
             descriptor: None,
             errors: 0,
             last_error: None,
             looks_in_vain: false,
+            completions: [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH],
+            broken: 0,
         };
         this.make(info, registration, receives + sends)?;
         this.post_receives();
@@ -483,8 +503,9 @@ impl Endpoint {
         };
         match inserted {
             1 => {
-                self.peers.push(Peer { name, under_way: 0, full_since: None });
-                Ok((self.peers.len() as u64 - 1, socket_address(self.address_format, address)))
+                let ip = socket_address(self.address_format, address);
+                self.peers.push(Peer { name, under_way: 0, full_since: None, broken: false, ip });
+                Ok((self.peers.len() as u64 - 1, ip))
             }
             code => Err(format!("fi_av_insert: {}", self.describe(code.into()))),
         }
@@ -544,6 +565,30 @@ impl Endpoint {
         }
     }
 
+    /// The address of the peer of this number, if it is one of IP.
+    pub(super) fn ip_of(&self, peer: u64) -> Option<SocketAddr> {
+        self.peers.get(peer as usize)?.ip
+    }
+
+    /// Packets for this peer that the provider has.
+    #[inline]
+    pub(super) fn under_way(&self, to: u64) -> usize {
+        self.peers.get(to as usize).map_or(0, |peer| peer.under_way)
+    }
+
+    /// A peer to which a packet was not delivered that the provider had taken.
+    #[inline]
+    pub(super) fn take_broken(&mut self) -> Option<u64> {
+        if self.broken == 0 {
+            return None;
+        }
+        self.broken = 0;
+        let place = self.peers.iter_mut().position(|peer| std::mem::take(&mut peer.broken))?;
+        // There may be more of them.
+        self.broken = self.peers.iter().filter(|peer| peer.broken).count();
+        Some(place as u64)
+    }
+
     /// The provider has given the packet at this place back.
     fn end_send(&mut self, place: usize) {
         if let Some(peer) = self.peers.get_mut(self.owners[place]) {
@@ -580,10 +625,9 @@ impl Endpoint {
         let (mut packets, mut errors) = (0, 0);
         let looks_in_vain = std::mem::replace(&mut self.looks_in_vain, false);
         while packets < limit && !(looks_in_vain && packets > 0) {
-            let mut entries = [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH];
             let wanted = BATCH.min(limit - packets);
             // SAFETY: there is room for so many completions of the format that the queue was opened with.
-            let read = unsafe { ((*(*self.cq.0).ops).read)(self.cq.0, entries.as_mut_ptr().cast(), wanted) };
+            let read = unsafe { ((*(*self.cq.0).ops).read)(self.cq.0, self.completions.as_mut_ptr().cast(), wanted) };
             if read == -(FI_EAVAIL as isize) && errors < ERRORS_MAX {
                 self.take_error();
                 errors += 1;
@@ -593,11 +637,13 @@ impl Endpoint {
                 self.looks_in_vain = packets == 0;
                 break;
             };
-            for entry in &entries[..read.min(wanted)] {
-                packets += usize::from(self.complete(entry, on_packet));
+            for place in 0..read.min(wanted) {
+                let entry = self.completions[place];
+                packets += usize::from(self.complete(&entry, on_packet));
             }
         }
-        if !self.unposted.is_empty() {
+        // Whoever waits for the packet that has just come gets it first, as long as there is room for others.
+        if self.unposted.len() > if packets > 0 { self.receives.count / 2 } else { 0 } {
             self.post_receives();
         }
         packets
@@ -630,6 +676,10 @@ impl Endpoint {
         match (self.sends.place(entry.context), self.receives.place(entry.context)) {
             (Some(place), _) => {
                 self.last_error = Some(("fi_send", error));
+                if let Some(peer) = self.peers.get_mut(self.owners[place]) {
+                    peer.broken = true;
+                    self.broken += 1;
+                }
                 self.end_send(place);
             }
             (_, Some(place)) => {

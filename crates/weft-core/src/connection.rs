@@ -1,0 +1,462 @@
+//! One connection to one remote process, over a carrier that delivers every packet once and in the order of sending: reliable endpoints
+//! of libfabric (`FI_EP_RDM` with `FI_ORDER_SAS`). It does what [`crate::flow::Flow`] does over packets that may be lost, without what that needs for
+//! it: no acknowledgement, no retransmission, no window.
+//!
+//! What is left is what no carrier does: messages share packets, bulk data is read where it lies, every packet proves who sent it, and a peer that
+//! is waited for is asked now and then whether it lives. A packet stands ready until the carrier takes it ([`Connection::poll_packet`],
+//! [`Connection::taken`]); from then on it is the carrier's.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//!  0  tag       8   as of every packet (`wire/key.rs`)
+//!  8  sender    3   index of the sending process in the job
+//! 11  kind      1   0 messages, 1 data, 2 probe, 3 its answer
+//! 12  number    4   of the packet; the tag covers the part beyond 32 bits
+//!     messages:     each as length 2 and bytes
+//!     data: remote key 4, offset 8; then the bytes
+//! ```
+//!
+//! A sealed packet with messages or data has its payload encrypted, and 16 bytes behind it.
+
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+use crate::flow::{Counters, Deliver, Event, Failure, Regions, Settings};
+use crate::time::{Duration, Instant};
+use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret};
+
+/// Bytes in front of every packet's body.
+pub const HEADER_SIZE: usize = 16;
+/// Bytes in front of bulk data besides.
+const DATA_PREFIX: usize = 12;
+const SENDER_MAX: u32 = 0x00ff_ffff;
+const NUMBER_AT: usize = 12;
+/// A packet that the carrier did not take is offered again after this long.
+const RETRY: Duration = Duration::from_micros(100);
+
+const MESSAGES: u8 = 0;
+const DATA: u8 = 1;
+const PROBE: u8 = 2;
+const ALIVE: u8 = 3;
+
+/// Bulk data that is to leave.
+#[derive(Debug)]
+struct Granted {
+    remote_key: u32,
+    region: u32,
+    range: Range<u64>,
+}
+
+/// The packet that the carrier is to take next.
+#[derive(Debug, Default)]
+struct Ready {
+    /// Its bytes; empty: there is none.
+    bytes: Vec<u8>,
+    /// What of which region is in it.
+    data: Option<(u32, u64)>,
+}
+
+/// How long the peer has been silent while something was expected of it.
+#[derive(Debug, Default)]
+struct Silence {
+    length: Duration,
+    /// When that was last looked at.
+    looked: Option<Instant>,
+    /// The length at which it was last asked.
+    asked: Duration,
+}
+
+/// A connection to one peer.
+#[derive(Debug)]
+pub struct Connection {
+    settings: Arc<Settings>,
+    own_index: u32,
+    failed: bool,
+    tag_key: Key,
+    peer_tag_key: Key,
+    ciphers: Option<Box<Ciphers>>,
+    /// The number of the next packet that leaves, and of the next that arrives.
+    next: u64,
+    expected: u64,
+    ready: Ready,
+    /// Packets with messages, the last of which may take more; each begins with room for a header.
+    open: VecDeque<Vec<u8>>,
+    /// Bytes in them, and in the one that is ready.
+    queued: usize,
+    granted: VecDeque<Granted>,
+    /// Memory for the next packet.
+    spare: Vec<u8>,
+    /// The program waits for the peer.
+    watched: bool,
+    /// The peer wants to know whether we live.
+    owes_answer: bool,
+    /// When the carrier did not take what is ready.
+    refused: Option<Instant>,
+    silence: Silence,
+    events: VecDeque<Event>,
+    counters: Counters,
+}
+
+impl Connection {
+    /// A connection from process `own_index` to process `peer_index` (both below 2²⁴) of the job that knows `secret`. Both sides must
+    /// use the same `packet_size` and `sealed`; of the other settings only those of liveness count.
+    pub fn new(settings: Arc<Settings>, secret: &Secret, own_index: u32, peer_index: u32) -> Self {
+        assert!(own_index <= SENDER_MAX && peer_index <= SENDER_MAX, "a process index has 24 bits");
+        let first = u64::from(Number::FIRST.0);
+        Self {
+            settings,
+            own_index,
+            failed: false,
+            tag_key: Key::derive(secret, own_index, peer_index),
+            peer_tag_key: Key::derive(secret, peer_index, own_index),
+            ciphers: None,
+            next: first,
+            expected: first,
+            ready: Ready::default(),
+            open: VecDeque::new(),
+            queued: 0,
+            granted: VecDeque::new(),
+            spare: Vec::new(),
+            watched: false,
+            owes_answer: false,
+            refused: None,
+            silence: Silence::default(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// Most bytes of a packet behind its header.
+    fn body_max(&self) -> usize {
+        self.settings.packet_size - HEADER_SIZE - self.settings.seal_size()
+    }
+
+    /// The largest `head` plus `payload` that `submit_message` takes, in bytes.
+    pub fn frame_max(&self) -> usize {
+        self.body_max() - FRAME_PREFIX
+    }
+
+    /// The largest that shares the packet with the messages submitted before it; 0 if none does.
+    pub fn frame_room(&self) -> usize {
+        let begun = self.open.back().map_or(self.body_max(), |last| last.len() - HEADER_SIZE);
+        (self.body_max() - begun).saturating_sub(FRAME_PREFIX)
+    }
+
+    /// Sends `head` and `payload` as one message, in order. Both are copied. Panics if they exceed `frame_max`.
+    /// Without effect once the peer has failed.
+    pub fn submit_message(&mut self, head: &[u8], payload: &[u8]) {
+        let length = head.len() + payload.len();
+        assert!(length <= self.frame_max(), "a message larger than frame_max");
+        if self.failed {
+            return;
+        }
+        if self.open.is_empty() || length > self.frame_room() {
+            let mut packet = core::mem::take(&mut self.spare);
+            packet.clear();
+            packet.extend_from_slice(&[0; HEADER_SIZE]);
+            self.open.push_back(packet);
+        }
+        let Some(packet) = self.open.back_mut() else { return };
+        packet.extend_from_slice(&(length as u16).to_le_bytes());
+        packet.extend_from_slice(head);
+        packet.extend_from_slice(payload);
+        self.queued += FRAME_PREFIX + length;
+        self.counters.messages_sent += 1;
+        self.counters.bytes_sent += (FRAME_PREFIX + length) as u64;
+    }
+
+    /// Sends bytes `range` of `region` to the same offsets of the peer's `remote_key`. An empty range does nothing.
+    /// The bytes must stay the same until `Event::Acknowledged` has told of all of them: then the carrier has a copy.
+    pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
+        if !self.failed && !range.is_empty() {
+            self.granted.push_back(Granted { remote_key, region, range });
+        }
+    }
+
+    /// Bytes of messages that the carrier has not taken.
+    pub fn queued_bytes(&self) -> usize {
+        self.queued
+    }
+
+    /// Nothing waits for the carrier. What it has taken it may still have.
+    pub fn is_idle(&self) -> bool {
+        self.ready.bytes.is_empty() && self.open.is_empty() && self.granted.is_empty() && !self.owes_answer
+    }
+
+    /// True once `Event::PeerFailed` has been raised.
+    pub fn has_failed(&self) -> bool {
+        self.failed
+    }
+
+    /// Tells whether the program waits for something from the peer. While it does, a peer of which nothing is heard for
+    /// `Settings::keepalive` is probed, and fails after `Settings::peer_timeout` of silence.
+    pub fn watch(&mut self, watched: bool) {
+        self.watched = watched;
+    }
+
+    /// The next thing the driver should know.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// What happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// When `poll_packet` should be called though nothing arrives; a time in the past means now.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        if self.failed {
+            return None;
+        }
+        if !self.is_idle() {
+            return Some(self.refused.map_or(Instant(0), |refused| refused + RETRY));
+        }
+        let keepalive = self.settings.keepalive;
+        (self.watched && keepalive.0 > 0).then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
+    }
+
+    /// Gives back memory that an idle connection keeps for what may come next.
+    pub fn shrink(&mut self) {
+        if !self.is_idle() {
+            return;
+        }
+        (self.spare, self.ready, self.ciphers) = (Vec::new(), Ready::default(), None);
+        (self.open, self.granted) = (VecDeque::new(), VecDeque::new());
+        if self.events.is_empty() {
+            self.events = VecDeque::new();
+        }
+    }
+
+    /// Bytes it occupies, allocations included.
+    pub fn memory_bytes(&self) -> usize {
+        let packets = self.open.iter().map(Vec::capacity).sum::<usize>();
+        size_of::<Self>() + packets + self.spare.capacity() + self.ready.bytes.capacity()
+    }
+
+    /// Whether `poll_packet` depends on the time now.
+    #[inline]
+    pub fn needs_time(&self) -> bool {
+        self.watched || self.refused.is_some()
+    }
+
+    /// The packet that the carrier is to take next: the same until [`Self::taken`]. `None`: there is nothing to send.
+    pub fn poll_packet(&mut self, now: Instant, regions: &mut dyn Regions) -> Option<&[u8]> {
+        if self.failed {
+            return None;
+        }
+        let probe = self.needs_time() && self.is_probe_due(now);
+        if self.failed {
+            return None;
+        }
+        if self.ready.bytes.is_empty() {
+            if core::mem::take(&mut self.owes_answer) {
+                self.make_control(ALIVE);
+            } else if probe {
+                self.counters.probes += 1;
+                self.make_control(PROBE);
+            } else if let Some(packet) = self.open.pop_front() {
+                self.queued -= packet.len() - HEADER_SIZE;
+                self.ready.bytes = packet;
+                self.counters.data_packets_sent += 1;
+                self.finish(MESSAGES, HEADER_SIZE);
+            } else {
+                self.make_data(regions)?;
+            }
+        }
+        Some(&self.ready.bytes)
+    }
+
+    /// The carrier has taken the packet: its memory is ours again.
+    pub fn taken(&mut self) {
+        self.counters.packets_sent += 1;
+        self.refused = None;
+        if let Some((region, bytes)) = self.ready.data.take() {
+            match self.events.back_mut() {
+                Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
+                _ => self.events.push_back(Event::Acknowledged { region, bytes }),
+            }
+        }
+        self.spare = core::mem::take(&mut self.ready.bytes);
+        self.spare.clear();
+        if !self.watched {
+            // A carrier that takes packets gets rid of them.
+            self.silence = Silence::default();
+        }
+    }
+
+    /// The carrier has no room: the packet is offered again later.
+    pub fn refused(&mut self, now: Instant) {
+        self.refused = Some(now);
+    }
+
+    /// Counts silence while something is expected of the peer; whether it is to be asked.
+    fn is_probe_due(&mut self, now: Instant) -> bool {
+        let Settings { keepalive, peer_timeout, .. } = *self.settings;
+        let silence = &mut self.silence;
+        if let Some(looked) = silence.looked.replace(now) {
+            // Who looks seldom has not been told that the peer was silent all the time.
+            let most = if keepalive.0 > 0 { 2 * keepalive.0 } else { u64::MAX };
+            silence.length = Duration(silence.length.0 + now.since(looked).0.min(most));
+        }
+        if peer_timeout.0 > 0 && silence.length >= peer_timeout {
+            self.fail(Failure::Silent);
+            return false;
+        }
+        let is_due = self.watched && keepalive.0 > 0 && silence.length.0 - silence.asked.0 >= keepalive.0;
+        if is_due {
+            silence.asked = silence.length;
+        }
+        is_due
+    }
+
+    fn fail(&mut self, reason: Failure) {
+        self.failed = true;
+        self.open = VecDeque::new();
+        self.granted = VecDeque::new();
+        self.ready = Ready::default();
+        self.queued = 0;
+        self.events.push_back(Event::PeerFailed { reason });
+    }
+
+    fn begin(&mut self) {
+        self.ready.bytes = core::mem::take(&mut self.spare);
+        self.ready.bytes.clear();
+        self.ready.bytes.extend_from_slice(&[0; HEADER_SIZE]);
+    }
+
+    fn make_control(&mut self, kind: u8) {
+        self.begin();
+        self.finish(kind, HEADER_SIZE);
+    }
+
+    fn make_data(&mut self, regions: &mut dyn Regions) -> Option<()> {
+        let most = (self.body_max() - DATA_PREFIX) as u64;
+        let granted = self.granted.front_mut()?;
+        let (offset, remote_key, region) = (granted.range.start, granted.remote_key, granted.region);
+        let length = (granted.range.end - offset).min(most);
+        granted.range.start += length;
+        if granted.range.is_empty() {
+            self.granted.pop_front();
+        }
+        self.begin();
+        let bytes = &mut self.ready.bytes;
+        bytes.extend_from_slice(&remote_key.to_le_bytes());
+        bytes.extend_from_slice(&offset.to_le_bytes());
+        let at = bytes.len();
+        bytes.resize(at + length as usize, 0);
+        regions.read(region, offset, &mut bytes[at..]);
+        self.ready.data = Some((region, length));
+        self.counters.data_packets_sent += 1;
+        self.counters.bytes_sent += length;
+        self.finish(DATA, at);
+        Some(())
+    }
+
+    /// Writes the header of the packet that is ready but for it; its payload begins at `at`.
+    fn finish(&mut self, kind: u8, at: usize) {
+        let number = self.next;
+        self.next += 1;
+        let bytes = &mut self.ready.bytes;
+        let sender = self.own_index & SENDER_MAX | u32::from(kind) << 24;
+        bytes[8..NUMBER_AT].copy_from_slice(&sender.to_le_bytes());
+        bytes[NUMBER_AT..HEADER_SIZE].copy_from_slice(&(number as u32).to_le_bytes());
+        if self.settings.sealed && kind <= DATA {
+            let length = bytes.len();
+            bytes.resize(length + self.settings.seal_size(), 0);
+            let (own, peer) = (&self.tag_key, &self.peer_tag_key);
+            let ciphers = self.ciphers.get_or_insert_with(|| Box::new(Ciphers::new(own, peer)));
+            ciphers.seal(number, 1, at, length, bytes);
+        }
+        self.tag_key.write_tag((number >> 32) as u32, bytes);
+    }
+
+    /// Takes a packet that claims to be from this peer (`wire::peek_sender`). Nothing but its number is looked at before its tag is
+    /// verified.
+    pub fn handle_packet(&mut self, bytes: &[u8], deliver: &mut dyn Deliver) {
+        if self.failed {
+            return;
+        }
+        let Some(number) = self.verified(bytes) else {
+            self.counters.forged += 1;
+            return;
+        };
+        if number < self.expected {
+            self.counters.duplicates += 1;
+            return;
+        }
+        if number > self.expected {
+            return self.fail(Failure::Lost);
+        }
+        self.expected += 1;
+        self.counters.packets_received += 1;
+        self.silence = Silence { looked: self.silence.looked, ..Silence::default() };
+        let kind = bytes[11];
+        if !self.settings.sealed || kind > DATA {
+            return self.handle_body(kind, &bytes[HEADER_SIZE..], deliver);
+        }
+        let at = if kind == DATA { HEADER_SIZE + DATA_PREFIX } else { HEADER_SIZE };
+        let (own, peer) = (&self.tag_key, &self.peer_tag_key);
+        let mut ciphers = self.ciphers.take().unwrap_or_else(|| Box::new(Ciphers::new(own, peer)));
+        match ciphers.open_at(number, 1, at, bytes) {
+            Some(opened) => self.handle_body(kind, &opened[HEADER_SIZE..], deliver),
+            None => self.counters.unsealed += 1,
+        }
+        self.ciphers = Some(ciphers);
+    }
+
+    /// The whole number of an authentic packet.
+    fn verified(&self, bytes: &[u8]) -> Option<u64> {
+        let low = u32::from_le_bytes(*bytes.get(NUMBER_AT..HEADER_SIZE)?.first_chunk()?);
+        // The one with these low bits that is nearest to what is expected.
+        let away = Number(low).since(Number(self.expected as u32));
+        let number = self.expected.checked_add_signed(away.into())?;
+        self.peer_tag_key.verify((number >> 32) as u32, bytes).then_some(number)
+    }
+
+    fn handle_body(&mut self, kind: u8, body: &[u8], deliver: &mut dyn Deliver) {
+        match kind {
+            MESSAGES => self.handle_messages(body, deliver),
+            DATA => {
+                let Some((prefix, payload)) = body.split_first_chunk::<DATA_PREFIX>() else {
+                    self.counters.malformed += 1;
+                    return;
+                };
+                let (key, offset) = prefix.split_at(4);
+                let remote_key = key.first_chunk().map_or(0, |key| u32::from_le_bytes(*key));
+                let offset = offset.first_chunk().map_or(0, |offset| u64::from_le_bytes(*offset));
+                self.counters.data_packets_received += 1;
+                self.counters.bytes_received += payload.len() as u64;
+                deliver.data(remote_key, offset, payload);
+            }
+            PROBE if body.is_empty() => {
+                self.counters.probes_received += 1;
+                self.owes_answer = true;
+            }
+            ALIVE if body.is_empty() => {}
+            _ => self.counters.malformed += 1,
+        }
+    }
+
+    fn handle_messages(&mut self, body: &[u8], deliver: &mut dyn Deliver) {
+        self.counters.data_packets_received += 1;
+        let mut rest = body;
+        while let Some((length, after)) = rest.split_first_chunk() {
+            let Some((message, after)) = after.split_at_checked(usize::from(u16::from_le_bytes(*length))) else {
+                break;
+            };
+            self.counters.messages_received += 1;
+            self.counters.bytes_received += (FRAME_PREFIX + message.len()) as u64;
+            deliver.message(message);
+            rest = after;
+        }
+        self.counters.malformed += u64::from(!rest.is_empty());
+    }
+}
+
+#[cfg(test)]
+mod tests;
