@@ -2,7 +2,7 @@
 --
 --   wireshark -X lua_script:weft.lua packets-0.pcapng
 --
--- What is on the wire is described in crates/weft-core/src/wire.rs, message.rs and reach.rs, and in
+-- What is on the wire is described in crates/weft-core/src/wire.rs, connection.rs, message.rs and path_validation.rs, and in
 -- crates/weft-net/src/ethernet/frame.rs; this file follows them. All numbers are little-endian but those in front of a packet in an
 -- Ethernet frame. Nothing here proves a packet: the tag needs the job's secret.
 
@@ -15,7 +15,10 @@ local KIND_MASK, WITH_ECHO = 7, 8
 local KINDS = { [0] = "Acknowledgement", [1] = "Probe", [2] = "Messages", [3] = "Data", [4] = "Data, end" }
 -- Added to the last three of these: an acknowledgement is wanted at once.
 local REQUEST = 3
--- reach.rs.
+-- connection.rs.
+local CONNECTION_HEADER, CONNECTION_DATA = 16, 12
+local CONNECTION_KINDS = { [0xe0] = "Messages", [0xe1] = "Data", [0xe2] = "Probe", [0xe3] = "Answer to a probe" }
+-- path_validation.rs.
 local REACH_MARK, REACH_KINDS = 0xff, { [1] = "Question", [2] = "Answer" }
 -- frame.rs: "local experimental 1", and ours among the experiments.
 local ETHER_TYPE, MAGIC, FRAME_HEADER = 0x88b5, 0x5766, 6
@@ -85,6 +88,7 @@ local f = {
     payload = ProtoField.bytes("weft.frame.payload", "Payload"),
     -- Whether a lane carries packets at all.
     reach = ProtoField.uint8("weft.reach.kind", "Reach", base.DEC, REACH_KINDS),
+    connection = ProtoField.uint8("weft.connection.kind", "Connection", base.HEX, CONNECTION_KINDS),
     reach_number = ProtoField.uint32("weft.reach.number", "Question number", base.DEC),
 }
 local WIDTHS = {
@@ -129,6 +133,11 @@ local function is_packet(tvb, whole)
     if kind == 0 then return rest >= 0 and rest <= MAP_BYTES_MAX and rest % 8 == 0 end
     if kind == 1 then return rest == 0 end
     return payload(tvb, whole) ~= nil
+end
+
+-- Whether these bytes can be a packet of a connection, over a carrier that loses none.
+local function is_connection(tvb, whole)
+    return whole >= CONNECTION_HEADER and tvb:len() >= CONNECTION_HEADER and CONNECTION_KINDS[tvb(11, 1):uint()] ~= nil
 end
 
 local function is_reach(tvb, whole)
@@ -245,12 +254,32 @@ local function dissect_packet(tvb, pinfo, tree, whole)
     pinfo.cols.info = info
 end
 
+local function dissect_connection(tvb, pinfo, tree, whole)
+    local kind = tvb(11, 1):uint()
+    tree:add(f.tag, tvb(0, 8))
+    tree:add_le(f.sender, tvb(8, 3))
+    tree:add(f.connection, tvb(11, 1))
+    tree:add_le(f.number, tvb(12, 4))
+    local info = string.format("%d: connection, %s %u", tvb(8, 3):le_uint(), CONNECTION_KINDS[kind]:lower(), tvb(12, 4):le_uint())
+    local here = tvb:len() - CONNECTION_HEADER
+    if kind == 0xe0 and here >= 2 then
+        info = info .. ": " .. dissect_messages(tvb(CONNECTION_HEADER):tvb(), tree, whole - CONNECTION_HEADER)
+    elseif kind == 0xe1 and here >= CONNECTION_DATA then
+        tree:add_le(f.sink, tvb(CONNECTION_HEADER, 4))
+        tree:add_le(f.offset, tvb(CONNECTION_HEADER + 4, 8))
+        info = info .. string.format(", %d bytes", whole - CONNECTION_HEADER - CONNECTION_DATA)
+    end
+    pinfo.cols.info = info
+end
+
 -- A packet, `whole` bytes long on its way.
 local function dissect(tvb, pinfo, root, whole)
     pinfo.cols.protocol = "Weft"
     local tree = root:add(weft, tvb())
     if is_reach(tvb, whole) then
         dissect_reach(tvb, pinfo, tree)
+    elseif is_connection(tvb, whole) then
+        dissect_connection(tvb, pinfo, tree, whole)
     elseif is_packet(tvb, whole) then
         dissect_packet(tvb, pinfo, tree, whole)
     else
@@ -269,7 +298,7 @@ end
 weft:register_heuristic("udp", function(tvb, pinfo, root)
     local whole = tvb:reported_len()
     local is_sure = is_packet(tvb, whole) and bit.band(tvb(11, 1):uint(), KIND_MASK) >= 2
-    if not is_sure and not is_reach(tvb, whole) then return false end
+    if not is_sure and not is_reach(tvb, whole) and not is_connection(tvb, whole) then return false end
     pinfo.conversation = weft
     dissect(tvb, pinfo, root, whole)
     return true

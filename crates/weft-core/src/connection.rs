@@ -11,7 +11,7 @@
 //! ```text
 //!  0  tag       8   as of every packet (`wire/key.rs`)
 //!  8  sender    3   index of the sending process in the job
-//! 11  kind      1   0 messages, 1 data, 2 probe, 3 its answer
+//! 11  kind      1   0xe0 messages, 0xe1 data, 0xe2 probe, 0xe3 its answer: no packet of a flow has these values there
 //! 12  number    4   of the packet; the tag covers the part beyond 32 bits
 //!     messages:     each as length 2 and bytes
 //!     data: remote key 4, offset 8; then the bytes
@@ -26,6 +26,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use crate::flow::{Counters, Deliver, Event, Failure, Regions, Settings};
+use crate::rails::RAILS_MAX;
 use crate::time::{Duration, Instant};
 use crate::wire::{Ciphers, FRAME_PREFIX, Key, Number, Secret};
 
@@ -38,10 +39,17 @@ const NUMBER_AT: usize = 12;
 /// A packet that the carrier did not take is offered again after this long.
 const RETRY: Duration = Duration::from_micros(100);
 
-const MESSAGES: u8 = 0;
-const DATA: u8 = 1;
-const PROBE: u8 = 2;
-const ALIVE: u8 = 3;
+const MESSAGES: u8 = 0xe0;
+const DATA: u8 = 0xe1;
+const PROBE: u8 = 0xe2;
+const ALIVE: u8 = 0xe3;
+// Read as a packet of a flow it takes a path that there is not.
+const _: () = assert!((MESSAGES >> 5) as usize > RAILS_MAX);
+
+/// Whether these bytes claim to be a packet of a connection with messages: for captures.
+pub fn claims_messages(bytes: &[u8]) -> bool {
+    bytes.get(11) == Some(&MESSAGES)
+}
 
 /// Bulk data that is to leave.
 #[derive(Debug)]

@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use weft_core::connection;
 use weft_core::pcapng::{self, Direction};
 use weft_core::wire::{self, Channel, Kind, Packet};
 
@@ -143,6 +144,7 @@ fn open(path: &Path) -> io::Result<File> {
 /// How much of a packet is kept: messages whole, since many may share it.
 fn kept(packet: &[u8]) -> usize {
     match Packet::parse(packet) {
+        _ if connection::claims_messages(packet) => packet.len(),
         Some((Packet { kind: Kind::Numbered { channel: Channel::Messages { .. }, .. }, .. }, _)) => packet.len(),
         _ => packet.len().min(PACKET_BYTES_MAX),
     }

@@ -76,6 +76,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         "",
         &[("WEFT_LINK", "ethernet,fabric")],
     ));
+    // Over reliable messages: a connection that is sealed; and a flow, since there is another carrier or something that injects faults.
+    let tcp = ("WEFT_FABRIC_PROVIDER", "tcp");
+    for (what, settings) in [
+        ("sealed", [tcp, ("WEFT_SEALED", "1")]),
+        ("raw frames beside it", [tcp, ("WEFT_LINK", "ethernet,fabric")]),
+        ("on a bad day", [tcp, ("WEFT_FAULTS", BAD_DAY)]),
+    ] {
+        cases.push(over(format!("provider tcp, sizes, 2 ranks, {what}"), "sizes", 2, "", &settings));
+    }
     for property in STRICT {
         cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
             strict(context, property, &Expected::code(0))

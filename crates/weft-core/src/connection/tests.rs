@@ -172,7 +172,8 @@ fn what_others_make_is_counted_and_does_nothing() {
     far.handle_packet(&packet, &mut delivered);
     assert_eq!(delivered.messages, [b"from the peer"]);
     // A peer may send what makes no sense.
-    for (kind, body) in [(MESSAGES, vec![9, 0, 1]), (DATA, vec![1; DATA_PREFIX - 1]), (PROBE, vec![1]), (77, vec![])] {
+    for (kind, body) in [(MESSAGES, vec![9, 0, 1]), (DATA, vec![1; DATA_PREFIX - 1]), (PROBE, vec![1]), (0xe4, vec![])]
+    {
         near.begin();
         near.ready.bytes.extend_from_slice(&body);
         near.finish(kind, HEADER_SIZE);
