@@ -223,12 +223,14 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     }
     process.signal();
     let has_events = process.has_events();
+    // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a processor, of which one
+    // may be what the program tests for.
+    let yields = found.is_none() && (is_contended() || process.engine().is_ok_and(|engine| engine.is_oversubscribed()));
     drop(process);
     if has_events {
         tell_events();
     }
-    if found.is_none() && is_contended() {
-        // Programs test in a loop: those who wait for the lock must come to have it.
+    if yields {
         std::thread::yield_now();
     }
     found
