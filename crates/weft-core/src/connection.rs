@@ -104,6 +104,8 @@ pub struct Connection {
     owes_answer: bool,
     /// When the carrier did not take what is ready.
     refused: Option<Instant>,
+    /// Packets that the carrier has taken and still has.
+    held: usize,
     silence: Silence,
     events: VecDeque<Event>,
     counters: Counters,
@@ -132,6 +134,7 @@ impl Connection {
             watched: false,
             owes_answer: false,
             refused: None,
+            held: 0,
             silence: Silence::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
@@ -181,6 +184,8 @@ impl Connection {
     /// The bytes must stay the same until `Event::Acknowledged` has told of all of them: then the carrier has a copy.
     pub fn submit_data(&mut self, remote_key: u32, region: u32, range: Range<u64>) {
         if !self.failed && !range.is_empty() {
+            #[cfg(weft_mutant = "connection_data_acknowledged_early")]
+            self.events.push_back(Event::Acknowledged { region, bytes: range.end - range.start });
             self.granted.push_back(Granted { remote_key, region, range });
         }
     }
@@ -206,6 +211,25 @@ impl Connection {
         self.watched = watched;
     }
 
+    /// Tells how many packets the carrier has taken that have not left it. A peer for which they stay there fails after
+    /// `Settings::peer_timeout`: a carrier may need far longer to find out that a host is gone, and until then is never empty.
+    #[inline]
+    pub fn hold(&mut self, packets: usize, now: Instant) {
+        if packets > 0 || self.held > 0 {
+            self.note_held(packets, now);
+        }
+    }
+
+    fn note_held(&mut self, packets: usize, now: Instant) {
+        if packets < self.held && !self.watched {
+            self.silence = Silence::default();
+        }
+        self.held = packets;
+        if packets > 0 && !self.failed {
+            self.count_silence(now);
+        }
+    }
+
     /// The next thing the driver should know.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -225,7 +249,8 @@ impl Connection {
             return Some(self.refused.map_or(Instant(0), |refused| refused + RETRY));
         }
         let keepalive = self.settings.keepalive;
-        (self.watched && keepalive.0 > 0).then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
+        ((self.watched || self.held > 0) && keepalive.0 > 0)
+            .then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
     }
 
     /// Gives back memory that an idle connection keeps for what may come next.
@@ -282,7 +307,13 @@ impl Connection {
     /// The carrier has taken the packet: its memory is ours again.
     pub fn taken(&mut self) {
         self.counters.packets_sent += 1;
+        #[cfg(weft_mutant = "connection_packet_twice")]
+        if self.refused.take().is_some() {
+            return;
+        }
         self.refused = None;
+        #[cfg(weft_mutant = "connection_data_acknowledged_early")]
+        self.ready.data.take();
         if let Some((region, bytes)) = self.ready.data.take() {
             match self.events.back_mut() {
                 Some(Event::Acknowledged { region: last, bytes: sum }) if *last == region => *sum += bytes,
@@ -304,6 +335,18 @@ impl Connection {
 
     /// Counts silence while something is expected of the peer; whether it is to be asked.
     fn is_probe_due(&mut self, now: Instant) -> bool {
+        self.count_silence(now);
+        let (keepalive, silence) = (self.settings.keepalive, &mut self.silence);
+        let is_due =
+            !self.failed && self.watched && keepalive.0 > 0 && silence.length.0 - silence.asked.0 >= keepalive.0;
+        if is_due {
+            silence.asked = silence.length;
+        }
+        is_due
+    }
+
+    /// Counts silence while something is expected of the peer, which fails when it is too long.
+    fn count_silence(&mut self, now: Instant) {
         let Settings { keepalive, peer_timeout, .. } = *self.settings;
         let silence = &mut self.silence;
         if let Some(looked) = silence.looked.replace(now) {
@@ -313,13 +356,7 @@ impl Connection {
         }
         if peer_timeout.0 > 0 && silence.length >= peer_timeout {
             self.fail(Failure::Silent);
-            return false;
         }
-        let is_due = self.watched && keepalive.0 > 0 && silence.length.0 - silence.asked.0 >= keepalive.0;
-        if is_due {
-            silence.asked = silence.length;
-        }
-        is_due
     }
 
     fn fail(&mut self, reason: Failure) {

@@ -276,9 +276,20 @@ impl Remote {
     pub(crate) fn is_idle(&self, devices: &Devices) -> bool {
         let held = |connection: &Connection| {
             let hop = &self.hops[0];
-            !connection.is_idle() || devices.get(hop.slot).is_some_and(|device| device.under_way(&hop.to) > 0)
+            let has_packets =
+                |device: &Device| device.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten");
+            !connection.is_idle() || devices.get(hop.slot).is_some_and(has_packets)
         };
         self.flow.as_ref().is_none_or(|flow| flow.is_idle()) && !self.connection.as_deref().is_some_and(held)
+    }
+
+    /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
+    #[inline]
+    pub(crate) fn note_held(&mut self, devices: &Devices, now: Instant) {
+        if let Some(connection) = &mut self.connection {
+            let hop = &self.hops[0];
+            connection.hold(devices.get(hop.slot).map_or(0, |device| device.under_way(&hop.to)), now);
+        }
     }
 
     /// Whether the only carrier leads to this address.

@@ -225,6 +225,34 @@ fn a_carrier_that_never_takes_a_packet_is_a_peer_that_does_not_answer() {
 }
 
 #[test]
+fn a_carrier_that_never_gets_rid_of_a_packet_is_a_peer_that_does_not_answer() {
+    let [mut near, _] = pair(false);
+    let second = Duration::from_secs(1);
+    near.submit_message(b"stuck", &[]);
+    let mut now = Instant(0);
+    assert!(take(&mut near, now).is_some() && near.is_idle());
+    // As long as there are fewer each time, however slowly, nothing is wrong.
+    for packets in (1..20).rev() {
+        near.hold(packets, now);
+        now = now + second;
+    }
+    let stuck = now;
+    while near.poll_event().is_none() {
+        assert!(now.since(stuck) < Duration(2 * TIMEOUT.0), "it waits for ever");
+        near.hold(1, now);
+        assert!(near.next_timeout().is_some_and(|next| next <= now + TIMEOUT) || near.has_failed());
+        now = now + second;
+    }
+    assert!(near.has_failed() && now.since(stuck) >= TIMEOUT);
+    // The last one leaves, and long after that another one is taken: no silence in between counts.
+    let [mut near, _] = pair(false);
+    for (packets, at) in [(1, 0), (1, 1), (0, 2), (1, 100), (1, 101)] {
+        near.hold(packets, Instant(0) + Duration::from_secs(at));
+    }
+    assert!(!near.has_failed() && near.silence.length == second);
+}
+
+#[test]
 fn an_idle_connection_keeps_little() {
     let [mut near, mut far] = pair(true);
     near.submit_message(&[1; 500], &[]);

@@ -242,6 +242,7 @@ impl<P: Platform> Engine<P> {
             let peer = self.network.active[at];
             if let Route::Remote(remote) = &mut self.peers[peer].route {
                 remote.coalescing.end(true);
+                remote.note_held(&self.network.devices, now);
             }
             self.transmit_to(peer, now);
             self.collect_events(peer);

@@ -4,8 +4,11 @@ use super::construct::UNEXPECTED_BYTES;
 use super::process::{Checked, Proc};
 use super::shape::content;
 use std::collections::BTreeMap;
+use weft_core::connection::Connection;
+use weft_core::flow::Counters;
 use weft_engine::group::PeerId;
 use weft_engine::messages::CREDIT_BYTES;
+use weft_engine::peers::Route;
 
 /// Turns of a process between two looks at everything that it holds.
 const LOOK_EVERY: u64 = 64;
@@ -38,11 +41,20 @@ impl Proc {
         if let Some((peer, bytes)) = held.into_iter().find(|(_, bytes)| *bytes > CREDIT_BYTES + UNEXPECTED_BYTES) {
             return Err(format!("{bytes} bytes of {peer:?} are kept, more than its credit and what is lent"));
         }
-        let most = self.engine.flows().map(|flow| flow.memory_bytes()).max().unwrap_or(0);
+        let connections = self.connections().map(Connection::memory_bytes);
+        let most = self.engine.flows().map(|flow| flow.memory_bytes()).chain(connections).max().unwrap_or(0);
         if most > FLOW_BYTES_MAX {
             return Err(format!("a flow holds {most} bytes"));
         }
         Ok(())
+    }
+
+    /// The connections to peers of other nodes.
+    fn connections(&self) -> impl Iterator<Item = &Connection> {
+        self.engine.peers.iter().filter_map(|(_, peer)| match peer.route() {
+            Route::Remote(remote) => remote.connection.as_deref(),
+            _ => None,
+        })
     }
 
     /// Everything is over here: nothing is left, and what has been received is as it was.
@@ -75,6 +87,16 @@ impl Proc {
         }
         if !left.is_empty() {
             return Err(format!("in the end there are {}", left.join(", ")));
+        }
+        for connection in self.connections() {
+            let Counters { malformed, unsealed, duplicates, forged, .. } = connection.counters();
+            let repeated = if self.faithful { duplicates + forged } else { 0 };
+            if malformed + unsealed + repeated > 0 {
+                return Err(format!(
+                    "a connection has had {malformed} malformed packets, {unsealed} that could not be decrypted, {forged} forged \
+                     ones and {duplicates} twice, over a carrier that delivers each once as it was"
+                ));
+            }
         }
         for done in &self.received {
             let checked = done.placed.check(content(done.name, done.bytes));

@@ -128,7 +128,10 @@ impl Carriers {
             keepalive: Duration(machine.peer_timeout.0 / 8),
             ..Settings::default()
         };
-        Route::Remote(Box::new(Remote::new(&lanes, settings)))
+        Route::Remote(Box::new(match lanes[..] {
+            [(carrier, hop)] if machine.wires.ordered.is_some() => Remote::connected(carrier, hop, settings),
+            _ => Remote::new(&lanes, settings),
+        }))
     }
 
     /// The engine of a process.

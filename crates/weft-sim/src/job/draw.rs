@@ -1,7 +1,7 @@
 //! Programs by chance: each part is drawn for itself from the seed.
 
 use super::construct::Machine;
-use super::network::Wires;
+use super::network::{Break, Ordered, Wires};
 use super::node::Habits;
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
@@ -39,6 +39,9 @@ const KINDS: [Kind; 17] = [
     Kind::Exscan,
 ];
 
+/// Programs over carriers that deliver every packet once and in order; cases per million.
+const CONNECTED: u32 = 250_000;
+
 /// What a draw may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
@@ -51,7 +54,16 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     let mut random = Random::new(mix(seed ^ 0x0070_726f_6772_616d));
     let dies = random.chance(80_000);
     let large = random.chance(250_000);
-    let machine = machine(&mut random, dies, large, wanted);
+    let mut machine = machine(&mut random, dies, large, wanted);
+    // Drawn apart, so that programs over other carriers are the same without it.
+    let mut carriers = Random::new(mix(seed ^ 0x6f72_6465_7265_6421));
+    let breaks = if carriers.chance(CONNECTED) {
+        let breaks = dies && carriers.chance(500_000);
+        connect(&mut machine, &mut carriers, breaks);
+        breaks
+    } else {
+        false
+    };
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);
     let pace = Pace {
@@ -62,7 +74,8 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
         helps: random.chance(600_000),
         pause: random.chance(100_000).then_some((100_000_000, 10_000_000)),
     };
-    let death = dies.then(|| Death { rank: random.below(ranks as u64) as usize, at: random.below(2_000_000) });
+    let death =
+        (dies && !breaks).then(|| Death { rank: random.below(ranks as u64) as usize, at: random.below(2_000_000) });
     let mut draw = Draw {
         left: random.pick(&[20_000, 100_000, 100_000, 400_000, 3_000_000]),
         eager_limit: machine.eager_limit,
@@ -151,7 +164,29 @@ fn wires(random: &mut Random, dies: bool) -> Wires {
         joins: random.chance(500_000),
         train_bytes: random.pick(&[0, 64 << 10]),
         nuisances,
+        ordered: None,
     }
+}
+
+/// The nodes are joined by carriers that deliver every packet once and in order. `breaks`: a connection does, if there is one.
+fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
+    let ranks = machine.ranks() as u64;
+    let [from, to] = [(); 2].map(|()| random.below(ranks) as usize);
+    let at = random.below(2_000_000);
+    let is_apart = machine.nodes[from] != machine.nodes[to];
+    (machine.raw, machine.has_udp) = (0, true);
+    let wires = &mut machine.wires;
+    // Others may be heard over any carrier; it does no harm itself.
+    wires.nuisances.retain(|nuisance| matches!(nuisance, Nuisance::Forgery { .. } | Nuisance::Replay { .. }));
+    (wires.joins, wires.train_bytes) = (false, 0);
+    wires.refused = random.pick(&[0, 10_000, 100_000]);
+    wires.ordered = Some(Ordered {
+        room: random.pick(&[1, 4, 32, 256]),
+        inject_max: random.pick(&[0, 64, 256, 16 << 10]),
+        delay_max: random.pick(&[0, 5_000, 200_000]),
+        tells_of_death: random.chance(500_000),
+        breaks: (breaks && is_apart).then_some(Break { from, to, at }),
+    });
 }
 
 struct Draw {

@@ -1,6 +1,8 @@
 //! The simulated network between nodes: each process has devices with queues of packets that arrive at a time, and all that can go wrong on
 //! the way is a [`Nuisance`].
 
+mod ordered;
+
 use super::platform::Clock;
 use crate::nuisance::{Flight, Nuisance, Outcome as Fate, Stages};
 use crate::random::Random;
@@ -14,6 +16,9 @@ use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
 use weft_engine::carriers::Slot;
 use weft_engine::transport::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome};
+
+use ordered::Line;
+pub(super) use ordered::{Break, Ordered};
 
 /// What a network is like.
 #[derive(Clone, Debug)]
@@ -34,6 +39,8 @@ pub(super) struct Wires {
     /// Longest train that leaves by one call, bytes.
     pub(super) train_bytes: usize,
     pub(super) nuisances: Vec<Nuisance>,
+    /// Every packet is delivered once and in order: there are connections instead of flows.
+    pub(super) ordered: Option<Ordered>,
 }
 
 struct Packet {
@@ -79,6 +86,8 @@ struct Inner {
     /// When the link of a process has sent what it was given.
     free: Vec<u64>,
     dead: Vec<bool>,
+    /// By sender and receiver.
+    lines: Vec<Line>,
     serial: u64,
     packets: u64,
 }
@@ -99,6 +108,7 @@ impl Network {
             devices,
             free: vec![0; ranks],
             dead: vec![false; ranks],
+            lines: (0..ranks * ranks).map(|_| Line::default()).collect(),
             serial: 0,
             packets: 0,
         })))
@@ -108,11 +118,28 @@ impl Network {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When the next packet arrives, or has arrived, at a process.
-    pub(super) fn next_arrival(&self, rank: usize) -> Option<u64> {
+    /// When the devices of a process have something for it next: a packet arrives, or has arrived, or can leave.
+    pub(super) fn next_event(&self, rank: usize) -> Option<u64> {
         let inner = self.inner();
         let inboxes = &inner.inboxes[rank * inner.devices..(rank + 1) * inner.devices];
-        inboxes.iter().filter_map(|inbox| Some(inbox.packets.peek()?.0.at)).min()
+        let arrival = inboxes.iter().filter_map(|inbox| Some(inbox.packets.peek()?.0.at)).min();
+        arrival.into_iter().chain(inner.next_departure(rank)).min()
+    }
+
+    /// Packets of a process that its devices have still, though they are to arrive.
+    pub(super) fn waiting(&self, rank: usize) -> usize {
+        self.inner().waiting(rank)
+    }
+
+    /// Whether every packet is delivered once and in order.
+    pub(super) fn is_ordered(&self) -> bool {
+        self.inner().wires.ordered.is_some()
+    }
+
+    /// Whether packets are on their way to a process that all must arrive.
+    pub(super) fn is_expected(&self, rank: usize) -> bool {
+        let inner = self.inner();
+        inner.wires.ordered.is_some() && inner.inboxes[rank].bytes > 0
     }
 
     /// A process sends and receives nothing any more.
@@ -121,6 +148,8 @@ impl Network {
         inner.dead[rank] = true;
         let devices = inner.devices;
         inner.inboxes[rank * devices..(rank + 1) * devices].iter_mut().for_each(|inbox| *inbox = Inbox::default());
+        inner.forget_lines(rank);
+        inner.touch_all();
     }
 
     /// Packets that have been sent.
@@ -155,10 +184,17 @@ impl Inner {
         if self.random.chance(self.wires.refused) {
             return if self.random.chance(500_000) { Outcome::Dropped } else { Outcome::WouldBlock };
         }
+        if self.wires.ordered.is_some_and(|ordered| self.held(from, to) >= ordered.room) {
+            return Outcome::WouldBlock;
+        }
         let sent = free + (bytes.len() as u64 + 66) * 8 / self.wires.gigabits;
         self.free[from] = sent;
         self.packets += 1;
         if self.dead[from] {
+            return Outcome::Sent;
+        }
+        if let Some(ordered) = self.wires.ordered {
+            self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
         let (carrier, rail) = match slot {
@@ -180,7 +216,8 @@ impl Inner {
     fn deliver(&mut self, at: u64, place: usize, flight: Flight) {
         let to = flight.to as usize;
         let inbox = &mut self.inboxes[to * self.devices + place];
-        if self.dead[to] || inbox.bytes + flight.bytes.len() > self.wires.receive_bytes {
+        let is_full = inbox.bytes + flight.bytes.len() > self.wires.receive_bytes;
+        if self.dead[to] || is_full && flight.number.is_none() {
             return;
         }
         inbox.bytes += flight.bytes.len();
@@ -200,7 +237,15 @@ impl Inner {
         }
         let Reverse(packet) = inbox.packets.pop()?;
         inbox.bytes -= packet.bytes.len();
+        if self.wires.ordered.is_some() {
+            // There is room for others.
+            self.touch_all();
+        }
         Some(packet)
+    }
+
+    fn touch_all(&self) {
+        (0..self.dead.len()).for_each(|rank| self.clock.touch(rank));
     }
 
     /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and the length of each.
@@ -267,6 +312,7 @@ impl Datagrams for Device {
     }
 
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        self.network.inner().depart(self.rank);
         for count in 0..limit {
             let packet = {
                 let mut inner = self.network.inner();
@@ -280,6 +326,7 @@ impl Datagrams for Device {
     }
 
     fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        self.network.inner().depart(self.rank);
         let mut handed = 0;
         while handed < limit {
             let train = {
@@ -301,6 +348,14 @@ impl Datagrams for Device {
     /// Whoever sleeps is woken by other means.
     fn arm(&mut self) -> bool {
         true
+    }
+
+    fn under_way(&self, to: &Address) -> usize {
+        self.to(to).map_or(0, |to| self.network.inner().held(self.rank, to))
+    }
+
+    fn take_broken(&mut self) -> Option<Address> {
+        self.network.inner().take_broken(self.rank).map(|to| address(to, self.slot))
     }
 
     fn packet_size(&self) -> usize {

@@ -25,6 +25,8 @@ pub struct Played {
     pub calls: u64,
     /// Packets that were sent between nodes.
     pub packets: u64,
+    /// Of these, packets over carriers that deliver each once and in order.
+    pub connected: u64,
     /// Frames between processes of a node.
     pub frames: u64,
     /// Receives that their senders wrote to.
@@ -42,6 +44,7 @@ impl Played {
         self.turns += other.turns;
         self.calls += other.calls;
         self.packets += other.packets;
+        self.connected += other.connected;
         self.frames += other.frames;
         self.written += other.written;
         self.shared += other.shared;
@@ -51,10 +54,10 @@ impl Played {
 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nanoseconds, turns, calls, packets, frames, written, shared, copies } = self;
+        let Self { nanoseconds, turns, calls, packets, connected, frames, written, shared, copies } = self;
         write!(
             f,
-            "{calls} calls and {turns} turns in {} us; {packets} packets, {frames} frames, {copies} single copies, {written} \
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {frames} frames, {copies} single copies, {written} \
              receives written to, {shared} pieces copied from the other side",
             nanoseconds / 1000
         )
@@ -135,7 +138,7 @@ impl Job {
                 self.turn(chosen, carriers)?;
                 continue;
             }
-            if self.is_over(carriers) {
+            if self.is_over(carriers)? {
                 return self.conclude(carriers);
             }
             let next = next.into_iter().chain(death.map(|death| death.at)).min();
@@ -168,11 +171,21 @@ impl Job {
         self.procs.iter().filter(|proc| !proc.borrow().dead)
     }
 
-    /// All processes wait for each other at the end, and nothing is on its way.
-    fn is_over(&self, carriers: &Carriers) -> bool {
-        self.living().all(|proc| proc.borrow().finalizes)
+    /// Whether all processes wait for each other at the end, and nothing is on its way.
+    fn is_over(&self, carriers: &Carriers) -> Result<bool, String> {
+        for proc in self.living().map(|proc| proc.borrow()).filter(|proc| proc.finalizes && proc.engine.is_quiet()) {
+            let waiting = carriers.network.waiting(proc.rank);
+            if waiting > 0 {
+                return Err(format!(
+                    "process {} could end now, though {waiting} of its packets have not left",
+                    proc.rank
+                ));
+            }
+        }
+        Ok(self.living().all(|proc| proc.borrow().finalizes)
             && self.living().all(|proc| proc.borrow().engine.is_quiet())
-            && carriers.nodes.iter().all(|node| node.borrow().is_empty())
+            && !self.living().any(|proc| carriers.network.is_expected(proc.borrow().rank))
+            && carriers.nodes.iter().all(|node| node.borrow().is_empty()))
     }
 
     fn hang(&self, why: &str) -> String {
@@ -188,6 +201,9 @@ impl Job {
             copies: carriers.memory.copies(),
             ..Played::default()
         };
+        if carriers.network.is_ordered() {
+            played.connected = played.packets;
+        }
         for node in &carriers.nodes {
             let node = node.borrow();
             played.frames += node.frames;
@@ -211,7 +227,7 @@ impl Job {
         for (own, proc) in self.procs.iter().enumerate() {
             for (peer, other) in self.procs.iter().enumerate() {
                 let (proc, other) = (proc.borrow(), other.borrow());
-                if own == peer || proc.dead || other.dead {
+                if own == peer || proc.dead || other.dead || proc.mortal == Some(peer) {
                     continue;
                 }
                 let [_, _, credit] = proc.engine.peers[proc.peer(peer)].traffic();

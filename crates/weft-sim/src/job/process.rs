@@ -77,8 +77,10 @@ pub(super) struct Proc {
     pub(super) spent: Vec<Placed>,
     /// Members of the role's wild blocks, for the oracle.
     pub(super) wild: super::calls::WildBlocks,
-    /// The process that dies in this job.
+    /// The process that this one may lose.
     pub(super) mortal: Option<usize>,
+    /// The network adds nothing to what is sent, and changes nothing.
+    pub(super) faithful: bool,
     pub(super) dead: bool,
     pub(super) trace: bool,
     /// Everything has been called, and the process waits for the others.
@@ -125,7 +127,8 @@ impl Proc {
             received: Vec::new(),
             spent: Vec::new(),
             wild: super::calls::WildBlocks::new(program, rank),
-            mortal: program.death.map(|death| death.rank),
+            mortal: program.loses(rank),
+            faithful: program.machine.wires.nuisances.is_empty(),
             dead: false,
             trace,
             finalizes: false,
@@ -179,7 +182,7 @@ impl Proc {
             (Phase::Between, _) if self.joins(at) => None,
             (Phase::Waits { .. }, Some(sleeping)) if sleeping.thread == at => {
                 let node = self.node.borrow().wakes(self.place);
-                let network = sleeping.watches_network.then(|| self.network.next_arrival(self.rank)).flatten();
+                let network = sleeping.watches_network.then(|| self.network.next_event(self.rank)).flatten();
                 [sleeping.until, sleeping.alarm, node, network]
                     .into_iter()
                     .flatten()

@@ -199,6 +199,14 @@ pub(super) struct Program {
     pub(super) roles: Vec<Role>,
 }
 
+impl Program {
+    /// Whom a process may lose: one that dies, or the other end of a connection that breaks.
+    pub(super) fn loses(&self, rank: usize) -> Option<usize> {
+        let breaks = self.machine.wires.ordered.and_then(|ordered| ordered.breaks);
+        self.death.map(|death| death.rank).or_else(|| breaks?.other(rank))
+    }
+}
+
 /// One call of a thread.
 #[derive(Clone, Debug)]
 pub(super) enum Call {

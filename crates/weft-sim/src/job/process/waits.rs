@@ -46,7 +46,7 @@ pub(super) struct Watched {
 impl Watched {
     /// When it wakes.
     pub(super) fn ready(&self, proc: &Proc) -> Option<u64> {
-        let network = if self.network { proc.network.next_arrival(proc.rank) } else { None };
+        let network = if self.network { proc.network.next_event(proc.rank) } else { None };
         let doorbell = if self.doorbell { proc.node.borrow().wakes(proc.place) } else { None };
         [self.timer, self.again, network, doorbell].into_iter().flatten().min().map(|at| at.max(self.busy))
     }
@@ -266,7 +266,7 @@ impl Proc {
         self.watched.timer.take_if(|at| *at <= now);
         let looked = self.watched.again.take_if(|at| *at <= now).is_some();
         // What has woken it wakes it once.
-        if self.watched.network && self.network.next_arrival(self.rank).is_some_and(|at| at <= now) {
+        if self.watched.network && self.network.next_event(self.rank).is_some_and(|at| at <= now) {
             self.watched.network = false;
         }
         if self.watched.doorbell && self.node.borrow().wakes(self.place).is_some_and(|at| at <= now) {

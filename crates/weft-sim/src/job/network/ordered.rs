@@ -1,0 +1,173 @@
+//! Carriers that deliver every packet once and in order, as reliable endpoints of libfabric do: they have room for some packets only, which
+//! leave when their sender looks at the network, and they say when a connection has broken.
+
+use super::Inner;
+use crate::nuisance::Flight;
+use std::collections::VecDeque;
+use weft_core::rails::CarrierKind;
+use weft_core::time::Instant;
+
+/// What such a carrier is like.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::job) struct Ordered {
+    /// Packets for one peer that it has at most.
+    pub(in crate::job) room: usize,
+    /// Longest packet that leaves at once if nothing is before it, bytes.
+    pub(in crate::job) inject_max: usize,
+    /// By how much a packet may take longer than another, nanoseconds.
+    pub(in crate::job) delay_max: u64,
+    /// Whoever sends to a process that has died is told; otherwise such packets never leave.
+    pub(in crate::job) tells_of_death: bool,
+    /// A connection that breaks.
+    pub(in crate::job) breaks: Option<Break>,
+}
+
+/// The first packet that leaves one process for another from a time on is lost; those behind it are not.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::job) struct Break {
+    pub(in crate::job) from: usize,
+    pub(in crate::job) to: usize,
+    /// Nanoseconds since the job began.
+    pub(in crate::job) at: u64,
+}
+
+impl Break {
+    /// Whom this process may lose by it.
+    pub(in crate::job) fn other(&self, rank: usize) -> Option<usize> {
+        if rank == self.from { Some(self.to) } else { (rank == self.to).then_some(self.from) }
+    }
+}
+
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Health {
+    #[default]
+    Whole,
+    /// Its sender can hear of it from this time on.
+    Broken(u64),
+    Told,
+}
+
+/// The way from one process to another.
+#[derive(Default)]
+pub(super) struct Line {
+    /// Packets that the carrier has, and when each may leave.
+    held: VecDeque<(u64, Vec<u8>)>,
+    /// When the last that has left arrives.
+    arrives: u64,
+    health: Health,
+}
+
+impl Inner {
+    fn line(&mut self, from: usize, to: usize) -> &mut Line {
+        let ranks = self.dead.len();
+        &mut self.lines[from * ranks + to]
+    }
+
+    /// Lines that begin at a process, with their ends.
+    fn lines_of(&self, from: usize) -> impl Iterator<Item = (usize, &Line)> {
+        let ranks = self.dead.len();
+        self.lines.iter().skip(from * ranks).take(ranks).enumerate()
+    }
+
+    pub(super) fn held(&self, from: usize, to: usize) -> usize {
+        self.lines.get(from * self.dead.len() + to).map_or(0, |line| line.held.len())
+    }
+
+    /// When the next packet can leave a line.
+    fn leaves(&self, to: usize, line: &Line) -> Option<u64> {
+        let (at, bytes) = line.held.front()?;
+        if self.dead[to] {
+            return self.wires.ordered?.tells_of_death.then_some(*at);
+        }
+        // All processes have one device.
+        let waiting = self.inboxes[to].bytes;
+        (waiting == 0 || waiting + bytes.len() <= self.wires.receive_bytes).then_some(*at)
+    }
+
+    /// When a process has something to do for what it has sent.
+    pub(super) fn next_departure(&self, from: usize) -> Option<u64> {
+        let due = |(to, line): (usize, &Line)| match line.health {
+            Health::Broken(at) => Some(self.leaves(to, line).map_or(at, |leaves| leaves.min(at))),
+            _ => self.leaves(to, line),
+        };
+        self.lines_of(from).filter_map(due).min()
+    }
+
+    /// The carrier takes a packet that may leave at `sent`.
+    pub(super) fn hold(&mut self, (from, to): (usize, usize), sent: u64, ordered: Ordered, bytes: &[u8]) {
+        let now = self.clock.now();
+        let line = self.line(from, to);
+        let at_once = bytes.len() <= ordered.inject_max && line.held.is_empty();
+        line.held.push_back((if at_once { now } else { sent }, bytes.to_vec()));
+        if at_once {
+            self.depart(from);
+        }
+        self.clock.touch(from);
+    }
+
+    /// A process looks at the network: what can leave does.
+    pub(super) fn depart(&mut self, from: usize) {
+        let Some(ordered) = self.wires.ordered else { return };
+        let now = self.clock.now();
+        for to in 0..self.dead.len() {
+            loop {
+                let line = &self.lines[from * self.dead.len() + to];
+                if self.leaves(to, line).is_none_or(|at| at > now) {
+                    break;
+                }
+                let Some((_, bytes)) = self.line(from, to).held.pop_front() else { break };
+                let delay = self.random.below(ordered.delay_max + 1);
+                let breaks = ordered.breaks.is_some_and(|one| (one.from, one.to) == (from, to) && one.at <= now);
+                let dead = self.dead[to];
+                let line = self.line(from, to);
+                if dead || breaks && line.health == Health::Whole {
+                    if line.health == Health::Whole {
+                        line.health = Health::Broken(now + delay);
+                    }
+                    continue;
+                }
+                self.leave(from, to, now + self.wires.latency + delay, bytes);
+            }
+        }
+        self.clock.touch(from);
+    }
+
+    fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
+        let (from, to) = (from as u32, to as u32);
+        let carrier = CarrierKind::Udp;
+        // What is forged or replayed has no number.
+        let flight = Flight { from, to, bytes, number: Some(0), marked: false, path: 0, rail: 0, carrier };
+        let mut fate = std::mem::take(&mut self.fate);
+        self.stages.pass(Instant(self.clock.now()), flight, &mut fate);
+        for (later, flight) in fate.onward.drain(..) {
+            let line = self.line(flight.from as usize, flight.to as usize);
+            let arrives = (arrives + later.0).max(line.arrives);
+            if flight.number.is_some() {
+                line.arrives = arrives;
+            }
+            self.deliver(arrives, 0, flight);
+        }
+        self.fate = fate;
+    }
+
+    /// A peer to which a packet was lost, once.
+    pub(super) fn take_broken(&mut self, from: usize) -> Option<usize> {
+        let now = self.clock.now();
+        let broken = |line: &Line| matches!(line.health, Health::Broken(at) if at <= now);
+        let to = self.lines_of(from).find(|(_, line)| broken(line)).map(|(to, _)| to)?;
+        self.line(from, to).health = Health::Told;
+        Some(to)
+    }
+
+    /// Packets of a process that wait to leave for one that lives, over a line that is whole.
+    pub(super) fn waiting(&self, from: usize) -> usize {
+        let counts = |(to, line): (usize, &Line)| !self.dead[to] && line.health == Health::Whole;
+        self.lines_of(from).filter(|line| counts(*line)).map(|(_, line)| line.held.len()).sum()
+    }
+
+    /// What a process has sent and did not leave is gone with it.
+    pub(super) fn forget_lines(&mut self, from: usize) {
+        let ranks = self.dead.len();
+        self.lines.iter_mut().skip(from * ranks).take(ranks).for_each(|line| *line = Line::default());
+    }
+}
