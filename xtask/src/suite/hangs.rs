@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, kill_process};
 
-use super::context::Context;
+use super::context::{Context, Expected};
 use super::process::Run;
 use super::{Case, Outcome};
 
@@ -30,7 +30,6 @@ const KINDS: &[(&str, &[&str])] = &[
     ),
     ("sends", &["in MPI_Ssend", "16777216 bytes", "why: deadlock: rank 0 (send to rank 1"]),
     ("compute", &["in MPI_Barrier", "rank 0", "which is outside MPI calls"]),
-    ("finalize", &["in MPI_Recv", "for rank 0, which is in MPI_Finalize and sends nothing any more"]),
     ("tag", &["on halo", "unexpected (from rank", "but a message from it with tag 8 is there"]),
     ("any", &["receive from anybody", "why: ranks 0-2 wait for each other"]),
     ("wait", &["in MPI_Wait", "tag 8", "for rank 0, which is outside MPI calls"]),
@@ -44,13 +43,26 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             asked_and_ended(context, Ok(context.mpiexec(3)), what, says)
         })
     });
-    let there = KINDS.iter().filter(|(what, _)| ["circle", "compute", "finalize", "any"].contains(what));
+    let there = KINDS.iter().filter(|(what, _)| ["circle", "compute", "any"].contains(what));
     let there = there.map(|(what, says)| {
         Case::new(format!("{what}: the same over two hosts"), move |context| {
             asked_and_ended(context, context.mpiexec_on_hosts(3), what, says)
         })
     });
-    here.chain(there).chain([Case::new("weft info --live names the culprit", live)]).collect()
+    // What waits for a rank that has finalized does not hang.
+    let ended = [("", false), (" over two hosts", true)].map(|(place, is_remote)| {
+        Case::new(format!("finalize: who waits is told and ends{place}"), move |context| finalized(context, is_remote))
+    });
+    here.chain(there).chain(ended).chain([Case::new("weft info --live names the culprit", live)]).collect()
+}
+
+fn finalized(context: &Context, is_remote: bool) -> Outcome {
+    let run = || {
+        let run = if is_remote { context.mpiexec_on_hosts(3)? } else { context.mpiexec(3) };
+        run.arg(context.compile(HANG)?).arg("finalize").limit(HANGS.as_secs()).finish()
+    };
+    let sentence = "MPI_Recv: rank 0 of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for";
+    Expected::failure().says(sentence).judge(run())
 }
 
 /// Asks until everything is said, then ends the job, which says it again.

@@ -116,7 +116,7 @@ fn debug(context: &Context) -> Outcome {
             .says("1 receives posted, 1 messages unexpected")
             .says("unexpected: from rank 1, tag 43, 4 bytes on MPI_COMM_WORLD")
             .says("why: rank 0 waits for rank 1")
-            .says("in MPI_Recv ()");
+            .says("MPI_Recv ()");
         Ok(expected.judge(Ok(finished)))
     };
     attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
