@@ -21,6 +21,8 @@ import gdb
 HERE = os.path.dirname(os.path.abspath(globals().get("__file__", ".")))
 # Seconds that `weft info` may take.
 LIMIT_SECONDS = 20
+# The process that `weft attach` named; empty: all of this user's ranks.
+BELOW = ""
 
 
 def command():
@@ -32,9 +34,9 @@ def command():
     return found
 
 
-def ranks(below=None):
-    """What the ranks below a process say of themselves, in the order of their numbers."""
-    words = [command(), "info", "--live"] + ([str(below)] if below else []) + ["--once", "--json"]
+def ranks():
+    """What the ranks at or below the process that `weft attach` named say of themselves, in the order of their numbers."""
+    words = [command(), "info", "--live"] + ([BELOW] if BELOW else []) + ["--once", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
     if done.returncode != 0:
         raise gdb.GdbError(done.stderr.strip() or "`weft info --live` has failed")
@@ -76,7 +78,10 @@ class Attach(gdb.Command):
         super().__init__("weft attach", gdb.COMMAND_USER)
 
     def invoke(self, argument, from_tty):
-        found, _ = ranks(argument.strip() or None)
+        # Ranks of other jobs of the same user would have nothing to do with what these wait for.
+        global BELOW
+        BELOW = argument.strip()
+        found, _ = ranks()
         gdb.execute("set schedule-multiple on")
         for rank in found:
             known = of_session()
