@@ -346,7 +346,24 @@ impl Remote {
         self.numbers = (own, peer);
     }
 
-    /// Parks the flow if nothing happens in it, or gives back what it can spare. What happened in one that is parked is returned.
+    /// Bytes that its flow or connection occupies.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let flow = self.flow.as_ref().map(|flow| flow.memory_bytes());
+        flow.or_else(|| self.connection.as_ref().map(|connection| connection.memory_bytes())).unwrap_or(0)
+    }
+
+    /// Gives back memory that its flow or connection, which is idle, keeps for what may come next.
+    pub(crate) fn shrink(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            flow.shrink();
+        }
+        if let Some(connection) = &mut self.connection {
+            connection.shrink();
+        }
+    }
+
+    /// Parks the flow if nothing happens in it, or gives back what it can spare, as a connection always does. What happened in one that is
+    /// parked is returned.
     pub(crate) fn park(&mut self) -> Counters {
         match self.flow.take() {
             Some(flow) if flow.can_park() => {
@@ -356,11 +373,10 @@ impl Remote {
                 self.resent += counters.resent();
                 return counters;
             }
-            Some(mut flow) => {
-                flow.shrink();
-                self.flow = Some(flow);
+            flow => {
+                self.flow = flow;
+                self.shrink();
             }
-            None => {}
         }
         Counters::default()
     }
@@ -481,5 +497,37 @@ impl Remote {
             ("ethernet", "fabric") => "ethernet+fabric",
             (one, _) => one,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use weft_core::flow::{IDLE_BYTES_MAX, PACKET_SIZE_MAX, Regions};
+
+    use super::*;
+    use crate::transport::EthernetAddress;
+
+    struct NoRegions;
+
+    impl Regions for NoRegions {
+        fn read(&mut self, _region: u32, _offset: u64, _out: &mut [u8]) {
+            unreachable!("no bulk data was submitted");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_not_used_for_long_keeps_little() {
+        let carrier = Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
+        let hop = Hop { slot: Slot::Udp, to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
+        let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
+        let mut remote = Remote::connected(carrier, hop, settings);
+        let connection = remote.connection(&Secret::new([1; 16]));
+        connection.submit_message(&[], &[7; 60_000]);
+        while connection.poll_packet(Instant(0), &mut NoRegions).is_some() {
+            connection.taken();
+        }
+        assert!(remote.memory_bytes() > 60_000);
+        remote.park();
+        assert!(remote.memory_bytes() <= IDLE_BYTES_MAX && remote.connection.is_some());
     }
 }

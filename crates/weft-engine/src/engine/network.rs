@@ -259,16 +259,11 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// The flow of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
+    /// The flow or connection of `peer` is idle: it keeps its memory until enough others have become idle after it, and is parked then.
     fn keep_cached(&mut self, peer: PeerId) {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
-        if remote.is_ordered() {
-            return;
-        }
-        if let Some(flow) = &mut remote.flow
-            && flow.memory_bytes() > CACHED_FLOW_BYTES_MAX
-        {
-            flow.shrink();
+        if remote.memory_bytes() > CACHED_FLOW_BYTES_MAX {
+            remote.shrink();
         }
         if std::mem::replace(&mut remote.cached, true) {
             return;
