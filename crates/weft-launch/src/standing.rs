@@ -13,6 +13,8 @@ pub const WAITS_MAX: usize = 8;
 pub const ARRIVED_MAX: usize = 4;
 /// Ranges of ranks that a rank may say it waits for.
 const NEEDS_MAX: usize = 16;
+/// A rank that has waited for less may not wait at all: it was only looked at between two messages.
+pub const WAIT_NS_MIN: u64 = 100_000_000;
 /// Words of the name of a call.
 const CALL_WORDS: usize = 6;
 /// Words of the name of a communicator.
@@ -319,6 +321,11 @@ fn text(words: &[u64]) -> String {
 }
 
 impl Standing {
+    /// Whether the rank waits, as far as one look can tell: it sleeps in its call, and has for [`WAIT_NS_MIN`] at least.
+    pub fn is_waiting(&self) -> bool {
+        self.is_asleep && self.still_ns >= WAIT_NS_MIN
+    }
+
     /// Reads a page at the time `now` of the machine's clock, ns.
     ///
     /// # Errors

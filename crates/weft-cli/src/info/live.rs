@@ -21,8 +21,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const PEERS_SHOWN_MAX: usize = 8;
 /// A rank that is awake and has not published for this long computes outside of MPI.
 const BUSY_NS_MAX: u64 = 500_000_000;
-/// A rank that has waited for less may only have been looked at between two messages.
-const WAIT_NS_MIN: u64 = 100_000_000;
 /// After so long without anything a wait is pointed out.
 const LONG_NS: u64 = 10_000_000_000;
 
@@ -143,7 +141,7 @@ fn reasons(found: &[Found]) -> Vec<String> {
 fn wait_for_doing(standing: &Standing) -> wait_for::Doing {
     match doing(standing) {
         Doing::Waits if standing.call == "MPI_Finalize" => wait_for::Doing::Finalizes(standing.needs.clone()),
-        Doing::Waits if standing.still_ns >= WAIT_NS_MIN => {
+        Doing::Waits if standing.is_waiting() => {
             let what = standing.waits.first().map_or_else(String::new, |wait| wait.describe(&wait.peer()));
             wait_for::Doing::Waits(standing.needs.clone(), what)
         }

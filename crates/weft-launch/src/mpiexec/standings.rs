@@ -4,7 +4,7 @@ use super::survey::Seen;
 use super::verdict;
 use crate::call_site::Whereabouts;
 use crate::control::Phase;
-use crate::standing::{Needs, Operation, Range, Standing, Wait, ranks, seconds};
+use crate::standing::{Needs, Operation, Range, Standing, WAIT_NS_MIN, Wait, ranks, seconds};
 use crate::wait_for::{self, Doing};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -15,8 +15,6 @@ const LINES_MAX: usize = 24;
 const PARTS_MAX: usize = 3;
 /// Messages that are there under another tag.
 const NEAR_MISSES_MAX: usize = 3;
-/// Who has waited for less may not wait at all: it was only looked at between two messages.
-const WAIT_NS_MIN: u64 = 100_000_000;
 /// The call after which nothing is sent any more.
 const FINALIZE: &str = "MPI_Finalize";
 
@@ -177,7 +175,7 @@ fn queues(standings: &[&Standing]) -> String {
 
 /// What a rank waits for may be there under another tag, or on another communicator.
 fn near_miss(seen: &Seen) -> Option<String> {
-    let standing = current(seen).filter(|standing| standing.is_asleep && standing.still_ns >= WAIT_NS_MIN)?;
+    let standing = current(seen).filter(|standing| standing.is_waiting())?;
     let wait = told(standing)
         .into_iter()
         .find(|wait| wait.tag.is_some() && wait.peer.is_some() && wait.what == Operation::Receive.words())?;
@@ -204,7 +202,7 @@ fn doing(seen: &Seen, late: &[Range]) -> Doing {
         (Whereabouts::Unknown, _) => Doing::Runs("does not tell its calls".to_owned()),
         (Whereabouts::Inside(call), _) => match current(seen) {
             Some(standing) if call == FINALIZE => Doing::Finalizes(standing.needs.clone()),
-            Some(standing) if standing.is_asleep && standing.still_ns >= WAIT_NS_MIN => {
+            Some(standing) if standing.is_waiting() => {
                 let what = told(standing).first().map(|wait| wait.describe(&wait.peer()));
                 waits_for(standing.needs.clone(), &what.unwrap_or_else(|| format!("in {call}")))
             }
