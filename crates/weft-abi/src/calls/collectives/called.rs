@@ -37,13 +37,22 @@ pub(super) fn bcast(process: &Process, comm: &Communicator, part: Part, root: c_
     Ok(Call { root: Some(root), sends, expects, ..Call::default() })
 }
 
-/// What a rank has for the root, and what the root has for each; nothing for itself where it is in place.
-fn rooted(comm: &Communicator, root: c_int, own: Option<Items>, at_root: Option<Data>, to_root: bool) -> Call {
+/// What a rank has for the root, or what the root has for each: the other of the two is not looked at.
+fn rooted(
+    process: &Process,
+    comm: &Communicator,
+    own: &Part,
+    each: impl FnOnce() -> Result<Data>,
+    root: c_int,
+    to_root: bool,
+) -> Result<Call> {
     let root = root as u32;
-    let own = own.filter(|_| comm.rank != root).map_or(Data::Nothing, |items| Data::One(root, items));
-    let each = at_root.unwrap_or_default();
+    let (own, each) = match comm.rank == root {
+        true => (Data::Nothing, each()?),
+        false => (Data::One(root, of_part(process, own)?), Data::Nothing),
+    };
     let (sends, expects) = if to_root { (own, each) } else { (each, own) };
-    Call { root: Some(root), sends, expects, ..Call::default() }
+    Ok(Call { root: Some(root), sends, expects, ..Call::default() })
 }
 
 /// `own` is the part of each rank, `each` that of the root.
@@ -54,10 +63,7 @@ pub(super) fn gather(
     root: c_int,
     to_root: bool,
 ) -> Result<Call> {
-    let at_root = comm.rank == root as u32;
-    let own = if at_root { None } else { Some(of_part(process, &own)?) };
-    let each = if at_root { Some(Data::Alike(of_part(process, &each)?)) } else { None };
-    Ok(rooted(comm, root, own, each, to_root))
+    rooted(process, comm, &own, || Ok(Data::Alike(of_part(process, &each)?)), root, to_root)
 }
 
 /// # Safety
@@ -69,11 +75,9 @@ pub(super) unsafe fn gatherv(
     root: c_int,
     to_root: bool,
 ) -> Result<Call> {
-    let at_root = comm.rank == root as u32;
-    let own = if at_root { None } else { Some(of_part(process, &own)?) };
     // SAFETY: the caller's promise.
-    let each = if at_root { Some(unsafe { of_parts(process, &each, comm.group.size() as usize)? }) } else { None };
-    Ok(rooted(comm, root, own, each, to_root))
+    let each = || unsafe { of_parts(process, &each, comm.group.size() as usize) };
+    rooted(process, comm, &own, each, root, to_root)
 }
 
 pub(super) fn every(process: &Process, _: &Communicator, send: Part, receive: Part) -> Result<Call> {
