@@ -1,16 +1,21 @@
 //! Collective operations as data (MPI-5.0 chapter 6).
 //!
 //! An algorithm is a pure function from what one rank knows (its rank, the size of the group, counts and shapes of the
-//! datatypes) to a [`Schedule`]: rounds of sends and receives, each followed by local copies and reductions. Nothing is
-//! sent here. Blocking, nonblocking and persistent operations run the same schedule, and so does the simulator.
+//! datatypes) to a [`Schedule`]: an immutable graph of [steps](Step), which send, receive, copy and reduce. Nothing is sent here.
+//! Blocking, nonblocking and persistent operations run the same schedule, and so does the simulator.
 //!
 //! # How a schedule is run
 //!
-//! All transfers of a [`Round`] are started together, in the order of the list; when all of them are complete its local
-//! steps run in order; then the next round begins. Ranks need not be in the same round: no round assumes that another
-//! rank buffers anything, so transfers may be synchronous. Two transfers between the same pair of ranks in the same
-//! direction match in the order in which they were started; one tag for a whole schedule is enough. A transfer of zero
-//! items is a real, empty message. Within a round no receive touches memory that another transfer of that round touches.
+//! A step begins as soon as all that it waits for is complete; a [`Frontier`] knows which steps may begin, and of several the one
+//! that was planned first is the first. No step relies on another rank's buffering anything, so transfers may be synchronous. Two
+//! transfers between the same pair of ranks in the same direction match in the order in which they begin, so those of a schedule
+//! begin in the order in which they were planned; one tag for a whole schedule is enough. A transfer of zero items is a real, empty
+//! message. Steps that are not ordered never touch the same memory, unless both only read it.
+//!
+//! # How a schedule is written
+//!
+//! As a program for one rank, from top to bottom, with a [`Plan`](plan::Plan): it concludes from the memory that steps touch which of
+//! them must wait for which others.
 //!
 //! # Buffers
 //!
@@ -27,7 +32,7 @@
 //!
 //! [`Kind`] says which of the caller's datatypes a slice has. A reduction's datatype is [`Kind::Receive`], in both user
 //! buffers and in scratch. Sender and receiver of a transfer may name different kinds, but the packed bytes are as many,
-//! and so are those of both sides of a [`Local::Copy`] (pack one, unpack into the other). [`Local::Reduce`] always has
+//! and so are those of both sides of a [`Step::Copy`] (pack one, unpack into the other). [`Step::Reduce`] always has
 //! the same count on both sides, and kind `Receive`.
 //!
 //! # What all ranks must agree on
@@ -51,6 +56,8 @@ mod arguments;
 mod barrier;
 mod bcast;
 mod between;
+mod dependencies;
+mod frontier;
 mod gather;
 mod halving;
 mod pieces;
@@ -59,116 +66,28 @@ mod reduce;
 mod reduce_scatter;
 mod scan;
 mod scatter;
+mod schedule;
 pub mod select;
 mod tree;
+
+pub use frontier::Frontier;
+pub use schedule::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 pub use arguments::{
     Allgather, Allgatherv, Allreduce, AllreduceBetween, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, ElementShape,
     Gather, Gatherv, Items, Reduce, ReduceScatter, ReduceScatterBlock, Scatterv, TypedBlocks,
 };
 
-/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
-pub const SCRATCH_ALIGNMENT: u64 = 64;
-
-/// The memory a slice is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Buffer {
-    /// The user's send buffer; only read.
-    Send,
-    /// The user's receive buffer, or the only buffer of `bcast`.
-    Receive,
-    /// Working memory of [`Schedule::scratch`] bytes.
-    Scratch,
-}
-
-/// The datatype of a slice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// Packed bytes: size and extent 1.
-    Bytes,
-    /// The datatype given for the send buffer.
-    Send,
-    /// The datatype given for the receive buffer; the only datatype of `bcast`, of reductions and of scans.
-    Receive,
-    /// `sendtypes[i]` of `alltoallw`.
-    SendOf(u32),
-    /// `recvtypes[i]` of `alltoallw`.
-    ReceiveOf(u32),
-}
-
-/// Some consecutive items of one datatype in one buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Slice {
-    /// The memory.
-    pub buffer: Buffer,
-    /// Bytes from the buffer's base to the base of the first item (to its lower bound 0, not to its first byte).
-    pub offset: i64,
-    /// Number of items.
-    pub count: u64,
-    /// The datatype of an item.
-    pub kind: Kind,
-}
-
-/// A message that leaves or arrives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Transfer {
-    /// Send the slice to rank `to` of the group.
-    Send {
-        /// Rank in the group; never this rank.
-        to: u32,
-        /// What is sent.
-        slice: Slice,
-    },
-    /// Receive exactly the slice from rank `from` of the group.
-    Receive {
-        /// Rank in the group; never this rank.
-        from: u32,
-        /// Where it goes.
-        slice: Slice,
-    },
-}
-
-/// Work within the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Local {
-    /// Packs `from` and unpacks it into `to`; they do not overlap and have as many packed bytes.
-    Copy {
-        /// Source.
-        from: Slice,
-        /// Destination.
-        to: Slice,
-    },
-    /// `inout[i] = input[i] op inout[i]`: the input is the *left* operand, as in a user's function (MPI-5.0 §6.9.5).
-    /// Equal counts, kind [`Kind::Receive`], no overlap.
-    Reduce {
-        /// Left operand, unchanged.
-        input: Slice,
-        /// Right operand, replaced by the result.
-        inout: Slice,
-    },
-}
-
-/// Transfers that are under way together, and what is done when all are complete.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Round {
-    /// Started in this order, together.
-    pub transfers: Vec<Transfer>,
-    /// Done in this order when every transfer of the round is complete.
-    pub local: Vec<Local>,
-}
-
-/// What one rank does in one collective operation. No rounds: nothing to do.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Schedule {
-    /// One after the other.
-    pub rounds: Vec<Round>,
-    /// Bytes of working memory needed.
-    pub scratch: u64,
+/// What `write` plans.
+fn planned(write: impl FnOnce(&mut plan::Plan)) -> Schedule {
+    let mut plan = plan::Plan::default();
+    write(&mut plan);
+    plan.finish()
 }
 
 /// This rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
 pub fn barrier(arguments: &Barrier) -> Schedule {
-    barrier::dissemination(arguments)
+    planned(|plan| barrier::dissemination(plan, arguments))
 }
 
 /// This rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
@@ -178,7 +97,7 @@ pub fn bcast(arguments: &Bcast) -> Schedule {
 
 /// [`bcast`] by a given algorithm, the same at all ranks.
 pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
-    bcast::schedule(arguments, algorithm)
+    planned(|plan| bcast::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Gather` (MPI-5.0 §6.5).
@@ -188,12 +107,12 @@ pub fn gather(arguments: &Gather) -> Schedule {
 
 /// [`gather`] by a given algorithm, the same at all ranks.
 pub fn gather_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
-    gather::schedule(arguments, algorithm)
+    planned(|plan| gather::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Gatherv` (MPI-5.0 §6.5).
 pub fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
-    gather::gatherv(arguments)
+    planned(|plan| gather::gatherv(plan, arguments))
 }
 
 /// This rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
@@ -203,12 +122,12 @@ pub fn scatter(arguments: &Gather) -> Schedule {
 
 /// [`scatter`] by a given algorithm, the same at all ranks.
 pub fn scatter_with(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
-    scatter::schedule(arguments, algorithm)
+    planned(|plan| scatter::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Scatterv` (MPI-5.0 §6.6).
 pub fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
-    scatter::scatterv(arguments)
+    planned(|plan| scatter::scatterv(plan, arguments))
 }
 
 /// This rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
@@ -218,7 +137,7 @@ pub fn allgather(arguments: &Allgather) -> Schedule {
 
 /// [`allgather`] by a given algorithm, the same at all ranks.
 pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> Schedule {
-    allgather::schedule(arguments, algorithm)
+    planned(|plan| allgather::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
@@ -229,7 +148,7 @@ pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
 
 /// [`allgatherv`] by a given algorithm, the same at all ranks.
 pub fn allgatherv_with(arguments: &Allgatherv<'_>, algorithm: AllgatherAlgorithm) -> Schedule {
-    allgather::allgatherv(arguments, algorithm)
+    planned(|plan| allgather::allgatherv(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
@@ -239,17 +158,17 @@ pub fn alltoall(arguments: &Allgather) -> Schedule {
 
 /// [`alltoall`] by a given algorithm, the same at all ranks.
 pub fn alltoall_with(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Schedule {
-    alltoall::schedule(arguments, algorithm)
+    planned(|plan| alltoall::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Alltoallv` (MPI-5.0 §6.8).
 pub fn alltoallv(arguments: &Alltoallv<'_>) -> Schedule {
-    alltoall::alltoallv(arguments)
+    planned(|plan| alltoall::alltoallv(plan, arguments))
 }
 
 /// This rank's part in `MPI_Alltoallw` (MPI-5.0 §6.8).
 pub fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
-    alltoall::alltoallw(arguments)
+    planned(|plan| alltoall::alltoallw(plan, arguments))
 }
 
 /// This rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
@@ -259,7 +178,7 @@ pub fn reduce(arguments: &Reduce) -> Schedule {
 
 /// [`reduce`] by a given algorithm, the same at all ranks.
 pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
-    reduce::schedule(arguments, algorithm)
+    planned(|plan| reduce::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
@@ -276,7 +195,7 @@ pub fn allreduce_oversubscribed(arguments: &Allreduce) -> Schedule {
 
 /// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
-    allreduce::schedule(arguments, algorithm)
+    planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
 /// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the result of the other. Ranks are
@@ -296,7 +215,7 @@ pub fn reduce_scatter_block_with(arguments: &ReduceScatterBlock, algorithm: Redu
     let ReduceScatterBlock { rank, size, items, commutative, in_place } = *arguments;
     let start = |rank| rank as u64 * items.count;
     let arguments = reduce_scatter::Arguments { rank, size, shape: items.shape, start: &start, commutative, in_place };
-    reduce_scatter::schedule(&arguments, algorithm)
+    planned(|plan| reduce_scatter::add(plan, &arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
@@ -313,7 +232,7 @@ pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatt
     counts.iter().for_each(|count| starts.push(starts[starts.len() - 1] + count));
     let start = |rank: u32| starts[rank as usize];
     let arguments = reduce_scatter::Arguments { rank, size, shape, start: &start, commutative, in_place };
-    reduce_scatter::schedule(&arguments, algorithm)
+    planned(|plan| reduce_scatter::add(plan, &arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
@@ -323,7 +242,7 @@ pub fn scan(arguments: &Allreduce) -> Schedule {
 
 /// [`scan`] by a given algorithm, the same at all ranks.
 pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
-    scan::scan(arguments, algorithm)
+    planned(|plan| scan::scan(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
@@ -333,5 +252,5 @@ pub fn exscan(arguments: &Allreduce) -> Schedule {
 
 /// [`exscan`] by a given algorithm, the same at all ranks.
 pub fn exscan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
-    scan::exscan(arguments, algorithm)
+    planned(|plan| scan::exscan(plan, arguments, algorithm))
 }

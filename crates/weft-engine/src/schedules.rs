@@ -2,13 +2,13 @@
 //! [bound](Bound) to its buffers; a [`Cursor`] does it.
 //!
 //! A bound schedule is shared and never changed, so a persistent operation is started again without copying it. The cursor knows how far one
-//! run of it has come, and owns the requests of the round that is under way. Whoever makes progress moves it on
+//! run of it has come ([`Frontier`]), and owns the requests of the transfers that are under way. Whoever makes progress moves it on
 //! ([`Cursor::advance`]); only reduction functions of the program are left to a thread that waits, because they may call MPI and so must run
 //! while the engine is free.
 
 use std::sync::Arc;
 
-use weft_core::collective::{Round, Transfer};
+use weft_core::collective::{Frontier, Step};
 use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope, Operation};
@@ -51,19 +51,6 @@ impl CollectiveScope {
     }
 }
 
-enum Stage {
-    /// The transfers of the round have not all begun: so many of its sends have left already, and its receives have been taken or not.
-    Starting { sent: usize, received: bool },
-    /// They are under way.
-    Transfers,
-    /// The local steps are due from this one on.
-    Locals(usize),
-    /// The program's reduction function runs for this step.
-    Reducing(usize),
-}
-
-const START: Stage = Stage::Starting { sent: 0, received: false };
-
 /// How a step of a cursor ended.
 pub enum Progress {
     /// It waits for messages, or for a reduction function of the program.
@@ -74,16 +61,38 @@ pub enum Progress {
     Failed(Error),
 }
 
+/// What a cursor that goes on [without requests](Cursor::go_without_requests) has come to.
+pub enum AtOnce {
+    /// The operation is complete.
+    Complete,
+    /// Nothing is left to be done before this receive is complete: then say so by [`Cursor::finish_receive`].
+    Receive(Receive),
+    /// What comes next needs requests: it is for [`Cursor::advance`].
+    NeedsRequests,
+}
+
 /// One run of a bound schedule: how far it has come, among whom.
 pub struct Cursor {
     run: Run,
-    round: usize,
-    stage: Stage,
+    frontier: Frontier,
+    /// The requests of the transfers that are under way,
     transfers: Vec<usize>,
+    /// and the steps that they are.
+    steps: Vec<u32>,
     place: CollectiveScope,
-    due: Option<UserReduction>,
+    /// The receive that somebody waits for without a request.
+    received: Option<u32>,
+    reducing: Option<Reducing>,
     /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and fails at its end.
     failed: Option<Error>,
+}
+
+/// The program's reduction function is due, or runs.
+struct Reducing {
+    step: u32,
+    due: Option<UserReduction>,
+    /// Other steps of its kind whose turn comes afterwards.
+    others: Vec<u32>,
 }
 
 impl Cursor {
@@ -105,13 +114,15 @@ impl Cursor {
     /// # Panics
     /// As for that.
     pub fn in_scratch(place: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
+        let frontier = Frontier::new(bound.schedule());
         Self {
             run: Run::new(bound, scratch),
-            round: 0,
-            stage: START,
+            frontier,
             transfers: Vec::new(),
+            steps: Vec::new(),
             place,
-            due: None,
+            received: None,
+            reducing: None,
             failed: None,
         }
     }
@@ -121,118 +132,116 @@ impl Cursor {
         &self.place
     }
 
-    /// The requests of the round that is under way: what it waits for.
+    /// The requests of the transfers that are under way: what it waits for.
     pub fn transfers(&self) -> &[usize] {
         &self.transfers
     }
 
-    /// Whether nothing is left to be done.
-    pub fn is_at_end(&self) -> bool {
-        self.round == self.run.bound().schedule().rounds.len()
+    /// The step's message, from now on under way; false: it has left already.
+    fn start_transfer<P: Platform>(&mut self, engine: &mut Engine<P>, number: u32) -> Result<bool> {
+        let data = self.run.transfer(number);
+        let handle = match self.run.bound().schedule().step(number) {
+            Step::Send { to, .. } => {
+                let send = self.place.send(*to, data);
+                if engine.submit_now(&send) {
+                    return Ok(false);
+                }
+                let handle = engine.messages.add(State::Queued(send), self.place.communicator)?;
+                engine.start_send(handle);
+                handle
+            }
+            Step::Receive { from, .. } => {
+                let receive = self.place.receive(*from, data);
+                let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
+                engine.start_receive(handle);
+                handle
+            }
+            _ => return Ok(false),
+        };
+        self.transfers.push(handle);
+        self.steps.push(number);
+        Ok(true)
     }
 
-    fn current(&self) -> &Round {
-        &self.run.bound().schedule().rounds[self.round]
+    /// Does a local step; `false` when it is left to the program's function.
+    fn do_local(&mut self, number: u32) -> bool {
+        let is_reduction = matches!(self.run.bound().schedule().step(number), Step::Reduce { .. });
+        if let Some(reducing) = self.reducing.as_mut().filter(|_| is_reduction) {
+            reducing.others.push(number);
+            return false;
+        }
+        match self.run.do_local(number) {
+            Ok(None) => true,
+            Ok(due) => {
+                self.reducing = Some(Reducing { step: number, due, others: Vec::new() });
+                false
+            }
+            Err(error) => {
+                self.failed = self.failed.take().or(Some(error));
+                true
+            }
+        }
     }
 
-    /// Starts the transfers of the round that have not been started.
-    fn start_round<P: Platform>(&mut self, engine: &mut Engine<P>, sent: usize, received: bool) -> Result<()> {
-        let bound = self.run.bound().clone();
-        let mut sends = 0;
-        for (index, transfer) in bound.schedule().rounds[self.round].transfers.iter().enumerate() {
-            let handle = match transfer {
-                Transfer::Send { to, .. } => {
-                    sends += 1;
-                    if sends <= sent {
-                        continue;
-                    }
-                    let data = self.run.transfer(self.round, index);
-                    let send = self.place.send(*to, data);
-                    if engine.submit_now(&send) {
-                        continue;
-                    }
-                    let handle = engine.messages.add(State::Queued(send), self.place.communicator)?;
-                    engine.start_send(handle);
-                    handle
-                }
-                Transfer::Receive { .. } if received => continue,
-                Transfer::Receive { from, .. } => {
-                    let data = self.run.transfer(self.round, index);
-                    let receive = self.place.receive(*from, data);
-                    let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
-                    engine.start_receive(handle);
-                    handle
-                }
+    fn complete(&mut self, number: u32) {
+        self.frontier.complete(self.run.bound().schedule(), number);
+    }
+
+    /// Begins all that may begin.
+    fn begin<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<()> {
+        while let Some(number) = self.frontier.take_next() {
+            let is_complete = if self.run.bound().schedule().step(number).is_transfer() {
+                let under_way = self.start_transfer(engine, number)?;
+                self.frontier.start(self.run.bound().schedule(), number);
+                !under_way
+            } else {
+                self.do_local(number)
             };
-            self.transfers.push(handle);
+            if is_complete {
+                self.complete(number);
+            }
         }
         Ok(())
     }
 
-    /// Removes the transfers that are complete; whether all are.
-    fn collect<P: Platform>(&mut self, engine: &mut Engine<P>, error: &mut Option<Error>) -> bool {
-        self.transfers.retain(|handle| {
-            let complete = engine.messages.requests.get(*handle).is_none_or(Request::is_complete);
-            if complete && let Some(failed) = engine.messages.take_error(*handle) {
-                error.get_or_insert(failed);
+    /// Removes the transfers that are complete; whether there were any.
+    fn collect<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<bool> {
+        let before = self.transfers.len();
+        let mut error = None;
+        for at in (0..before).rev() {
+            let handle = self.transfers[at];
+            if engine.messages.requests.get(handle).is_none_or(Request::is_complete) {
+                error = engine.messages.take_error(handle).or(error);
+                self.transfers.swap_remove(at);
+                let number = self.steps.swap_remove(at);
+                self.complete(number);
             }
-            !complete
-        });
-        self.transfers.is_empty()
-    }
-
-    /// Does local step `step`; `false` when it is one for the program's function.
-    fn do_local(&mut self, step: usize) -> bool {
-        match self.run.do_local(self.round, step) {
-            Ok(due) => self.due = due,
-            Err(error) => self.failed = self.failed.take().or(Some(error)),
         }
-        self.due.is_none()
-    }
-
-    /// What went wrong on the way to the end.
-    pub fn take_error(&mut self) -> Option<Error> {
-        self.failed.take()
+        error.map_or(Ok(self.transfers.len() < before), Err)
     }
 
     /// Goes as far as possible.
     pub fn advance<P: Platform>(&mut self, engine: &mut Engine<P>) -> Progress {
-        let mut error = None;
         loop {
-            match self.stage {
-                Stage::Starting { .. } if self.is_at_end() => {
-                    return self.take_error().map_or(Progress::Complete, Progress::Failed);
+            let goes_on = self.collect(engine).and_then(|goes_on| {
+                self.begin(engine)?;
+                Ok(goes_on)
+            });
+            match goes_on {
+                Err(error) => return Progress::Failed(error),
+                Ok(_) if self.frontier.is_at_end() => {
+                    return self.failed.take().map_or(Progress::Complete, Progress::Failed);
                 }
-                Stage::Starting { sent, received } => {
-                    if let Err(error) = self.start_round(engine, sent, received) {
-                        return Progress::Failed(error);
-                    }
-                    self.stage = Stage::Transfers;
-                }
-                Stage::Transfers => {
-                    let complete = self.collect(engine, &mut error);
-                    if let Some(error) = error.take() {
-                        return Progress::Failed(error);
-                    }
-                    if !complete {
-                        return Progress::Waits;
-                    }
-                    self.stage = Stage::Locals(0);
-                }
-                Stage::Locals(step) if step == self.current().local.len() => {
-                    self.round += 1;
-                    self.stage = START;
-                }
-                Stage::Locals(step) => {
-                    if !self.do_local(step) {
-                        self.stage = Stage::Reducing(step);
-                        return Progress::Waits;
-                    }
-                    self.stage = Stage::Locals(step + 1);
-                }
-                Stage::Reducing(_) => return Progress::Waits,
+                // What has just begun may be complete: only a look that finds nothing ends this.
+                Ok(_) if self.has_complete_transfer(engine) => {}
+                Ok(_) => return Progress::Waits,
             }
         }
+    }
+
+    fn has_complete_transfer<P: Platform>(&self, engine: &Engine<P>) -> bool {
+        let is_complete = |handle: &usize| engine.messages.requests.get(*handle).is_none_or(Request::is_complete);
+        self.transfers.iter().any(is_complete)
     }
 
     /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it is dropped, what would be
@@ -245,65 +254,70 @@ impl Cursor {
 
     /// Whether a reduction function of the program is due.
     pub fn has_due_reduction(&self) -> bool {
-        self.due.is_some()
+        self.reducing.as_ref().is_some_and(|reducing| reducing.due.is_some())
     }
 
     /// Takes the call of it that is due.
     pub fn take_due_reduction(&mut self) -> Option<UserReduction> {
-        self.due.take()
+        self.reducing.as_mut()?.due.take()
     }
 
     /// The call has returned: the cursor can be moved on.
     pub fn finish_reduction(&mut self) {
-        if let Stage::Reducing(step) = self.stage {
-            self.stage = Stage::Locals(step + 1);
+        if let Some(Reducing { step, others, .. }) = self.reducing.take() {
+            self.complete(step);
+            others.into_iter().for_each(|other| self.frontier.put_back(other));
         }
     }
 
-    /// Whether this round waits for one receive at most, and does nothing for which the engine must be free.
-    pub fn is_simple(&self) -> bool {
-        let transfers = &self.current().transfers;
-        let receives = transfers.iter().filter(|transfer| matches!(transfer, Transfer::Receive { .. })).count();
-        receives <= 1 && !matches!(self.run.bound().operation(), Some(Operation::User(_)))
-    }
-
-    /// Sends what this round sends, if all of it can leave at once. False: what is left is for [`Self::advance`].
-    pub fn send_at_once<P: Platform>(&mut self, engine: &mut Engine<P>) -> bool {
+    /// Goes on as long as every message leaves at once, and no more than one has to be waited for: that needs no requests.
+    ///
+    /// # Errors
+    /// What went wrong in the operation that is complete.
+    pub fn go_without_requests<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<AtOnce> {
+        if matches!(self.run.bound().operation(), Some(Operation::User(_))) {
+            return Ok(AtOnce::NeedsRequests);
+        }
         let bound = self.run.bound().clone();
-        let mut left = 0;
-        for (index, transfer) in bound.schedule().rounds[self.round].transfers.iter().enumerate() {
-            let Transfer::Send { to, .. } = transfer else { continue };
-            let data = self.run.transfer(self.round, index);
-            if !engine.submit_now(&self.place.send(*to, data)) {
-                self.stage = Stage::Starting { sent: left, received: false };
-                return false;
+        let schedule = bound.schedule();
+        while let Some(number) = self.frontier.take_next() {
+            match schedule.step(number) {
+                Step::Send { to, .. } => {
+                    if !engine.submit_now(&self.place.send(*to, self.run.transfer(number))) {
+                        return Ok(self.stop_at(number));
+                    }
+                    self.frontier.start(schedule, number);
+                }
+                Step::Receive { .. } if self.received.is_some() => return Ok(self.stop_at(number)),
+                Step::Receive { .. } => {
+                    self.received = Some(number);
+                    continue;
+                }
+                _ => {
+                    self.do_local(number);
+                }
             }
-            left += 1;
+            self.frontier.complete(schedule, number);
         }
-        self.stage = Stage::Starting { sent: left, received: false };
-        true
+        match self.received.map(|number| (number, schedule.step(number))) {
+            Some((number, Step::Receive { from, .. })) => {
+                Ok(AtOnce::Receive(self.place.receive(*from, self.run.transfer(number))))
+            }
+            _ => self.failed.take().map_or(Ok(AtOnce::Complete), Err),
+        }
     }
 
-    /// The receive of a [simple](Self::is_simple) round whose sends have left, for whoever waits for it without a request.
-    pub fn take_receive(&mut self) -> Option<Receive> {
-        let found = self.current().transfers.iter().enumerate().find_map(|(index, transfer)| match transfer {
-            Transfer::Receive { from, .. } => Some((index, *from)),
-            Transfer::Send { .. } => None,
-        });
-        let (index, from) = found?;
-        if let Stage::Starting { received, .. } = &mut self.stage {
-            *received = true;
-        }
-        let data = self.run.transfer(self.round, index);
-        Some(self.place.receive(from, data))
+    /// Steps that were taken have not begun: they are for [`Self::advance`].
+    fn stop_at(&mut self, number: u32) -> AtOnce {
+        self.received.take().into_iter().chain([number]).for_each(|number| self.frontier.put_back(number));
+        AtOnce::NeedsRequests
     }
 
-    /// Does the local steps of a simple round whose transfers are complete, and goes to the next one.
-    pub fn finish_round(&mut self) {
-        for step in 0..self.current().local.len() {
-            self.do_local(step);
+    /// The receive that [`Self::go_without_requests`] has given out is complete.
+    pub fn finish_receive(&mut self) {
+        if let Some(number) = self.received.take() {
+            self.frontier.start(self.run.bound().schedule(), number);
+            self.complete(number);
         }
-        self.round += 1;
-        self.stage = START;
     }
 }

@@ -7,60 +7,56 @@ use super::pieces::{self, cut, cut_range};
 use super::plan::{Fold, Plan, Vector, bytes};
 use super::select::AllreduceAlgorithm;
 use super::tree::cyclic;
-use super::{Allreduce, Items, Schedule};
+use super::{Allreduce, Items};
 
-pub(super) fn schedule(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAlgorithm) {
     if bytes(arguments.items) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        AllreduceAlgorithm::Doubling => folded(arguments, doubling),
-        AllreduceAlgorithm::Halving => folded(arguments, halving),
-        AllreduceAlgorithm::Ring => ring(arguments),
-        AllreduceAlgorithm::Gathered => gathered(arguments),
+        AllreduceAlgorithm::Doubling => folded(plan, arguments, doubling),
+        AllreduceAlgorithm::Halving => folded(plan, arguments, halving),
+        AllreduceAlgorithm::Ring => ring(plan, arguments),
+        AllreduceAlgorithm::Gathered => gathered(plan, arguments),
     }
 }
 
 /// Rank 0 takes in what comes of the others one after the other, and sends all of them the result.
-fn gathered(arguments: &Allreduce) -> Schedule {
+fn gathered(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let result = Vector::of_receive(items);
     if rank > 0 {
         plan.send(0, own.part(whole.clone()));
-        plan.end_round();
         plan.receive(0, result.part(whole));
-        return plan.finish();
+        return;
     }
     let other = plan.scratch_items(items);
     let mut fold = Fold::new(own, result, other, size as usize - 1);
     for from in 1..size {
         plan.receive(from, fold.incoming().part(whole.clone()));
-        fold.absorb_right(&mut plan, whole.clone());
+        fold.absorb_right(plan, whole.clone());
     }
-    fold.finish(&mut plan, whole.clone());
-    for to in 1..size {
-        plan.send(to, result.part(whole.clone()));
-        plan.end_full_round(OUTSTANDING_MAX);
-    }
-    plan.finish()
+    fold.finish(plan, whole.clone());
+    plan.limit(OUTSTANDING_MAX, |plan| {
+        for to in 1..size {
+            plan.send(to, result.part(whole.clone()));
+        }
+    });
 }
 
 /// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get the result
 /// at the end.
-fn folded(arguments: &Allreduce, among_members: fn(&mut Plan, &Exchange<'_>, Start, Items)) -> Schedule {
+fn folded(plan: &mut Plan, arguments: &Allreduce, among_members: fn(&mut Plan, &Exchange<'_>, Start, Items)) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let members = Members::new(size, None);
-    let mut plan = Plan::default();
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let result = Vector::of_receive(items);
     match members.role(rank) {
         Role::Folded { keeper } => {
             plan.send(keeper, own.part(whole.clone()));
-            plan.end_round();
             plan.receive(keeper, result.part(whole));
         }
         Role::Member { index, folded } => {
@@ -71,14 +67,12 @@ fn folded(arguments: &Allreduce, among_members: fn(&mut Plan, &Exchange<'_>, Sta
                 member_at: &|position| members.reversed(position),
                 cut: &|position| cut(items.count, members.count, position),
             };
-            among_members(&mut plan, &exchange, Start { own, folded }, items);
+            among_members(plan, &exchange, Start { own, folded }, items);
             if let Some(folded) = folded {
-                plan.end_round();
                 plan.send(folded, result.part(whole));
             }
         }
     }
-    plan.finish()
 }
 
 /// With what a member begins.
@@ -120,15 +114,13 @@ fn halving(plan: &mut Plan, exchange: &Exchange<'_>, start: Start, items: Items)
     let mut fold = start.fold(plan, exchange, items);
     exchange.halve(plan, &mut fold);
     fold.finish(plan, exchange.own_part());
-    plan.end_round();
     exchange.double(plan, Vector::of_receive(items));
 }
 
 /// Parts travel round the ring and grow, then travel round once more: 2(n − 1) rounds, every byte leaves a rank less than
 /// twice for any n. Part `i` is combined from rank `i + 1` round to rank `i`, so the operation must commute.
-fn ring(arguments: &Allreduce) -> Schedule {
+fn ring(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::contribution(items, in_place);
     let result = Vector::of_receive(items);
     let part = |i: u64| cut_range(items.count, size, cyclic(i, size));
@@ -150,12 +142,10 @@ fn ring(arguments: &Allreduce) -> Schedule {
             true => plan.reduce(to, result.part(arriving)),
             false => plan.reduce(own.part(arriving), to),
         }
-        plan.end_round();
         leaving = to;
     }
     if size == 1 && !in_place {
         plan.copy(own.part(0..items.count), result.part(0..items.count));
     }
-    pieces::ring(&mut plan, rank, size, |place| place, |i| result.part(part(i as u64)));
-    plan.finish()
+    pieces::ring(plan, rank, size, |place| place, |i| result.part(part(i as u64)));
 }

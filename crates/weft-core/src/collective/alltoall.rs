@@ -1,21 +1,21 @@
 //! All-to-all: a block from each rank to each rank.
 
 use super::gather::OUTSTANDING_MAX;
-use super::plan::{Plan, Vector, bytes};
+use super::plan::{Part, Plan, Vector, bytes};
 use super::select::AlltoallAlgorithm;
 use super::tree::cyclic;
-use super::{Allgather, Alltoallv, Alltoallw, Buffer, Kind, Schedule, Slice};
+use super::{Allgather, Alltoallv, Alltoallw, Buffer, Kind, Slice};
 
 /// Most scratch bytes that an exchange in place uses to have more than one block under way.
 const IN_PLACE_SCRATCH_MAX: u64 = 1 << 20;
 
-pub(super) fn schedule(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AlltoallAlgorithm) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     if bytes(receive) == 0 {
-        return Schedule::default();
+        return;
     }
     let outstanding = match algorithm {
-        AlltoallAlgorithm::Bruck => return bruck(arguments),
+        AlltoallAlgorithm::Bruck => return bruck(plan, arguments),
         AlltoallAlgorithm::Exchange { outstanding } => outstanding,
     };
     let to = Vector::of_receive(receive);
@@ -23,40 +23,47 @@ pub(super) fn schedule(arguments: &Allgather, algorithm: AlltoallAlgorithm) -> S
     let receive_block =
         |i: u32| Block::new(to.part(i as u64 * receive.count..(i as u64 + 1) * receive.count), receive.shape.size);
     if in_place {
-        return exchange_in_place(rank, size, receive_block);
+        return exchange_in_place(plan, rank, size, receive_block);
     }
     let send_block =
         |i: u32| Block::new(from.part(i as u64 * send.count..(i as u64 + 1) * send.count), send.shape.size);
-    exchange(rank, size, outstanding, send_block, receive_block)
+    exchange(plan, rank, size, outstanding, send_block, receive_block)
 }
 
-pub(super) fn alltoallv(arguments: &Alltoallv<'_>) -> Schedule {
+pub(super) fn alltoallv(plan: &mut Plan, arguments: &Alltoallv<'_>) {
     let Alltoallv { rank, size, send, receive, in_place } = *arguments;
-    let to = |i| Block::new(receive.slice(i, Buffer::Receive, Kind::Receive), receive.item_size);
+    let to = |i| Block::new(receive.part(i, Buffer::Receive, Kind::Receive), receive.item_size);
     if in_place {
-        return exchange_in_place(rank, size, to);
+        return exchange_in_place(plan, rank, size, to);
     }
-    exchange(rank, size, OUTSTANDING_MAX, |i| Block::new(send.slice(i, Buffer::Send, Kind::Send), send.item_size), to)
+    exchange(
+        plan,
+        rank,
+        size,
+        OUTSTANDING_MAX,
+        |i| Block::new(send.part(i, Buffer::Send, Kind::Send), send.item_size),
+        to,
+    )
 }
 
-pub(super) fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
+pub(super) fn alltoallw(plan: &mut Plan, arguments: &Alltoallw<'_>) {
     let Alltoallw { rank, size, send, receive, in_place } = *arguments;
     let to = |i| receive.block(i, Buffer::Receive, Kind::ReceiveOf(i));
     if in_place {
-        return exchange_in_place(rank, size, to);
+        return exchange_in_place(plan, rank, size, to);
     }
-    exchange(rank, size, OUTSTANDING_MAX, |i| send.block(i, Buffer::Send, Kind::SendOf(i)), to)
+    exchange(plan, rank, size, OUTSTANDING_MAX, |i| send.block(i, Buffer::Send, Kind::SendOf(i)), to)
 }
 
 /// A block, and its packed bytes.
 struct Block {
-    slice: Slice,
+    part: Part,
     bytes: u64,
 }
 
 impl Block {
-    fn new(slice: Slice, item_size: u64) -> Self {
-        Self { slice, bytes: slice.count * item_size }
+    fn new(part: Part, item_size: u64) -> Self {
+        Self { part, bytes: part.slice.count * item_size }
     }
 }
 
@@ -64,47 +71,43 @@ impl super::TypedBlocks<'_> {
     fn block(&self, rank: u32, buffer: Buffer, kind: Kind) -> Block {
         let i = rank as usize;
         let slice = Slice { buffer, offset: self.displacements[i], count: self.counts[i], kind };
-        Block::new(slice, self.item_sizes[i])
+        Block::new(Part::block(rank, slice), self.item_sizes[i])
     }
 }
 
 /// In step `k` everybody sends to the rank `k` further on and receives from that `k` before, so that in each step nobody
-/// is the target of two. Several steps are under way together. Ranks may cut steps into rounds differently: whoever is
-/// furthest behind finds both its partners' transfers started, since they wait for no later step.
+/// is the target of two. Several steps are under way together. Whoever is furthest behind finds both its partners' transfers
+/// started, since they wait for earlier steps only.
 fn exchange(
+    plan: &mut Plan,
     rank: u32,
     size: u32,
     outstanding: usize,
     send: impl Fn(u32) -> Block,
     receive: impl Fn(u32) -> Block,
-) -> Schedule {
-    let mut plan = Plan::default();
+) {
     let (at, n) = (rank as u64, size as u64);
-    for step in 1..n {
-        let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
-        let (leaving, arriving) = (send(to), receive(from));
-        if arriving.bytes > 0 {
-            plan.receive(from, arriving.slice);
+    plan.limit(2 * outstanding, |plan| {
+        for step in 1..n {
+            let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
+            let (leaving, arriving) = (send(to), receive(from));
+            if arriving.bytes > 0 {
+                plan.receive(from, arriving.part);
+            }
+            if leaving.bytes > 0 {
+                plan.send(to, leaving.part);
+            }
         }
-        if leaving.bytes > 0 {
-            plan.send(to, leaving.slice);
-        }
-        // The last steps' round also has the local copy.
-        if step < n - 1 {
-            plan.end_full_round(2 * outstanding.max(1) - 1);
-        }
-    }
+    });
     if receive(rank).bytes > 0 {
-        plan.copy(send(rank).slice, receive(rank).slice);
+        plan.copy(send(rank).part, receive(rank).part);
     }
-    plan.finish()
 }
 
 /// In step `k` the ranks whose sum is `k` modulo n swap their blocks. What arrives is kept packed in scratch until what
 /// leaves from the same place has left.
-fn exchange_in_place(rank: u32, size: u32, block: impl Fn(u32) -> Block) -> Schedule {
-    let mut plan = Plan::default();
-    let mut waiting: alloc::vec::Vec<(Slice, Slice)> = alloc::vec::Vec::new();
+fn exchange_in_place(plan: &mut Plan, rank: u32, size: u32, block: impl Fn(u32) -> Block) {
+    let mut waiting: alloc::vec::Vec<(Part, Part)> = alloc::vec::Vec::new();
     let longest = (0..size).filter(|&i| i != rank).map(|i| block(i).bytes).max().unwrap_or(0);
     let slots = (IN_PLACE_SCRATCH_MAX / longest.max(1)).clamp(1, OUTSTANDING_MAX as u64).min(size as u64);
     let arrived = plan.scratch_bytes(if longest == 0 { 0 } else { slots * longest });
@@ -117,23 +120,20 @@ fn exchange_in_place(rank: u32, size: u32, block: impl Fn(u32) -> Block) -> Sche
         let start = waiting.len() as u64 * longest;
         let packed = arrived.part(start..start + swapped.bytes);
         plan.receive(peer, packed);
-        plan.send(peer, swapped.slice);
-        waiting.push((packed, swapped.slice));
+        plan.send(peer, swapped.part);
+        waiting.push((packed, swapped.part));
         if waiting.len() as u64 == slots {
             waiting.drain(..).for_each(|(from, to)| plan.copy(from, to));
-            plan.end_round();
         }
     }
     waiting.drain(..).for_each(|(from, to)| plan.copy(from, to));
-    plan.finish()
 }
 
 /// ⌈log₂ n⌉ rounds (Bruck and others, 1997): block `i` has `i` places to go round, and in round `k` travels 2^k places if
 /// bit `k` of `i` is set. Each byte travels several times, so this is for small blocks.
-fn bruck(arguments: &Allgather) -> Schedule {
+fn bruck(plan: &mut Plan, arguments: &Allgather) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
     let (at, n, length) = (rank as u64, size as u64, bytes(receive));
-    let mut plan = Plan::default();
     let (own, items) = if in_place { (Vector::of_receive(receive), receive) } else { (Vector::of_send(send), send) };
     // At index i: the block that has i places to go, at first that for the rank i further on.
     let blocks = plan.scratch_bytes(n * length);
@@ -154,7 +154,6 @@ fn bruck(arguments: &Allgather) -> Schedule {
         };
         let total = runs().last().map_or(0, |(_, packed)| packed.end);
         runs().for_each(|(run, packed)| plan.copy(blocks.part(run), leaving.part(packed)));
-        plan.end_round();
         plan.send(cyclic(at + distance, size), leaving.part(0..total));
         plan.receive(cyclic(at + n - distance, size), arriving.part(0..total));
         runs().for_each(|(run, packed)| plan.copy(arriving.part(packed), blocks.part(run)));
@@ -168,5 +167,4 @@ fn bruck(arguments: &Allgather) -> Schedule {
             all.part(from * receive.count..(from + 1) * receive.count),
         );
     }
-    plan.finish()
 }

@@ -1,87 +1,77 @@
 //! Broadcast. Ranks may describe the data by different counts and datatypes, so data is cut at packed bytes only.
 
-use alloc::vec::Vec;
-
-use super::pieces::{self, cut};
+use super::pieces::{self, STEPS_UNDER_WAY, cut};
 use super::plan::{Plan, Vector, bytes};
 use super::select::BcastAlgorithm;
-use super::{Bcast, Buffer, Schedule, tree};
+use super::{Bcast, Buffer, tree};
 
-pub(super) fn schedule(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm) {
     if arguments.size == 1 || bytes(arguments.items) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        BcastAlgorithm::Binomial => binomial(arguments),
-        BcastAlgorithm::ScatterDissemination => scatter_allgather(arguments, false),
-        BcastAlgorithm::ScatterRing => scatter_allgather(arguments, true),
-        BcastAlgorithm::Chain { segment_bytes } => chain(arguments, segment_bytes),
+        BcastAlgorithm::Binomial => binomial(plan, arguments),
+        BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
+        BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
+        BcastAlgorithm::Chain { segment_bytes } => chain(plan, arguments, segment_bytes),
     }
 }
 
 /// Down the binomial tree, whole: ⌈log₂ n⌉ steps, largest subtrees first.
-fn binomial(arguments: &Bcast) -> Schedule {
+fn binomial(plan: &mut Plan, arguments: &Bcast) {
     let Bcast { rank, size, root, items } = *arguments;
-    let mut plan = Plan::default();
     let whole = Vector::of_receive(items).part(0..items.count);
     let here = tree::node(rank, root, size);
     if let Some(parent) = tree::parent(here) {
         plan.receive(tree::rank(parent, root, size), whole);
-        plan.end_round();
     }
     for child in tree::children(here, size).rev() {
         plan.send(tree::rank(child, root, size), whole);
     }
-    plan.finish()
 }
 
 /// Parts go down the binomial tree, then everybody exchanges parts (van de Geijn): every byte leaves each rank about
 /// twice, however many ranks there are.
-fn scatter_allgather(arguments: &Bcast, ring: bool) -> Schedule {
+fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     let Bcast { rank, size, root, .. } = *arguments;
     let total = bytes(arguments.items);
-    let mut plan = Plan::default();
-    let data = open(&mut plan, arguments);
+    let data = open(plan, arguments);
     let here = tree::node(rank, root, size);
     let rank_of = |node| tree::rank(node, root, size);
     let run = |first, end| data.part(cut(total, size, first)..cut(total, size, end));
     if let Some(parent) = tree::parent(here) {
         plan.receive(rank_of(parent), run(here, here + tree::subtree(here, size)));
-        plan.end_round();
     }
     for child in tree::children(here, size).rev() {
         plan.send(rank_of(child), run(child, child + tree::subtree(child, size)));
     }
-    plan.end_round();
     // Node 0 has everything and could be spared what it receives again, at the price of irregular rounds.
     if ring {
-        pieces::ring(&mut plan, here, size, rank_of, |piece| run(piece, piece + 1));
+        pieces::ring(plan, here, size, rank_of, |piece| run(piece, piece + 1));
     } else {
-        pieces::dissemination(&mut plan, here, size, rank_of, |range| run(range.start, range.end));
+        pieces::dissemination(plan, here, size, rank_of, |range| run(range.start, range.end));
     }
-    close(&mut plan, arguments, data);
-    plan.finish()
+    close(plan, arguments, data);
 }
 
 /// Segments follow one another from rank to rank: the time of one copy of the data, and of a segment for each rank.
-fn chain(arguments: &Bcast, segment_bytes: u64) -> Schedule {
+fn chain(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) {
     let Bcast { rank, size, root, .. } = *arguments;
     let total = bytes(arguments.items);
-    let mut plan = Plan::default();
-    let data = open(&mut plan, arguments);
+    let data = open(plan, arguments);
     let here = tree::node(rank, root, size);
-    let segments: Vec<_> = segments(total, segment_bytes).map(|range| data.part(range)).collect();
-    for step in 0..=segments.len() {
-        if here > 0 && step < segments.len() {
-            plan.receive(tree::rank(here - 1, root, size), segments[step]);
+    let (receives, sends) = (here > 0, here + 1 < size);
+    plan.limit(STEPS_UNDER_WAY * (receives as usize + sends as usize), |plan| {
+        for segment in segments(total, segment_bytes).map(|range| data.part(range)) {
+            if receives {
+                plan.receive(tree::rank(here - 1, root, size), segment);
+            }
+            if sends {
+                plan.send(tree::rank(here + 1, root, size), segment);
+            }
         }
-        if here + 1 < size && step > 0 {
-            plan.send(tree::rank(here + 1, root, size), segments[step - 1]);
-        }
-        plan.end_round();
-    }
-    close(&mut plan, arguments, data);
-    plan.finish()
+    });
+    close(plan, arguments, data);
 }
 
 /// Most segments that a pipeline is cut into; it bounds the size of a schedule.

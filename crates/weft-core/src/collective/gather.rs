@@ -2,7 +2,7 @@
 
 use super::plan::{Plan, Vector, bytes};
 use super::select::GatherAlgorithm;
-use super::{Buffer, Gather, Gatherv, Kind, Schedule, Slice, tree};
+use super::{Buffer, Gather, Gatherv, Kind, tree};
 
 /// Most transfers that a root (or a process in an exchange with all) has under way.
 pub(super) const OUTSTANDING_MAX: usize = 64;
@@ -12,44 +12,41 @@ pub(super) fn block_bytes(arguments: &Gather) -> u64 {
     bytes(if arguments.rank == arguments.root { arguments.receive } else { arguments.send })
 }
 
-pub(super) fn schedule(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorithm) {
     if block_bytes(arguments) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        GatherAlgorithm::Linear => linear(arguments),
-        GatherAlgorithm::Binomial => binomial(arguments),
+        GatherAlgorithm::Linear => linear(plan, arguments),
+        GatherAlgorithm::Binomial => binomial(plan, arguments),
     }
 }
 
 /// The root receives from everybody.
-fn linear(arguments: &Gather) -> Schedule {
+fn linear(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::of_send(send).part(0..send.count);
     if rank != root {
         plan.send(root, own);
-        return plan.finish();
+        return;
     }
     let all = Vector::of_receive(receive);
     let block = |i: u32| all.part(i as u64 * receive.count..(i as u64 + 1) * receive.count);
     if !in_place {
         plan.copy(own, block(root));
-        plan.end_round();
     }
-    for node in 1..size {
-        let from = tree::rank(node, root, size);
-        plan.receive(from, block(from));
-        plan.end_full_round(OUTSTANDING_MAX);
-    }
-    plan.finish()
+    plan.limit(OUTSTANDING_MAX, |plan| {
+        for node in 1..size {
+            let from = tree::rank(node, root, size);
+            plan.receive(from, block(from));
+        }
+    });
 }
 
 /// Up the binomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes keep them
 /// packed in scratch; the root receives in place, unless a subtree wraps from the last rank to rank 0.
-fn binomial(arguments: &Gather) -> Schedule {
+fn binomial(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let here = tree::node(rank, root, size);
     let own = Vector::of_send(send).part(0..send.count);
     let Some(parent) = tree::parent(here) else {
@@ -76,12 +73,12 @@ fn binomial(arguments: &Gather) -> Schedule {
         if !in_place {
             plan.copy(own, blocks(rank, 1));
         }
-        return plan.finish();
+        return;
     };
     let (parent, mine) = (tree::rank(parent, root, size), tree::subtree(here, size));
     if mine == 1 {
         plan.send(parent, own);
-        return plan.finish();
+        return;
     }
     let length = bytes(send);
     let packed = plan.scratch_bytes(mine as u64 * length);
@@ -91,42 +88,26 @@ fn binomial(arguments: &Gather) -> Schedule {
     }
     plan.copy(own, blocks(0, 1));
     plan.send(parent, blocks(0, mine));
-    plan.finish()
 }
 
 /// Only the root knows what others send, so everybody sends to the root.
-pub(super) fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
+pub(super) fn gatherv(plan: &mut Plan, arguments: &Gatherv<'_>) {
     let Gatherv { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::of_send(send).part(0..send.count);
     if rank != root {
         if bytes(send) > 0 {
             plan.send(root, own);
         }
-        return plan.finish();
+        return;
     }
     if !in_place && receive.bytes(root) > 0 {
-        plan.copy(own, receive.slice(root, Buffer::Receive, Kind::Receive));
-        plan.end_round();
+        plan.copy(own, receive.part(root, Buffer::Receive, Kind::Receive));
     }
-    for from in (1..size).map(|node| tree::rank(node, root, size)) {
-        if receive.bytes(from) > 0 {
-            plan.receive(from, receive.slice(from, Buffer::Receive, Kind::Receive));
-            plan.end_full_round(OUTSTANDING_MAX);
+    plan.limit(OUTSTANDING_MAX, |plan| {
+        for from in (1..size).map(|node| tree::rank(node, root, size)) {
+            if receive.bytes(from) > 0 {
+                plan.receive(from, receive.part(from, Buffer::Receive, Kind::Receive));
+            }
         }
-    }
-    plan.finish()
-}
-
-impl super::Blocks<'_> {
-    /// Packed bytes of a rank's block.
-    pub(super) fn bytes(&self, rank: u32) -> u64 {
-        self.counts[rank as usize] * self.item_size
-    }
-
-    /// A rank's block.
-    pub(super) fn slice(&self, rank: u32, buffer: Buffer, kind: Kind) -> Slice {
-        let rank = rank as usize;
-        Slice { buffer, offset: self.displacements[rank], count: self.counts[rank], kind }
-    }
+    });
 }

@@ -99,7 +99,6 @@ impl Exchange<'_> {
             plan.send(partner, fold.value().part(theirs));
             plan.receive(partner, fold.incoming().part(mine.clone()));
             fold.absorb(plan, partner, self.rank, mine);
-            plan.end_round();
         }
     }
 
@@ -109,7 +108,6 @@ impl Exchange<'_> {
             let (partner, mine, theirs) = self.partner(level);
             plan.send(partner, vector.part(mine));
             plan.receive(partner, vector.part(theirs));
-            plan.end_round();
         }
     }
 
@@ -122,7 +120,6 @@ impl Exchange<'_> {
                 return;
             }
             plan.receive(partner, vector.part(theirs));
-            plan.end_round();
         }
     }
 

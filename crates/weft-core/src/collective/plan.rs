@@ -1,78 +1,186 @@
-//! A builder for schedules: it adds rounds, reserves scratch memory, and keeps track of the buffer in which a partial result of a reduction is.
+//! The builder of schedules. An algorithm is written as a program for one rank, from top to bottom, as a textbook has it:
+//!
+//! ```text
+//! let mut plan = Plan::default();
+//! plan.receive(parent, data);            // a leaf of a broadcast; an inner node goes on with
+//! for child in children { plan.send(child, data) }
+//! plan.finish()
+//! ```
+//!
+//! # What waits for what
+//!
+//! Nobody says so: the plan concludes it from the memory that steps touch. What is read waits for what wrote it; what is written waits
+//! for what wrote or read it before. All else may happen at once, and in any order, so *what the program says is done before something
+//! else, and does not touch the same memory, need not be*. Two things can be asked for besides:
+//!
+//! - [`Plan::fence`]: all that follows waits for all that came before, as a barrier's rounds must, which touch no memory;
+//! - [`Plan::limit`]: of the transfers that follow so many are under way at most; each waits for the one that stands so many before it.
+//!
+//! Transfers between the same two ranks begin in the order of the program at both of them, so that they find each other.
+//!
+//! **An algorithm must be free of deadlocks when every transfer of the program begins as soon as what it waits for is complete**, where a
+//! send is complete only with its receive. It is so if in a program of rounds, where each round's transfers begin together, nobody would
+//! be stuck: a plan only ever waits for less.
+//!
+//! # Memory
+//!
+//! A [`Vector`] is items at equal distances; a [`Part`] of it is what steps are given. It knows its place among the packed bytes of its
+//! buffer (its *span*), by which parts are compared: so items of a datatype with holes that lie between each other do not count as
+//! overlapping. Within one plan, the receive buffer is either one vector (from its beginning) or [blocks](super::Blocks) by rank,
+//! and not both.
+//!
+//! # Algorithms made of algorithms
+//!
+//! A function that writes to a `&mut Plan` can be used as a part of others: [`Plan::among`] gives the ranks in it other numbers, those of
+//! a part of the group. What it leaves in memory the next one waits for, piece by piece.
 
 use alloc::vec::Vec;
 use core::ops::Range;
 
-use super::{Buffer, Items, Kind, Local, Round, SCRATCH_ALIGNMENT, Schedule, Slice, Transfer};
+use super::dependencies::Dependencies;
+use super::schedule::Node;
+use super::{Blocks, Buffer, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
-/// A schedule being written. A transfer added after a local step opens the next round; otherwise a round lasts until
-/// [`Plan::end_round`].
+/// Where the spans of scratch memory begin; those of the receive buffer lie below.
+const SCRATCH_SPANS: u64 = 1 << 62;
+
+/// Steps that follow a fence wait for so many others at most; for more there is a step that waits for them.
+const FENCE_EDGES_MAX: usize = 2;
+
+/// A schedule being written.
 #[derive(Default)]
 pub(super) struct Plan {
-    rounds: Vec<Round>,
-    current: Round,
+    /// Where edges will stand is counted here for the time being: see [`Plan::finish`].
+    nodes: Vec<Node>,
+    /// The steps that each step waits for, those of the first step first.
+    waits_for: Vec<u32>,
+    touched: Dependencies,
+    fence: Fence,
+    limit: Option<Limit>,
+    ranks: Ranks,
     scratch: u64,
+    /// Packed bytes of scratch memory that have spans.
+    spans: u64,
+}
+
+/// The newest fence: all steps behind it wait for these.
+#[derive(Default)]
+struct Fence {
+    waits_for: Vec<u32>,
+    /// The first step behind it.
+    first: usize,
+}
+
+/// At most so many transfers at once; those since that was asked for.
+struct Limit {
+    transfers_max: usize,
+    transfers: Vec<u32>,
+}
+
+/// Which ranks are meant by 0, 1, …
+#[derive(Clone, Default)]
+pub(super) enum Ranks {
+    /// Those of the schedule.
+    #[default]
+    All,
+    /// From this one on.
+    From(u32),
+}
+
+impl Ranks {
+    fn of(&self, number: u32) -> u32 {
+        match self {
+            Self::All => number,
+            Self::From(first) => first + number,
+        }
+    }
 }
 
 impl Plan {
-    /// Sends a slice; nothing if it has no items (the receiver leaves it out as well).
-    pub(super) fn send(&mut self, to: u32, slice: Slice) {
-        if slice.count > 0 {
-            self.transfer(Transfer::Send { to, slice });
+    /// Sends a part; nothing if it has no items (the receiver leaves it out as well).
+    pub(super) fn send(&mut self, to: u32, part: Part) {
+        if part.slice.count > 0 {
+            self.transfer(Step::Send { to: self.ranks.of(to), slice: part.slice }, Some(part), None);
         }
     }
 
-    /// Receives a slice; nothing if it has no items.
-    pub(super) fn receive(&mut self, from: u32, slice: Slice) {
-        if slice.count > 0 {
-            self.transfer(Transfer::Receive { from, slice });
+    /// Receives a part; nothing if it has no items.
+    pub(super) fn receive(&mut self, from: u32, part: Part) {
+        if part.slice.count > 0 {
+            self.transfer(Step::Receive { from: self.ranks.of(from), slice: part.slice }, None, Some(part));
         }
     }
 
     /// Sends an empty message.
     pub(super) fn signal(&mut self, to: u32) {
-        self.transfer(Transfer::Send { to, slice: NOTHING });
+        self.transfer(Step::Send { to: self.ranks.of(to), slice: NOTHING }, None, None);
     }
 
     /// Receives an empty message.
     pub(super) fn await_signal(&mut self, from: u32) {
-        self.transfer(Transfer::Receive { from, slice: NOTHING });
+        self.transfer(Step::Receive { from: self.ranks.of(from), slice: NOTHING }, None, None);
     }
 
-    /// Copies when the transfers of the round are complete.
-    pub(super) fn copy(&mut self, from: Slice, to: Slice) {
-        if from.count > 0 && to.count > 0 {
-            self.current.local.push(Local::Copy { from, to });
+    /// Copies packed bytes.
+    pub(super) fn copy(&mut self, from: Part, to: Part) {
+        if from.slice.count > 0 && to.slice.count > 0 {
+            self.add(Step::Copy { from: from.slice, to: to.slice }, Some(from), Some(to));
         }
     }
 
-    /// `inout = input op inout` when the transfers of the round are complete.
-    pub(super) fn reduce(&mut self, input: Slice, inout: Slice) {
-        assert_eq!(input.count, inout.count);
-        if input.count > 0 {
-            self.current.local.push(Local::Reduce { input, inout });
+    /// `inout = input op inout`.
+    pub(super) fn reduce(&mut self, input: Part, inout: Part) {
+        assert_eq!(input.slice.count, inout.slice.count);
+        if input.slice.count > 0 {
+            self.add(Step::Reduce { input: input.slice, inout: inout.slice }, Some(input), Some(inout));
         }
     }
 
-    /// What follows waits for what was added so far.
-    pub(super) fn end_round(&mut self) {
-        if !self.current.transfers.is_empty() || !self.current.local.is_empty() {
-            self.rounds.push(core::mem::take(&mut self.current));
+    /// What follows waits for all that was added so far.
+    pub(super) fn fence(&mut self) {
+        if self.nodes.len() == self.fence.first {
+            return;
         }
+        let mut is_last = alloc::vec![true; self.nodes.len() - self.fence.first];
+        let since: usize = self.nodes[self.fence.first..].iter().map(|node| node.waits as usize).sum();
+        for &earlier in &self.waits_for[self.waits_for.len() - since..] {
+            if let Some(is_last) = (earlier as usize).checked_sub(self.fence.first).and_then(|at| is_last.get_mut(at)) {
+                *is_last = false;
+            }
+        }
+        let last = (self.fence.first..self.nodes.len()).zip(is_last).filter(|(_, is_last)| *is_last);
+        let waits_for: Vec<u32> = last.map(|(number, _)| number as u32).collect();
+        if waits_for.len() <= FENCE_EDGES_MAX {
+            self.fence = Fence { waits_for, first: self.nodes.len() };
+            return;
+        }
+        let join = self.nodes.len() as u32;
+        self.waits_for.extend_from_slice(&waits_for);
+        self.push(Step::Join, waits_for.len());
+        self.fence = Fence { waits_for: alloc::vec![join], first: self.nodes.len() };
     }
 
-    /// Ends the round when it has `transfers_max` transfers.
-    pub(super) fn end_full_round(&mut self, transfers_max: usize) {
-        if self.current.transfers.len() >= transfers_max {
-            self.end_round();
-        }
+    /// Of the transfers that `write` adds, `transfers_max` are under way at most.
+    pub(super) fn limit(&mut self, transfers_max: usize, write: impl FnOnce(&mut Self)) {
+        let limit = Limit { transfers_max: transfers_max.max(1), transfers: Vec::new() };
+        let outer = self.limit.replace(limit);
+        write(self);
+        self.limit = outer;
+    }
+
+    /// What `write` adds is among these ranks.
+    pub(super) fn among(&mut self, ranks: Ranks, write: impl FnOnce(&mut Self)) {
+        let outer = core::mem::replace(&mut self.ranks, ranks);
+        write(self);
+        self.ranks = outer;
     }
 
     /// Scratch memory for packed bytes.
     pub(super) fn scratch_bytes(&mut self, count: u64) -> Vector {
         let base = self.scratch.next_multiple_of(SCRATCH_ALIGNMENT);
         self.scratch = base + count;
-        Vector::packed(Buffer::Scratch, base as i64)
+        let packed = Vector::packed(Buffer::Scratch, base as i64);
+        Vector { origin: self.span(count), ..packed }
     }
 
     /// Scratch memory for items of the reduction's datatype.
@@ -87,45 +195,159 @@ impl Plan {
         let alignment = SCRATCH_ALIGNMENT as i64;
         let base = (self.scratch as i64 - lowest + alignment - 1).div_euclid(alignment) * alignment;
         self.scratch = self.scratch.max((base + end) as u64);
-        Vector { buffer: Buffer::Scratch, base, extent: shape.extent, kind: Kind::Receive }
+        let origin = self.span(bytes(items));
+        Vector { buffer: Buffer::Scratch, base, origin, ..Vector::of_receive(items) }
+    }
+
+    /// The span of so many packed bytes more.
+    fn span(&mut self, bytes: u64) -> u64 {
+        self.spans += bytes;
+        SCRATCH_SPANS + self.spans - bytes
+    }
+
+    fn transfer(&mut self, step: Step, read: Option<Part>, written: Option<Part>) {
+        let number = self.nodes.len() as u32;
+        let first = self.waits_for.len();
+        if let Some(Limit { transfers_max, transfers }) = &mut self.limit {
+            if let Some(earlier) = transfers.len().checked_sub(*transfers_max) {
+                self.waits_for.push(transfers[earlier]);
+            }
+            transfers.push(number);
+        }
+        self.add_behind(first, step, read, written);
+    }
+
+    fn add(&mut self, step: Step, read: Option<Part>, written: Option<Part>) {
+        self.add_behind(self.waits_for.len(), step, read, written);
+    }
+
+    /// Adds a step that waits for those noted from `first` on, and for those before it that touch the same memory.
+    fn add_behind(&mut self, first: usize, step: Step, read: Option<Part>, written: Option<Part>) {
+        let number = self.nodes.len() as u32;
+        if let Some(part) = read {
+            self.touched.read(part.span.0..part.span.1, number, &mut self.waits_for);
+        }
+        if let Some(part) = written {
+            self.touched.write(part.span.0..part.span.1, number, &mut self.waits_for);
+        }
+        // Whoever waits for a step behind the fence waits for the fence.
+        if !self.waits_for[first..].iter().any(|&earlier| earlier as usize >= self.fence.first) {
+            self.waits_for.extend_from_slice(&self.fence.waits_for);
+        }
+        if self.waits_for.len() - first > 1 {
+            self.waits_for[first..].sort_unstable();
+            let mut kept = first + 1;
+            for at in first + 1..self.waits_for.len() {
+                if self.waits_for[at] != self.waits_for[kept - 1] {
+                    self.waits_for[kept] = self.waits_for[at];
+                    kept += 1;
+                }
+            }
+            self.waits_for.truncate(kept);
+        }
+        self.push(step, self.waits_for.len() - first);
+    }
+
+    fn push(&mut self, step: Step, waits: usize) {
+        self.nodes.push(Node { step, waits: waits as u32, at_start: 0, at_end: 0 });
     }
 
     /// The schedule as written.
-    pub(super) fn finish(mut self) -> Schedule {
-        self.end_round();
-        Schedule { rounds: self.rounds, scratch: self.scratch }
-    }
-
-    fn transfer(&mut self, transfer: Transfer) {
-        if !self.current.local.is_empty() {
-            self.end_round();
+    pub(super) fn finish(self) -> Schedule {
+        let Self { mut nodes, waits_for, scratch, .. } = self;
+        let in_turn = in_turn(&nodes, &waits_for);
+        // How many wait for the beginning of each step, and for its end; then where the list of each ends.
+        in_turn.iter().for_each(|&(earlier, _)| nodes[earlier as usize].at_start += 1);
+        waits_for.iter().for_each(|&earlier| nodes[earlier as usize].at_end += 1);
+        let mut end = 0;
+        for node in &mut nodes {
+            node.at_start += end;
+            node.at_end += node.at_start;
+            end = node.at_end;
         }
-        self.current.transfers.push(transfer);
+        // Filled from their ends, the lists begin where they are when all is filled.
+        let mut successors = alloc::vec![0; end as usize];
+        let mut edges = waits_for.iter().rev();
+        for later in (0..nodes.len()).rev() {
+            for &earlier in edges.by_ref().take(nodes[later].waits as usize) {
+                let at = &mut nodes[earlier as usize].at_end;
+                *at -= 1;
+                successors[*at as usize] = later as u32;
+            }
+        }
+        for &(earlier, later) in in_turn.iter().rev() {
+            let at = &mut nodes[earlier as usize].at_start;
+            *at -= 1;
+            successors[*at as usize] = later;
+            nodes[later as usize].waits += 1;
+        }
+        Schedule { nodes, successors, scratch }
     }
 }
 
+/// Pairs of transfers with the same rank in the same direction, of which the second must begin after the first, where it does not wait
+/// for the end of that anyway.
+fn in_turn(nodes: &[Node], waits_for: &[u32]) -> Vec<(u32, u32)> {
+    let key = |node: &Node| match node.step {
+        Step::Send { to, .. } => Some((to, true)),
+        Step::Receive { from, .. } => Some((from, false)),
+        _ => None,
+    };
+    let mut transfers: Vec<((u32, bool), u32)> =
+        nodes.iter().enumerate().filter_map(|(number, node)| Some((key(node)?, number as u32))).collect();
+    transfers.sort_unstable();
+    let mut pairs: Vec<(u32, u32)> =
+        transfers.windows(2).filter(|pair| pair[0].0 == pair[1].0).map(|pair| (pair[0].1, pair[1].1)).collect();
+    if pairs.is_empty() {
+        return pairs;
+    }
+    pairs.sort_unstable_by_key(|pair| pair.1);
+    let (mut first, mut number) = (0, 0);
+    pairs.retain(|&(earlier, later)| {
+        while number < later {
+            first += nodes[number as usize].waits as usize;
+            number += 1;
+        }
+        !waits_for[first..first + nodes[later as usize].waits as usize].contains(&earlier)
+    });
+    pairs
+}
+
 const NOTHING: Slice = Slice { buffer: Buffer::Scratch, offset: 0, count: 0, kind: Kind::Bytes };
+
+/// What a step is given: a slice, and its span.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Part {
+    pub(super) slice: Slice,
+    /// Start and end of the span; empty in the send buffer, to which nothing is written.
+    span: (u64, u64),
+}
 
 /// Items of one datatype at equal distances, of which parts are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Vector {
     pub(super) buffer: Buffer,
     /// Bytes from the buffer's base to the base of item 0.
-    pub(super) base: i64,
+    base: i64,
     /// Bytes from one item to the next.
-    pub(super) extent: i64,
-    pub(super) kind: Kind,
+    extent: i64,
+    kind: Kind,
+    /// Where the span of item 0 begins.
+    origin: u64,
+    /// Packed bytes of an item.
+    item_size: u64,
 }
 
 impl Vector {
     /// The user's send buffer.
     pub(super) fn of_send(items: Items) -> Self {
-        Self { buffer: Buffer::Send, base: 0, extent: items.shape.extent, kind: Kind::Send }
+        Self { buffer: Buffer::Send, kind: Kind::Send, ..Self::of_receive(items) }
     }
 
     /// The user's receive buffer.
     pub(super) fn of_receive(items: Items) -> Self {
-        Self { buffer: Buffer::Receive, base: 0, extent: items.shape.extent, kind: Kind::Receive }
+        let (extent, item_size) = (items.shape.extent, items.shape.size);
+        Self { buffer: Buffer::Receive, base: 0, extent, kind: Kind::Receive, origin: 0, item_size }
     }
 
     /// A rank's contribution to a reduction; the datatype is that of the receive buffer.
@@ -136,18 +358,46 @@ impl Vector {
 
     /// Packed bytes.
     pub(super) fn packed(buffer: Buffer, base: i64) -> Self {
-        Self { buffer, base, extent: 1, kind: Kind::Bytes }
+        Self { buffer, base, extent: 1, kind: Kind::Bytes, origin: 0, item_size: 1 }
     }
 
     /// The items of a range.
-    pub(super) fn part(self, range: Range<u64>) -> Slice {
+    pub(super) fn part(self, range: Range<u64>) -> Part {
         let offset = self.base + range.start as i64 * self.extent;
-        Slice { buffer: self.buffer, offset, count: range.end - range.start, kind: self.kind }
+        let slice = Slice { buffer: self.buffer, offset, count: range.end - range.start, kind: self.kind };
+        let place = |item: u64| self.origin + item * self.item_size;
+        Part { slice, span: if self.buffer == Buffer::Send { (0, 0) } else { (place(range.start), place(range.end)) } }
     }
 
     /// The vector that begins at item `first` of this one.
     pub(super) fn starting_at(self, first: u64) -> Self {
-        Self { base: self.base + first as i64 * self.extent, ..self }
+        Self { base: self.base + first as i64 * self.extent, origin: self.origin + first * self.item_size, ..self }
+    }
+}
+
+impl Part {
+    /// The same place without anything in it, which is no step.
+    pub(super) fn without_items(self) -> Self {
+        Self { slice: Slice { count: 0, ..self.slice }, ..self }
+    }
+
+    /// The block of a rank, of those that one buffer has for each. No two of them overlap where anything is written to them.
+    pub(super) fn block(rank: u32, slice: Slice) -> Self {
+        let span = if slice.buffer == Buffer::Send { (0, 0) } else { (rank as u64, rank as u64 + 1) };
+        Self { slice, span }
+    }
+}
+
+impl Blocks<'_> {
+    /// Packed bytes of a rank's block.
+    pub(super) fn bytes(&self, rank: u32) -> u64 {
+        self.counts[rank as usize] * self.item_size
+    }
+
+    /// A rank's block.
+    pub(super) fn part(&self, rank: u32, buffer: Buffer, kind: Kind) -> Part {
+        let at = rank as usize;
+        Part::block(rank, Slice { buffer, offset: self.displacements[at], count: self.counts[at], kind })
     }
 }
 

@@ -4,24 +4,23 @@ use super::halving::{Exchange, Members, Role};
 use super::pieces::cut;
 use super::plan::{Fold, Plan, Vector, bytes};
 use super::select::ReduceAlgorithm;
-use super::{Reduce, Schedule, tree};
+use super::{Reduce, tree};
 
-pub(super) fn schedule(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm) {
     if bytes(arguments.items) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        ReduceAlgorithm::Binomial => binomial(arguments),
-        ReduceAlgorithm::Halving => halving(arguments),
+        ReduceAlgorithm::Binomial => binomial(plan, arguments),
+        ReduceAlgorithm::Halving => halving(plan, arguments),
     }
 }
 
 /// Up the binomial tree, whole. The tree's nodes are ranks counted from the root if the operation commutes; else they are
 /// the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
-fn binomial(arguments: &Reduce) -> Schedule {
+fn binomial(plan: &mut Plan, arguments: &Reduce) {
     let Reduce { rank, size, root, items, commutative, in_place } = *arguments;
     let top = if commutative { root } else { 0 };
-    let mut plan = Plan::default();
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let here = tree::node(rank, top, size);
@@ -39,36 +38,33 @@ fn binomial(arguments: &Reduce) -> Schedule {
     for child in children {
         plan.receive(tree::rank(child, top, size), fold.incoming().part(whole.clone()));
         if commutative && own == target {
-            fold.absorb_left(&mut plan, whole.clone());
+            fold.absorb_left(plan, whole.clone());
         } else {
-            fold.absorb_right(&mut plan, whole.clone());
+            fold.absorb_right(plan, whole.clone());
         }
     }
     if let Some(parent) = tree::parent(here) {
         plan.send(tree::rank(parent, top, size), fold.value().part(whole.clone()));
-        plan.end_round();
     } else if rank == root {
-        fold.finish(&mut plan, whole.clone());
+        fold.finish(plan, whole.clone());
     } else {
         plan.send(root, fold.value().part(whole.clone()));
     }
     if rank == root && rank != top {
         plan.receive(top, Vector::of_receive(items).part(whole));
     }
-    plan.finish()
 }
 
 /// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than twice.
-fn halving(arguments: &Reduce) -> Schedule {
+fn halving(plan: &mut Plan, arguments: &Reduce) {
     let Reduce { rank, size, root, items, in_place, .. } = *arguments;
     let members = Members::new(size, Some(root));
-    let mut plan = Plan::default();
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let (index, folded) = match members.role(rank) {
         Role::Folded { keeper } => {
             plan.send(keeper, own.part(whole));
-            return plan.finish();
+            return;
         }
         Role::Member { index, folded } => (index, folded),
     };
@@ -85,11 +81,10 @@ fn halving(arguments: &Reduce) -> Schedule {
     let mut fold = Fold::new(own, target, other, rights);
     if let Some(folded) = folded {
         plan.receive(folded, fold.incoming().part(whole.clone()));
-        fold.absorb(&mut plan, folded, rank, whole);
+        fold.absorb(plan, folded, rank, whole);
     }
-    exchange.halve(&mut plan, &mut fold);
-    fold.finish(&mut plan, exchange.own_part());
+    exchange.halve(plan, &mut fold);
+    fold.finish(plan, exchange.own_part());
     let Role::Member { index: root_index, .. } = members.role(root) else { unreachable!("the root is favoured") };
-    exchange.gather(&mut plan, target, members.reversed(root_index));
-    plan.finish()
+    exchange.gather(plan, target, members.reversed(root_index));
 }

@@ -3,10 +3,11 @@
 use alloc::vec::Vec;
 
 use super::halving::{Exchange, Members, Role};
+use super::pieces::STEPS_UNDER_WAY;
 use super::plan::{Fold, Plan, Vector};
 use super::select::ReduceScatterAlgorithm;
 use super::tree::cyclic;
-use super::{ElementShape, Items, Schedule};
+use super::{ElementShape, Items};
 
 /// Arguments of both forms.
 pub(super) struct Arguments<'a> {
@@ -41,43 +42,39 @@ impl Arguments<'_> {
     }
 }
 
-pub(super) fn schedule(arguments: &Arguments<'_>, algorithm: ReduceScatterAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Arguments<'_>, algorithm: ReduceScatterAlgorithm) {
     if arguments.whole().count * arguments.shape.size == 0 {
-        return Schedule::default();
+        return;
     }
     if arguments.size == 1 {
-        return alone(arguments);
+        return alone(plan, arguments);
     }
     match algorithm {
-        ReduceScatterAlgorithm::Halving => halving(arguments),
-        ReduceScatterAlgorithm::Pairwise => pairwise(arguments),
+        ReduceScatterAlgorithm::Halving => halving(plan, arguments),
+        ReduceScatterAlgorithm::Pairwise => pairwise(plan, arguments),
     }
 }
 
 /// The only rank's contribution is the result.
-fn alone(arguments: &Arguments<'_>) -> Schedule {
-    let mut plan = Plan::default();
+fn alone(plan: &mut Plan, arguments: &Arguments<'_>) {
     let items = arguments.whole();
     if !arguments.in_place {
         plan.copy(arguments.own().part(0..items.count), Vector::of_receive(items).part(0..items.count));
     }
-    plan.finish()
 }
 
 /// Recursive halving of the whole vector. If the operation commutes, the positions of members are their numbers, so that
 /// halves are runs of blocks; else they are bit-reversed and the blocks are put into that order first.
-fn halving(arguments: &Arguments<'_>) -> Schedule {
+fn halving(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, .. } = *arguments;
     let members = Members::new(size, None);
-    let mut plan = Plan::default();
     let items = arguments.whole();
     let (own, result) = (arguments.own(), Vector::of_receive(items).part(0..arguments.count(rank)));
     let (index, folded) = match members.role(rank) {
         Role::Folded { keeper } => {
             plan.send(keeper, own.part(0..items.count));
-            plan.end_round();
             plan.receive(keeper, result);
-            return plan.finish();
+            return;
         }
         Role::Member { index, folded } => (index, folded),
     };
@@ -95,7 +92,7 @@ fn halving(arguments: &Arguments<'_>) -> Schedule {
     let mut fold = Fold::new(own, buffers[0], buffers[1], 0);
     if let Some(folded) = folded {
         plan.receive(folded, fold.incoming().part(0..items.count));
-        fold.absorb(&mut plan, folded, rank, 0..items.count);
+        fold.absorb(plan, folded, rank, 0..items.count);
     }
     if !commutative && members.count > 2 {
         for position in 0..members.count {
@@ -104,29 +101,25 @@ fn halving(arguments: &Arguments<'_>) -> Schedule {
         }
         fold.swap();
     }
-    plan.end_round();
     let position = place(index);
     let exchange = Exchange { members, rank, position, member_at: &place, cut: &|position| cuts[position as usize] };
-    exchange.halve(&mut plan, &mut fold);
+    exchange.halve(plan, &mut fold);
 
     // The member's part is the blocks of its one or two ranks.
     let part = fold.value().starting_at(cuts[position as usize]);
     let first = members.first_rank(index);
     let offset = |rank| (arguments.start)(rank) - (arguments.start)(first);
-    plan.end_round();
     if let Some(folded) = folded {
         plan.send(folded, part.part(offset(folded)..offset(folded) + arguments.count(folded)));
     }
     plan.copy(part.part(offset(rank)..offset(rank) + arguments.count(rank)), result);
-    plan.finish()
 }
 
 /// In step k everybody sends the block of the rank k further on to it, and combines what comes from the rank k before:
 /// n − 1 rounds, every byte leaves a rank once. First come the ranks below, downwards, each to the left of the value; then
 /// those above, downwards, each to the left of a second value, which at last goes to the right of the first.
-fn pairwise(arguments: &Arguments<'_>) -> Schedule {
+fn pairwise(plan: &mut Plan, arguments: &Arguments<'_>) {
     let Arguments { rank, size, commutative, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let (at, n) = (rank as u64, size as u64);
     let (own, count) = (arguments.own(), arguments.count(rank));
     let block = arguments.items(count);
@@ -137,26 +130,26 @@ fn pairwise(arguments: &Arguments<'_>) -> Schedule {
     let two = !commutative && rank + 1 < size;
     let last = if in_place { plan.scratch_items(block) } else { result }.part(whole.clone());
     let value = if two { plan.scratch_items(block).part(whole.clone()) } else { last };
-    let arrived = plan.scratch_items(block).part(whole.clone());
+    // One block is combined while the next arrives.
+    let arrived = [(); 2].map(|()| plan.scratch_items(block).part(whole.clone()));
     plan.copy(own.part(arguments.block(rank)), value);
-    plan.end_round();
-    for step in 1..n {
-        let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
-        let above = two && from > rank;
-        let first_above = above && from == size - 1;
-        let into = if first_above { last } else { arrived };
-        plan.send(to, own.part(arguments.block(to)));
-        plan.receive(from, into);
-        if !first_above {
-            plan.reduce(into, if above { last } else { value });
+    plan.limit(2 * STEPS_UNDER_WAY, |plan| {
+        for step in 1..n {
+            let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
+            let above = two && from > rank;
+            let first_above = above && from == size - 1;
+            let into = if first_above { last } else { arrived[step as usize % 2] };
+            plan.send(to, own.part(arguments.block(to)));
+            plan.receive(from, into);
+            if !first_above {
+                plan.reduce(into, if above { last } else { value });
+            }
         }
-        plan.end_round();
-    }
+    });
     if two {
         plan.reduce(value, last);
     }
     if in_place {
         plan.copy(last, result.part(whole));
     }
-    plan.finish()
 }

@@ -1,44 +1,43 @@
 //! Prefix reductions (scan and exscan). All algorithms keep the order of ranks.
 
 use super::bcast::segments;
+use super::pieces::STEPS_UNDER_WAY;
 use super::plan::{Plan, Vector, bytes};
 use super::select::ScanAlgorithm;
-use super::{Allreduce, Items, Schedule};
+use super::{Allreduce, Items};
 
 /// Inclusive: rank r gets a₀ op … op aᵣ.
-pub(super) fn scan(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
+pub(super) fn scan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgorithm) {
     if bytes(arguments.items) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        ScanAlgorithm::Doubling => scan_doubling(arguments),
-        ScanAlgorithm::Chain { segment_bytes } => scan_chain(arguments, segment_bytes),
+        ScanAlgorithm::Doubling => scan_doubling(plan, arguments),
+        ScanAlgorithm::Chain { segment_bytes } => scan_chain(plan, arguments, segment_bytes),
     }
 }
 
 /// Exclusive: rank r gets a₀ op … op aᵣ₋₁; rank 0's receive buffer is left as it is.
-pub(super) fn exscan(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
+pub(super) fn exscan(plan: &mut Plan, arguments: &Allreduce, algorithm: ScanAlgorithm) {
     if bytes(arguments.items) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        ScanAlgorithm::Doubling => exscan_doubling(arguments),
-        ScanAlgorithm::Chain { segment_bytes } => exscan_chain(arguments, segment_bytes),
+        ScanAlgorithm::Doubling => exscan_doubling(plan, arguments),
+        ScanAlgorithm::Chain { segment_bytes } => exscan_chain(plan, arguments, segment_bytes),
     }
 }
 
 /// Before round k a rank has the result over the 2^k ranks that end with itself; it gets that of the rank 2^k before
 /// (Hillis and Steele, 1986). ⌈log₂ n⌉ rounds with one reduction each.
-fn scan_doubling(arguments: &Allreduce) -> Schedule {
+fn scan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let result = Vector::of_receive(items).part(0..items.count);
     if !in_place {
         plan.copy(Vector::contribution(items, false).part(0..items.count), result);
     }
     let arrived = if rank > 0 { plan.scratch_items(items).part(0..items.count) } else { result };
     for distance in distances(size) {
-        plan.end_round();
         if rank + distance < size {
             plan.send(rank + distance, result);
         }
@@ -47,13 +46,11 @@ fn scan_doubling(arguments: &Allreduce) -> Schedule {
             plan.reduce(arrived, result);
         }
     }
-    plan.finish()
 }
 
 /// As [`scan_doubling`], with two results: with its own contribution for others, without it for itself.
-fn exscan_doubling(arguments: &Allreduce) -> Schedule {
+fn exscan_doubling(plan: &mut Plan, arguments: &Allreduce) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place).part(whole.clone());
     let result = Vector::of_receive(items).part(whole.clone());
@@ -65,7 +62,6 @@ fn exscan_doubling(arguments: &Allreduce) -> Schedule {
     }
     let arrived = if rank > 1 { plan.scratch_items(items).part(whole) } else { result };
     for distance in distances(size) {
-        plan.end_round();
         if rank + distance < size {
             plan.send(rank + distance, inclusive);
         }
@@ -82,7 +78,6 @@ fn exscan_doubling(arguments: &Allreduce) -> Schedule {
             plan.reduce(into, inclusive);
         }
     }
-    plan.finish()
 }
 
 /// 1, 2, 4, … below `size`.
@@ -92,63 +87,51 @@ fn distances(size: u32) -> impl Iterator<Item = u32> {
 
 /// Segments follow one another from rank to rank, which adds its own: the time of one copy of the data, and of a segment
 /// for each rank.
-fn scan_chain(arguments: &Allreduce, segment_bytes: u64) -> Schedule {
+fn scan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let result = Vector::of_receive(items);
     if !in_place {
         plan.copy(Vector::contribution(items, false).part(0..items.count), result.part(0..items.count));
-        plan.end_round();
     }
     let mut segments = segments(items.count, segment_bytes / items.shape.size).peekable();
-    // The first segment is the longest, and each is combined before the next arrives.
-    let longest = segments.peek().map_or(0, |range| range.end);
-    let arrived = if rank > 0 { plan.scratch_items(Items { count: longest, ..items }) } else { result };
-    let mut leaving = None;
-    for range in segments {
-        if let Some(ready) = leaving.replace(result.part(range.clone())).filter(|_| rank + 1 < size) {
-            plan.send(rank + 1, ready);
+    // The first segment is the longest. One is combined while the next arrives.
+    let longest = Items { count: segments.peek().map_or(0, |range| range.end), ..items };
+    let arrived = if rank > 0 { [(); 2].map(|()| plan.scratch_items(longest)) } else { [result; 2] };
+    plan.limit(STEPS_UNDER_WAY, |plan| {
+        for (number, range) in segments.enumerate() {
+            if rank > 0 {
+                let arrived = arrived[number % 2].part(0..range.end - range.start);
+                plan.receive(rank - 1, arrived);
+                plan.reduce(arrived, result.part(range.clone()));
+            }
+            if rank + 1 < size {
+                plan.send(rank + 1, result.part(range));
+            }
         }
-        if rank > 0 {
-            let arrived = arrived.part(0..range.end - range.start);
-            plan.receive(rank - 1, arrived);
-            plan.reduce(arrived, result.part(range));
-        }
-        plan.end_round();
-    }
-    if let Some(ready) = leaving.filter(|_| rank + 1 < size) {
-        plan.send(rank + 1, ready);
-    }
-    plan.finish()
+    });
 }
 
 /// As [`scan_chain`], where what arrives is the result, and with the own contribution added is what leaves.
-fn exscan_chain(arguments: &Allreduce, segment_bytes: u64) -> Schedule {
+fn exscan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::contribution(items, in_place);
     let result = Vector::of_receive(items);
     let forwards = rank > 0 && rank + 1 < size;
     let inclusive = if forwards { plan.scratch_items(items) } else { own };
     if forwards {
         plan.copy(own.part(0..items.count), inclusive.part(0..items.count));
-        plan.end_round();
     }
-    let mut leaving = None;
-    for range in segments(items.count, segment_bytes / items.shape.size) {
-        if let Some(ready) = leaving.replace(inclusive.part(range.clone())).filter(|_| rank + 1 < size) {
-            plan.send(rank + 1, ready);
-        }
-        if rank > 0 {
-            plan.receive(rank - 1, result.part(range.clone()));
+    plan.limit(STEPS_UNDER_WAY, |plan| {
+        for range in segments(items.count, segment_bytes / items.shape.size) {
+            if rank > 0 {
+                plan.receive(rank - 1, result.part(range.clone()));
+            }
             if forwards {
-                plan.reduce(result.part(range.clone()), inclusive.part(range));
+                plan.reduce(result.part(range.clone()), inclusive.part(range.clone()));
+            }
+            if rank + 1 < size {
+                plan.send(rank + 1, inclusive.part(range));
             }
         }
-        plan.end_round();
-    }
-    if let Some(ready) = leaving.filter(|_| rank + 1 < size) {
-        plan.send(rank + 1, ready);
-    }
-    plan.finish()
+    });
 }

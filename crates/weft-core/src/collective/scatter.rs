@@ -3,50 +3,48 @@
 use super::gather::OUTSTANDING_MAX;
 use super::plan::{Plan, Vector, bytes};
 use super::select::GatherAlgorithm;
-use super::{Buffer, Gather, Kind, Scatterv, Schedule, tree};
+use super::{Buffer, Gather, Kind, Scatterv, tree};
 
 /// Packed bytes of one block, as everybody knows it.
 pub(super) fn block_bytes(arguments: &Gather) -> u64 {
     bytes(if arguments.rank == arguments.root { arguments.send } else { arguments.receive })
 }
 
-pub(super) fn schedule(arguments: &Gather, algorithm: GatherAlgorithm) -> Schedule {
+pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorithm) {
     if block_bytes(arguments) == 0 {
-        return Schedule::default();
+        return;
     }
     match algorithm {
-        GatherAlgorithm::Linear => linear(arguments),
-        GatherAlgorithm::Binomial => binomial(arguments),
+        GatherAlgorithm::Linear => linear(plan, arguments),
+        GatherAlgorithm::Binomial => binomial(plan, arguments),
     }
 }
 
 /// The root sends to everybody.
-fn linear(arguments: &Gather) -> Schedule {
+fn linear(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::of_receive(receive).part(0..receive.count);
     if rank != root {
         plan.receive(root, own);
-        return plan.finish();
+        return;
     }
     let all = Vector::of_send(send);
     let block = |i: u32| all.part(i as u64 * send.count..(i as u64 + 1) * send.count);
-    for node in 1..size {
-        let to = tree::rank(node, root, size);
-        plan.send(to, block(to));
-        plan.end_full_round(OUTSTANDING_MAX);
-    }
+    plan.limit(OUTSTANDING_MAX, |plan| {
+        for node in 1..size {
+            let to = tree::rank(node, root, size);
+            plan.send(to, block(to));
+        }
+    });
     if !in_place {
         plan.copy(block(root), own);
     }
-    plan.finish()
 }
 
 /// Down the binomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel as one
 /// message. The root sends from the user's buffer, unless a subtree wraps from the last rank to rank 0.
-fn binomial(arguments: &Gather) -> Schedule {
+fn binomial(plan: &mut Plan, arguments: &Gather) {
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let here = tree::node(rank, root, size);
     let own = Vector::of_receive(receive).part(0..receive.count);
     let children = tree::children(here, size).rev();
@@ -74,44 +72,41 @@ fn binomial(arguments: &Gather) -> Schedule {
         if !in_place {
             plan.copy(blocks(rank, 1), own);
         }
-        return plan.finish();
+        return;
     };
     let (parent, mine) = (tree::rank(parent, root, size), tree::subtree(here, size));
     if mine == 1 {
         plan.receive(parent, own);
-        return plan.finish();
+        return;
     }
     let length = bytes(receive);
     let packed = plan.scratch_bytes(mine as u64 * length);
     let blocks = |first: u32, count: u32| packed.part(first as u64 * length..(first as u64 + count as u64) * length);
     plan.receive(parent, blocks(0, mine));
-    plan.end_round();
     for child in children {
         plan.send(tree::rank(child, root, size), blocks(child - here, tree::subtree(child, size)));
     }
     plan.copy(blocks(0, 1), own);
-    plan.finish()
 }
 
 /// Only the root knows what others receive, so the root sends to everybody.
-pub(super) fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
+pub(super) fn scatterv(plan: &mut Plan, arguments: &Scatterv<'_>) {
     let Scatterv { rank, size, root, send, receive, in_place } = *arguments;
-    let mut plan = Plan::default();
     let own = Vector::of_receive(receive).part(0..receive.count);
     if rank != root {
         if bytes(receive) > 0 {
             plan.receive(root, own);
         }
-        return plan.finish();
+        return;
     }
-    for to in (1..size).map(|node| tree::rank(node, root, size)) {
-        if send.bytes(to) > 0 {
-            plan.send(to, send.slice(to, Buffer::Send, Kind::Send));
-            plan.end_full_round(OUTSTANDING_MAX);
+    plan.limit(OUTSTANDING_MAX, |plan| {
+        for to in (1..size).map(|node| tree::rank(node, root, size)) {
+            if send.bytes(to) > 0 {
+                plan.send(to, send.part(to, Buffer::Send, Kind::Send));
+            }
         }
-    }
+    });
     if !in_place && send.bytes(root) > 0 {
-        plan.copy(send.slice(root, Buffer::Send, Kind::Send), own);
+        plan.copy(send.part(root, Buffer::Send, Kind::Send), own);
     }
-    plan.finish()
 }

@@ -3,9 +3,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use weft_core::collective::{
-    Buffer, ElementShape, Items, Kind, Local, Round, SCRATCH_ALIGNMENT, Schedule, Slice, Transfer,
-};
+use weft_core::collective::{Buffer, ElementShape, Frontier, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 /// A datatype: blocks of bytes in packed order, and the extent.
 #[derive(Clone, Debug)]
@@ -161,18 +159,16 @@ pub(crate) type Op = fn(input: &[u8], inout: &mut [u8]);
 struct Running<'a> {
     process: Process,
     scratch: Cells,
-    round: usize,
-    started: bool,
+    frontier: Frontier,
+    /// Transfers under way.
     pending: usize,
+    /// The newest transfer that has begun, to each rank and from each.
+    begun: HashMap<(u32, bool), u32>,
     op: Op,
     label: &'a str,
 }
 
 impl Running<'_> {
-    fn round(&self) -> Option<&Round> {
-        self.process.schedule.rounds.get(self.round)
-    }
-
     /// Bytes that exist: no hole, no end of a buffer is read, no scratch that nobody wrote.
     fn read(&self, slice: Slice) -> Vec<u8> {
         let cells = match slice.buffer {
@@ -205,7 +201,7 @@ impl Running<'_> {
         }
     }
 
-    fn local(&mut self, step: Local) {
+    fn local(&mut self, step: Step) {
         let overlap = |a: Slice, b: Slice| {
             a.buffer == b.buffer && {
                 let mut first = self.process.addresses(a);
@@ -214,12 +210,12 @@ impl Running<'_> {
             }
         };
         match step {
-            Local::Copy { from, to } => {
+            Step::Copy { from, to } => {
                 assert!(!overlap(from, to), "{}: copy onto itself", self.label);
                 let bytes = self.read(from);
                 self.write(to, &bytes);
             }
-            Local::Reduce { input, inout } => {
+            Step::Reduce { input, inout } => {
                 assert!(!overlap(input, inout), "{}: reduction onto itself", self.label);
                 assert_eq!((input.kind, inout.kind), (Kind::Receive, Kind::Receive), "{}", self.label);
                 assert_eq!(input.count, inout.count, "{}", self.label);
@@ -232,6 +228,8 @@ impl Running<'_> {
                 left.chunks(size).zip(right.chunks_mut(size)).for_each(|(left, right)| (self.op)(left, right));
                 self.write(inout, &right);
             }
+            Step::Join => {}
+            Step::Send { .. } | Step::Receive { .. } => unreachable!("a transfer"),
         }
     }
 
@@ -241,83 +239,134 @@ impl Running<'_> {
         (0..=4096).any(|items| (slice.offset - items * extent) % SCRATCH_ALIGNMENT as i64 == 0)
     }
 
-    /// What a round receives must not overlap anything else that it transfers.
-    fn check_round(&self, round: &Round) {
-        let mut uses = Vec::new();
-        for transfer in &round.transfers {
-            let (slice, writes) = match *transfer {
-                Transfer::Send { slice, .. } => (slice, false),
-                Transfer::Receive { slice, .. } => (slice, true),
-            };
-            let key = |address| (slice.buffer as u8, address, writes);
-            uses.extend(self.process.addresses(slice).into_iter().map(key));
+    /// Steps of which neither waits for the other touch no memory in common, unless both read it.
+    fn check_races(&self) {
+        let schedule = &self.process.schedule;
+        // For each step, a bit for each that comes before it.
+        let words = schedule.len().div_ceil(64);
+        let mut before = vec![vec![0_u64; words]; schedule.len()];
+        for number in 0..schedule.len() {
+            let mut own = before[number].clone();
+            own[number / 64] |= 1 << (number % 64);
+            for &later in schedule.after_end(number as u32) {
+                assert!(later as usize > number, "{}: step {number} comes before {later}", self.label);
+                before[later as usize].iter_mut().zip(&own).for_each(|(later, own)| *later |= own);
+            }
         }
-        uses.sort_unstable();
-        for pair in uses.windows(2) {
-            let ((buffer, address, wrote), (other_buffer, other_address, writes)) = (pair[0], pair[1]);
-            let same = (buffer, address) == (other_buffer, other_address);
-            assert!(!same || !wrote && !writes, "{}: transfers overlap in {round:?}", self.label);
+        let mut writers: HashMap<(u8, i64), usize> = HashMap::new();
+        let mut readers: HashMap<(u8, i64), Vec<usize>> = HashMap::new();
+        for (number, step) in schedule.steps().enumerate() {
+            let waits_for =
+                |earlier: usize| earlier == number || before[number][earlier / 64] >> (earlier % 64) & 1 == 1;
+            let places = |slice: Option<&Slice>| {
+                let slice = slice.filter(|slice| slice.buffer != Buffer::Send);
+                let addresses = slice.map(|slice| self.process.addresses(*slice)).unwrap_or_default();
+                addresses
+                    .into_iter()
+                    .map(|address| (slice.map_or(0, |slice| slice.buffer as u8), address))
+                    .collect::<Vec<_>>()
+            };
+            let (read, written) = step.slices();
+            for place in places(read) {
+                let ordered = writers.get(&place).is_none_or(|&writer| waits_for(writer));
+                assert!(ordered, "{}: {step:?} reads what another step may be writing", self.label);
+                readers.entry(place).or_default().push(number);
+            }
+            for place in places(written) {
+                let ordered = writers.insert(place, number).is_none_or(waits_for)
+                    && readers.remove(&place).is_none_or(|readers| readers.into_iter().all(waits_for));
+                assert!(ordered, "{}: {step:?} writes what another step may be using", self.label);
+            }
         }
     }
 }
 
-/// Runs all ranks to the end and returns their receive buffers.
+/// Largest schedule of which every two steps are compared.
+const COMPARED_MAX: usize = 300;
+
+/// Runs all ranks to the end, in some order that `label` decides, and returns their receive buffers.
 ///
 /// Panics if somebody waits for ever, a message has no counterpart or another length than expected, anything is touched
-/// that is not the user's or inside scratch, scratch is read before it is written, the send buffer is written, transfers
-/// of a round overlap, a rank talks to itself, or a local step works on overlapping memory.
+/// that is not the user's or inside scratch, scratch is read before it is written, the send buffer is written, steps that
+/// are not ordered touch the same memory, transfers between two ranks do not begin in their order, a rank talks to itself, or a
+/// local step works on overlapping memory.
 pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let size = processes.len() as u32;
-    let mut ranks: Vec<Running<'_>> = processes
-        .into_iter()
-        .map(|process| Running { process, scratch: Cells::default(), round: 0, started: false, pending: 0, op, label })
-        .collect();
-    let mut sends: HashMap<(u32, u32), VecDeque<Slice>> = HashMap::new();
-    let mut receives: HashMap<(u32, u32), VecDeque<Slice>> = HashMap::new();
-    let mut ready: VecDeque<u32> = (0..size).collect();
-    while let Some(rank) = ready.pop_front() {
+    let begin = |process: Process| {
+        let frontier = Frontier::new(&process.schedule);
+        let (scratch, begun) = (Cells::default(), HashMap::new());
+        Running { process, scratch, frontier, pending: 0, begun, op, label }
+    };
+    let mut ranks: Vec<Running<'_>> = processes.into_iter().map(begin).collect();
+    ranks.iter().filter(|rank| rank.process.schedule.len() <= COMPARED_MAX).for_each(Running::check_races);
+    let mut sends: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
+    let mut receives: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
+    let mut random =
+        Random(label.bytes().fold(size as u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3)));
+    // Ranks that may go on.
+    let mut able: Vec<u32> = (0..size).collect();
+    while !able.is_empty() {
+        let rank = able.swap_remove(random.below(able.len()));
         let me = &mut ranks[rank as usize];
-        let Some(round) = me.round().cloned() else { continue };
-        if !me.started {
-            me.check_round(&round);
-            me.started = true;
-            me.pending = round.transfers.len();
-            for transfer in &round.transfers {
-                let pair = match *transfer {
-                    Transfer::Send { to, slice } => {
-                        sends.entry((rank, to)).or_default().push_back(slice);
-                        (rank, to)
-                    }
-                    Transfer::Receive { from, slice } => {
-                        receives.entry((from, rank)).or_default().push_back(slice);
-                        (from, rank)
-                    }
-                };
-                assert!(pair.0 < size && pair.1 < size && pair.0 != pair.1, "{label}: {transfer:?} at rank {rank}");
-                let (Some(leaving), Some(arriving)) = (sends.get_mut(&pair), receives.get_mut(&pair)) else { continue };
-                while !leaving.is_empty() && !arriving.is_empty() {
-                    let (leaving, arriving) = (leaving.pop_front().unwrap(), arriving.pop_front().unwrap());
-                    let bytes = ranks[pair.0 as usize].read(leaving);
-                    ranks[pair.1 as usize].write(arriving, &bytes);
-                    for end in [pair.0, pair.1] {
-                        ranks[end as usize].pending -= 1;
-                        ready.push_back(end);
-                    }
-                }
-            }
+        // Of the steps that may begin, any may be the first.
+        let mut ready: Vec<u32> = std::iter::from_fn(|| me.frontier.take_next()).collect();
+        if ready.is_empty() {
+            continue;
         }
-        let me = &mut ranks[rank as usize];
-        if me.pending == 0 {
-            round.local.into_iter().for_each(|step| me.local(step));
-            me.round += 1;
-            me.started = false;
-            ready.push_back(rank);
+        let number = ready.swap_remove(random.below(ready.len()));
+        ready.into_iter().for_each(|other| me.frontier.put_back(other));
+        able.push(rank);
+        let step = *me.process.schedule.step(number);
+        let (pair, slice) = match step {
+            Step::Send { to, slice } => ((rank, to), slice),
+            Step::Receive { from, slice } => ((from, rank), slice),
+            local => {
+                me.local(local);
+                me.frontier.complete(&me.process.schedule, number);
+                continue;
+            }
+        };
+        assert!(pair.0 < size && pair.1 < size && pair.0 != pair.1, "{label}: {step:?} at rank {rank}");
+        let (to_me, other) = (pair.1 == rank, if pair.1 == rank { pair.0 } else { pair.1 });
+        let earlier = me.begun.insert((other, to_me), number);
+        assert!(earlier.is_none_or(|earlier| earlier < number), "{label}: {step:?} at rank {rank} begins too late");
+        me.frontier.start(&me.process.schedule, number);
+        me.pending += 1;
+        let list = if to_me { &mut receives } else { &mut sends };
+        list.entry(pair).or_default().push_back((number, slice));
+        let (Some(leaving), Some(arriving)) = (sends.get_mut(&pair), receives.get_mut(&pair)) else { continue };
+        while let (Some(&(sent, from)), Some(&(received, to))) = (leaving.front(), arriving.front()) {
+            leaving.pop_front();
+            arriving.pop_front();
+            let bytes = ranks[pair.0 as usize].read(from);
+            ranks[pair.1 as usize].write(to, &bytes);
+            for (end, number) in [(pair.0, sent), (pair.1, received)] {
+                let end_of = &mut ranks[end as usize];
+                end_of.pending -= 1;
+                end_of.frontier.complete(&end_of.process.schedule, number);
+                able.push(end);
+            }
         }
     }
     for (rank, me) in ranks.iter().enumerate() {
-        assert!(me.round().is_none(), "{label}: rank {rank} waits in round {}: {:?}", me.round, me.round());
+        assert!(
+            me.frontier.is_at_end(),
+            "{label}: rank {rank} waits, for {} transfers: {:?}",
+            me.pending,
+            me.process.schedule
+        );
     }
     let left = sends.values().chain(receives.values()).map(VecDeque::len).sum::<usize>();
     assert_eq!(left, 0, "{label}: messages without counterpart");
     ranks.into_iter().map(|me| me.process.receive).collect()
+}
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) % limit as u64) as usize
+    }
 }

@@ -3,8 +3,8 @@
 use weft_core::collective::select::{AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm};
 use weft_core::collective::{
     Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, Schedule,
-    TypedBlocks, allgather, allgather_with, allgatherv_with, alltoall, alltoall_with, alltoallv, alltoallw, barrier,
-    bcast, bcast_with, gather, gather_with, gatherv, scatter, scatter_with, scatterv,
+    Step, TypedBlocks, allgather, allgather_with, allgatherv_with, alltoall, alltoall_with, alltoallv, alltoallw,
+    barrier, bcast, bcast_with, gather, gather_with, gatherv, scatter, scatter_with, scatterv,
 };
 
 use crate::interpreter::{Memory, Process, Type, run};
@@ -50,22 +50,53 @@ fn barrier_ends_after_all_have_entered() {
     }
 }
 
-/// Who has, after the last round, directly or indirectly heard of whom.
+/// Who has, when all its steps are complete, directly or indirectly heard of whom.
 fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
-    use weft_core::collective::Transfer;
     let size = schedules.len();
-    let mut heard: Vec<Vec<bool>> = (0..size).map(|i| (0..size).map(|j| i == j).collect()).collect();
-    for round in 0..schedules[0].rounds.len() {
-        let before = heard.clone();
-        for (rank, schedule) in schedules.iter().enumerate() {
-            for transfer in &schedule.rounds[round].transfers {
-                if let Transfer::Receive { from, .. } = *transfer {
-                    (0..size).for_each(|i| heard[rank][i] |= before[from as usize][i]);
+    // The steps of a pair of ranks in one direction, in order: those that match.
+    let between = |rank: usize, other: usize, sends: bool| {
+        let steps = schedules[rank].steps().enumerate().filter_map(move |(number, step)| match step {
+            Step::Send { to, .. } if sends && *to as usize == other => Some(number),
+            Step::Receive { from, .. } if !sends && *from as usize == other => Some(number),
+            _ => None,
+        });
+        steps.collect::<Vec<_>>()
+    };
+    // At each step of each rank: of whom it is known that they have entered.
+    let alone = |rank: usize| (0..size).map(|other| other == rank).collect::<Vec<bool>>();
+    let mut known: Vec<Vec<Vec<bool>>> =
+        schedules.iter().enumerate().map(|(rank, schedule)| vec![alone(rank); schedule.len()]).collect();
+    let learn = |to: &mut Vec<bool>, from: &[bool]| {
+        let before = to.clone();
+        to.iter_mut().zip(from).for_each(|(to, from)| *to |= from);
+        *to != before
+    };
+    loop {
+        let mut changed = false;
+        for rank in 0..size {
+            for other in (0..size).filter(|&other| other != rank) {
+                for (sent, received) in between(other, rank, true).into_iter().zip(between(rank, other, false)) {
+                    let from = known[other][sent].clone();
+                    changed |= learn(&mut known[rank][received], &from);
+                }
+            }
+            for number in 0..schedules[rank].len() {
+                for &later in schedules[rank].after_end(number as u32) {
+                    let from = known[rank][number].clone();
+                    changed |= learn(&mut known[rank][later as usize], &from);
                 }
             }
         }
+        if !changed {
+            let all = |(rank, steps): (usize, &Vec<Vec<bool>>)| {
+                steps.iter().fold(alone(rank), |mut all, step| {
+                    learn(&mut all, step);
+                    all
+                })
+            };
+            return known.iter().enumerate().map(all).collect();
+        }
     }
-    heard
 }
 
 #[test]

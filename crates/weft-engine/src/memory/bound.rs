@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{Line, SharedBuffer, UserData};
 use crate::error::{Error, Result, TRUNCATED, internal};
-use weft_core::collective::{Buffer, Kind, Local, SCRATCH_ALIGNMENT, Schedule, Slice, Transfer};
+use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
@@ -199,18 +199,12 @@ impl Bound {
     /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the program.
     pub fn shared(schedule: Schedule, arguments: Arguments) -> Self {
         let bound = Self { schedule, arguments, is_checked: true };
-        for round in &bound.schedule.rounds {
-            for Transfer::Send { slice, .. } | Transfer::Receive { slice, .. } in &round.transfers {
-                bound.check(slice);
-            }
-            for local in &round.local {
-                let (Local::Copy { from, to } | Local::Reduce { input: from, inout: to }) = local;
-                bound.check(from);
-                bound.check(to);
-                let is_reduction = matches!(local, Local::Reduce { .. });
-                let by_program = matches!(bound.arguments.operation, Some(Operation::User(_)));
-                assert!(!(is_reduction && by_program), "a function of the program is given the program's memory only");
-            }
+        let by_program = matches!(bound.arguments.operation, Some(Operation::User(_)));
+        for step in bound.schedule.steps() {
+            let (read, written) = step.slices();
+            read.into_iter().chain(written).for_each(|slice| bound.check(slice));
+            let is_reduction = matches!(step, Step::Reduce { .. });
+            assert!(!(is_reduction && by_program), "a function of the program is given the program's memory only");
         }
         bound
     }
@@ -304,32 +298,36 @@ impl Run {
         }
     }
 
-    /// The data of transfer `index` of round `round`.
+    /// The data of a transfer.
     ///
     /// # Panics
-    /// When there is none.
-    pub fn transfer(&self, round: usize, index: usize) -> UserData {
-        let (Transfer::Send { slice, .. } | Transfer::Receive { slice, .. }) =
-            &self.bound.schedule.rounds[round].transfers[index];
+    /// When the step is none.
+    #[inline]
+    pub fn transfer(&self, step: u32) -> UserData {
+        let (Step::Send { slice, .. } | Step::Receive { slice, .. }) = self.bound.schedule.step(step) else {
+            panic!("step {step} is no transfer")
+        };
         self.data(slice)
     }
 
-    /// Does local step `step` of round `round`, or returns the call of the program's function that does it.
+    /// Does a step that is no transfer, or returns the call of the program's function that does it.
     ///
     /// # Errors
     /// A step that makes no sense; `MPI_ERR_TRUNCATE` when what this process sends to itself is longer than what it receives from itself:
     /// the front part has been copied then.
     ///
     /// # Panics
-    /// When there is none.
-    pub fn do_local(&self, round: usize, step: usize) -> Result<Option<UserReduction>> {
-        match &self.bound.schedule.rounds[round].local[step] {
-            Local::Copy { from, to } => {
+    /// When it is a transfer.
+    pub fn do_local(&self, step: u32) -> Result<Option<UserReduction>> {
+        match self.bound.schedule.step(step) {
+            Step::Copy { from, to } => {
                 let (from, to) = (self.data(from), self.data(to));
                 super::copy(&from, &to);
                 if from.len() > to.len() { Err(truncated(from.len(), to.len())) } else { Ok(None) }
             }
-            Local::Reduce { input, inout } => self.reduce(input, inout),
+            Step::Reduce { input, inout } => self.reduce(input, inout),
+            Step::Join => Ok(None),
+            Step::Send { .. } | Step::Receive { .. } => panic!("step {step} is a transfer"),
         }
     }
 
@@ -555,7 +553,7 @@ impl Scratch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weft_core::collective::{ElementShape, Items, Round, allreduce};
+    use weft_core::collective::{ElementShape, Items, allreduce};
 
     struct Numbers(Element, Layout, AtomicUsize);
 
@@ -588,19 +586,18 @@ mod tests {
     fn schedule() -> Schedule {
         let (first, last) = (slice(Buffer::Receive, 0, 2), slice(Buffer::Receive, 16, 2));
         let scratch = slice(Buffer::Scratch, 0, 2);
-        let local = vec![Local::Copy { from: first, to: scratch }, Local::Reduce { input: scratch, inout: last }];
-        let transfers = vec![Transfer::Send { to: 1, slice: last }];
-        Schedule { rounds: vec![Round { transfers, local }], scratch: 16 }
+        let local = [Step::Copy { from: first, to: scratch }, Step::Reduce { input: scratch, inout: last }];
+        Schedule::in_order(local.into_iter().chain([Step::Send { to: 1, slice: last }]), 16)
     }
 
     fn run(bound: Bound) -> Vec<u8> {
         let scratch = bound.scratch();
         let run = Run::new(Arc::new(bound), scratch);
         for step in 0..2 {
-            assert!(run.do_local(0, step).unwrap().is_none());
+            assert!(run.do_local(step).unwrap().is_none());
         }
         let mut sent = vec![0; 16];
-        run.transfer(0, 0).read(0, &mut sent);
+        run.transfer(2).read(0, &mut sent);
         sent
     }
 
@@ -631,9 +628,9 @@ mod tests {
     #[test]
     #[should_panic(expected = "is not inside of 16 bytes")]
     fn a_step_outside_of_its_working_memory_is_not_done() {
-        let mut schedule = schedule();
         let to = slice(Buffer::Scratch, 8, 2);
-        schedule.rounds[0].local[0] = Local::Copy { from: slice(Buffer::Receive, 0, 2), to };
+        let outside = Step::Copy { from: slice(Buffer::Receive, 0, 2), to };
+        let schedule = Schedule::in_order([outside], 16);
         run(Bound::shared(schedule, sum(SharedBuffer::new(32).address(0))));
     }
 
@@ -655,8 +652,8 @@ mod tests {
             buffer.write(0, &vec![fill; touched]);
             buffer
         });
-        let local = vec![Local::Reduce { input: slice(Buffer::Send, 0, 1), inout: slice(Buffer::Receive, 0, 1) }];
-        let schedule = Schedule { rounds: vec![Round { transfers: Vec::new(), local }], scratch: 0 };
+        let reduction = Step::Reduce { input: slice(Buffer::Send, 0, 1), inout: slice(Buffer::Receive, 0, 1) };
+        let schedule = Schedule::in_order([reduction], 0);
         let arguments = Arguments {
             send: buffers[0].address(0),
             receive: buffers[1].address(0),
@@ -666,7 +663,7 @@ mod tests {
         };
         let bound = Bound::shared(schedule, arguments);
         let scratch = bound.scratch();
-        Run::new(Arc::new(bound), scratch).do_local(0, 0).unwrap();
+        Run::new(Arc::new(bound), scratch).do_local(0).unwrap();
         let mut result = vec![0; element.size()];
         let shared = buffers[1].describe(0, 1, &Layout::element(element));
         shared.read(0, &mut result);
@@ -682,9 +679,11 @@ mod tests {
                 let bound = Bound::shared(allreduce(&shape), sum(SharedBuffer::new(24).address(0)));
                 let scratch = bound.scratch();
                 let run = Run::new(Arc::new(bound), scratch);
-                for (number, round) in run.bound().schedule().rounds.iter().enumerate() {
-                    (0..round.transfers.len()).for_each(|index| drop(run.transfer(number, index)));
-                    (0..round.local.len()).for_each(|step| assert!(run.do_local(number, step).unwrap().is_none()));
+                for (number, step) in run.bound().schedule().steps().enumerate() {
+                    match step.is_transfer() {
+                        true => drop(run.transfer(number as u32)),
+                        false => assert!(run.do_local(number as u32).unwrap().is_none()),
+                    }
                 }
             }
         }

@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
-use weft_engine::schedules::Cursor;
+use weft_engine::schedules::{AtOnce, Cursor};
 
 use super::{Bound, CollectiveScope};
 use crate::blocking;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
 
-/// Runs `bound` among the processes of `place` and waits for its end. The rounds that can do without are run without requests:
-/// their messages leave at once, and one receive is waited for at most. From the first other one on it is a collective like any other.
+/// Runs `bound` among the processes of `place` and waits for its end. As long as its messages leave at once and one receive is waited
+/// for at most, it is run without requests. From the first other step on it is a collective like any other.
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
@@ -18,18 +18,18 @@ pub fn run(mut process: Guard, place: CollectiveScope, bound: Bound) -> Result<(
     let communicator = place.communicator;
     let mut cursor = Cursor::new(place, Arc::new(bound))?;
     loop {
-        if cursor.is_at_end() {
-            process.signal();
-            return cursor.take_error().map_or(Ok(()), Err);
+        match cursor.go_without_requests(process.engine()?)? {
+            AtOnce::Complete => {
+                process.signal();
+                return Ok(());
+            }
+            AtOnce::NeedsRequests => break,
+            AtOnce::Receive(receive) => {
+                blocking::receive(process, receive, communicator)?.error.map_or(Ok(()), Err)?;
+                process = process::lock();
+                cursor.finish_receive();
+            }
         }
-        if !cursor.is_simple() || !cursor.send_at_once(process.engine()?) {
-            break;
-        }
-        if let Some(receive) = cursor.take_receive() {
-            blocking::receive(process, receive, communicator)?.error.map_or(Ok(()), Err)?;
-            process = process::lock();
-        }
-        cursor.finish_round();
     }
     let request = process.messages()?.add_collective(communicator)?;
     process.go_on(Running { request, cursor, then: None });

@@ -1,0 +1,180 @@
+//! What a schedule is made of: slices of memory, steps, and the graph of what waits for what.
+
+use alloc::vec::Vec;
+
+/// Alignment in bytes that the memory behind [`Buffer::Scratch`] must have; items in scratch are based at multiples of it.
+pub const SCRATCH_ALIGNMENT: u64 = 64;
+
+/// The memory a slice is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Buffer {
+    /// The user's send buffer; only read.
+    Send,
+    /// The user's receive buffer, or the only buffer of `bcast`.
+    Receive,
+    /// Working memory of [`Schedule::scratch`] bytes.
+    Scratch,
+}
+
+/// The datatype of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Packed bytes: size and extent 1.
+    Bytes,
+    /// The datatype given for the send buffer.
+    Send,
+    /// The datatype given for the receive buffer; the only datatype of `bcast`, of reductions and of scans.
+    Receive,
+    /// `sendtypes[i]` of `alltoallw`.
+    SendOf(u32),
+    /// `recvtypes[i]` of `alltoallw`.
+    ReceiveOf(u32),
+}
+
+/// Some consecutive items of one datatype in one buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Slice {
+    /// The memory.
+    pub buffer: Buffer,
+    /// Bytes from the buffer's base to the base of the first item (to its lower bound 0, not to its first byte).
+    pub offset: i64,
+    /// Number of items.
+    pub count: u64,
+    /// The datatype of an item.
+    pub kind: Kind,
+}
+
+/// One thing that a rank does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Send the slice to rank `to` of the group.
+    Send {
+        /// Rank in the group; never this rank.
+        to: u32,
+        /// What is sent.
+        slice: Slice,
+    },
+    /// Receive exactly the slice from rank `from` of the group.
+    Receive {
+        /// Rank in the group; never this rank.
+        from: u32,
+        /// Where it goes.
+        slice: Slice,
+    },
+    /// Packs `from` and unpacks it into `to`; they do not overlap and have as many packed bytes.
+    Copy {
+        /// Source.
+        from: Slice,
+        /// Destination.
+        to: Slice,
+    },
+    /// `inout[i] = input[i] op inout[i]`: the input is the *left* operand, as in a user's function (MPI-5.0 §6.9.5).
+    /// Equal counts, kind [`Kind::Receive`], no overlap.
+    Reduce {
+        /// Left operand, unchanged.
+        input: Slice,
+        /// Right operand, replaced by the result.
+        inout: Slice,
+    },
+    /// Nothing: many steps wait for this one, instead of for all that it waits for.
+    Join,
+}
+
+impl Step {
+    /// The memory that it reads, and the memory that it writes (and reads, if it reduces).
+    pub fn slices(&self) -> (Option<&Slice>, Option<&Slice>) {
+        match self {
+            Self::Send { slice, .. } => (Some(slice), None),
+            Self::Receive { slice, .. } => (None, Some(slice)),
+            Self::Copy { from, to } => (Some(from), Some(to)),
+            Self::Reduce { input, inout } => (Some(input), Some(inout)),
+            Self::Join => (None, None),
+        }
+    }
+
+    /// Whether it is a message, and not work within the process.
+    pub fn is_transfer(&self) -> bool {
+        matches!(self, Self::Send { .. } | Self::Receive { .. })
+    }
+}
+
+/// A step, for how many others it waits, and where those stand that wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Node {
+    pub(super) step: Step,
+    /// Events that must come before: beginnings and ends of other steps.
+    pub(super) waits: u32,
+    /// In [`Schedule::successors`], the first that waits for its beginning;
+    pub(super) at_start: u32,
+    /// and the first that waits for its end. The last is before the next node's first.
+    pub(super) at_end: u32,
+}
+
+/// What one rank does in one collective operation: steps, in the order in which they were planned, each of which waits for some before
+/// it. No steps: nothing to do.
+///
+/// A few flat arrays that never change: any number of runs share one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Schedule {
+    pub(super) nodes: Vec<Node>,
+    pub(super) successors: Vec<u32>,
+    /// Bytes of working memory needed.
+    pub scratch: u64,
+}
+
+impl Schedule {
+    /// Steps one after the other, with so much working memory.
+    pub fn in_order(steps: impl IntoIterator<Item = Step>, scratch: u64) -> Self {
+        let nodes = steps.into_iter().enumerate().map(|(number, step)| {
+            // Each but the last has one successor, which is the next.
+            Node { step, waits: u32::from(number > 0), at_start: number as u32, at_end: number as u32 }
+        });
+        let nodes: Vec<Node> = nodes.collect();
+        let successors = (1..nodes.len() as u32).collect();
+        Self { nodes, successors, scratch }
+    }
+
+    /// The number of steps.
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether there is nothing to do.
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// A step by its number.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub fn step(&self, number: u32) -> &Step {
+        &self.nodes[number as usize].step
+    }
+
+    /// All steps, by their numbers.
+    pub fn steps(&self) -> impl ExactSizeIterator<Item = &Step> {
+        self.nodes.iter().map(|node| &node.step)
+    }
+
+    /// For how many events a step waits: each step that is named to it by [`Self::after_start`] and [`Self::after_end`] is one.
+    #[inline]
+    pub fn waits(&self, number: u32) -> u32 {
+        self.nodes[number as usize].waits
+    }
+
+    /// The steps that wait until this one has begun.
+    #[inline]
+    pub fn after_start(&self, number: u32) -> &[u32] {
+        let node = &self.nodes[number as usize];
+        &self.successors[node.at_start as usize..node.at_end as usize]
+    }
+
+    /// The steps that wait until this one is complete.
+    #[inline]
+    pub fn after_end(&self, number: u32) -> &[u32] {
+        let next = self.nodes.get(number as usize + 1).map_or(self.successors.len(), |next| next.at_start as usize);
+        &self.successors[self.nodes[number as usize].at_end as usize..next]
+    }
+}
