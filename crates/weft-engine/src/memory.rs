@@ -123,23 +123,21 @@ impl UserData {
     /// before: so it is with operations that are started, moved on and completed under the process lock.
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
-        match layout.single_run(count) {
+        // The four words are merged, never a whole result: one that a call has written would send every message through memory.
+        let (base, bytes, shape) = match layout.single_run(count) {
             Some((offset, bytes)) => {
                 let start = base.wrapping_offset(offset as isize);
                 if start.addr() < PROGRAM_START && bytes > 0 {
                     return Err(nowhere(base.addr(), bytes));
                 }
-                Ok(Self { base: start, bytes, shape: Shape::Run })
+                (start, bytes, Shape::Run)
             }
-            None => Self::of_several_runs(base, count, layout),
-        }
-    }
-
-    #[inline(never)]
-    fn of_several_runs(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
-        check_items(base.addr(), count, layout)?;
-        let shape = Shape::Items { count: Count::of_program(count), layout: layout.clone() };
-        Ok(Self { base, bytes: layout.size() * count, shape })
+            None => {
+                let bytes = check_items(base.addr(), count, layout)?;
+                (base, bytes, Shape::Items { count: Count::of_program(count), layout: layout.clone() })
+            }
+        };
+        Ok(Self { base, bytes, shape })
     }
 
     /// `count` items of `layout` at address `base` of a [`SharedBuffer`].

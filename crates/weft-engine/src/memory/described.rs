@@ -13,15 +13,16 @@ pub(super) const PROGRAM_START: usize = 4096;
 /// `MPI_IN_PLACE` (MPI-5.0 §20.3).
 const IN_PLACE: usize = 1;
 
-/// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where they are.
+/// Checks that `count` items of `layout` at address `base` can be counted, and that there can be memory where they are; their bytes.
 ///
 /// # Errors
 /// `MPI_ERR_COUNT` when they are more bytes than 63 bits count, `MPI_ERR_BUFFER` when they would lie at a null pointer, or at an address
 /// that stands for something else.
-pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<()> {
+#[inline(never)]
+pub fn check_items(base: usize, count: u64, layout: &Layout) -> Result<u64> {
     let bytes = packed_size(count, layout)?;
     let lowest = base.wrapping_add_signed(layout.touched(count).start as isize);
-    if lowest < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(()) }
+    if lowest < PROGRAM_START && bytes > 0 { Err(nowhere(base, bytes)) } else { Ok(bytes) }
 }
 
 /// The same for `bytes` bytes.

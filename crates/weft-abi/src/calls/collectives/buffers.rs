@@ -70,7 +70,8 @@ impl Part {
 /// `blocks` times `count` items of `layout` can be at `buffer`.
 pub(super) fn check(buffer: *const c_void, count: u64, blocks: u32, layout: &Layout) -> Result<()> {
     let count = count.saturating_mul(u64::from(blocks));
-    memory::check_items(buffer.addr(), count, layout)
+    memory::check_items(buffer.addr(), count, layout)?;
+    Ok(())
 }
 
 /// A buffer, its counts and displacements by rank, and its datatype.
@@ -125,7 +126,8 @@ pub(super) unsafe fn counts_of(counts: Counts, size: usize, name: &str) -> Resul
 fn check_block(buffer: *const c_void, displacement: i64, count: u64, layout: &Layout, rank: usize) -> Result<()> {
     let start = buffer.addr().wrapping_add_signed(displacement as isize);
     memory::check_items(start, count, layout)
-        .map_err(|error| Error::new(error.class, format!("the block of rank {rank}: {}", error.message)))
+        .map_err(|error| Error::new(error.class, format!("the block of rank {rank}: {}", error.message)))?;
+    Ok(())
 }
 
 /// All blocks together can be counted.
