@@ -53,7 +53,7 @@ static int wrong_values(const int *found, int length, int source, int target)
 
 static void barrier(void)
 {
-    STORY("Barrier");
+    STORY("§6.3 Barrier");
     /* Nobody leaves before everybody has come: rank r's message is sent before it enters. */
     for (int late = 0; late < ranks; late++) {
         if (rank == late) {
@@ -75,7 +75,7 @@ static void barrier(void)
 
 static void bcast(void)
 {
-    STORY("Bcast");
+    STORY("§6.4 Bcast");
     int *data = ints(2 * LONGEST);
     MPI_Datatype strided;
     for (int l = 0; l < LENGTHS; l++)
@@ -109,7 +109,7 @@ static void reduce(void)
         int n = lengths[l];
         for (int i = 0; i < n; i++)
             in[i] = value(rank, 3, i);
-        STORY("Reduce");
+        STORY("§6.9.1 Reduce");
         for (int root = 0; root < ranks; root++) {
             out[n] = -5;
             MPI_Reduce(in, rank == root ? out : NULL, n, MPI_INT, MPI_SUM, root, comm);
@@ -120,7 +120,7 @@ static void reduce(void)
             if (rank == root)
                 CHECK(wrong_sums(out, n, 3, 0, ranks) == 0, "in place, length %d, root %d", n, root);
         }
-        STORY("Allreduce");
+        STORY("§6.9.6 Allreduce");
         out[n] = -5;
         MPI_Allreduce(in, out, n, MPI_INT, MPI_SUM, comm);
         CHECK(wrong_sums(out, n, 3, 0, ranks) == 0 && out[n] == -5, "length %d", n);
@@ -128,7 +128,7 @@ static void reduce(void)
         MPI_Allreduce(MPI_IN_PLACE, out, n, MPI_INT, MPI_SUM, comm);
         CHECK(wrong_sums(out, n, 3, 0, ranks) == 0, "in place, length %d", n);
 
-        STORY("Scan and Exscan");
+        STORY("§6.11 Scan and Exscan");
         MPI_Scan(in, out, n, MPI_INT, MPI_SUM, comm);
         CHECK(wrong_sums(out, n, 3, 0, rank + 1) == 0, "Scan, length %d", n);
         memcpy(out, in, n * sizeof(int));
@@ -151,7 +151,7 @@ static void reduce_scatter(void)
     for (int l = 0; l < LENGTHS - 1; l++) {
         int n = lengths[l], total = n * ranks;
         int *in = ints(total), *out = ints(total);
-        STORY("Reduce_scatter_block");
+        STORY("§6.10.1 Reduce_scatter_block");
         for (int i = 0; i < total; i++)
             in[i] = value(rank, 4, i);
         MPI_Reduce_scatter_block(in, out, n, MPI_INT, MPI_SUM, comm);
@@ -162,7 +162,7 @@ static void reduce_scatter(void)
         free(in);
         free(out);
 
-        STORY("Reduce_scatter");
+        STORY("§6.10.2 Reduce_scatter");
         int *counts = memory(ranks * sizeof(int)), before = 0;
         total = 0;
         for (int other = 0; other < ranks; other++) {
@@ -191,7 +191,7 @@ static void gather_scatter(void)
         int n = lengths[l];
         int *mine = ints(n), *all = ints((size_t)n * ranks);
         for (int root = 0; root < ranks; root += root == 0 && ranks > 3 ? ranks - 2 : 1) {
-            STORY("Gather");
+            STORY("§6.5 Gather");
             for (int i = 0; i < n; i++)
                 mine[i] = value(rank, root, i);
             MPI_Gather(mine, n, MPI_INT, rank == root ? all : NULL, n, MPI_INT, root, comm);
@@ -205,7 +205,7 @@ static void gather_scatter(void)
             for (int other = 0; rank == root && other < ranks; other++)
                 CHECK(wrong_values(all + (size_t)other * n, n, other, root) == 0, "in place, length %d, root %d", n, root);
 
-            STORY("Scatter");
+            STORY("§6.6 Scatter");
             for (int other = 0; other < ranks; other++)
                 for (int i = 0; i < n; i++)
                     all[(size_t)other * n + i] = rank == root ? value(root, other, i) : -1;
@@ -217,7 +217,7 @@ static void gather_scatter(void)
             if (rank != root)
                 CHECK(wrong_values(mine, n, root, rank) == 0, "in place, length %d, root %d", n, root);
         }
-        STORY("Allgather");
+        STORY("§6.7 Allgather");
         for (int i = 0; i < n; i++)
             mine[i] = value(rank, 6, i);
         MPI_Allgather(mine, n, MPI_INT, all, n, MPI_INT, comm);
@@ -229,7 +229,7 @@ static void gather_scatter(void)
         for (int other = 0; other < ranks; other++)
             CHECK(wrong_values(all + (size_t)other * n, n, other, 6) == 0, "in place, length %d, of %d", n, other);
 
-        STORY("Alltoall");
+        STORY("§6.8 Alltoall");
         int *from = ints((size_t)n * ranks);
         for (int other = 0; other < ranks; other++)
             for (int i = 0; i < n; i++)
@@ -261,7 +261,7 @@ static void with_counts(void)
         int mine_count = counts[rank];
         int *mine = ints(n + ranks), *all = ints(end_ + GAP);
 
-        STORY("Gatherv");
+        STORY("§6.5 Gatherv");
         for (int root = 0; root < ranks; root += ranks > 1 ? ranks - 1 : 1) {
             for (int i = 0; i < mine_count; i++)
                 mine[i] = value(rank, root, i);
@@ -272,7 +272,7 @@ static void with_counts(void)
                 CHECK(wrong_values(all + at[other], counts[other], other, root) == 0, "length %d, root %d, of %d", n, root, other);
                 CHECK_EQUAL(all[at[other] - 1], -1);
             }
-            STORY("Scatterv");
+            STORY("§6.6 Scatterv");
             for (int other = 0; other < ranks; other++)
                 for (int i = 0; i < counts[other]; i++)
                     all[at[other] + i] = value(root, other, i);
@@ -281,7 +281,7 @@ static void with_counts(void)
             CHECK(wrong_values(mine, mine_count, root, rank) == 0 && mine[mine_count] == -1, "length %d, root %d", n, root);
             MPI_Scatterv(all, counts, at, MPI_INT, rank == root ? MPI_IN_PLACE : mine, mine_count, MPI_INT, root, comm);
         }
-        STORY("Allgatherv");
+        STORY("§6.7 Allgatherv");
         for (int i = 0; i < mine_count; i++)
             mine[i] = value(rank, 7, i);
         memset(all, 0xff, end_ * sizeof(int));
@@ -326,11 +326,11 @@ static void alltoallv_and_w(void)
         for (int other = 0; other < ranks; other++)
             for (int i = 0; i < out_count[other]; i++)
                 out[out_at[other] + i] = value(rank, other, i);
-        STORY("Alltoallv");
+        STORY("§6.8 Alltoallv");
         MPI_Alltoallv(out, out_count, out_at, MPI_INT, in, in_count, in_at, MPI_INT, comm);
         for (int other = 0; other < ranks; other++)
             CHECK(wrong_values(in + in_at[other], in_count[other], other, rank) == 0, "length %d, of %d", n, other);
-        STORY("Alltoallw");
+        STORY("§6.8 Alltoallw");
         memset(in, 0xff, in_end * sizeof(int));
         for (int other = 0; other < ranks; other++)
             out_at[other] *= sizeof(int), in_at[other] *= sizeof(int);
@@ -338,7 +338,7 @@ static void alltoallv_and_w(void)
         for (int other = 0; other < ranks; other++)
             CHECK(wrong_values(in + in_at[other] / sizeof(int), in_count[other], other, rank) == 0, "length %d, of %d", n, other);
         /* In place: counts must agree both ways. */
-        STORY("Alltoallv in place");
+        STORY("§6.8 Alltoallv in place");
         int end_ = 0;
         for (int other = 0; other < ranks; other++) {
             in_count[other] = n + (rank + other) % 3;
@@ -365,7 +365,7 @@ static void alltoallv_and_w(void)
 
 static void strided(void)
 {
-    STORY("collectives on strided data");
+    STORY("§6.2 collectives on strided data");
     enum { N = 300 };
     MPI_Datatype column, padded;
     MPI_Type_vector(N, 1, 2, MPI_INT, &column);
@@ -399,7 +399,7 @@ static void strided(void)
 
 static void back_to_back(void)
 {
-    STORY("collectives back to back with messages between them");
+    STORY("§6.14 collectives back to back with messages between them");
     for (int i = 0; i < 100; i++) {
         int root = i % ranks, got = rank == root ? i : -1, total = 0, peer = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
         int token = i * ranks + rank, their = -1;
@@ -428,7 +428,7 @@ int main(int argc, char **argv)
     strided();
     back_to_back();
 
-    STORY("all again on a communicator in reverse order");
+    STORY("§6.2 all again on a communicator in reverse order");
     MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comm);
     MPI_Comm_rank(comm, &rank);
     bcast();

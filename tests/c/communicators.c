@@ -17,7 +17,7 @@ static void check_comm(MPI_Comm comm, int expected_rank, int expected_size)
 
 static void duplicates(void)
 {
-    STORY("world and self");
+    STORY("§7.2.4 world and self");
     check_comm(MPI_COMM_WORLD, rank, ranks);
     check_comm(MPI_COMM_SELF, 0, 1);
     int result;
@@ -26,7 +26,7 @@ static void duplicates(void)
     MPI_Comm_compare(MPI_COMM_WORLD, MPI_COMM_SELF, &result);
     CHECK_EQUAL(result, ranks == 1 ? MPI_CONGRUENT : MPI_UNEQUAL);
 
-    STORY("Comm_dup");
+    STORY("§7.4.2 Comm_dup");
     MPI_Comm copy, many[30];
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     check_comm(copy, rank, ranks);
@@ -43,7 +43,7 @@ static void duplicates(void)
         MPI_Comm_dup(MPI_COMM_WORLD, &copy);
         MPI_Comm_free(&copy);
     }
-    STORY("a communicator freed while a message is under way");
+    STORY("§7.4.3 a communicator freed while a message is under way");
     MPI_Comm_dup(MPI_COMM_WORLD, &copy);
     static char bytes[100000], got[100000];
     MPI_Request request[2];
@@ -57,7 +57,7 @@ static void duplicates(void)
 
 static void splits(void)
 {
-    STORY("Comm_split");
+    STORY("§7.4.2 Comm_split");
     MPI_Comm part;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &part);
     check_comm(part, rank / 2, (ranks + (rank % 2 == 0)) / 2);
@@ -75,7 +75,7 @@ static void splits(void)
         check_comm(part, rank - 1, ranks - 1); /* equal keys: in the order of the old ranks */
         MPI_Comm_free(&part);
     }
-    STORY("Comm_split_type");
+    STORY("§7.4.2 Comm_split_type");
     int size;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &part);
     MPI_Comm_size(part, &size);
@@ -106,7 +106,7 @@ static void splits(void)
 
 static void groups(void)
 {
-    STORY("groups");
+    STORY("§7.3 groups");
     MPI_Group world, odd, even, both, none, range;
     int size, my_rank, result;
     MPI_Comm_group(MPI_COMM_WORLD, &world);
@@ -148,7 +148,7 @@ static void groups(void)
     MPI_Group_translate_ranks(world, 1, from, range, to);
     CHECK_EQUAL(to[0], MPI_UNDEFINED);
 
-    STORY("Comm_create and Comm_create_group");
+    STORY("§7.4.2 Comm_create and Comm_create_group");
     MPI_Comm comm;
     MPI_Comm_create(MPI_COMM_WORLD, even, &comm);
     if (rank % 2 == 0) {
@@ -193,7 +193,7 @@ static int delete_and_count(MPI_Comm comm, int key, void *value, void *extra)
 
 static void attributes(void)
 {
-    STORY("attributes");
+    STORY("§7.7.2 attributes");
     int key, plain, flag;
     char place[8];
     void *value;
@@ -224,7 +224,7 @@ static void attributes(void)
     CHECK(key == MPI_KEYVAL_INVALID, "the key is still valid");
     MPI_Comm_free_keyval(&plain);
 
-    STORY("attributes of the world");
+    STORY("§9.1.2 attributes of the world");
     int *number;
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &number, &flag);
     CHECK(flag && *number >= 32767, "MPI_TAG_UB");
@@ -233,7 +233,7 @@ static void attributes(void)
     CHECK_EQUAL(got, rank);
     MPI_Comm_get_attr(MPI_COMM_WORLD, MPI_WTIME_IS_GLOBAL, &number, &flag);
     CHECK(flag && (*number == 0 || *number == 1), "MPI_WTIME_IS_GLOBAL");
-    STORY("attributes of a type");
+    STORY("§7.7.4 attributes of a type");
     MPI_Datatype type;
     MPI_Type_create_keyval(MPI_TYPE_DUP_FN, MPI_TYPE_NULL_DELETE_FN, &key, NULL);
     MPI_Type_contiguous(2, MPI_INT, &type);
@@ -249,7 +249,7 @@ static void attributes(void)
 
 static void names_and_info(void)
 {
-    STORY("names");
+    STORY("§7.8 names");
     char name[MPI_MAX_OBJECT_NAME];
     int length, flag, count;
     MPI_Comm_get_name(MPI_COMM_WORLD, name, &length);
@@ -260,7 +260,7 @@ static void names_and_info(void)
     MPI_Comm_get_name(comm, name, &length);
     CHECK(strcmp(name, "mine") == 0 && length == 4, "%s", name);
 
-    STORY("info");
+    STORY("§10 info");
     MPI_Info info, twin;
     char value[64], key[MPI_MAX_INFO_KEY];
     MPI_Info_create(&info);

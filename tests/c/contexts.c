@@ -37,7 +37,7 @@ static void check_apart(MPI_Comm *comms, int count)
 
 static void pending_duplicates(void)
 {
-    STORY("several duplicates of one communicator are pending");
+    STORY("§7.4.2 several duplicates of one communicator are pending");
     MPI_Comm comms[PENDING];
     MPI_Request requests[PENDING];
     for (int i = 0; i < PENDING; i++)
@@ -53,7 +53,7 @@ static void pending_duplicates(void)
 
 static void opposite_orders(void)
 {
-    STORY("duplicates of two communicators are started in opposite orders");
+    STORY("§7.4.2 duplicates of two communicators are started in opposite orders");
     MPI_Comm parents[2], comms[4];
     MPI_Request requests[4];
     MPI_Comm_dup(MPI_COMM_WORLD, &parents[0]);
@@ -70,7 +70,7 @@ static void opposite_orders(void)
         for (int i = 0; i < 4; i++)
             MPI_Comm_free(&comms[i]);
     }
-    STORY("a duplicate is pending while others are made");
+    STORY("§7.4.2 a duplicate is pending while others are made");
     for (int round = 0; round < ROUNDS; round++) {
         if (rank % 2)
             MPI_Comm_dup(parents[1], &comms[1]);
@@ -100,7 +100,7 @@ static int count_copies(MPI_Comm comm, int keyval, void *extra, void *value, voi
 
 static void what_is_copied(void)
 {
-    STORY("attributes and hints of a pending duplicate");
+    STORY("§7.4.2, §7.7.2 attributes and hints of a pending duplicate");
     int keyval, value = 5, *found = NULL, flag = 0;
     char text[20] = "";
     MPI_Comm parent, comm;
@@ -175,7 +175,7 @@ static void *creations(void *argument)
 
 static void threads(void)
 {
-    STORY("threads create communicators at the same time");
+    STORY("§7.4.2, §11.6 threads create communicators at the same time");
     pthread_t thread[THREADS];
     for (int id = 0; id < THREADS; id++)
         MPI_Comm_dup(MPI_COMM_WORLD, &parents[id]);

@@ -26,7 +26,7 @@ static void check_shape(MPI_Datatype type, int size, MPI_Aint lb, MPI_Aint exten
 
 static void predefined(void)
 {
-    STORY("predefined types");
+    STORY("§3.2.2 predefined types");
     static const struct { MPI_Datatype type; size_t size; } table[] = {
         {MPI_CHAR, sizeof(char)}, {MPI_SIGNED_CHAR, 1}, {MPI_UNSIGNED_CHAR, 1}, {MPI_BYTE, 1}, {MPI_PACKED, 1},
         {MPI_SHORT, sizeof(short)}, {MPI_UNSIGNED_SHORT, sizeof(short)}, {MPI_INT, sizeof(int)},
@@ -55,7 +55,7 @@ static void predefined(void)
 static void shapes(void)
 {
     MPI_Datatype type, inner;
-    STORY("contiguous, vector, hvector");
+    STORY("§5.1.2 contiguous, vector, hvector");
     MPI_Type_contiguous(5, MPI_INT, &type);
     check_shape(type, 20, 0, 20, 0, 20);
     MPI_Type_free(&type);
@@ -73,7 +73,7 @@ static void shapes(void)
     check_shape(type, 0, 0, 0, 0, 0);
     MPI_Type_free(&type);
 
-    STORY("indexed in all forms");
+    STORY("§5.1.2 indexed in all forms");
     int lengths[3] = {2, 0, 3}, at[3] = {5, 100, 1};
     MPI_Aint bytes[3] = {40, 8, 0};
     MPI_Type_indexed(3, lengths, at, MPI_INT, &type);
@@ -89,7 +89,7 @@ static void shapes(void)
     check_shape(type, 12, 0, 44, 0, 44);
     MPI_Type_free(&type);
 
-    STORY("struct, resized, dup");
+    STORY("§5.1.2, §5.1.7, §5.1.10 struct, resized, dup");
     struct item { char c; double d; int i; };
     int ones[3] = {1, 1, 1};
     MPI_Aint offsets[3] = {offsetof(struct item, c), offsetof(struct item, d), offsetof(struct item, i)};
@@ -104,7 +104,7 @@ static void shapes(void)
     check_shape(inner, 13, -8, 64, 0, 20);
     MPI_Type_free(&inner);
 
-    STORY("a type's name");
+    STORY("§7.8 a type's name");
     char name[MPI_MAX_OBJECT_NAME];
     int length;
     MPI_Type_get_name(MPI_DOUBLE, name, &length);
@@ -160,7 +160,7 @@ static void transfers(void)
     fill(from, ROOM, rank, 0);
     MPI_Datatype type, inner;
 
-    STORY("columns of a matrix");
+    STORY("§5.1.2, §5.1.11 columns of a matrix");
     static const int rows[] = {1, 3, 64, 1000};
     for (int i = 0; i < 4; i++) {
         MPI_Type_vector(rows[i], 1, 100, MPI_DOUBLE, &type);
@@ -172,13 +172,13 @@ static void transfers(void)
         MPI_Type_free(&inner);
         MPI_Type_free(&type);
     }
-    STORY("blocks with gaps, backwards");
+    STORY("§5.1.11 blocks with gaps, backwards");
     MPI_Type_vector(50, 3, -5, MPI_INT, &type);
     MPI_Type_commit(&type);
     round_trip(from + ROOM / 2, to + ROOM / 2, ROOM / 2, 1, type);
     MPI_Type_free(&type);
 
-    STORY("a struct of vectors, many times");
+    STORY("§5.1.11 a struct of vectors, many times");
     int lengths[3] = {3, 1, 2};
     MPI_Aint offsets[3] = {0, 16, 200};
     MPI_Type_vector(4, 1, 3, MPI_SHORT, &inner);
@@ -190,7 +190,7 @@ static void transfers(void)
     MPI_Type_free(&type);
     MPI_Type_free(&inner);
 
-    STORY("indexed blocks, not in order");
+    STORY("§5.1.11 indexed blocks, not in order");
     int block[5] = {4, 1, 0, 9, 2}, at[5] = {30, 2, 7, 10, 0};
     MPI_Type_indexed(5, block, at, MPI_FLOAT, &type);
     MPI_Type_commit(&type);
@@ -198,7 +198,7 @@ static void transfers(void)
     round_trip(from, to, ROOM, 3000, type);
     MPI_Type_free(&type);
 
-    STORY("nothing at all");
+    STORY("§5.1.11 nothing at all");
     MPI_Type_contiguous(0, MPI_INT, &type);
     MPI_Type_commit(&type);
     round_trip(from, to, ROOM, 3, type);
@@ -209,7 +209,7 @@ static void transfers(void)
 
 static void counting(void)
 {
-    STORY("Get_count and Get_elements of what is not whole");
+    STORY("§3.2.5, §5.1.11 Get_count and Get_elements of what is not whole");
     MPI_Datatype pair;
     MPI_Status status;
     int out[5] = {1, 2, 3, 4, 5}, in[6], count, elements;
@@ -227,7 +227,7 @@ static void counting(void)
 
 static void gaps_stay(void)
 {
-    STORY("gaps are not written");
+    STORY("§5.1.11 gaps are not written");
     MPI_Datatype type;
     int out[20], in[20];
     MPI_Type_vector(5, 1, 4, MPI_INT, &type);
@@ -237,7 +237,7 @@ static void gaps_stay(void)
     MPI_Sendrecv(out, 1, type, next, 0, in, 1, type, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < 20; i++)
         CHECK_EQUAL(in[i], i % 4 == 0 && i < 17 ? previous * 100 + i : -7);
-    STORY("one form here, another there");
+    STORY("§5.2 one form here, another there");
     int got[5];
     MPI_Sendrecv(out, 1, type, next, 0, got, 5, MPI_INT, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     for (int i = 0; i < 5; i++)
@@ -247,7 +247,7 @@ static void gaps_stay(void)
 
 static void several_in_one_pack(void)
 {
-    STORY("several things in one packed message");
+    STORY("§5.2 several things in one packed message");
     char buffer[200], name[10] = "weft", got_name[10];
     int at = 0, n = rank + 5, got_n = 0;
     double x = rank * 0.5, got_x = 0;
@@ -265,14 +265,14 @@ static void several_in_one_pack(void)
 
 static void addresses(void)
 {
-    STORY("addresses");
+    STORY("§5.1.5 addresses");
     int array[10] = {0};
     MPI_Aint first, fifth;
     MPI_Get_address(&array[0], &first);
     MPI_Get_address(&array[5], &fifth);
     CHECK_EQUAL(MPI_Aint_diff(fifth, first), 5 * sizeof(int));
     CHECK_EQUAL(MPI_Aint_add(first, 5 * sizeof(int)), fifth);
-    STORY("absolute addresses and MPI_BOTTOM");
+    STORY("§5.1.12 absolute addresses and MPI_BOTTOM");
     MPI_Datatype type;
     int length = 1, value = rank, got = -1;
     MPI_Aint at;

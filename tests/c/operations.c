@@ -113,7 +113,7 @@ static void predefined(void)
 /* (value, place): the least or greatest value, and the lowest place among equals (MPI-5.0 §6.9.4). */
 #define LOCATE(T, type)                                                                                                \
     do {                                                                                                               \
-        STORY("MINLOC and MAXLOC on " #type);                                                                          \
+        STORY("§6.9.4 MINLOC and MAXLOC on " #type);                                                                          \
         struct { T value; int at; } in[N], out[N], least[N], greatest[N];                                              \
         memset(out, 0, sizeof out);                                                                                    \
         for (int i = 0; i < N; i++)                                                                                    \
@@ -147,12 +147,12 @@ static void locations(void)
 
 static void floating_corners(void)
 {
-    STORY("long double keeps its precision");
+    STORY("§6.9.2 long double keeps its precision");
     long double one = rank == 0 ? 1.0L : LDBL_EPSILON, total;
     MPI_Allreduce(&one, &total, 1, MPI_LONG_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
     long double at_least = 1.0L + (ranks > 1 ? LDBL_EPSILON : 0), at_most = 1.0L + (ranks + 1) * LDBL_EPSILON;
     CHECK(total >= at_least && total <= at_most, "the sum is %.21Lg", total);
-    STORY("all ranks get the same sum to the last bit");
+    STORY("§6.9.6 all ranks get the same sum to the last bit");
     double *in = memory(LONG * sizeof(double)), *out = memory(LONG * sizeof(double)), *first = memory(LONG * sizeof(double));
     static const int lengths[] = {1, 10, 1000, LONG};
     for (int l = 0; l < 4; l++) {
@@ -214,7 +214,7 @@ static int wrong_maps(const struct affine *found, int length, int first, int end
 
 static void user_defined(void)
 {
-    STORY("a user's operation that does not commute");
+    STORY("§6.9.5 a user's operation that does not commute");
     MPI_Op op;
     MPI_Datatype type;
     int commutes;
@@ -246,7 +246,7 @@ static void user_defined(void)
         CHECK(wrong_maps(out, part, rank * part, ranks) == 0, "Reduce_scatter_block, length %d", part);
         MPI_Reduce_local(in, in, 0, type, op);
     }
-    STORY("Reduce_local");
+    STORY("§6.9.7 Reduce_local");
     struct affine left = mine(1, 2), right = mine(2, 3), expected = compose(left, right);
     MPI_Reduce_local(&left, &right, 1, type, op);
     CHECK(right.a == expected.a && right.b == expected.b, "got %u %u", right.a, right.b);
@@ -257,7 +257,7 @@ static void user_defined(void)
     free(in);
     free(out);
 
-    STORY("a user's operation that commutes");
+    STORY("§6.9.5 a user's operation that commutes");
     int table[20], sum[20];
     MPI_Op_create(add_all, 1, &op);
     for (int i = 0; i < 20; i++)

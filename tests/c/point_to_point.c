@@ -8,7 +8,7 @@ static int next, previous;
 
 static void neighbours_by_every_mode(void)
 {
-    STORY("every mode round the ring");
+    STORY("§3.4, §3.7.2 every mode round the ring");
     static start_function *const start[] = {MPI_Isend, MPI_Issend, MPI_Irsend, MPI_Ibsend};
     char pool[4 * (1000 * sizeof(int) + MPI_BSEND_OVERHEAD)];
     MPI_Buffer_attach(pool, sizeof pool);
@@ -40,7 +40,7 @@ static void neighbours_by_every_mode(void)
 
 static void blocking_modes(void)
 {
-    STORY("blocking modes in pairs");
+    STORY("§3.4 blocking modes in pairs");
     static send_function *const send[] = {MPI_Send, MPI_Ssend, MPI_Rsend, MPI_Bsend};
     int peer = rank ^ 1;
     if (peer >= ranks)
@@ -71,7 +71,7 @@ static void blocking_modes(void)
 
 static void order_is_kept(void)
 {
-    STORY("messages do not overtake");
+    STORY("§3.5 messages do not overtake");
     enum { MANY = 500 };
     /* Small and large ones mixed, to all; received by exact and by wild receives. */
     int length[3] = {1, 300, 20000};
@@ -104,7 +104,7 @@ static void order_is_kept(void)
 
 static void wildcards(void)
 {
-    STORY("receives from anyone");
+    STORY("§3.2.4 receives from anyone");
     int value = rank * 3;
     if (rank > 0) {
         MPI_Send(&value, 1, MPI_INT, 0, 10 + rank, MPI_COMM_WORLD);
@@ -122,7 +122,7 @@ static void wildcards(void)
     }
     MPI_Barrier(MPI_COMM_WORLD); /* what follows must not meet the wildcards above */
     /* Each tag is received in the reverse order of sending. */
-    STORY("tags choose among what has arrived");
+    STORY("§3.2.4 tags choose among what has arrived");
     enum { TAGS = 64 };
     MPI_Request request[TAGS];
     int out[TAGS];
@@ -139,7 +139,7 @@ static void wildcards(void)
 
 static void truncation(void)
 {
-    STORY("a message longer than the buffer");
+    STORY("§3.2.4 a message longer than the buffer");
     MPI_Comm comm;
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -168,7 +168,7 @@ static void truncation(void)
 
 static void nobody(void)
 {
-    STORY("MPI_PROC_NULL");
+    STORY("§3.11 MPI_PROC_NULL");
     MPI_Status status;
     MPI_Request request[2];
     int value = 5, count, flag;
@@ -190,7 +190,7 @@ static void nobody(void)
 
 static void sendrecv(void)
 {
-    STORY("Sendrecv and Sendrecv_replace");
+    STORY("§3.10 Sendrecv and Sendrecv_replace");
     static const int length[] = {0, 1, 100, 4096, 70000};
     for (int i = 0; i < 5; i++) {
         unsigned char *out = memory(length[i]), *in = memory(length[i]);
@@ -207,7 +207,7 @@ static void sendrecv(void)
         free(out);
         free(in);
     }
-    STORY("Sendrecv with another type on each side");
+    STORY("§3.10, §3.3.1 Sendrecv with another type on each side");
     int pairs[6] = {rank, -1, rank + 1, -1, rank + 2, -1}, got[3] = {-1, -1, -1};
     MPI_Datatype every_other;
     MPI_Type_vector(3, 1, 2, MPI_INT, &every_other);
@@ -219,7 +219,7 @@ static void sendrecv(void)
 
 static void self(void)
 {
-    STORY("messages to oneself");
+    STORY("§3.5 messages to oneself");
     static const int length[] = {0, 8, 5000, 1 << 20};
     for (int i = 0; i < 4; i++) {
         unsigned char *out = memory(length[i]), *in = memory(length[i]);
@@ -243,7 +243,7 @@ static void self(void)
 
 static void synchronous_waits_for_the_receiver(void)
 {
-    STORY("a synchronous send ends only after the receive began");
+    STORY("§3.4 a synchronous send ends only after the receive began");
     if (ranks < 2 || rank > 1)
         return;
     int peer = 1 - rank, value = 1, flag = 1;
@@ -267,7 +267,7 @@ static void synchronous_waits_for_the_receiver(void)
 
 static void communicators_do_not_mix(void)
 {
-    STORY("a message stays in its communicator");
+    STORY("§3.2.3 a message stays in its communicator");
     MPI_Comm other;
     MPI_Comm_dup(MPI_COMM_WORLD, &other);
     MPI_Request request[2];

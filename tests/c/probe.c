@@ -6,7 +6,7 @@ int main(int argc, char **argv)
     begin(&argc, &argv);
     int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks;
 
-    STORY("probe tells source, tag and length");
+    STORY("§3.8.1 probe tells source, tag and length");
     static const int length[] = {0, 1, 17, 5000, 200000};
     for (int i = 0; i < 5; i++) {
         unsigned char *out = memory(length[i]), *in;
@@ -28,7 +28,7 @@ int main(int argc, char **argv)
         free(in);
     }
 
-    STORY("Iprobe finds nothing where nothing is, and what comes in the end");
+    STORY("§3.8.1 Iprobe finds nothing where nothing is, and what comes in the end");
     int flag = 1, value = rank, got = -1;
     MPI_Status status;
     MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, &status);
@@ -42,7 +42,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(got, previous);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
 
-    STORY("a matched message is taken out of the queue");
+    STORY("§3.8.2 a matched message is taken out of the queue");
     int out[2] = {100 + rank, 200 + rank}, in[2] = {-1, -1};
     MPI_Request requests[2];
     MPI_Isend(&out[0], 1, MPI_INT, next, 40, MPI_COMM_WORLD, &requests[0]);
@@ -56,7 +56,7 @@ int main(int argc, char **argv)
     CHECK_EQUAL(status.MPI_SOURCE, previous);
     MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);
 
-    STORY("Improbe and Imrecv of a long message");
+    STORY("§3.8.2, §3.8.3 Improbe and Imrecv of a long message");
     enum { LONG = 400000 };
     unsigned char *bytes = memory(LONG), *received = memory(LONG);
     fill(bytes, LONG, rank, 1);
@@ -72,7 +72,7 @@ int main(int argc, char **argv)
     free(bytes);
     free(received);
 
-    STORY("no message from nobody");
+    STORY("§3.8.3, §3.11 no message from nobody");
     MPI_Mprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &message, &status);
     CHECK(message == MPI_MESSAGE_NO_PROC, "not MPI_MESSAGE_NO_PROC");
     MPI_Mrecv(&value, 1, MPI_INT, &message, &status);

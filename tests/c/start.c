@@ -43,10 +43,10 @@ int main(int argc, char **argv)
     static const int levels[] = {MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
     int wanted = argc > 1 ? atoi(argv[1]) : -1, provided = -1, found, is_main;
     watch_the_clock();
-    STORY("before Init");
+    STORY("§11.4.1 before Init");
     always_allowed(0, 0);
 
-    STORY("Init");
+    STORY("§11.2.1 Init");
     if (wanted < 0) {
         MPI_Init(NULL, NULL);
     } else {
@@ -61,7 +61,7 @@ int main(int argc, char **argv)
     MPI_Is_thread_main(&is_main);
     CHECK(is_main, "the main thread is not the main thread");
 
-    STORY("clock and name");
+    STORY("§9.6, §9.1.2 clock and name");
     double before = MPI_Wtime(), tick = MPI_Wtick();
     usleep(2000);
     double slept = MPI_Wtime() - before;
@@ -72,13 +72,13 @@ int main(int argc, char **argv)
     MPI_Get_processor_name(name, &length);
     CHECK(length > 0 && (int)strlen(name) == length, "%d", length);
 
-    STORY("Finalize");
+    STORY("§11.2.2 Finalize");
     int key;
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, at_finalize, &key, NULL);
     MPI_Comm_set_attr(MPI_COMM_SELF, key, &key);
     MPI_Finalize();
     CHECK_EQUAL(deleted, 1);
-    STORY("after Finalize");
+    STORY("§11.4.1 after Finalize");
     always_allowed(1, 1);
     return failures > 0;
 }

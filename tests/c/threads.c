@@ -1,4 +1,4 @@
-/* MPI_THREAD_MULTIPLE: many threads of every rank send, receive, wait and call collectives at the same time. */
+/* MPI_THREAD_MULTIPLE: many threads of every rank send, receive, wait and call collectives at the same time (MPI-5.0 §11.6). */
 #include "check.h"
 
 #include <pthread.h>
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     run(collectives, "collectives from all threads");
     run(everything, "everything at once");
 
-    STORY("a thread waits for another one");
+    STORY("§11.6.1 a thread waits for another one");
     pthread_t thread;
     int got = -1, value = 42;
     pthread_create(&thread, NULL, receiver, &got);

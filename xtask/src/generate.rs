@@ -4,6 +4,7 @@
 //! boundary, `include/mpi.h`, the constants, the list of symbols and `docs/status.md`. The outputs are committed; with
 //! `--check` nothing is written and a difference is an error, so that none of them is ever edited by hand.
 
+mod conformance;
 mod header;
 mod misuse;
 mod rust;
@@ -76,6 +77,7 @@ fn outputs(root: &Path) -> Result<Vec<Output>> {
     outputs.push(("include/mpi.h".to_owned(), header::header(&spec)?));
     outputs.push(("tests/c/misuse_calls.h".to_owned(), misuse::calls(&spec)?));
     outputs.push(("docs/status.md".to_owned(), status::status(&spec, &implemented)));
+    outputs.push(("docs/conformance.md".to_owned(), conformance::page(root)?));
     Ok(outputs)
 }
 

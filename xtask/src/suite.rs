@@ -4,6 +4,7 @@
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
 mod checked;
+pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
 mod fabric;
@@ -78,6 +79,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },
     Suite { name: "doctor", what: "weft info and weft doctor find what is broken", cases: doctor::cases },
+    Suite { name: "conformance", what: "programs for each chapter, on MPICH and on Weft", cases: conformance::cases },
     Suite { name: "hydra", what: "Weft's programs under Hydra and MPICH's under Weft", cases: peers::hydra },
     Suite { name: "porting", what: "what programs and their configure scripts ask for", cases: porting::cases },
     Suite { name: "cmake", what: "find_package(MPI)", cases: peers::cmake },
@@ -85,9 +87,19 @@ const SUITES: &[Suite] = &[
     Suite { name: "instructions", what: "what a small message costs, in instructions", cases: instructions::cases },
     Suite { name: "report", what: "the page of weft report in a browser", cases: report::cases },
     Suite { name: "instrument", what: "weft compare, bench and availability run them", cases: instrument::cases },
-    Suite { name: "mpi4py", what: "mpi4py's own tests with 1 to 4 ranks", cases: peers::mpi4py },
+    Suite { name: "mpi4py", what: "mpi4py's own tests, a selection of runs", cases: peers::mpi4py },
     Suite { name: "demo", what: "the demonstration of the README, to its end", cases: peers::demo },
     Suite { name: "user", what: "the same, and some of the others, as an ordinary user", cases: user::cases },
+];
+
+/// Suites that run only when they are named: what takes too long for every change.
+const LARGE: &[Suite] = &[
+    Suite {
+        name: "conformance-all",
+        what: "the same with 1 to 5 ranks, and known faults",
+        cases: conformance::all_cases,
+    },
+    Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
 ];
 
 #[derive(Default)]
@@ -108,7 +120,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
             "--prefix" => prefix = rest.next().ok_or(anyhow::anyhow!("--prefix needs a directory"))?.into(),
             "--root" => root = Some(rest.next().ok_or(anyhow::anyhow!("--root needs a directory"))?.into()),
             "--list" => {
-                SUITES.iter().for_each(|suite| println!("{:14} {}", suite.name, suite.what));
+                SUITES.iter().for_each(|suite| println!("{:15} {}", suite.name, suite.what));
+                LARGE.iter().for_each(|suite| println!("{:15} {} (only when named)", suite.name, suite.what));
                 return Ok(());
             }
             name => wanted.push(parse_name(name)?),
@@ -146,8 +159,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 
 fn parse_name(name: &str) -> anyhow::Result<(&'static Suite, &str)> {
     let (name, filter) = name.split_once(':').unwrap_or((name, ""));
-    let known: Vec<&str> = SUITES.iter().map(|suite| suite.name).collect();
-    let suite = SUITES.iter().find(|suite| suite.name == name);
+    let known: Vec<&str> = SUITES.iter().chain(LARGE).map(|suite| suite.name).collect();
+    let suite = SUITES.iter().chain(LARGE).find(|suite| suite.name == name);
     Ok((suite.ok_or(anyhow::anyhow!("there is no suite {name}; there are {}", known.join(", ")))?, filter))
 }
 

@@ -29,7 +29,7 @@ pub struct Status {
 impl Status {
     /// The empty status (MPI-5.0 §3.7.3).
     pub const EMPTY: Self = Self { source: -1, tag: -2, error: 0, bytes: 0, cancelled: false };
-    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.10).
+    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.11).
     pub const PROC_NULL: Self = Self { source: -3, tag: -2, error: 0, bytes: 0, cancelled: false };
 }
 

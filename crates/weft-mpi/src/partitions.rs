@@ -71,6 +71,21 @@ impl Plan {
         u64::from(self.partitions) * self.bytes_each
     }
 
+    /// The messages that have partition `index` of a receiver with `partitions` of `each` bytes. Where no byte says which, as nothing is sent
+    /// but that partitions are ready, they are those of the same share of the sender's partitions.
+    fn messages_for(&self, index: u32, partitions: u32, each: u64) -> std::ops::Range<usize> {
+        let index = u64::from(index);
+        if each > 0 && self.bytes_each > 0 {
+            return self.messages_with(index * each, (index + 1) * each);
+        }
+        if self.partitions == 0 {
+            return 0..0;
+        }
+        let (mine, theirs) = (u64::from(partitions), u64::from(self.partitions));
+        let (first, end) = (index * theirs / mine, ((index + 1) * theirs).div_ceil(mine));
+        self.message_of(first as u32) as usize..self.message_of((end - 1) as u32) as usize + 1
+    }
+
     /// The messages that have the bytes from `start` up to `end`.
     fn messages_with(&self, start: u64, end: u64) -> std::ops::Range<usize> {
         let end = end.min(self.total());
@@ -329,8 +344,7 @@ impl Receiving {
         let messages = match &self.agreement {
             _ if !self.is_posted => return false,
             Agreement::Known(plan) => {
-                let each = self.data.len() / u64::from(self.partitions);
-                plan.messages_with(u64::from(index) * each, (u64::from(index) + 1) * each)
+                plan.messages_for(index, self.partitions, self.data.len() / u64::from(self.partitions))
             }
             _ => return true,
         };
@@ -365,6 +379,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn partitions_without_data_wait_for_the_same_share_of_the_senders() {
+        let plan = |partitions, messages| Plan { partitions, bytes_each: 0, messages, tag: 0 };
+        assert_eq!((0..3).map(|k| plan(3, 3).messages_for(k, 3, 0)).collect::<Vec<_>>(), [0..1, 1..2, 2..3]);
+        assert_eq!((0..2).map(|k| plan(4, 4).messages_for(k, 2, 0)).collect::<Vec<_>>(), [0..2, 2..4]);
+        assert_eq!((0..2).map(|k| plan(3, 3).messages_for(k, 2, 0)).collect::<Vec<_>>(), [0..2, 1..3]);
+        assert_eq!((0..4).map(|k| plan(2, 1).messages_for(k, 4, 0)).collect::<Vec<_>>(), vec![0..1; 4]);
+        assert_eq!(plan(0, 0).messages_for(1, 4, 0), 0..0);
+        // With data it is the bytes that say.
+        let plan = Plan { partitions: 4, bytes_each: 6, messages: 4, tag: 0 };
+        assert_eq!((0..3).map(|k| plan.messages_for(k, 3, 8)).collect::<Vec<_>>(), [0..2, 1..3, 2..4]);
     }
 
     #[test]

@@ -30,7 +30,10 @@ const PROGRAMS: &[&str] = &[
     "threads",
     "tools",
     "events",
+    "chapter10",
+    "chapter13",
     "chapter15",
+    "chapter20",
     "waiting",
 ];
 const RANKS_ONE_HOST: &[u32] = &[1, 2, 3, 4, 8];
