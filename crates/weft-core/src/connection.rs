@@ -1,5 +1,6 @@
-//! One connection to one remote process, over a carrier that delivers every packet once and in the order of sending: reliable endpoints
-//! of libfabric (`FI_EP_RDM` with `FI_ORDER_SAS`). It does what [`crate::flow::Flow`] does over packets that may be lost, without what that needs for
+//! One connection to one remote process, over a carrier that delivers every packet once, and nearly in the order of sending: reliable endpoints
+//! of libfabric (`FI_EP_RDM` with `FI_ORDER_SAS`, which keeps the order in which messages meet receives; one that is fetched by the receiver
+//! may be told of after others that came later). It does what [`crate::flow::Flow`] does over packets that may be lost, without what that needs for
 //! it: no acknowledgement, no retransmission, no window.
 //!
 //! What is left is what no carrier does: messages share packets, bulk data is read where it lies, every packet proves who sent it, and a peer that
@@ -20,7 +21,7 @@
 //! A sealed packet with messages or data has its payload encrypted, and 16 bytes behind it.
 
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -38,6 +39,10 @@ const SENDER_MAX: u32 = 0x00ff_ffff;
 const NUMBER_AT: usize = 12;
 /// A packet that the carrier did not take is offered again after this long.
 const RETRY: Duration = Duration::from_micros(100);
+/// Packets behind one that is missing, at most: a carrier that delivers more before it has lost it …
+const EARLY_MAX: usize = 1024;
+/// … and bytes of those that are kept.
+const EARLY_BYTES_MAX: usize = 4 << 20;
 
 const MESSAGES: u8 = 0xe0;
 const DATA: u8 = 0xe1;
@@ -66,6 +71,15 @@ struct Ready {
     bytes: Vec<u8>,
     /// What of which region is in it.
     data: Option<(u32, u64)>,
+}
+
+/// Packets that have arrived before one that was sent before them, by their numbers.
+#[derive(Debug, Default)]
+struct Early {
+    /// The bytes of those that wait; none of bulk data, whose place is known without an order.
+    packets: BTreeMap<u64, Option<Vec<u8>>>,
+    /// Of those that wait.
+    bytes: usize,
 }
 
 /// How long the peer has been silent while something was expected of it.
@@ -107,6 +121,7 @@ pub struct Connection {
     /// Packets that the carrier has taken and still has.
     held: usize,
     silence: Silence,
+    early: Early,
     events: VecDeque<Event>,
     counters: Counters,
 }
@@ -136,6 +151,7 @@ impl Connection {
             refused: None,
             held: 0,
             silence: Silence::default(),
+            early: Early::default(),
             events: VecDeque::new(),
             counters: Counters::default(),
         }
@@ -200,6 +216,12 @@ impl Connection {
         self.ready.bytes.is_empty() && self.open.is_empty() && self.granted.is_empty() && !self.owes_answer
     }
 
+    /// A packet is missing that was sent before others that are here: somebody must look at the time.
+    #[inline]
+    pub fn misses_packets(&self) -> bool {
+        !self.early.packets.is_empty()
+    }
+
     /// True once `Event::PeerFailed` has been raised.
     pub fn has_failed(&self) -> bool {
         self.failed
@@ -221,7 +243,7 @@ impl Connection {
     }
 
     fn note_held(&mut self, packets: usize, now: Instant) {
-        if packets < self.held && !self.watched {
+        if packets < self.held && !self.watched && !self.misses_packets() {
             self.silence = Silence::default();
         }
         self.held = packets;
@@ -249,7 +271,7 @@ impl Connection {
             return Some(self.refused.map_or(Instant(0), |refused| refused + RETRY));
         }
         let keepalive = self.settings.keepalive;
-        ((self.watched || self.held > 0) && keepalive.0 > 0)
+        ((self.watched || self.held > 0 || self.misses_packets()) && keepalive.0 > 0)
             .then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
     }
 
@@ -267,14 +289,14 @@ impl Connection {
 
     /// Bytes it occupies, allocations included.
     pub fn memory_bytes(&self) -> usize {
-        let packets = self.open.iter().map(Vec::capacity).sum::<usize>();
+        let packets = self.open.iter().map(Vec::capacity).sum::<usize>() + self.early.bytes;
         size_of::<Self>() + packets + self.spare.capacity() + self.ready.bytes.capacity()
     }
 
     /// Whether `poll_packet` depends on the time now.
     #[inline]
     pub fn needs_time(&self) -> bool {
-        self.watched || self.refused.is_some()
+        self.watched || self.refused.is_some() || self.misses_packets()
     }
 
     /// The packet that the carrier is to take next: the same until [`Self::taken`]. `None`: there is nothing to send.
@@ -322,7 +344,7 @@ impl Connection {
         }
         self.spare = core::mem::take(&mut self.ready.bytes);
         self.spare.clear();
-        if !self.watched {
+        if !self.watched && !self.misses_packets() {
             // A carrier that takes packets gets rid of them.
             self.silence = Silence::default();
         }
@@ -355,7 +377,7 @@ impl Connection {
             silence.length = Duration(silence.length.0 + now.since(looked).0.min(most));
         }
         if peer_timeout.0 > 0 && silence.length >= peer_timeout {
-            self.fail(Failure::Silent);
+            self.fail(if self.misses_packets() { Failure::Lost } else { Failure::Silent });
         }
     }
 
@@ -364,6 +386,7 @@ impl Connection {
         self.open = VecDeque::new();
         self.granted = VecDeque::new();
         self.ready = Ready::default();
+        self.early = Early::default();
         self.queued = 0;
         self.events.push_back(Event::PeerFailed { reason });
     }
@@ -435,11 +458,25 @@ impl Connection {
             return;
         }
         if number > self.expected {
-            return self.fail(Failure::Lost);
+            return self.keep_early(number, bytes, deliver);
         }
+        self.take(number, bytes, deliver);
+        if !self.early.packets.is_empty() {
+            self.take_early(deliver);
+        }
+    }
+
+    /// Takes the packet that is expected.
+    #[inline]
+    fn take(&mut self, number: u64, bytes: &[u8], deliver: &mut dyn Deliver) {
         self.expected += 1;
-        self.counters.packets_received += 1;
         self.silence = Silence { looked: self.silence.looked, ..Silence::default() };
+        self.open(number, bytes, deliver);
+    }
+
+    /// Hands on what is in an authentic packet.
+    fn open(&mut self, number: u64, bytes: &[u8], deliver: &mut dyn Deliver) {
+        self.counters.packets_received += 1;
         let kind = bytes[11];
         if !self.settings.sealed || kind > DATA {
             return self.handle_body(kind, &bytes[HEADER_SIZE..], deliver);
@@ -452,6 +489,39 @@ impl Connection {
             None => self.counters.unsealed += 1,
         }
         self.ciphers = Some(ciphers);
+    }
+
+    /// A packet before which another one is missing. Bulk data is put in its place; messages wait.
+    #[cold]
+    fn keep_early(&mut self, number: u64, bytes: &[u8], deliver: &mut dyn Deliver) {
+        if self.early.packets.contains_key(&number) {
+            self.counters.duplicates += 1;
+            return;
+        }
+        let is_data = bytes[11] == DATA;
+        let kept = if is_data { 0 } else { bytes.len() };
+        if self.early.packets.len() >= EARLY_MAX || self.early.bytes + kept > EARLY_BYTES_MAX {
+            return self.fail(Failure::Lost);
+        }
+        self.early.bytes += kept;
+        self.early.packets.insert(number, (!is_data).then(|| bytes.to_vec()));
+        if is_data {
+            self.open(number, bytes, deliver);
+        }
+    }
+
+    /// What has waited for the packet that has just been taken.
+    #[cold]
+    fn take_early(&mut self, deliver: &mut dyn Deliver) {
+        while let Some(packet) = self.early.packets.remove(&self.expected) {
+            match packet {
+                Some(bytes) => {
+                    self.early.bytes -= bytes.len();
+                    self.take(self.expected, &bytes, deliver);
+                }
+                None => self.expected += 1,
+            }
+        }
     }
 
     /// The whole number of an authentic packet.

@@ -278,7 +278,7 @@ impl Remote {
             let hop = &self.hops[0];
             let has_packets =
                 |device: &Device| device.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten");
-            !connection.is_idle() || devices.get(hop.slot).is_some_and(has_packets)
+            !connection.is_idle() || connection.misses_packets() || devices.get(hop.slot).is_some_and(has_packets)
         };
         self.flow.as_ref().is_none_or(|flow| flow.is_idle()) && !self.connection.as_deref().is_some_and(held)
     }

@@ -51,8 +51,8 @@ struct Card {
     addresses: Option<udp::Card>,
     /// The interfaces on which it takes raw frames.
     raw: Vec<ethernet::Card>,
-    /// Its endpoint of libfabric.
-    fabric: Option<fabric::Card>,
+    /// Its endpoints of libfabric, the better ones first.
+    fabric: Vec<fabric::Card>,
     /// Which of several programs of one command line it runs.
     appnum: Option<i32>,
 }
@@ -62,10 +62,10 @@ impl Card {
         let secret = self.secret.map_or_else(|| "-".to_owned(), |secret| secret.expose_hex());
         let addresses = self.addresses.as_ref().map_or_else(|| "-".to_owned(), udp::Card::encode);
         let raw: Vec<String> = self.raw.iter().map(ethernet::Card::encode).collect();
-        let fabric = self.fabric.as_ref().map_or_else(|| "-".to_owned(), fabric::Card::encode);
+        let fabric: Vec<String> = self.fabric.iter().map(fabric::Card::encode).collect();
         let appnum = self.appnum.map_or_else(|| "-".to_owned(), |appnum| appnum.to_string());
         let Self { node, pid, host, .. } = self;
-        format!("6,{node:x},{pid},{host},{secret},{addresses},{},{fabric},{appnum}", raw.join("+"))
+        format!("7,{node:x},{pid},{host},{secret},{addresses},{},{},{appnum}", raw.join("+"), fabric.join("+"))
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
@@ -74,9 +74,9 @@ impl Card {
             "a process of the job describes itself in a way that this version of Weft does not understand: do all use the same?".to_owned()
         };
         let parts: Vec<&str> = text.split(',').collect();
-        let ["6", node, pid, host, secret, addresses, raw, fabric, appnum] = parts[..] else { return Err(wrong()) };
+        let ["7", node, pid, host, secret, addresses, raw, fabric, appnum] = parts[..] else { return Err(wrong()) };
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
-        let fabric = Some(fabric).filter(|text| *text != "-").map(fabric::Card::decode);
+        let fabric = fabric.split('+').filter(|text| !text.is_empty()).map(fabric::Card::decode);
         let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
         Ok(Self {
             node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
@@ -85,7 +85,7 @@ impl Card {
             secret: JobSecret::from_hex(secret),
             addresses: addresses.transpose().map_err(|_| wrong())?,
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
-            fabric: fabric.transpose().map_err(|_| wrong())?,
+            fabric: fabric.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             appnum: Some(appnum).filter(|text| *text != "-").map(str::parse).transpose().map_err(|_| wrong())?,
         })
     }
@@ -185,7 +185,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         secret: own_secret.filter(|_| client.secret().is_none()),
         addresses: links.addresses(),
         raw: raw::cards(&settings, &links.raw),
-        fabric: links.fabric_card(&settings),
+        fabric: links.fabric_cards(&settings),
         appnum: client.appnum(),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
@@ -196,7 +196,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     if need_links_after_all(&cards) {
         links = links::open(&settings, rank)?;
         (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
-        card.fabric = links.fabric_card(&settings);
+        card.fabric = links.fabric_cards(&settings);
         cards = exchange(client, &card)?;
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
@@ -250,7 +250,8 @@ fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
 /// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory: containers. All
 /// come to the same answer.
 fn need_links_after_all(cards: &[Card]) -> bool {
-    let unreachable = cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty() && card.fabric.is_none());
+    let unreachable =
+        cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty() && card.fabric.is_empty());
     unreachable && cards.iter().any(|card| card.node != cards[0].node)
 }
 
@@ -313,7 +314,7 @@ fn connect(
         udp.warnings().iter().for_each(|sentence| warn(rank, sentence));
     }
     let host = raw::Host { rank, locals: &locals, cards, key: node_key(settings, &secret, &locals) };
-    let devices = if any_remote { devices::devices(settings, &host, &paths, links) } else { Devices::NONE };
+    let devices = if any_remote { devices::devices(settings, &host, &paths, links)? } else { Devices::NONE };
     let hosts = hosts(cards);
     let parts = Parts {
         platform: Machine,

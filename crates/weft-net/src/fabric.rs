@@ -6,17 +6,23 @@
 //! The library is opened when the link is: who does not name it does not need it.
 
 mod api;
+mod choice;
 mod endpoint;
+mod rails;
 
 use std::io;
 use std::os::fd::RawFd;
+
+use weft_core::rails::RAILS_MAX;
 
 use crate::Error;
 use crate::datagrams::{Address, Datagrams, FabricAddress, Outcome, wrong_address};
 use crate::udp::{self, PACKET_SIZE_MIN};
 use api::Library;
+use choice::{Choice, choose};
 use endpoint::{ADDRESS_BYTES_MAX, Endpoint, Offers, Sent};
 pub use endpoint::{Kind, Offer};
+pub use rails::FabricRails;
 
 /// Fewest packets that a window may have.
 const WINDOW_PACKETS_MIN: u32 = 4;
@@ -45,6 +51,8 @@ pub struct Card {
     pub packet_size: u16,
     /// Packets that may be on their way to this end.
     pub window_packets: u32,
+    /// Which of the interfaces that are offered, from 0; without addresses of IP, the how many-th endpoint.
+    pub rail: u8,
     /// As the provider has it.
     pub address: Vec<u8>,
 }
@@ -53,9 +61,9 @@ impl Card {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
-        let Self { provider, ordered, packet_size, window_packets, address } = self;
+        let Self { provider, ordered, packet_size, window_packets, rail, address } = self;
         let kind = if *ordered { ORDERED } else { UNORDERED };
-        let mut text = format!("{provider}:{kind}:{packet_size}:{window_packets}:");
+        let mut text = format!("{provider}:{kind}:{packet_size}:{window_packets}:{rail}:");
         // Writing to a string cannot fail.
         address.iter().for_each(|byte| _ = write!(text, "{byte:02x}"));
         text
@@ -67,9 +75,10 @@ impl Card {
     /// It says something else.
     pub fn decode(text: &str) -> Result<Self, Error> {
         let wrong = || Error::Peer(format!("'{text}' is no address of libfabric"));
-        let mut parts = text.rsplitn(5, ':');
+        let mut parts = text.rsplitn(6, ':');
         let mut part = || parts.next().ok_or_else(wrong);
-        let (address, window, size, kind, provider) = (part()?, part()?, part()?, part()?, part()?);
+        let (address, rail, window) = (part()?, part()?, part()?);
+        let (size, kind, provider) = (part()?, part()?, part()?);
         let ordered = match kind {
             ORDERED => true,
             UNORDERED => false,
@@ -77,13 +86,14 @@ impl Card {
         };
         let packet_size = size.parse().map_err(|_| wrong())?;
         let window_packets = window.parse().map_err(|_| wrong())?;
+        let rail = rail.parse().map_err(|_| wrong())?;
         if address.len() % 2 != 0 || address.len() > 2 * ADDRESS_BYTES_MAX || !address.is_ascii() {
             return Err(wrong());
         }
         let byte = |at| u8::from_str_radix(&address[at..at + 2], 16).map_err(|_| wrong());
         let address = (0..address.len()).step_by(2).map(byte).collect::<Result<_, _>>()?;
         let fits = usize::from(packet_size) >= PACKET_SIZE_MIN && window_packets >= WINDOW_PACKETS_MIN;
-        fits.then(|| Self { provider: provider.to_owned(), ordered, packet_size, window_packets, address })
+        fits.then(|| Self { provider: provider.to_owned(), ordered, packet_size, window_packets, rail, address })
             .ok_or_else(wrong)
     }
 }
@@ -95,8 +105,10 @@ pub struct Considered {
     pub version: (u32, u32),
     /// What its providers offer, in its order.
     pub offers: Vec<Offer>,
-    /// Which of them would be used, or why none.
-    pub chosen: Result<usize, String>,
+    /// Which of them would be used, one for each rail, the better ones first; or why none.
+    pub chosen: Result<Vec<usize>, String>,
+    /// Why interfaces that would do are not used.
+    pub left_out: Option<String>,
 }
 
 /// What the settings would make of the libfabric of this machine.
@@ -107,8 +119,11 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
     let library = library()?;
     let lists = offers(library, settings)?;
     let offers: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
-    let chosen = choose(settings, &offers).map_err(|error| error.to_string());
-    Ok(Considered { version: library.version(), offers, chosen })
+    let (chosen, left_out) = match choose(settings, &offers) {
+        Ok(Choice { rails, left_out }) => (Ok(rails.iter().map(|rail| rail.place).collect()), left_out),
+        Err(error) => (Err(error.to_string()), None),
+    };
+    Ok(Considered { version: library.version(), offers, chosen, left_out })
 }
 
 fn library() -> Result<&'static Library, Error> {
@@ -140,34 +155,6 @@ fn offers(library: &'static Library, settings: &Settings) -> Result<Vec<Offers>,
     )))
 }
 
-/// Which offer is used: the first that is on the best of the interfaces that UDP would use, or has no address of IP and stands before those.
-fn choose(settings: &Settings, offers: &[Offer]) -> Result<usize, Error> {
-    let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
-    let fits = |offer: &Offer| is_large_enough(offer) && (settings.provider.is_some() || leads_elsewhere(offer));
-    // The library puts its faster providers first.
-    let first = offers.iter().position(fits);
-    if let Some(place) = first.filter(|place| offers[*place].address.is_none()) {
-        return Ok(place);
-    }
-    let candidates = udp::candidates(&wanted)?;
-    let on = |ip, kind| offers.iter().position(|offer| offer.address == Some(ip) && offer.kind == kind && fits(offer));
-    let best = |kind| candidates.iter().find_map(|candidate| on(candidate.ip, kind));
-    best(Kind::Datagrams).or_else(|| best(Kind::Ordered)).or_else(|| best(Kind::Reliable)).ok_or_else(|| {
-        let mut has: Vec<String> = offers.iter().map(Offer::to_string).collect();
-        has.dedup();
-        Error::Unavailable(format!(
-            "libfabric has endpoints, but none on an interface that may be used: {} (WEFT_INTERFACE chooses)",
-            has.join(", ")
-        ))
-    })
-}
-
-/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`: reliability over datagrams).
-fn leads_elsewhere(offer: &Offer) -> bool {
-    let layers: Vec<&str> = offer.provider.split(';').collect();
-    !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")
-}
-
 /// Most bytes of a packet. What is not cut on its way costs less the longer it is; but a layer such as `ofi_rxm` asks the receiver first
 /// when a message is longer than its buffers of 16 KiB.
 fn longest_packet(offer: &Offer) -> usize {
@@ -177,27 +164,47 @@ fn longest_packet(offer: &Offer) -> usize {
     }
 }
 
-fn is_large_enough(offer: &Offer) -> bool {
-    offer.message_max >= PACKET_SIZE_MIN
-}
-
 /// An open endpoint.
 pub struct Fabric {
     endpoint: Endpoint,
     window_packets: u32,
+    /// Which of this process's endpoints it is.
+    number: u8,
+    /// Which of the interfaces it is on.
+    rail: u8,
 }
 
 impl Fabric {
-    /// Opens the endpoint that the settings mean.
+    /// Opens the best of the endpoints that the settings mean.
     ///
     /// # Errors
     /// There is no libfabric or no provider for it, or the provider fails: one sentence that names it and the call.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let mut all = Self::open_most(settings, 1)?;
+        Ok(all.remove(0))
+    }
+
+    /// Opens all endpoints that the settings mean, one at least: one on each rail, the better ones first.
+    ///
+    /// # Errors
+    /// As for [`Fabric::open`].
+    pub fn open_all(settings: &Settings) -> Result<Vec<Self>, Error> {
+        Self::open_most(settings, RAILS_MAX)
+    }
+
+    fn open_most(settings: &Settings, most: usize) -> Result<Vec<Self>, Error> {
         let library = library()?;
         let lists = offers(library, settings)?;
         let all: Vec<Offer> = lists.iter().flat_map(Offers::iter).map(|(offer, _)| offer).collect();
-        let chosen = choose(settings, &all)?;
-        let offer = lists.iter().flat_map(Offers::iter).nth(chosen).expect("it is one of them");
+        let rails = choose(settings, &all)?.rails;
+        let open = |(chosen, number): (&choice::Rail, u8)| {
+            let offer = lists.iter().flat_map(Offers::iter).nth(chosen.place).expect("it is one of them");
+            Self::open_on(library, offer, number, chosen.rail)
+        };
+        rails.iter().take(most).zip(0..).map(open).collect()
+    }
+
+    fn open_on(library: &'static Library, offer: (Offer, *mut api::Info), number: u8, rail: u8) -> Result<Self, Error> {
         let longest = longest_packet(&offer.0);
         let endpoint = Endpoint::open(library, offer, longest).map_err(Error::Unavailable)?;
         if endpoint.packet_size < PACKET_SIZE_MIN {
@@ -207,7 +214,7 @@ impl Fabric {
             )));
         }
         let window_packets = endpoint.receives().max(WINDOW_PACKETS_MIN);
-        Ok(Self { endpoint, window_packets })
+        Ok(Self { endpoint, window_packets, number, rail })
     }
 
     /// What peers need to know.
@@ -217,13 +224,19 @@ impl Fabric {
             ordered: self.endpoint.offer.kind == Kind::Ordered,
             packet_size: self.endpoint.packet_size as u16,
             window_packets: self.window_packets,
+            rail: self.rail,
             address: self.endpoint.address.clone(),
         }
     }
 
     /// Where this end is.
     pub fn own_address(&self) -> Address {
-        Address::Fabric(FabricAddress { name: 0, ip: self.endpoint.own_ip() })
+        Address::Fabric(FabricAddress { endpoint: self.number, name: 0, ip: self.endpoint.own_ip() })
+    }
+
+    /// Which of the interfaces that are offered it is on.
+    pub fn rail(&self) -> u8 {
+        self.rail
     }
 
     /// The provider's offer that is used.
@@ -256,7 +269,7 @@ impl Fabric {
             )));
         }
         match self.endpoint.insert(&peer.address) {
-            Ok((name, ip)) => Ok(Address::Fabric(FabricAddress { name, ip })),
+            Ok((name, ip)) => Ok(Address::Fabric(FabricAddress { endpoint: self.number, name, ip })),
             Err(why) => Err(Error::Peer(format!("libfabric's provider {own} does not take the peer's address: {why}"))),
         }
     }
@@ -301,7 +314,7 @@ impl Datagrams for Fabric {
     fn take_broken(&mut self) -> Option<Address> {
         let name = self.endpoint.take_broken()?;
         let ip = self.endpoint.ip_of(name);
-        Some(Address::Fabric(FabricAddress { name, ip }))
+        Some(Address::Fabric(FabricAddress { endpoint: self.number, name, ip }))
     }
 
     fn rejected(&self) -> u64 {
@@ -353,8 +366,9 @@ mod tests {
                 if sent < 1000 && sent - (arrived.len() as u32) < 100 {
                     match near.send(&to, &packet).expect("a verdict") {
                         Outcome::Sent => sent += 1,
-                        // Not yet, or not for so long that packets for others go ahead.
-                        Outcome::WouldBlock | Outcome::Dropped => assert_eq!(near.last_refusal(), None, "{provider}"),
+                        Outcome::WouldBlock => assert_eq!(near.last_refusal(), None, "{provider}"),
+                        // Not for so long that packets for others go ahead.
+                        Outcome::Dropped => assert!(near.last_refusal().is_some_and(|why| why.contains("fi_send"))),
                         Outcome::TooLarge => panic!("{provider}: eight bytes are not too many"),
                     }
                     packet.fill(0xee);
@@ -366,37 +380,5 @@ mod tests {
                 (0..1000_u32).map(|number| [number.to_le_bytes(), (!number).to_le_bytes()].concat()).collect();
             assert_eq!(arrived, expected, "{provider}");
         }
-    }
-
-    #[test]
-    fn what_leads_nowhere_is_not_chosen_unless_it_is_named() {
-        let offer = |provider: &str, kind, address| Offer {
-            kind,
-            provider: provider.into(),
-            version: (1, 17),
-            domain: "d".into(),
-            fabric: "f".into(),
-            message_max: 9000,
-            address,
-        };
-        let own = udp::candidates(&udp::Settings::default()).expect("an address")[0].ip;
-        let offers = [
-            offer("shm", Kind::Ordered, None),
-            offer("udp;ofi_rxd", Kind::Ordered, Some(own)),
-            offer("tcp", Kind::Ordered, Some(own)),
-            offer("udp", Kind::Datagrams, Some(own)),
-            offer("cxi", Kind::Reliable, None),
-        ];
-        let choose = |offers: &[Offer], provider: Option<&str>| {
-            let settings = Settings { provider: provider.map(Into::into), interfaces: None };
-            super::choose(&settings, offers).ok().map(|place| offers[place].provider.clone())
-        };
-        assert_eq!(choose(&offers, None).as_deref(), Some("udp"), "datagrams, on the interface that UDP would take");
-        assert_eq!(choose(&offers[..3], None).as_deref(), Some("tcp"));
-        assert_eq!(choose(&offers[4..], None).as_deref(), Some("cxi"));
-        assert_eq!(choose(&offers[..2], None), None);
-        assert_eq!(choose(&offers[..1], Some("shm")).as_deref(), Some("shm"));
-        let elsewhere = offer("udp", Kind::Datagrams, Some([192, 0, 2, 1].into()));
-        assert_eq!(choose(&[elsewhere], None), None);
     }
 }

@@ -1,26 +1,46 @@
 //! libfabric in the place of UDP: the programs of `tests/c` between virtual hosts, by datagrams with faults and by reliable messages, and what
 //! is said where libfabric is not to be had.
 
-use super::context::{Context, Expected};
-use super::libfabric::{LINK, missing};
-use super::process::Run;
-use super::programs::{BAD_DAY, DAMAGE};
-use super::{Case, Outcome, gone};
+use std::time::Duration;
+
+use super::context::{Context, Expected, Hosts};
+use super::libfabric::{self, LINK, missing};
+use super::process::{Finished, Run};
+use super::programs::{BAD_DAY, DAMAGE, PROGRAMS};
+use super::{Case, Outcome, gone, rails};
 
 const LIMIT_SECONDS: u64 = 60;
+const LIMIT: Duration = Duration::from_secs(LIMIT_SECONDS);
+const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 /// Exchanges of the program under damage.
 const DAMAGE_ROUNDS: &str = "12";
-const PROGRAMS: &[(&str, u32)] = &[
-    ("point_to_point", 2),
-    ("probe", 2),
-    ("requests", 4),
-    ("sizes", 2),
-    ("datatypes", 3),
-    ("collectives", 4),
-    ("communicators", 4),
-    ("threads", 2),
-    ("waiting", 2),
+/// Ranks of the programs of the suite `hosts`: two on each of two hosts, one on each of four.
+const RANKS: u32 = 4;
+/// Programs that it runs with two.
+const WITH_TWO: &[&str] = &["misuse", "flood"];
+/// Providers whose waiting is looked at, and what they need beside their name.
+const WAITING: &[(&str, Whither)] = &[
+    ("udp", Whither::Hosts),
+    ("tcp", Whither::Hosts),
+    ("tcp;ofi_rxm", Whither::Hosts),
+    ("net", Whither::Hosts),
+    ("udp;ofi_rxd", Whither::Hosts),
+    ("sockets", Whither::Hosts),
+    ("shm", Whither::Loopback),
 ];
+const BLOCKED_LIMIT: Duration = Duration::from_secs(45);
+/// Small buffers and queues in the provider, by its own variables.
+const SMALL: &[(&str, &str)] = &[
+    ("FI_OFI_RXM_BUFFER_SIZE", "2048"),
+    ("FI_OFI_RXM_TX_SIZE", "8"),
+    ("FI_OFI_RXM_RX_SIZE", "16"),
+    ("FI_OFI_RXM_MSG_TX_SIZE", "8"),
+    ("FI_OFI_RXM_MSG_RX_SIZE", "8"),
+    ("FI_TCP_MAX_INJECT_SIZE", "16"),
+    ("FI_NET_MAX_INJECT_SIZE", "16"),
+];
+/// Traffic goes on for so many seconds; its connection is broken when it is under way.
+const TRAFFIC_SECONDS: &str = "20";
 /// Properties of providers that the library of `tests/fabric` has on demand.
 const STRICT: &[&str] = &[
     "size=1400",
@@ -29,7 +49,6 @@ const STRICT: &[&str] = &[
     "register,endpoint",
     "register,inject=0,queue=4",
     "size=508,inject=16",
-    "nowait",
 ];
 /// Where the declarations of that library are.
 const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
@@ -42,11 +61,12 @@ const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WE
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
     for provider in ["udp", "tcp"] {
-        for &(program, ranks) in PROGRAMS {
+        let programs = PROGRAMS.iter().map(|program| (*program, RANKS));
+        for (program, ranks) in programs.chain(WITH_TWO.iter().map(|program| (*program, 2))) {
             let settings = &[("WEFT_FABRIC_PROVIDER", provider)];
             cases.push(over(format!("provider {provider}, {program}, {ranks} ranks"), program, ranks, "", settings));
         }
-        cases.push(Case::new(format!("provider {provider}, collectives, 4 hosts"), move |context| {
+        cases.push(Case::new(format!("provider {provider}, all programs on 4 hosts"), move |context| {
             four_hosts(context, provider)
         }));
     }
@@ -56,6 +76,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         cases.push(Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size)));
     }
     cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
+    cases.extend(rails::over_fabric());
     for program in ["point_to_point", "sizes", "collectives"] {
         cases.push(over(format!("{program}, 2 ranks on a bad day"), program, 2, "", &[("WEFT_FAULTS", BAD_DAY)]));
     }
@@ -87,9 +108,16 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     for property in STRICT {
         cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
-            strict(context, property, &Expected::code(0))
+            strict(context, property, &Expected::code(0).never_says("nothing to sleep on"))
         }));
     }
+    cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
+        strict(context, "nowait", &Expected::code(0).says("provider strict has nothing to sleep on"))
+    }));
+    let small: Vec<_> = SMALL.iter().copied().chain([tcp]).collect();
+    cases.push(over("provider tcp, sizes, 2 ranks, small buffers and queues".into(), "sizes", 2, "", &small));
+    cases.push(Case::new("ranks blocked in MPI_Recv for 10 s, over each provider, sleep or are told why not", blocked));
+    cases.push(Case::new("provider tcp, a connection that breaks is named with call and peer", breaks));
     cases.push(Case::new("a provider that fails in the middle is named with its call and the peer", |context| {
         let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_send: a failure made");
         strict(context, "fail=200", &expected)
@@ -102,13 +130,11 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Expected::failure().says("libfabric's provider 'cloth' has no endpoints here").judge(run())
     }));
     cases.push(Case::new("without libfabric nobody misses it", |context| {
-        Expected::code(0).never_says("libfabric").judge(without_libfabric(context, "udp"))
+        judge(&Expected::code(0).never_says("libfabric"), without_libfabric(context, "udp"))
     }));
     cases.push(Case::new("without libfabric who names it is told to install it", |context| {
-        Expected::failure()
-            .says("libfabric is not to be had")
-            .says("libfabric1")
-            .judge(without_libfabric(context, LINK))
+        let expected = Expected::failure().says("libfabric is not to be had").says("libfabric1");
+        judge(&expected, without_libfabric(context, LINK))
     }));
     cases
 }
@@ -151,14 +177,103 @@ fn four_hosts(context: &Context, provider: &str) -> Outcome {
     if let Some(skipped) = missing(context) {
         return skipped;
     }
-    let script = "\"$0\" -n 8 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" --stats \"$1\"";
+    let script = "weft=$0; for program; do \"$weft\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$program\" || \
+                  { echo \"$program failed\"; exit 1; }; done";
     let run = || {
-        let program = context.compile("tests/c/collectives.c")?;
-        let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
-        let run = run.arg(context.bin("mpiexec")).arg(program);
-        run.env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider).limit(LIMIT_SECONDS).finish()
+        let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
+        run = run.arg(context.bin("mpiexec"));
+        for program in PROGRAMS {
+            run = run.arg(context.compile(&format!("tests/c/{program}.c"))?);
+        }
+        libfabric::by(provider, run).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()
     };
-    Expected::code(0).says("fabric").judge(run())
+    Expected::code(0).judge(run())
+}
+
+/// Where the ranks of a run are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whither {
+    Hosts,
+    /// A provider that leads to processes of this host only.
+    Loopback,
+}
+
+/// Ten seconds in MPI_Recv over each provider that there is, all of them at the same time.
+fn blocked(context: &Context) -> Outcome {
+    if let Some(skipped) = missing(context) {
+        return skipped;
+    }
+    match context.hosts().map(Hosts::no_namespaces) {
+        Ok(None) => {}
+        Ok(Some(skipped)) => return skipped,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    }
+    let start = |&(provider, whither): &(&'static str, Whither)| {
+        let program = context.compile("tests/c/blocked.c")?;
+        let run = match whither {
+            Whither::Hosts => context.mpiexec_on_hosts(2)?,
+            Whither::Loopback => context.mpiexec(2).args(LOOPBACK).env("WEFT_INTERFACE", "lo"),
+        };
+        let run = libfabric::by(provider, run.arg(program)).env("WEFT_LINK", "fabric");
+        anyhow::Ok((provider, run.start()?))
+    };
+    let running: anyhow::Result<Vec<_>> = WAITING.iter().map(start).collect();
+    let judge = || {
+        let mut slept = 0;
+        for (provider, running) in running? {
+            let finished = running.finish(BLOCKED_LIMIT)?;
+            if finished.output.contains("has no endpoints here") {
+                continue;
+            }
+            let is_told = finished.output.contains("has nothing to sleep on");
+            let used = finished.output.contains("ms of processor time");
+            let said = finished.output.contains("while it was blocked");
+            // Who is told that there is nothing to sleep on may have used its processor, and does not end with 0 then.
+            let is_right = said && (finished.code == Some(0) && !used || is_told && used);
+            anyhow::ensure!(is_right, "provider {provider}:\n{}", finished.report());
+            slept += usize::from(!is_told);
+        }
+        anyhow::ensure!(slept >= 2, "udp and tcp, at least, have something to sleep on");
+        Ok(())
+    };
+    match judge() {
+        Ok(()) => Outcome::Passed,
+        Err(error) => Outcome::Failed(format!("{error:#}")),
+    }
+}
+
+/// The kernel of the first host ends all connections of TCP while messages are under way.
+fn breaks(context: &Context) -> Outcome {
+    if let Some(skipped) = missing(context) {
+        return skipped;
+    }
+    match context.hosts().map(Hosts::no_namespaces) {
+        Ok(None) => {}
+        Ok(Some(skipped)) => return skipped,
+        Err(error) => return Outcome::Failed(error.to_string()),
+    }
+    if !Run::new("nft").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) {
+        return Outcome::Skipped("needs nft (Debian has it in the package nftables)".into());
+    }
+    let table = "table inet fabric { chain arriving { type filter hook input priority 0; meta l4proto tcp reject with tcp reset; }; }";
+    let run = || {
+        let hosts = context.hosts()?;
+        let on_first = |command: &[&str]| hosts.do_on(&hosts.names[0], command).map(drop);
+        let run = context.mpiexec_on_hosts(2)?.arg(context.compile("tests/c/rails.c")?);
+        let run = libfabric::by("tcp", run).args(["small", TRAFFIC_SECONDS]).env("WEFT_PEER_TIMEOUT", "2");
+        let running = run.start()?;
+        let is_under_way = running.says("under way", LIMIT);
+        if is_under_way {
+            on_first(&["nft", table])?;
+        }
+        let finished = running.finish(LIMIT);
+        if is_under_way {
+            on_first(&["nft", "delete", "table", "inet", "fabric"])?;
+        }
+        finished
+    };
+    let expected = Expected::failure().says("of the job, on host").says("libfabric's provider tcp").says(", fi_send: ");
+    expected.judge(run())
 }
 
 fn over(
@@ -188,10 +303,26 @@ fn on_hosts(context: &Context, program: &str, ranks: u32, settings: &[(&str, &st
 }
 
 /// A program between two sets of ranks, as if libfabric was not installed.
-fn without_libfabric(context: &Context, link: &str) -> anyhow::Result<super::process::Finished> {
+fn without_libfabric(context: &Context, link: &str) -> Outcomes {
     let program = context.compile("tests/c/start.c")?;
-    let run =
-        Run::new("unshare").args(["--mount", "sh", "-c", HIDDEN, "sh"]).arg(context.bin("mpiexec")).args(["-n", "2"]);
-    let run = run.args(LOOPBACK).arg(program).env("WEFT_LINK", link).env("WEFT_INTERFACE", "lo");
-    run.limit(LIMIT_SECONDS).finish()
+    // An ordinary user may hide files in a user namespace only.
+    let is_root = rustix::process::geteuid().is_root();
+    let namespaces: &[&str] = if is_root { &["--mount"] } else { &["--user", "--map-root-user", "--mount"] };
+    if Run::new("unshare").args(namespaces).arg("true").finish()?.code != Some(0) {
+        return Ok(Err(Outcome::Skipped("hiding libfabric takes root or a user namespace".into())));
+    }
+    let run = Run::new("unshare").args(namespaces).args(["sh", "-c", HIDDEN, "sh"]);
+    let run = run.arg(context.bin("mpiexec")).args(["-n", "2"]).args(LOOPBACK).arg(program);
+    Ok(Ok(run.env("WEFT_LINK", link).env("WEFT_INTERFACE", "lo").limit(LIMIT_SECONDS).finish()?))
+}
+
+/// A run, or why there is none.
+type Outcomes = anyhow::Result<Result<Finished, Outcome>>;
+
+fn judge(expected: &Expected, outcomes: Outcomes) -> Outcome {
+    match outcomes {
+        Ok(Err(skipped)) => skipped,
+        Ok(Ok(finished)) => expected.judge(Ok(finished)),
+        Err(error) => expected.judge(Err(error)),
+    }
 }

@@ -5,7 +5,7 @@ use super::process::Run;
 use super::{Case, Outcome};
 
 /// Programs of `tests/c`, with the rank counts they run with on one host.
-const PROGRAMS: &[&str] = &[
+pub(super) const PROGRAMS: &[&str] = &[
     "point_to_point",
     "chapter3",
     "partitioned",

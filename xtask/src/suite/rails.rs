@@ -1,10 +1,10 @@
-//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on.
+//! Two hosts with two interfaces: large messages use both, and whichever fails, the program goes on. Over Weft's own links, and over libfabric.
 
 use std::time::Duration;
 
 use super::context::{Context, Expected, Hosts};
 use super::process::{Finished, Run};
-use super::{Case, Outcome};
+use super::{Case, Outcome, libfabric};
 
 /// The longest any of these may take.
 const LIMIT: Duration = Duration::from_secs(40);
@@ -15,39 +15,80 @@ const DOWN: Duration = Duration::from_millis(200);
 /// The least share of each of two equal interfaces, in percent.
 const SHARE_MIN: u64 = 30;
 
+/// The interfaces by name: who names several has reliable endpoints on all of them.
+const BOTH: &str = "e0,e1";
+
+/// What carries the traffic.
+#[derive(Clone, Copy)]
+enum Links {
+    Own,
+    /// libfabric by this provider.
+    Fabric(&'static str),
+}
+
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = of(Links::Own);
+    cases.push(case(Links::Own, "an interface is excluded", |context| {
+        let run = traffic(context, Links::Own, "bulk", "0.5")?.env("WEFT_INTERFACE", "!e1");
+        let finished = run.limit(LIMIT.as_secs()).finish()?;
+        let found = rails(&finished.output);
+        Ok((finished, (!found.is_empty()).then(|| format!("rails though there is one interface: {found:?}"))))
+    }));
+    cases
+}
+
+/// The cases over libfabric.
+pub(super) fn over_fabric() -> Vec<Case> {
+    let mut cases: Vec<Case> = ["udp", "tcp"].into_iter().flat_map(|provider| of(Links::Fabric(provider))).collect();
+    cases.push(case(Links::Fabric("tcp"), "reliable endpoints have a connection on one interface", |context| {
+        let links = Links::Fabric("tcp");
+        let run = traffic(context, links, "bulk", "0.5")?.env("WEFT_INTERFACE", "!lo");
+        let finished = run.limit(LIMIT.as_secs()).finish()?;
+        let found = rails(&finished.output);
+        if !found.is_empty() {
+            return Ok((finished, Some(format!("rails of a connection: {found:?}"))));
+        }
+        let info = [context.bin("weft").display().to_string(), "info".into()];
+        let said = context.hosts_on_rails()?;
+        let said = said.do_on(
+            &said.names[0],
+            &["env", "WEFT_LINK=shared,fabric", "WEFT_FABRIC_PROVIDER=tcp", &info[0], &info[1]],
+        )?;
+        let wrong = (!said.contains("a connection is quicker than a flow over several"))
+            .then(|| format!("weft info does not say why:\n{said}"));
+        Ok((finished, wrong))
+    }));
+    cases
+}
+
+/// What is so over any links.
+fn of(links: Links) -> Vec<Case> {
     vec![
-        case("large messages go over both", |context| {
-            let (finished, rails) = run(context, "bulk", "0.5", |_| Ok(()))?;
+        case(links, "large messages go over both", move |context| {
+            let (finished, rails) = run(context, links, "bulk", "0.5", |_| Ok(()))?;
             let [e0, e1] = [bytes(&rails, "e0"), bytes(&rails, "e1")];
             let least = (e0 + e1) * SHARE_MIN / 100;
             Ok((finished, (e0.min(e1) < least).then(|| format!("e0 carried {e0} bytes, e1 {e1}"))))
         }),
-        case("an interface is excluded", |context| {
-            let run = traffic(context, "bulk", "0.5")?.env("WEFT_INTERFACE", "!e1");
-            let finished = run.limit(LIMIT.as_secs()).finish()?;
-            let found = rails(&finished.output);
-            Ok((finished, (!found.is_empty()).then(|| format!("rails though there is one interface: {found:?}"))))
-        }),
-        case("one goes down under large messages", |context| {
-            let (finished, rails) = run(context, "bulk", "1.5", |hosts| set(hosts, 0, "e1", "down"))?;
+        case(links, "one goes down under large messages", move |context| {
+            let (finished, rails) = run(context, links, "bulk", "1.5", |hosts| set(hosts, 0, "e1", "down"))?;
             Ok((finished, failed(&rails, "e1", "down")))
         }),
-        case("that of small messages goes down", |context| {
-            let (finished, rails) = run(context, "small", "1.5", |hosts| set(hosts, 0, "e0", "down"))?;
+        case(links, "that of small messages goes down", move |context| {
+            let (finished, rails) = run(context, links, "small", "1.5", |hosts| set(hosts, 0, "e0", "down"))?;
             Ok((finished, failed(&rails, "e0", "down")))
         }),
-        case("that of acknowledgements goes down at the receiver", |context| {
-            let (finished, rails) = run(context, "bulk", "1.5", |hosts| set(hosts, 1, "e0", "down"))?;
+        case(links, "that of acknowledgements goes down at the receiver", move |context| {
+            let (finished, rails) = run(context, links, "bulk", "1.5", |hosts| set(hosts, 1, "e0", "down"))?;
             Ok((finished, failed(&rails, "e0", "down")))
         }),
-        case("one goes down and comes back", |context| {
+        case(links, "one goes down and comes back", move |context| {
             let flap = |hosts: &Hosts| {
                 set(hosts, 0, "e1", "down")?;
                 std::thread::sleep(DOWN);
                 set(hosts, 0, "e1", "up")
             };
-            let (finished, rails) = run(context, "bulk", "2.5", flap)?;
+            let (finished, rails) = run(context, links, "bulk", "2.5", flap)?;
             Ok((finished, failed(&rails, "e1", "up")))
         }),
     ]
@@ -55,8 +96,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
 
 type Judged = anyhow::Result<(Finished, Option<String>)>;
 
-fn case(name: &str, attempt: impl Fn(&Context) -> Judged + 'static) -> Case {
+fn case(links: Links, name: &str, attempt: impl Fn(&Context) -> Judged + 'static) -> Case {
+    let name = match links {
+        Links::Own => name.to_owned(),
+        Links::Fabric(provider) => format!("provider {provider}, two interfaces: {name}"),
+    };
     Case::new(name, move |context| {
+        if let Some(skipped) = matches!(links, Links::Fabric(_)).then(|| libfabric::missing(context)).flatten() {
+            return skipped;
+        }
         match context.hosts_on_rails().map(Hosts::no_namespaces) {
             Ok(Some(skipped)) => return skipped,
             Ok(None) => {}
@@ -78,19 +126,24 @@ fn case(name: &str, attempt: impl Fn(&Context) -> Judged + 'static) -> Case {
     })
 }
 
-fn traffic(context: &Context, kind: &str, seconds: &str) -> anyhow::Result<Run> {
+fn traffic(context: &Context, links: Links, kind: &str, seconds: &str) -> anyhow::Result<Run> {
     let run = context.mpiexec_on(context.hosts_on_rails()?, 2).arg("--stats");
+    let run = match links {
+        Links::Own => run,
+        Links::Fabric(provider) => libfabric::by(provider, run).env("WEFT_INTERFACE", BOTH),
+    };
     Ok(run.arg(context.compile("tests/c/rails.c")?).args([kind, seconds]))
 }
 
 /// Traffic for so many seconds, and what breaks it when it is under way.
 fn run(
     context: &Context,
+    links: Links,
     kind: &str,
     seconds: &str,
     breaks: impl FnOnce(&Hosts) -> anyhow::Result<()>,
 ) -> anyhow::Result<(Finished, Vec<Rail>)> {
-    let running = traffic(context, kind, seconds)?.start()?;
+    let running = traffic(context, links, kind, seconds)?.start()?;
     if running.says("under way", LIMIT) {
         std::thread::sleep(BEFORE);
         breaks(context.hosts_on_rails()?)?;

@@ -74,7 +74,7 @@ fn carriers() -> Experiment {
     Experiment { name: "carriers", measurements, hosts: vec![1, 2], libraries, sizes: None, carriers: true }
 }
 
-/// Weft over its own links beside libfabric's datagrams and its reliable messages over TCP: what J. Squyres' article on the usNIC
+/// Weft over its own links, AF_XDP where there is the privilege, beside libfabric's datagrams and its reliable messages over TCP: what J. Squyres' article on the usNIC
 /// transport over libfabric compares, PingPong and Sendrecv between two hosts.
 fn fabric() -> Experiment {
     let over = |provider| weft(&[(LINK.name, FABRIC), (FABRIC_PROVIDER.name, provider)], Some(false));
@@ -83,7 +83,7 @@ fn fabric() -> Experiment {
         name: "fabric",
         measurements: ["pingpong", "sendrecv", "bandwidth", "rate"].map(str::to_owned).to_vec(),
         hosts: vec![2],
-        libraries: vec![own("udp"), own("ethernet,udp"), over("udp"), over("tcp")],
+        libraries: vec![own("udp"), own("ethernet,udp"), own("xdp,udp"), over("udp"), over("tcp")],
         sizes: None,
         carriers: false,
     }

@@ -139,10 +139,18 @@ fn judge_fabric(settings: &Settings) -> Result<String, String> {
     }
     let found = found?;
     let (major, minor) = found.version;
-    let offer = &found.offers[found.chosen?];
+    let chosen = found.chosen?;
+    let first = &found.offers[chosen[0]];
+    let others: Vec<&str> = chosen[1..].iter().map(|place| found.offers[*place].domain.as_str()).collect();
+    let others = if others.is_empty() { String::new() } else { format!(" and on {}", others.join(", ")) };
+    let left_out = found.left_out.map(|why| format!("; {why}")).unwrap_or_default();
+    // Opened for a moment, as a rank would.
+    let opened = fabric::Fabric::open(&wanted).map_err(|error| error.to_string())?;
+    let awake = opened.warning().map(|why| format!("; {why}")).unwrap_or_default();
     Ok(format!(
-        "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {offer}, messages of up to {} bytes",
-        offer.message_max
+        "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {first}{others}, messages of up to {} bytes\
+         {left_out}{awake}",
+        first.message_max
     ))
 }
 

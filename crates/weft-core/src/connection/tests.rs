@@ -128,7 +128,7 @@ fn a_packet_that_the_carrier_has_no_room_for_stays_the_same_until_it_is_taken() 
 }
 
 #[test]
-fn a_packet_that_is_missing_breaks_the_connection_and_repeated_ones_do_not() {
+fn a_packet_that_is_missing_for_too_long_breaks_the_connection_and_repeated_ones_do_not() {
     let [mut near, mut far] = pair(false);
     let mut delivered = Delivered::default();
     let packets: Vec<Vec<u8>> = (0_u8..3)
@@ -141,10 +141,65 @@ fn a_packet_that_is_missing_breaks_the_connection_and_repeated_ones_do_not() {
     far.handle_packet(&packets[0], &mut delivered);
     assert_eq!((far.counters().duplicates, far.has_failed()), (1, false));
     far.handle_packet(&packets[2], &mut delivered);
+    far.handle_packet(&packets[2], &mut delivered);
+    assert_eq!((far.counters().duplicates, far.has_failed(), far.misses_packets()), (2, false, true));
+    assert_eq!(delivered.messages, [[0]], "messages keep their order");
+    let mut now = Instant(0);
+    while !far.has_failed() {
+        assert!(take(&mut far, now).is_none(), "it is not asked whether it lives unless somebody waits for it");
+        now = now + Duration::from_millis(100);
+        assert!(now.0 < 3 * far.settings.peer_timeout.0, "it fails in the end");
+    }
     assert_eq!(far.poll_event(), Some(Event::PeerFailed { reason: Failure::Lost }));
     far.handle_packet(&packets[1], &mut delivered);
     assert_eq!(delivered.messages, [[0]]);
-    assert!(far.has_failed() && far.next_timeout().is_none());
+    assert!(far.next_timeout().is_none() && !far.misses_packets());
+}
+
+/// As of libfabric's `ofi_rxm`: a packet that the receiver fetches comes after shorter ones that were sent later.
+#[test]
+fn packets_that_overtake_each_other_are_handed_on_in_order() {
+    for sealed in [false, true] {
+        for seed in 1..40_u64 {
+            let [mut near, mut far] = pair(sealed);
+            let mut packets = Vec::new();
+            for i in 0..60_u8 {
+                near.submit_message(&[i], &[]);
+                packets.push(take(&mut near, Instant(0)).unwrap());
+                near.submit_data(7, 0, u64::from(i) * 10..u64::from(i) * 10 + 10);
+                packets.push(take(&mut near, Instant(0)).unwrap());
+            }
+            let (mut delivered, mut state) = (Delivered::default(), seed);
+            while !packets.is_empty() {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let place = (state >> 33) as usize % packets.len().min(20);
+                let packet = packets.remove(place);
+                far.handle_packet(&packet, &mut delivered);
+                if state >> 62 == 0 {
+                    far.handle_packet(&packet, &mut delivered);
+                }
+            }
+            let expected: Vec<Vec<u8>> = (0..60).map(|i| vec![i]).collect();
+            assert_eq!(delivered.messages, expected, "seed {seed}");
+            assert_eq!((far.counters().packets_received, far.misses_packets()), (120, false), "seed {seed}");
+            assert_eq!(far.early.bytes, 0);
+        }
+    }
+}
+
+#[test]
+fn no_more_is_kept_behind_a_missing_packet_than_a_carrier_has() {
+    let [mut near, mut far] = pair(false);
+    let mut delivered = Delivered::default();
+    for i in 0..EARLY_MAX as u32 + 2 {
+        near.submit_message(&i.to_le_bytes(), &[]);
+        let packet = take(&mut near, Instant(0)).unwrap();
+        if i > 0 {
+            far.handle_packet(&packet, &mut delivered);
+        }
+    }
+    assert_eq!(far.poll_event(), Some(Event::PeerFailed { reason: Failure::Lost }));
+    assert!(delivered.messages.is_empty() && far.early.packets.is_empty());
 }
 
 #[test]

@@ -176,7 +176,7 @@ impl<P: Platform> Engine<P> {
                 // As below.
                 let Some(mut connection) = remote.connection.take() else { return };
                 connection.handle_packet(train.bytes, &mut Adapter { peer, messages, peers });
-                let wants_more = !connection.is_idle() || connection.has_failed();
+                let wants_more = !connection.is_idle() || connection.misses_packets() || connection.has_failed();
                 if let Route::Remote(remote) = &mut peers[peer].route {
                     remote.connection = Some(connection);
                     if wants_more && !std::mem::replace(&mut remote.active, true) {

@@ -29,7 +29,9 @@ pub struct EthernetAddress {
 /// An endpoint of libfabric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FabricAddress {
-    /// The how many-th address it is that this process has learnt, from 0.
+    /// Which of this process's endpoints has learnt it, from 0.
+    pub endpoint: u8,
+    /// The how many-th address it is that this endpoint has learnt, from 0.
     pub name: u64,
     /// Where it is, if the provider's addresses are those of IP.
     pub ip: Option<SocketAddr>,

@@ -54,7 +54,9 @@ fn ends(path: &Route, slot: Slot, links: &Opened) -> Vec<Ends> {
     let Route::Remote(remote) = path else { return Vec::new() };
     let own = |rail: u8| match slot {
         Slot::Raw(place) => Some(Address::from(links.raw.get(usize::from(place))?.card().address)),
-        Slot::Udp if links.fabric.is_some() => links.fabric.as_ref().map(Fabric::own_address),
+        Slot::Udp if !links.fabric.is_empty() => {
+            links.fabric.iter().find(|fabric| fabric.rail() == rail).map(Fabric::own_address)
+        }
         Slot::Udp => {
             let own = links.candidates.iter().find(|candidate| candidate.rail == rail)?;
             Some(Address::Udp((own.ip, own.port).into()))

@@ -12,8 +12,8 @@ use crate::settings::{self, Settings};
 #[derive(Default)]
 pub(super) struct Opened {
     pub(super) udp: Option<Udp>,
-    /// In the place of UDP.
-    pub(super) fabric: Option<Fabric>,
+    /// In the place of UDP, one for each rail.
+    pub(super) fabric: Vec<Fabric>,
     /// One for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// Why there are no raw frames.
@@ -25,11 +25,14 @@ pub(super) struct Opened {
 impl Opened {
     /// Whether any was opened.
     pub(super) fn any(&self) -> bool {
-        self.udp.is_some() || self.fabric.is_some() || !self.raw.is_empty()
+        self.udp.is_some() || !self.fabric.is_empty() || !self.raw.is_empty()
     }
 
     /// Names of the interfaces by their number.
     pub(super) fn interfaces(&self) -> Vec<String> {
+        if self.candidates.is_empty() {
+            return self.fabric.iter().map(|fabric| fabric.offer().domain.clone()).collect();
+        }
         let mut names = Vec::new();
         for candidate in &self.candidates {
             if usize::from(candidate.rail) == names.len() {
@@ -39,11 +42,14 @@ impl Opened {
         names
     }
 
-    /// What peers are told of the endpoint of libfabric. A carrier into which faults are injected keeps no promise.
-    pub(super) fn fabric_card(&self, settings: &Settings) -> Option<fabric::Card> {
-        let mut card = self.fabric.as_ref().map(Fabric::card)?;
-        card.ordered &= settings.faults.is_clean();
-        Some(card)
+    /// What peers are told of the endpoints of libfabric. A carrier into which faults are injected keeps no promise.
+    pub(super) fn fabric_cards(&self, settings: &Settings) -> Vec<fabric::Card> {
+        let is_clean = settings.faults.is_clean();
+        let card = |fabric: &Fabric| {
+            let card = fabric.card();
+            fabric::Card { ordered: card.ordered && is_clean, ..card }
+        };
+        self.fabric.iter().map(card).collect()
     }
 
     /// What peers are told of where this process can be reached, by UDP or not.
@@ -63,10 +69,10 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         false => None,
     };
     let fabric = match settings.links.fabric {
-        true => Some(Fabric::open(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?),
-        false => None,
+        true => Fabric::open_all(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?,
+        false => Vec::new(),
     };
-    if let Some(what) = fabric.as_ref().filter(|_| rank == 0).and_then(Fabric::warning) {
+    if let Some(what) = fabric.iter().filter(|_| rank == 0).find_map(Fabric::warning) {
         warn(rank, &what);
     }
     let port = udp.as_ref().and_then(|udp| Some(udp.candidates().first()?.port));
@@ -74,7 +80,7 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open_all(&wanted, port, netd)) {
         None => (Vec::new(), None),
         Some(Ok(raw)) => (raw, None),
-        Some(Err(error)) if udp.is_none() && fabric.is_none() => return Err(other(error.to_string())),
+        Some(Err(error)) if udp.is_none() && fabric.is_empty() => return Err(other(error.to_string())),
         Some(Err(error)) => (Vec::new(), Some(error.to_string())),
     };
     // Who wants AF_XDP is told once a host.
@@ -83,7 +89,8 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     }
     let candidates = match &udp {
         Some(udp) => udp.candidates().to_vec(),
-        None if raw.is_empty() => Vec::new(),
+        // A device of libfabric has an interface only if it has an address of IP.
+        None if raw.is_empty() && fabric.iter().all(|fabric| fabric.offer().address.is_none()) => Vec::new(),
         None => udp::candidates(&wanted).map_err(|error| other(error.to_string()))?,
     };
     Ok(Opened { udp, fabric, raw, refusal, candidates })

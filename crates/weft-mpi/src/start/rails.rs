@@ -2,7 +2,7 @@
 
 use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;
-use weft_core::rails::{Carrier, CarrierKind};
+use weft_core::rails::{Carrier, CarrierKind, RAILS_MAX};
 use weft_core::time::Duration;
 use weft_net::datagrams::Address;
 use weft_net::udp::{self, Pair};
@@ -40,7 +40,7 @@ pub(super) fn remote(
     first: bool,
 ) -> Route {
     let (mut found, refusal) = match own.addresses.as_ref().and(peer.addresses.as_ref()) {
-        _ if links.fabric.is_some() => match by_fabric(own, peer, links) {
+        _ if !links.fabric.is_empty() => match by_fabric(own, peer, links, first) {
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
@@ -84,8 +84,7 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
     let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
     let mut found = Vec::new();
     for (pair, rail) in pairs.iter().zip(0..) {
-        let speed = pair.speed();
-        let decides = speed == 0 || speed.saturating_mul(MUCH_SLOWER) >= best;
+        let decides = decides(pair, best);
         let ends = Ends { own: pair.own.rail, peer: pair.peer.rail };
         found.extend(raw(own, peer, rail, ends, decides));
         let (Some(own), Some(peer)) = (&own.addresses, &peer.addresses) else { continue };
@@ -103,22 +102,73 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
     found
 }
 
-/// libfabric's endpoints, and raw frames between the best interfaces where both ends have them.
-fn by_fabric(own: &Card, peer: &Card, links: &mut Opened) -> Result<Vec<Found>, String> {
-    let (Some(fabric), Some(here)) = (&mut links.fabric, &own.fabric) else { return Ok(Vec::new()) };
-    let there =
-        peer.fabric.as_ref().ok_or("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends")?;
-    let to = fabric.address_of(there).map_err(|error| error.to_string())?;
-    let mut found = raw_only(own, peer);
-    found.push(Found {
-        carrier: Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() },
-        hop: Hop { slot: Slot::Udp, to },
-        packet_size: usize::from(here.packet_size.min(there.packet_size)),
-        window_packets: here.window_packets.min(there.window_packets),
-        decides: true,
-        ordered: here.ordered && there.ordered,
-    });
+/// Whether packets are to fit the interfaces of this pair, the fastest of which have this speed.
+fn decides(pair: &Pair, best: u32) -> bool {
+    pair.speed() == 0 || pair.speed().saturating_mul(MUCH_SLOWER) >= best
+}
+
+/// libfabric's endpoints, and raw frames beside them where both ends have them.
+fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result<Vec<Found>, String> {
+    if peer.fabric.is_empty() {
+        return Err("it has no endpoint of libfabric: WEFT_LINK must name fabric at both ends".into());
+    }
+    let mut found = Vec::new();
+    let has_ip = links.fabric.iter().any(|fabric| fabric.offer().address.is_some());
+    let candidates = if has_ip { &links.candidates[..] } else { &[] };
+    for (pair, rail) in fabric_pairs(own, peer, (candidates, has_ip), first).iter().zip(0..) {
+        let (Some(here), Some(there)) = (own.fabric.get(pair.near), peer.fabric.get(pair.far)) else { continue };
+        let Some(fabric) = links.fabric.get_mut(pair.near) else { continue };
+        let to = fabric.address_of(there).map_err(|error| error.to_string())?;
+        match pair.ends {
+            Some(ends) => found.extend(raw(own, peer, rail, ends, pair.decides)),
+            None if rail == 0 => found.extend(raw_only(own, peer)),
+            None => {}
+        }
+        found.push(Found {
+            carrier: Carrier { kind: CarrierKind::Udp, rail, ends: Ends { own: here.rail, peer: there.rail } },
+            hop: Hop { slot: Slot::Udp, to },
+            packet_size: usize::from(here.packet_size.min(there.packet_size)),
+            window_packets: here.window_packets.min(there.window_packets),
+            decides: pair.decides,
+            ordered: here.ordered && there.ordered,
+        });
+    }
     Ok(found)
+}
+
+/// Endpoints of two ends that lead to each other, by their places.
+#[derive(Debug, PartialEq, Eq)]
+struct FabricPair {
+    near: usize,
+    far: usize,
+    /// The interfaces that they are on, if those are known to lead to each other.
+    ends: Option<Ends>,
+    decides: bool,
+}
+
+/// Endpoints with addresses of IP are paired as interfaces are: by common subnets; others by their order. What does not lead anywhere is found
+/// out when it is asked. Without a common subnet the best of both are a pair.
+fn fabric_pairs(
+    own: &Card,
+    peer: &Card,
+    (candidates, has_ip): (&[udp::Candidate], bool),
+    first: bool,
+) -> Vec<FabricPair> {
+    let theirs = peer.addresses.as_ref().map_or(&[][..], |addresses| &addresses.candidates);
+    let pairs = udp::pair_rails(candidates, theirs, first).unwrap_or_default();
+    let best = pairs.iter().map(Pair::speed).max().unwrap_or(0);
+    let place = |card: &Card, rail| card.fabric.iter().position(|endpoint| endpoint.rail == rail);
+    let on_interfaces = pairs.iter().filter_map(|pair| {
+        let ends = Ends { own: pair.own.rail, peer: pair.peer.rail };
+        let decides = decides(pair, best);
+        Some(FabricPair { near: place(own, ends.own)?, far: place(peer, ends.peer)?, ends: Some(ends), decides })
+    });
+    let on_interfaces: Vec<FabricPair> = on_interfaces.collect();
+    if !on_interfaces.is_empty() {
+        return on_interfaces;
+    }
+    let count = if has_ip { 1 } else { own.fabric.len().min(peer.fabric.len()).min(RAILS_MAX) };
+    (0..count).map(|place| FabricPair { near: place, far: place, ends: None, decides: true }).collect()
 }
 
 /// Raw frames between the best interfaces of both ends, though their addresses do not fit.
@@ -147,8 +197,8 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
 mod tests {
     use super::*;
     use weft_net::datagrams::EthernetAddress;
-    use weft_net::ethernet;
     use weft_net::udp::Candidate;
+    use weft_net::{ethernet, fabric};
 
     /// An end of host `host` with interfaces of these speeds and packet sizes, each in a subnet of its own.
     fn card(host: u8, interfaces: &[(u32, u16)]) -> Card {
@@ -174,7 +224,7 @@ mod tests {
             secret: None,
             addresses: Some(udp::Card { candidates, window_packets: 1000 }),
             raw: interfaces.iter().enumerate().map(raw).collect(),
-            fabric: None,
+            fabric: Vec::new(),
             appnum: None,
         }
     }
@@ -207,6 +257,32 @@ mod tests {
         assert_eq!(sizes(&near, &far), [8994, 8972]);
         let (near, far) = (card(1, &[(0, 8972), (0, 1472)]), card(2, &[(0, 8972), (0, 1472)]));
         assert_eq!(sizes(&near, &far).into_iter().min(), Some(1472));
+    }
+
+    #[test]
+    fn endpoints_of_libfabric_are_paired_by_subnets_or_by_their_order() {
+        let endpoint = |rail| fabric::Card {
+            provider: "udp".into(),
+            ordered: false,
+            packet_size: 1472,
+            window_packets: 100,
+            rail,
+            address: vec![rail],
+        };
+        let with = |host, interfaces, rails: &[u8]| Card {
+            fabric: rails.iter().copied().map(endpoint).collect(),
+            ..card(host, interfaces)
+        };
+        // The second host has no endpoint on the second of the three interfaces that both have.
+        let (near, far) = (with(1, &[(0, 1472); 3], &[0, 1, 2]), with(2, &[(0, 1472); 3], &[0, 2]));
+        let of = |card: &Card| card.addresses.clone().unwrap().candidates;
+        let (there, back) =
+            (fabric_pairs(&near, &far, (&of(&near), true), true), fabric_pairs(&far, &near, (&of(&far), true), false));
+        let places = |pairs: &[FabricPair]| pairs.iter().map(|pair| (pair.near, pair.far)).collect::<Vec<_>>();
+        assert_eq!((places(&there), places(&back)), (vec![(0, 0), (2, 1)], vec![(0, 0), (1, 2)]));
+        assert!(there.iter().all(|pair| pair.ends.is_some()));
+        assert_eq!(places(&fabric_pairs(&near, &far, (&[], true), true)), [(0, 0)], "no common subnet is known");
+        assert_eq!(places(&fabric_pairs(&near, &far, (&[], false), true)), [(0, 0), (1, 1)]);
     }
 
     #[test]

@@ -34,6 +34,8 @@ const PATIENCE: Duration = Duration::from_millis(10);
 const ERRORS_MAX: u32 = 16;
 /// Bytes of the longest address: what `FI_NAME_MAX` says of names.
 pub(super) const ADDRESS_BYTES_MAX: usize = 64;
+/// Providers that never take back the signal of a completion queue: after the first completion who sleeps on its descriptor wakes at once.
+const ALWAYS_READABLE: &[&str] = &["net"];
 /// Bytes that each packet begins at a multiple of.
 const ALIGNMENT: usize = 64;
 
@@ -462,8 +464,10 @@ impl Endpoint {
             if cq.wait_obj == FI_WAIT_FD {
                 let mut descriptor: RawFd = -1;
                 let control = (*(*self.cq.0).fid.ops).control;
-                check("fi_control", control(self.cq.fid(), FI_GETWAIT, (&raw mut descriptor).cast()).into())?;
-                self.descriptor = Some(descriptor).filter(|descriptor| *descriptor >= 0);
+                // `ofi_rxd` opens such a queue, and has no descriptor for it.
+                let code = control(self.cq.fid(), FI_GETWAIT, (&raw mut descriptor).cast());
+                let tells = code == 0 && descriptor >= 0 && !ALWAYS_READABLE.contains(&provider.as_str());
+                self.descriptor = Some(descriptor).filter(|_| tells);
             }
         }
         Ok(())
@@ -523,10 +527,12 @@ impl Endpoint {
             return sent;
         }
         let now = clock::now();
-        match now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
-            true => Sent::Full,
-            false => Sent::Lost,
+        if now.since(*peer.full_since.get_or_insert(now)) < PATIENCE {
+            return Sent::Full;
         }
+        // A provider that finds no connection for a packet says no more than this, however often it is asked.
+        self.last_error.get_or_insert(("fi_send", -i64::from(libc::EAGAIN)));
+        Sent::Lost
     }
 
     fn try_send(&mut self, to: u64, packet: &[u8]) -> Sent {

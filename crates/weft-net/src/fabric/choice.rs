@@ -1,0 +1,208 @@
+//! Which of the endpoints that libfabric offers are used: one on each rail, all of one provider. A pure function of the offers, the settings and
+//! the interfaces of this machine.
+
+use weft_core::rails::RAILS_MAX;
+
+use super::endpoint::{Kind, Offer};
+use super::{Settings, udp};
+use crate::Error;
+use crate::udp::{Candidate, PACKET_SIZE_MIN};
+
+/// The endpoints to open.
+#[derive(Debug)]
+pub(super) struct Choice {
+    /// One at least, the better ones first.
+    pub(super) rails: Vec<Rail>,
+    /// Why interfaces that would do are not used.
+    pub(super) left_out: Option<String>,
+}
+
+/// An endpoint to open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Rail {
+    /// Of the offers.
+    pub(super) place: usize,
+    /// Which of the interfaces that are offered; without addresses of IP, the how many-th endpoint.
+    pub(super) rail: u8,
+}
+
+/// What `WEFT_INTERFACE` says, for providers that have no addresses of IP: devices by their names.
+struct Names<'a> {
+    only: Vec<&'a str>,
+    but: Vec<&'a str>,
+}
+
+impl<'a> Names<'a> {
+    fn parse(settings: &'a Settings) -> Self {
+        let words = settings.interfaces.as_deref().unwrap_or("").split(',').map(str::trim);
+        let (but, only): (Vec<&str>, Vec<&str>) =
+            words.filter(|word| !word.is_empty()).partition(|word| word.starts_with('!'));
+        Self { only, but: but.iter().map(|word| &word[1..]).collect() }
+    }
+}
+
+/// The first offer that is on the best of the interfaces that UDP would use, or has no address of IP and stands before those; and on the other
+/// interfaces what the same provider offers there.
+pub(super) fn choose(settings: &Settings, offers: &[Offer]) -> Result<Choice, Error> {
+    let fits = |offer: &Offer| is_large_enough(offer) && (settings.provider.is_some() || leads_elsewhere(offer));
+    let names = Names::parse(settings);
+    // The library puts its faster providers first.
+    let first = offers.iter().position(fits);
+    if let Some(first) = first.filter(|place| offers[*place].address.is_none()) {
+        return Ok(limit(on_devices(offers, first, &names), offers, &names));
+    }
+    let wanted = udp::Settings { interfaces: settings.interfaces.clone(), packet_size_max: None };
+    let candidates = udp::candidates(&wanted)?;
+    let on = |ip, kind| offers.iter().position(|offer| offer.address == Some(ip) && offer.kind == kind && fits(offer));
+    let best = |kind| candidates.iter().find_map(|candidate| on(candidate.ip, kind));
+    let best = best(Kind::Datagrams).or_else(|| best(Kind::Ordered)).or_else(|| best(Kind::Reliable));
+    match best {
+        Some(first) => Ok(limit(on_interfaces(offers, first, &candidates), offers, &names)),
+        None => {
+            let mut has: Vec<String> = offers.iter().map(Offer::to_string).collect();
+            has.dedup();
+            Err(Error::Unavailable(format!(
+                "libfabric has endpoints, but none on an interface that may be used: {} (WEFT_INTERFACE chooses)",
+                has.join(", ")
+            )))
+        }
+    }
+}
+
+/// What the provider of the first offer has on each interface, in the order of the interfaces.
+fn on_interfaces(offers: &[Offer], first: usize, candidates: &[Candidate]) -> Vec<Rail> {
+    let mut rails: Vec<Rail> = Vec::new();
+    for candidate in candidates {
+        let is_same = |offer: &Offer| is_like(offer, &offers[first]) && offer.address == Some(candidate.ip);
+        let place = offers.iter().position(is_same);
+        let is_free = rails.iter().all(|taken| taken.rail != candidate.rail);
+        rails.extend(place.filter(|_| is_free).map(|place| Rail { place, rail: candidate.rail }));
+    }
+    rails
+}
+
+/// What the provider of the first offer has on each device, in the order of the library, or in that in which they are named.
+fn on_devices(offers: &[Offer], first: usize, names: &Names<'_>) -> Vec<Rail> {
+    let mut places: Vec<usize> = Vec::new();
+    for (place, offer) in offers.iter().enumerate() {
+        let is_new = places.iter().all(|taken| offers[*taken].domain != offer.domain);
+        if is_like(offer, &offers[first]) && is_new && !names.but.contains(&offer.domain.as_str()) {
+            places.push(place);
+        }
+    }
+    let named = |name: &&str| places.iter().copied().find(|place| offers[*place].domain == *name);
+    let named: Vec<usize> = names.only.iter().filter_map(named).collect();
+    // Names of interfaces that are no devices of this provider are for other links.
+    let places = if named.is_empty() { places } else { named };
+    let places = if places.is_empty() { vec![first] } else { places };
+    places.into_iter().zip(0..).map(|(place, rail)| Rail { place, rail }).collect()
+}
+
+/// Reliable messages in order are carried by a connection, which has one endpoint, unless several interfaces are asked for by name: then by a flow
+/// over all of them.
+fn limit(mut rails: Vec<Rail>, offers: &[Offer], names: &Names<'_>) -> Choice {
+    let there = rails.len();
+    let is_connection = offers[rails[0].place].kind == Kind::Ordered && names.only.len() < 2;
+    rails.truncate(if is_connection { 1 } else { RAILS_MAX });
+    let left_out = (is_connection && there > 1).then(|| {
+        let named: Vec<&str> = rails.iter().map(|rail| offers[rail.place].domain.as_str()).collect();
+        format!(
+            "only {} of {there} devices is used, since a connection is quicker than a flow over several; who names them in \
+             WEFT_INTERFACE has all of them, and is spared when one fails",
+            named.join(", ")
+        )
+    });
+    Choice { rails, left_out }
+}
+
+fn is_like(offer: &Offer, first: &Offer) -> bool {
+    offer.provider == first.provider
+        && offer.kind == first.kind
+        && offer.address.is_some() == first.address.is_some()
+        && is_large_enough(offer)
+}
+
+/// Whether it is for peers on other hosts, and no layer that does what the flow does better (`ofi_rxd`: reliability over datagrams).
+fn leads_elsewhere(offer: &Offer) -> bool {
+    let layers: Vec<&str> = offer.provider.split(';').collect();
+    !layers.contains(&"shm") && !layers.contains(&"ofi_rxd")
+}
+
+fn is_large_enough(offer: &Offer) -> bool {
+    offer.message_max >= PACKET_SIZE_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn offer(provider: &str, domain: &str, kind: Kind, address: Option<std::net::IpAddr>) -> Offer {
+        Offer {
+            kind,
+            provider: provider.into(),
+            version: (1, 17),
+            domain: domain.into(),
+            fabric: "f".into(),
+            message_max: 9000,
+            address,
+        }
+    }
+
+    fn settings(provider: Option<&str>, interfaces: Option<&str>) -> Settings {
+        Settings { provider: provider.map(Into::into), interfaces: interfaces.map(Into::into) }
+    }
+
+    #[test]
+    fn what_leads_nowhere_is_not_chosen_unless_it_is_named() {
+        let own = udp::candidates(&udp::Settings::default()).expect("an address")[0].ip;
+        let offers = [
+            offer("shm", "d", Kind::Ordered, None),
+            offer("udp;ofi_rxd", "d", Kind::Ordered, Some(own)),
+            offer("tcp", "d", Kind::Ordered, Some(own)),
+            offer("udp", "d", Kind::Datagrams, Some(own)),
+            offer("cxi", "d", Kind::Reliable, None),
+        ];
+        let choose = |offers: &[Offer], provider: Option<&str>| {
+            let chosen = super::choose(&settings(provider, None), offers).ok()?;
+            Some(offers[chosen.rails[0].place].provider.clone())
+        };
+        assert_eq!(choose(&offers, None).as_deref(), Some("udp"), "datagrams, on the interface that UDP would take");
+        assert_eq!(choose(&offers[..3], None).as_deref(), Some("tcp"));
+        assert_eq!(choose(&offers[4..], None).as_deref(), Some("cxi"));
+        assert_eq!(choose(&offers[..2], None), None);
+        assert_eq!(choose(&offers[..1], Some("shm")).as_deref(), Some("shm"));
+        let elsewhere = offer("udp", "d", Kind::Datagrams, Some([192, 0, 2, 1].into()));
+        assert_eq!(choose(&[elsewhere], None), None);
+    }
+
+    #[test]
+    fn every_device_is_a_rail_but_a_connection_has_one_unless_several_are_named() {
+        let devices = |kind| ["d0", "d1", "d1", "d2"].map(|domain| offer("efa", domain, kind, None));
+        let choose = |kind, interfaces| {
+            let offers = devices(kind);
+            let choice = super::choose(&settings(None, interfaces), &offers).expect("a choice");
+            let rails: Vec<u8> = choice.rails.iter().map(|rail| rail.rail).collect();
+            assert!(rails.iter().copied().eq(0..rails.len() as u8));
+            let domains: Vec<String> = choice.rails.iter().map(|rail| offers[rail.place].domain.clone()).collect();
+            (domains.join(" "), choice.left_out.is_some())
+        };
+        assert_eq!(choose(Kind::Datagrams, None), ("d0 d1 d2".into(), false));
+        assert_eq!(choose(Kind::Reliable, Some("!d1")), ("d0 d2".into(), false));
+        assert_eq!(choose(Kind::Datagrams, Some("eth0")), ("d0 d1 d2".into(), false));
+        assert_eq!(choose(Kind::Ordered, None), ("d0".into(), true));
+        assert_eq!(choose(Kind::Ordered, Some("d1")), ("d1".into(), false));
+        assert_eq!(choose(Kind::Ordered, Some("d2,d0")), ("d2 d0".into(), false));
+    }
+
+    #[test]
+    fn other_providers_and_kinds_are_no_rails_of_the_first() {
+        let offers = [
+            offer("efa", "d0", Kind::Datagrams, None),
+            offer("verbs", "d1", Kind::Datagrams, None),
+            offer("efa", "d2", Kind::Ordered, None),
+            offer("efa", "d3", Kind::Datagrams, None),
+        ];
+        let choice = choose(&settings(None, None), &offers).expect("a choice");
+        assert_eq!(choice.rails, [Rail { place: 0, rail: 0 }, Rail { place: 3, rail: 1 }]);
+    }
+}
