@@ -98,6 +98,8 @@ static void predefined(void)
     INTEGER(MPI_Offset, MPI_OFFSET);
     INTEGER(MPI_Count, MPI_COUNT);
     LOGICAL(int, MPI_INT);
+    /* Left out by the standard, and taken by every other library. */
+    INTEGER(signed char, MPI_CHAR);
     LOGICAL(unsigned char, MPI_UNSIGNED_CHAR);
     LOGICAL(int64_t, MPI_INT64_T);
     LOGICAL(bool, MPI_C_BOOL);

@@ -1,75 +1,20 @@
-//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4).
-//!
-//! The kernels read and write native-endian bytes in safe code of a shape that the compiler turns into vector
-//! instructions; buffers need no alignment.
+//! Reduction operations on predefined datatypes (MPI-5.0 §6.9.2, §6.9.4): which are allowed. The arithmetic is `weft-reduce`'s.
 
-mod extended;
-mod kernel;
-mod pair;
 #[cfg(test)]
 mod tests;
 
+use weft_reduce::{Kind, Pair};
+
 use crate::layout::Element;
 
-/// A predefined reduction operation.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Op {
-    /// `MPI_MAX`. Where a value is not a number, one of the two is the result.
-    Max,
-    /// `MPI_MIN`, likewise.
-    Min,
-    /// `MPI_SUM`; integers wrap around.
-    Sum,
-    /// `MPI_PROD`; integers wrap around.
-    Prod,
-    /// `MPI_LAND`: 1 or 0.
-    LAnd,
-    /// `MPI_BAND`.
-    BAnd,
-    /// `MPI_LOR`: 1 or 0.
-    LOr,
-    /// `MPI_BOR`.
-    BOr,
-    /// `MPI_LXOR`: 1 or 0.
-    LXor,
-    /// `MPI_BXOR`.
-    BXor,
-    /// `MPI_MINLOC`: the smaller value and its index, of equal values the smaller index.
-    MinLoc,
-    /// `MPI_MAXLOC`: the larger value and its index, of equal values the smaller index.
-    MaxLoc,
-    /// `MPI_REPLACE`: the input (one-sided operations, MPI-5.0 §12.3.4).
-    Replace,
-    /// `MPI_NO_OP`: inout as it is (one-sided operations).
-    NoOp,
-}
-
-impl Op {
-    /// Every operation, in the order of declaration.
-    pub const ALL: [Op; 14] = [
-        Op::Max,
-        Op::Min,
-        Op::Sum,
-        Op::Prod,
-        Op::LAnd,
-        Op::BAnd,
-        Op::LOr,
-        Op::BOr,
-        Op::LXor,
-        Op::BXor,
-        Op::MinLoc,
-        Op::MaxLoc,
-        Op::Replace,
-        Op::NoOp,
-    ];
-}
+pub use weft_reduce::Op;
 
 /// The groups of types in the tables of MPI-5.0 §6.9.2.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Group {
     /// C integer, Fortran integer and multi-language types. An [`Element`] does not tell them apart, so the logical
-    /// operations, which the standard defines for C integers only, are allowed for all of them.
+    /// operations, which the standard defines for C integers only, are allowed for all of them. `MPI_CHAR` is one too: the standard
+    /// leaves it out, and every other library takes it, so that there are programs and benchmarks that reduce it.
     Integer,
     Floating,
     Complex,
@@ -82,12 +27,12 @@ enum Group {
 const fn group(element: Element) -> Group {
     use Element::*;
     match element {
-        Int8 | Int16 | Int32 | Int64 | Int128 | UInt8 | UInt16 | UInt32 | UInt64 => Group::Integer,
-        Float32 | Float64 | LongDouble => Group::Floating,
-        ComplexFloat32 | ComplexFloat64 | ComplexLongDouble => Group::Complex,
+        Int8 | Int16 | Int32 | Int64 | Int128 | UInt8 | UInt16 | UInt32 | UInt64 | Char => Group::Integer,
+        Float16 | Float32 | Float64 | LongDouble => Group::Floating,
+        ComplexFloat16 | ComplexFloat32 | ComplexFloat64 | ComplexLongDouble => Group::Complex,
         Bool | Logical8 | Logical16 | Logical32 | Logical64 | Logical128 => Group::Logical,
         Byte => Group::Byte,
-        Char | WChar | Packed => Group::Unreducible,
+        WChar | Packed => Group::Unreducible,
         FloatInt | DoubleInt | LongInt | TwoInt | ShortInt | LongDoubleInt | TwoFloat32 | TwoFloat64 => Group::Pair,
     }
 }
@@ -106,38 +51,82 @@ pub const fn supports(op: Op, element: Element) -> bool {
     }
 }
 
+/// What the arrays of an element hold for the arithmetic: as in memory, or `packed`, which is another thing for pairs only.
+const fn kind(element: Element, packed: bool) -> Kind {
+    use Element::*;
+    let pair = match element {
+        Int8 | Char => return Kind::Int8,
+        Int16 => return Kind::Int16,
+        Int32 => return Kind::Int32,
+        Int64 => return Kind::Int64,
+        Int128 => return Kind::Int128,
+        UInt8 | Byte | Bool | Logical8 | Packed => return Kind::UInt8,
+        UInt16 | Logical16 => return Kind::UInt16,
+        UInt32 | Logical32 | WChar => return Kind::UInt32,
+        UInt64 | Logical64 => return Kind::UInt64,
+        Logical128 => return Kind::UInt128,
+        Float16 => return Kind::Float16,
+        Float32 => return Kind::Float32,
+        Float64 => return Kind::Float64,
+        LongDouble => return Kind::LongDouble,
+        ComplexFloat16 => return Kind::ComplexFloat16,
+        ComplexFloat32 => return Kind::ComplexFloat32,
+        ComplexFloat64 => return Kind::ComplexFloat64,
+        ComplexLongDouble => return Kind::ComplexLongDouble,
+        FloatInt => Pair::FloatInt,
+        DoubleInt => Pair::DoubleInt,
+        LongInt => Pair::LongInt,
+        TwoInt => Pair::TwoInt,
+        ShortInt => Pair::ShortInt,
+        LongDoubleInt => Pair::LongDoubleInt,
+        TwoFloat32 => Pair::TwoFloat32,
+        TwoFloat64 => Pair::TwoFloat64,
+    };
+    if packed { Kind::PackedPair(pair) } else { Kind::Pair(pair) }
+}
+
 /// `inout[i] = input[i] op inout[i]` for arrays of elements one extent apart, as in memory.
 ///
 /// # Panics
 /// When the lengths differ, are no multiple of the element's extent, or `supports(op, element)` is false.
 pub fn apply(op: Op, element: Element, input: &[u8], inout: &mut [u8]) {
-    let step = element.extent();
-    check(op, element, step, input, inout);
-    match element.pair() {
-        Some(places) if matches!(op, Op::MinLoc | Op::MaxLoc) => {
-            pair::apply(op, element, step, places.index_offset, input, inout);
-        }
-        _ => kernel::apply(op, element, input, inout),
-    }
+    check(op, element);
+    weft_reduce::apply(op, kind(element, false), input, inout);
 }
 
-/// The same for packed elements, one size apart; it differs from [`apply`] for pairs with padding only.
+/// `out[i] = left[i] op right[i]`, in one pass over memory where a copy and [`apply`] would be two.
+///
+/// # Panics
+/// As [`apply`].
+pub fn combine(op: Op, element: Element, left: &[u8], right: &[u8], out: &mut [u8]) {
+    check(op, element);
+    weft_reduce::combine(op, kind(element, false), left, right, out);
+}
+
+/// As [`apply`] for packed elements, one size apart; it differs for pairs with padding only.
 ///
 /// # Panics
 /// As [`apply`], with the size for the extent.
 pub fn apply_packed(op: Op, element: Element, input: &[u8], inout: &mut [u8]) {
-    let step = element.size();
-    check(op, element, step, input, inout);
-    match element.pair() {
-        Some(places) if matches!(op, Op::MinLoc | Op::MaxLoc) => {
-            pair::apply(op, element, step, places.value_size, input, inout);
-        }
-        _ => kernel::apply(op, element, input, inout),
-    }
+    check(op, element);
+    weft_reduce::apply(op, kind(element, true), input, inout);
 }
 
-fn check(op: Op, element: Element, step: usize, input: &[u8], inout: &[u8]) {
+fn check(op: Op, element: Element) {
     assert!(supports(op, element), "{op:?} is not defined for {element:?}");
-    assert_eq!(input.len(), inout.len(), "a reduction takes two arrays of one length");
-    assert_eq!(inout.len() % step, 0, "a reduction takes whole elements");
 }
+
+/// The arithmetic steps as the layouts do, and has a meaning for whatever is allowed.
+const _: () = {
+    let mut at = 0;
+    while at < Element::ALL.len() {
+        let element = Element::ALL[at];
+        assert!(kind(element, false).step() == element.extent() && kind(element, true).step() == element.size());
+        let mut op = 0;
+        while op < Op::ALL.len() {
+            assert!(!supports(Op::ALL[op], element) || kind(element, false).supports(Op::ALL[op]));
+            op += 1;
+        }
+        at += 1;
+    }
+};

@@ -98,6 +98,7 @@ fn atoms(handle: usize) -> Result<Vec<Atom>> {
         MPI_LONG_DOUBLE => vec![LongDouble],
         MPI_C_FLOAT_COMPLEX | MPI_CXX_FLOAT_COMPLEX | MPI_COMPLEX | MPI_COMPLEX8 | MPI_2REAL => vec![INT; 2],
         MPI_C_DOUBLE_COMPLEX | MPI_CXX_DOUBLE_COMPLEX | MPI_DOUBLE_COMPLEX | MPI_COMPLEX16 => vec![Same(8); 2],
+        MPI_COMPLEX4 => vec![Same(2); 2],
         MPI_2DOUBLE_PRECISION => vec![Same(8); 2],
         MPI_C_LONG_DOUBLE_COMPLEX | MPI_CXX_LONG_DOUBLE_COMPLEX => vec![LongDouble; 2],
         MPI_2INT | MPI_2INTEGER | MPI_FLOAT_INT => vec![INT; 2],

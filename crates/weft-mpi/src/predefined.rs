@@ -74,19 +74,16 @@ const TYPES: &[(usize, Element, &str)] = &[
     (MPI_INTEGER4, Element::Int32, "MPI_INTEGER4"),
     (MPI_INTEGER8, Element::Int64, "MPI_INTEGER8"),
     (MPI_INTEGER16, Element::Int128, "MPI_INTEGER16"),
+    (MPI_REAL2, Element::Float16, "MPI_REAL2"),
     (MPI_REAL4, Element::Float32, "MPI_REAL4"),
     (MPI_REAL8, Element::Float64, "MPI_REAL8"),
+    (MPI_COMPLEX4, Element::ComplexFloat16, "MPI_COMPLEX4"),
     (MPI_COMPLEX8, Element::ComplexFloat32, "MPI_COMPLEX8"),
     (MPI_COMPLEX16, Element::ComplexFloat64, "MPI_COMPLEX16"),
 ];
 
 /// Predefined datatypes that the standard makes optional and Weft does not support.
-pub const UNSUPPORTED_TYPES: &[(usize, &str)] = &[
-    (MPI_REAL2, "MPI_REAL2"),
-    (MPI_REAL16, "MPI_REAL16"),
-    (MPI_COMPLEX4, "MPI_COMPLEX4"),
-    (MPI_COMPLEX32, "MPI_COMPLEX32"),
-];
+pub const UNSUPPORTED_TYPES: &[(usize, &str)] = &[(MPI_REAL16, "MPI_REAL16"), (MPI_COMPLEX32, "MPI_COMPLEX32")];
 
 /// The predefined datatype of `handle`.
 pub fn datatype(handle: usize) -> Option<Datatype> {

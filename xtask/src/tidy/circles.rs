@@ -31,6 +31,7 @@ enum Reach {
 /// The crates that are checked, one a line; `cargo xtask tidy --circles CRATE` shows any.
 const CHECKED: &[(&str, Reach)] = &[
     ("weft-hash", Reach::All),
+    ("weft-reduce", Reach::All),
     ("weft-core", Reach::All),
     ("weft-engine", Reach::All),
     ("weft-mpi", Reach::All),

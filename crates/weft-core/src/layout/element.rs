@@ -4,7 +4,7 @@
 ///
 /// Several MPI names share one element: `MPI_INT`, `MPI_INT32_T`, `MPI_INTEGER` and `MPI_INTEGER4` are all
 /// [`Int32`](Element::Int32); `MPI_AINT`, `MPI_OFFSET` and `MPI_COUNT` are [`Int64`](Element::Int64).
-/// `REAL*2`, `REAL*16` and the complex types made of them have no element: the library does not offer them.
+/// `REAL*16` and the complex type made of it have no element: the library does not offer them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum Element {
@@ -26,12 +26,16 @@ pub enum Element {
     UInt32,
     /// 64-bit unsigned: `MPI_UNSIGNED_LONG`, `MPI_UNSIGNED_LONG_LONG`, `MPI_UINT64_T`.
     UInt64,
+    /// IEEE binary16: `MPI_REAL2`.
+    Float16,
     /// IEEE binary32: `MPI_FLOAT`, `MPI_REAL`, `MPI_REAL4`.
     Float32,
     /// IEEE binary64: `MPI_DOUBLE`, `MPI_DOUBLE_PRECISION`, `MPI_REAL8`.
     Float64,
     /// `MPI_LONG_DOUBLE`: the x87 80-bit format in 16 bytes, of which the last 6 mean nothing.
     LongDouble,
+    /// Two binary16: `MPI_COMPLEX4`.
+    ComplexFloat16,
     /// Two binary32: `MPI_C_FLOAT_COMPLEX`, `MPI_CXX_FLOAT_COMPLEX`, `MPI_COMPLEX`, `MPI_COMPLEX8`.
     ComplexFloat32,
     /// Two binary64: `MPI_C_DOUBLE_COMPLEX`, `MPI_CXX_DOUBLE_COMPLEX`, `MPI_DOUBLE_COMPLEX`, `MPI_COMPLEX16`.
@@ -52,7 +56,7 @@ pub enum Element {
     Logical128,
     /// `MPI_BYTE`: uninterpreted, bitwise operations only.
     Byte,
-    /// `MPI_CHAR`, `MPI_CHARACTER`: printable, not reducible.
+    /// `MPI_CHAR`, `MPI_CHARACTER`: printable; reductions take it for a signed integer, which the standard does not ask for.
     Char,
     /// `MPI_WCHAR`: 4 bytes, printable, not reducible.
     WChar,
@@ -89,7 +93,7 @@ pub struct Pair {
 
 impl Element {
     /// Every element, in the order of declaration.
-    pub const ALL: [Element; 33] = [
+    pub const ALL: [Element; 35] = [
         Element::Int8,
         Element::Int16,
         Element::Int32,
@@ -99,9 +103,11 @@ impl Element {
         Element::UInt16,
         Element::UInt32,
         Element::UInt64,
+        Element::Float16,
         Element::Float32,
         Element::Float64,
         Element::LongDouble,
+        Element::ComplexFloat16,
         Element::ComplexFloat32,
         Element::ComplexFloat64,
         Element::ComplexLongDouble,
@@ -138,8 +144,8 @@ impl Element {
         use Element::*;
         match self {
             Int8 | UInt8 | Bool | Logical8 | Byte | Char | Packed => 1,
-            Int16 | UInt16 | Logical16 => 2,
-            Int32 | UInt32 | Float32 | Logical32 | WChar => 4,
+            Int16 | UInt16 | Float16 | Logical16 => 2,
+            Int32 | UInt32 | Float32 | ComplexFloat16 | Logical32 | WChar => 4,
             Int64 | UInt64 | Float64 | ComplexFloat32 | Logical64 => 8,
             FloatInt | TwoInt | ShortInt | TwoFloat32 => 8,
             Int128 | LongDouble | ComplexFloat64 | Logical128 => 16,
@@ -154,7 +160,7 @@ impl Element {
         use Element::*;
         match self {
             Int8 | UInt8 | Bool | Logical8 | Byte | Char | Packed => 1,
-            Int16 | UInt16 | Logical16 => 2,
+            Int16 | UInt16 | Float16 | ComplexFloat16 | Logical16 => 2,
             Int32 | UInt32 | Float32 | Logical32 | WChar | ComplexFloat32 => 4,
             FloatInt | TwoInt | ShortInt | TwoFloat32 => 4,
             Int64 | UInt64 | Float64 | ComplexFloat64 | Logical64 => 8,

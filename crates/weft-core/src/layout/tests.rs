@@ -274,7 +274,7 @@ proptest! {
 /// The facts of one predefined type, as a C compiler on x86-64 has them.
 #[test]
 fn predefined_types() {
-    let table: [(Element, u64, i64, i64, usize); 33] = [
+    let table: [(Element, u64, i64, i64, usize); 35] = [
         (Int8, 1, 1, 1, 1),
         (Int16, 2, 2, 2, 2),
         (Int32, 4, 4, 4, 4),
@@ -284,9 +284,11 @@ fn predefined_types() {
         (UInt16, 2, 2, 2, 2),
         (UInt32, 4, 4, 4, 4),
         (UInt64, 8, 8, 8, 8),
+        (Float16, 2, 2, 2, 2),
         (Float32, 4, 4, 4, 4),
         (Float64, 8, 8, 8, 8),
         (LongDouble, 16, 16, 16, 16),
+        (ComplexFloat16, 4, 4, 4, 2),
         (ComplexFloat32, 8, 8, 8, 4),
         (ComplexFloat64, 16, 16, 16, 8),
         (ComplexLongDouble, 32, 32, 32, 16),

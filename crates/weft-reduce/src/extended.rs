@@ -1,9 +1,12 @@
-//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type.
+//! The x87 extended format (C's `long double` on x86-64) in software: Rust has no such type. What `x87.rs` does is tested against it, and it
+//! takes its place on other processors.
 //!
 //! Results are those of the processor with its default control word: 64 bits of precision, rounding to nearest even,
 //! exceptions masked (Intel 64 and IA-32 Software Developer's Manual, volume 1, §4.2, §4.8 and chapter 8).
 
 use core::cmp::Ordering;
+
+use crate::fold::fold;
 
 const EXPONENT_MASK: u16 = 0x7fff;
 const EXPONENT_BIAS: i32 = 0x3fff;
@@ -16,7 +19,7 @@ const GUARD_BITS: u32 = 62;
 
 /// One number, with the 6 bytes that follow it in memory and mean nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Extended {
+pub(crate) struct Extended {
     significand: u64,
     sign_exponent: u16,
     padding: [u8; 6],
@@ -46,7 +49,7 @@ impl Extended {
         Extended { significand, sign_exponent, padding: [0; 6] }
     }
 
-    pub(super) fn from_ne_bytes(bytes: [u8; 16]) -> Extended {
+    pub(crate) fn from_ne_bytes(bytes: [u8; 16]) -> Extended {
         let [s0, s1, s2, s3, s4, s5, s6, s7, e0, e1, padding @ ..] = bytes;
         Extended {
             significand: u64::from_le_bytes([s0, s1, s2, s3, s4, s5, s6, s7]),
@@ -55,7 +58,7 @@ impl Extended {
         }
     }
 
-    pub(super) fn to_ne_bytes(self) -> [u8; 16] {
+    pub(crate) fn to_ne_bytes(self) -> [u8; 16] {
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&self.significand.to_le_bytes());
         bytes[8..10].copy_from_slice(&self.sign_exponent.to_le_bytes());
@@ -84,12 +87,15 @@ impl Extended {
         Extended::new(if negative { SIGN } else { 0 }, 0)
     }
 
-    /// The other sign, NaNs too.
-    pub(super) fn negated(self) -> Extended {
-        Extended { sign_exponent: self.sign_exponent ^ SIGN, ..self }
+    /// A subtraction keeps the sign of what is not a number.
+    fn minus(self, other: Extended) -> Extended {
+        match other.value() {
+            Value::NotANumber | Value::Invalid => self.plus(other),
+            _ => self.plus(Extended { sign_exponent: other.sign_exponent ^ SIGN, ..other }),
+        }
     }
 
-    pub(super) fn plus(self, other: Extended) -> Extended {
+    pub(crate) fn plus(self, other: Extended) -> Extended {
         match (self.value(), other.value()) {
             (Value::Invalid, _) | (_, Value::Invalid) => Extended::INDEFINITE,
             (Value::NotANumber, _) | (_, Value::NotANumber) => propagate(self, other),
@@ -108,7 +114,7 @@ impl Extended {
         }
     }
 
-    pub(super) fn times(self, other: Extended) -> Extended {
+    pub(crate) fn times(self, other: Extended) -> Extended {
         match (self.value(), other.value()) {
             (Value::Invalid, _) | (_, Value::Invalid) => Extended::INDEFINITE,
             (Value::NotANumber, _) | (_, Value::NotANumber) => propagate(self, other),
@@ -220,4 +226,39 @@ impl PartialOrd for Extended {
         }
         Some(key(*self)?.cmp(&key(*other)?))
     }
+}
+
+/// `inout = input + inout`.
+pub(crate) fn sum(input: &[u8], inout: &mut [u8]) {
+    fold::<16>(input, inout, |a, b| Extended::from_ne_bytes(a).plus(Extended::from_ne_bytes(b)).to_ne_bytes());
+}
+
+/// `inout = input * inout`.
+pub(crate) fn product(input: &[u8], inout: &mut [u8]) {
+    fold::<16>(input, inout, |a, b| Extended::from_ne_bytes(a).times(Extended::from_ne_bytes(b)).to_ne_bytes());
+}
+
+/// The same on numbers of two parts.
+pub(crate) fn complex_product(input: &[u8], inout: &mut [u8]) {
+    let parts = |bytes: [u8; 32]| {
+        let (parts, _) = bytes.as_chunks::<16>();
+        (Extended::from_ne_bytes(parts[0]), Extended::from_ne_bytes(parts[1]))
+    };
+    fold::<32>(input, inout, |a, b| {
+        let ((a_re, a_im), (b_re, b_im)) = (parts(a), parts(b));
+        let mut bytes = [0; 32];
+        bytes[..16].copy_from_slice(&a_re.times(b_re).minus(a_im.times(b_im)).to_ne_bytes());
+        bytes[16..].copy_from_slice(&a_re.times(b_im).plus(a_im.times(b_re)).to_ne_bytes());
+        bytes
+    });
+}
+
+/// The larger ones, and where there is none those of `inout`.
+pub(crate) fn maximum(input: &[u8], inout: &mut [u8]) {
+    fold::<16>(input, inout, |a, b| if Extended::from_ne_bytes(a) > Extended::from_ne_bytes(b) { a } else { b });
+}
+
+/// The smaller ones, likewise.
+pub(crate) fn minimum(input: &[u8], inout: &mut [u8]) {
+    fold::<16>(input, inout, |a, b| if Extended::from_ne_bytes(a) < Extended::from_ne_bytes(b) { a } else { b });
 }

@@ -1,0 +1,46 @@
+//! Which of the wide registers this processor has.
+
+use crate::{Kind, Op, kernel};
+
+cpufeatures::new!(avx2_is_there, "avx2");
+cpufeatures::new!(avx512_is_there, "avx2", "avx512f", "avx512bw", "avx512dq", "avx512vl");
+
+/// Bytes of a cache line, to which the results are aligned before a long loop: a register that is stored across two lines costs two stores.
+const LINE: usize = 64;
+/// Shorter arrays are not worth it.
+const ALIGNED_MIN: usize = 16 * LINE;
+
+pub(crate) fn registers() -> &'static str {
+    match (avx512_is_there::get(), avx2_is_there::get()) {
+        (true, _) => "AVX-512",
+        (false, true) => "AVX2",
+        (false, false) => "SSE2",
+    }
+}
+
+/// False if the processor has nothing wider than what every processor has. Lengths and legality have been checked.
+#[inline]
+pub(crate) fn apply(op: Op, kind: Kind, input: &[u8], inout: &mut [u8]) -> bool {
+    let chosen: unsafe fn(Op, Kind, &[u8], &mut [u8]) = if avx512_is_there::get() {
+        kernel::of_avx512::apply
+    } else if avx2_is_there::get() {
+        kernel::of_avx2::apply
+    } else {
+        return false;
+    };
+    let head = head(kind, inout);
+    let (input_head, input) = input.split_at(head);
+    let (inout_head, inout) = inout.split_at_mut(head);
+    if head > 0 {
+        kernel::of_all::apply(op, kind, input_head, inout_head);
+    }
+    // SAFETY: the processor has the features.
+    unsafe { chosen(op, kind, input, inout) };
+    true
+}
+
+/// Bytes of the elements before the first that begins a line; none where no element does.
+fn head(kind: Kind, inout: &[u8]) -> usize {
+    let head = inout.as_ptr().align_offset(LINE);
+    if inout.len() >= ALIGNED_MIN && head < LINE && head.is_multiple_of(kind.step()) { head } else { 0 }
+}
