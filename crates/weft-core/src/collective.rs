@@ -60,6 +60,7 @@ mod dependencies;
 mod frontier;
 mod gather;
 mod halving;
+mod neighbours;
 mod pieces;
 mod plan;
 mod reduce;
@@ -75,7 +76,8 @@ pub use schedule::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 pub use arguments::{
     Allgather, Allgatherv, Allreduce, AllreduceBetween, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, ElementShape,
-    Gather, Gatherv, Items, Reduce, ReduceScatter, ReduceScatterBlock, Scatterv, TypedBlocks,
+    ExchangeBetween, Gather, Gatherv, Items, NeighbourExchange, Parts, Reduce, ReduceBetween, ReduceScatter,
+    ReduceScatterBetween, ReduceScatterBlock, Scatterv, TypedBlocks,
 };
 
 /// What `write` plans.
@@ -202,6 +204,29 @@ pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> S
 /// those of both groups together, the first group's first.
 pub fn allreduce_between(arguments: &AllreduceBetween) -> Schedule {
     between::allreduce(arguments)
+}
+
+/// This process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and datatypes (MPI-5.0 §8.6).
+pub fn neighbour_exchange(arguments: &NeighbourExchange<'_>) -> Schedule {
+    neighbours::exchange(arguments)
+}
+
+/// This process's part in `MPI_Allgather`, `MPI_Alltoall` and their forms with counts and datatypes on an intercommunicator (MPI-5.0
+/// §6.7, §6.8): each process gets a block of each of the other group. Ranks are those of both groups together, the first group's first.
+pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
+    neighbours::between(arguments)
+}
+
+/// This process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of the other group. Ranks are
+/// those of the root, which comes first, and of that group.
+pub fn reduce_between(arguments: &ReduceBetween) -> Schedule {
+    between::reduce(arguments)
+}
+
+/// This process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator (MPI-5.0 §6.10): each group gets
+/// the result of the other in parts. Ranks are those of both groups together, the first group's first.
+pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>) -> Schedule {
+    between::reduce_scatter(arguments)
 }
 
 /// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).

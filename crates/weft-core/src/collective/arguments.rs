@@ -112,6 +112,85 @@ pub struct AllreduceBetween {
     pub commutative: bool,
 }
 
+/// The blocks of an exchange with neighbours, or with the other group: as the operations give them.
+#[derive(Clone, Copy, Debug)]
+pub enum Parts<'a> {
+    /// The same items to each.
+    Same(Items),
+    /// A block for each, one after the other.
+    Consecutive(Items),
+    /// Blocks of one datatype anywhere.
+    Listed(Blocks<'a>),
+    /// Blocks of their own datatypes, of the kinds [`Kind::SendOf`](super::Kind::SendOf) and [`Kind::ReceiveOf`](super::Kind::ReceiveOf) their place.
+    Typed(TypedBlocks<'a>),
+}
+
+/// Arguments of [`neighbour_exchange`](super::neighbour_exchange).
+#[derive(Clone, Copy, Debug)]
+pub struct NeighbourExchange<'a> {
+    /// This process in the group.
+    pub rank: u32,
+    /// From whom blocks come, in the order of the blocks: `None` where a grid ends. Anybody may stand there several times, this process too.
+    pub sources: &'a [Option<u32>],
+    /// To whom blocks go, likewise.
+    pub destinations: &'a [Option<u32>],
+    /// It is a grid: for each dimension a neighbour below, and one above.
+    pub is_grid: bool,
+    /// Blocks to send, one for each destination.
+    pub send: Parts<'a>,
+    /// Where blocks go, one for each source.
+    pub receive: Parts<'a>,
+}
+
+/// Arguments of [`exchange_between`](super::exchange_between).
+#[derive(Clone, Copy, Debug)]
+pub struct ExchangeBetween<'a> {
+    /// This process in its own group.
+    pub rank: u32,
+    /// Processes in its own group.
+    pub size: u32,
+    /// Processes in the other group.
+    pub remote_size: u32,
+    /// Its own group is the first of the two.
+    pub is_first: bool,
+    /// Blocks to send, one for each process of the other group.
+    pub send: Parts<'a>,
+    /// Where blocks go, one for each process of the other group.
+    pub receive: Parts<'a>,
+}
+
+/// Arguments of [`reduce_between`](super::reduce_between).
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceBetween {
+    /// This process: 0 for the root, the others of the group that reduces come after it.
+    pub rank: u32,
+    /// Processes that reduce, and the root.
+    pub size: u32,
+    /// What each of them contributes, and what the root gets.
+    pub items: Items,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+}
+
+/// Arguments of [`reduce_scatter_between`](super::reduce_scatter_between).
+#[derive(Clone, Copy, Debug)]
+pub struct ReduceScatterBetween<'a> {
+    /// This process in its own group.
+    pub rank: u32,
+    /// Processes in its own group.
+    pub size: u32,
+    /// Processes in the other group.
+    pub remote_size: u32,
+    /// Its own group is the first of the two.
+    pub is_first: bool,
+    /// What each process of its own group gets of the other's result; as many items together in both groups.
+    pub counts: &'a [u64],
+    /// The datatype.
+    pub shape: ElementShape,
+    /// The operation commutes; otherwise operands are kept in the order of ranks.
+    pub commutative: bool,
+}
+
 /// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
 #[derive(Clone, Copy, Debug)]
 pub struct Allreduce {

@@ -7,18 +7,23 @@ use super::select::ReduceAlgorithm;
 use super::{Reduce, tree};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm) {
+    add_to(plan, arguments, algorithm, Vector::of_receive(arguments.items));
+}
+
+/// The same with the result somewhere else than in the root's receive buffer.
+pub(super) fn add_to(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, result: Vector) {
     if bytes(arguments.items) == 0 {
         return;
     }
     match algorithm {
-        ReduceAlgorithm::Binomial => binomial(plan, arguments),
-        ReduceAlgorithm::Halving => halving(plan, arguments),
+        ReduceAlgorithm::Binomial => binomial(plan, arguments, result),
+        ReduceAlgorithm::Halving => halving(plan, arguments, result),
     }
 }
 
 /// Up the binomial tree, whole. The tree's nodes are ranks counted from the root if the operation commutes; else they are
 /// the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
-fn binomial(plan: &mut Plan, arguments: &Reduce) {
+fn binomial(plan: &mut Plan, arguments: &Reduce, result: Vector) {
     let Reduce { rank, size, root, items, commutative, in_place } = *arguments;
     let top = if commutative { root } else { 0 };
     let whole = 0..items.count;
@@ -28,7 +33,7 @@ fn binomial(plan: &mut Plan, arguments: &Reduce) {
     let arrivals = children.clone().count();
 
     let target = match (rank == root && rank == top, arrivals) {
-        (true, _) => Vector::of_receive(items),
+        (true, _) => result,
         (false, 0) => own,
         (false, _) => plan.scratch_items(items),
     };
@@ -51,12 +56,12 @@ fn binomial(plan: &mut Plan, arguments: &Reduce) {
         plan.send(root, fold.value().part(whole.clone()));
     }
     if rank == root && rank != top {
-        plan.receive(top, Vector::of_receive(items).part(whole));
+        plan.receive(top, result.part(whole));
     }
 }
 
 /// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than twice.
-fn halving(plan: &mut Plan, arguments: &Reduce) {
+fn halving(plan: &mut Plan, arguments: &Reduce, result: Vector) {
     let Reduce { rank, size, root, items, in_place, .. } = *arguments;
     let members = Members::new(size, Some(root));
     let whole = 0..items.count;
@@ -75,7 +80,7 @@ fn halving(plan: &mut Plan, arguments: &Reduce) {
         member_at: &|position| members.reversed(position),
         cut: &|position| cut(items.count, members.count, position),
     };
-    let target = if rank == root { Vector::of_receive(items) } else { plan.scratch_items(items) };
+    let target = if rank == root { result } else { plan.scratch_items(items) };
     let other = plan.scratch_items(items);
     let rights = exchange.partners_above() + folded.is_some_and(|folded| folded > rank) as usize;
     let mut fold = Fold::new(own, target, other, rights);

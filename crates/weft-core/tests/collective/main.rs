@@ -2,6 +2,7 @@
 
 mod interpreter;
 mod movement;
+mod neighbours;
 mod reduction;
 mod scale;
 

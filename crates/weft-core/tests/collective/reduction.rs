@@ -2,8 +2,9 @@
 
 use weft_core::collective::select::{AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm};
 use weft_core::collective::{
-    Allreduce, AllreduceBetween, Reduce, ReduceScatter, ReduceScatterBlock, Schedule, allreduce_between,
-    allreduce_with, exscan_with, reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
+    Allreduce, AllreduceBetween, Reduce, ReduceBetween, ReduceScatter, ReduceScatterBetween, ReduceScatterBlock,
+    Schedule, allreduce_between, allreduce_with, exscan_with, reduce_between, reduce_scatter_between,
+    reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
 };
 
 use crate::interpreter::{Memory, Op, Process, Type, run};
@@ -182,6 +183,68 @@ fn allreduce_between_groups_gives_each_the_result_of_the_other() {
                     let schedule = allreduce_between(&arguments);
                     processes.push(process(&kind, schedule, &contribution(number, count), count, false));
                     expected.push(holding(&kind, &naive(op, others, count)));
+                }
+                assert_eq!(run(&label, op, processes), expected, "{label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_between_groups_gives_the_root_the_result_of_the_other() {
+    for group in (1..=9).chain([33]) {
+        for (op, commutative, op_name) in operations() {
+            for (kind, count) in some_types(3).into_iter().flat_map(|kind| COUNTS.map(|count| (kind.clone(), count))) {
+                let label = format!("reduce of {group} to the other group, {op_name}, {count}, {kind:?}");
+                let schedule = |rank| {
+                    let items = kind.items(count);
+                    reduce_between(&ReduceBetween { rank, size: group + 1, items, commutative })
+                };
+                let root = Process::new(schedule(0), (Memory::default(), &kind), (space(&kind, count), &kind));
+                let mut processes = vec![root];
+                let mut expected = vec![holding(&kind, &naive(op, 0..group, count))];
+                for rank in 0..group {
+                    // They have no receive buffer.
+                    let own = holding(&kind, &contribution(rank, count));
+                    processes.push(Process::new(schedule(rank + 1), (own, &Type::bytes()), (Memory::default(), &kind)));
+                    expected.push(Memory::default());
+                }
+                assert_eq!(run(&label, op, processes), expected, "{label}");
+            }
+        }
+    }
+}
+
+#[test]
+fn reduce_scatter_between_groups_gives_each_its_part_of_the_others_result() {
+    for (first, second) in (1..=6_u32).flat_map(|first| (1..=6).map(move |second| (first, second))) {
+        for (op, commutative, op_name) in operations() {
+            for kind in some_types(3) {
+                let label = format!("reduce-scatter between {first} and {second}, {op_name}, {kind:?}");
+                let total = 13;
+                // Uneven, some nothing, as many together on both sides.
+                let counts = |size: u32| -> Vec<u64> {
+                    let mut counts: Vec<u64> = (0..size).map(|rank| u64::from(rank % 3)).collect();
+                    counts[size as usize / 2] += total - counts.iter().sum::<u64>();
+                    counts
+                };
+                let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                for number in 0..first + second {
+                    let is_first = number < first;
+                    let (rank, size, remote_size, others) = match is_first {
+                        true => (number, first, second, first..first + second),
+                        false => (number - first, second, first, 0..first),
+                    };
+                    let counts = counts(size);
+                    let shape = kind.items(0).shape;
+                    let arguments =
+                        ReduceScatterBetween { rank, size, remote_size, is_first, counts: &counts, shape, commutative };
+                    let schedule = reduce_scatter_between(&arguments);
+                    let own = counts[rank as usize];
+                    processes.push(process(&kind, schedule, &contribution(number, total), own, false));
+                    let start = counts[..rank as usize].iter().sum::<u64>() as usize * 4;
+                    let result = naive(op, others, total);
+                    expected.push(holding(&kind, &result[start..start + own as usize * 4]));
                 }
                 assert_eq!(run(&label, op, processes), expected, "{label}");
             }
