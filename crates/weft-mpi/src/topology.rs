@@ -27,6 +27,39 @@ impl Topology {
     }
 }
 
+/// With whom a process exchanges data in its topology (MPI-5.0 §8.6): in the order of its buffers, `None` where a grid ends.
+pub struct NeighbourLists {
+    /// From whom.
+    pub sources: Vec<Option<u32>>,
+    /// To whom.
+    pub destinations: Vec<Option<u32>>,
+    /// In a grid what is sent one way along a dimension arrives from the other.
+    pub is_grid: bool,
+}
+
+impl Topology {
+    /// Those of process `rank`, which is this one.
+    pub(crate) fn neighbour_lists(&self, rank: u32) -> NeighbourLists {
+        let ranks = |list: &[i32]| list.iter().map(|rank| u32::try_from(*rank).ok()).collect::<Vec<_>>();
+        match self {
+            Self::Cartesian(grid) => {
+                let along = |dimension| <[_; 2]>::from(grid.shift(rank, dimension, 1));
+                let both: Vec<_> = (0..grid.dimensions().len()).flat_map(along).collect();
+                NeighbourLists { sources: both.clone(), destinations: both, is_grid: true }
+            }
+            Self::Graph(graph) => {
+                let both = ranks(graph.neighbours(rank as usize));
+                NeighbourLists { sources: both.clone(), destinations: both, is_grid: false }
+            }
+            Self::DistributedGraph(neighbours) => NeighbourLists {
+                sources: ranks(&neighbours.sources),
+                destinations: ranks(&neighbours.destinations),
+                is_grid: false,
+            },
+        }
+    }
+}
+
 /// A graph as `MPI_Graph_create` is given it.
 #[derive(Debug)]
 pub struct Graph {

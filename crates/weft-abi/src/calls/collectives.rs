@@ -10,7 +10,9 @@
 mod buffers;
 mod called;
 mod inter;
+pub(crate) mod neighbors;
 mod plan;
+mod sides;
 
 use crate::check::is_in_place;
 use crate::generated::constants::*;
@@ -18,6 +20,7 @@ use crate::types::*;
 use buffers::counts_of;
 use buffers::{Part, Parts, TypedParts, check_apart};
 use plan::*;
+use sides::Side;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
 use weft_mpi::blocking;
@@ -38,6 +41,22 @@ fn run(
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     run_from(form, lock(), comm, plan, called)
+}
+
+/// The same, and `between` where the communicator is an intercommunicator.
+#[inline]
+fn run_either(
+    form: Form,
+    comm: MPI_Comm,
+    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    between: impl FnOnce(Guard) -> Result<()>,
+) -> Result<()> {
+    let process = lock();
+    if process.objects.communicator(comm.0)?.inter.is_some() {
+        return between(process);
+    }
+    run_from(form, process, comm, plan, called)
 }
 
 /// The same, when the lock is held already.
@@ -68,6 +87,10 @@ fn run_from(
     }
     let place = process.collective_scope(comm.0)?;
     start(form, process, place, bound)
+}
+
+fn negative_count(count: i64) -> Error {
+    Error::new(MPI_ERR_COUNT, format!("the count is {count}; it must not be negative"))
 }
 
 /// Does what the form asks with `bound` among the processes of `place`.
@@ -120,17 +143,13 @@ pub(crate) unsafe fn bcast(
     comm: MPI_Comm,
 ) -> Result<()> {
     let part = Part { buffer: buffer.cast_const(), count, datatype };
-    let process = lock();
-    if process.objects.communicator(comm.0)?.inter.is_none() {
-        return run_from(
-            form,
-            process,
-            comm,
-            |process, comm| plan_bcast(process, comm, part, root),
-            |process, comm| called::bcast(process, comm, part, root),
-        );
-    }
-    inter::bcast(form, process, comm, part, root)
+    run_either(
+        form,
+        comm,
+        |process, comm| plan_bcast(process, comm, part, root),
+        |process, comm| called::bcast(process, comm, part, root),
+        |process| inter::bcast(form, process, comm, part, root),
+    )
 }
 
 /// MPI_Gather (MPI-5.0 §6.5).
@@ -147,11 +166,15 @@ pub(crate) unsafe fn gather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_gather(process, comm, send, receive, root),
         move |process, comm| called::gather(process, comm, (send, receive), root, true),
+        // SAFETY: there are no arrays.
+        |process| unsafe {
+            inter::rooted(form, process, comm, (Side::Consecutive(receive), Side::Same(send)), root, true)
+        },
     )
 }
 
@@ -171,11 +194,12 @@ pub(crate) unsafe fn gatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_gatherv(process, comm, send, receive, root) },
         move |process, comm| unsafe { called::gatherv(process, comm, (send, receive), root, true) },
+        |process| unsafe { inter::rooted(form, process, comm, (Side::Listed(receive), Side::Same(send)), root, true) },
     )
 }
 
@@ -193,11 +217,15 @@ pub(crate) unsafe fn scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_scatter(process, comm, send, receive, root),
         move |process, comm| called::gather(process, comm, (receive, send), root, false),
+        // SAFETY: there are no arrays.
+        |process| unsafe {
+            inter::rooted(form, process, comm, (Side::Consecutive(send), Side::Same(receive)), root, false)
+        },
     )
 }
 
@@ -217,11 +245,12 @@ pub(crate) unsafe fn scatterv(
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: displs, datatype: sendtype };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_scatterv(process, comm, send, receive, root) },
         move |process, comm| unsafe { called::gatherv(process, comm, (receive, send), root, false) },
+        |process| unsafe { inter::rooted(form, process, comm, (Side::Listed(send), Side::Same(receive)), root, false) },
     )
 }
 
@@ -238,11 +267,13 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_every(process, comm, send, receive, 1, algorithms::allgather),
         move |process, comm| called::every(process, comm, send, receive),
+        // SAFETY: there are no arrays.
+        |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Consecutive(receive)) },
     )
 }
 
@@ -261,11 +292,12 @@ pub(crate) unsafe fn allgatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) },
         move |process, comm| unsafe { called::allgatherv(process, comm, send, receive) },
+        |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Listed(receive)) },
     )
 }
 
@@ -282,11 +314,13 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_every(process, comm, send, receive, comm.group.size(), algorithms::alltoall),
         move |process, comm| called::every(process, comm, send, receive),
+        // SAFETY: there are no arrays.
+        |process| unsafe { inter::exchange(form, process, comm, Side::Consecutive(send), Side::Consecutive(receive)) },
     )
 }
 
@@ -306,11 +340,12 @@ pub(crate) unsafe fn alltoallv(
     let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_alltoallv(process, comm, send, receive) },
         move |process, comm| unsafe { called::alltoallv(process, comm, send, receive) },
+        |process| unsafe { inter::exchange(form, process, comm, Side::Listed(send), Side::Listed(receive)) },
     )
 }
 
@@ -330,7 +365,7 @@ pub(crate) unsafe fn alltoallw(
     let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
     let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_alltoallw(process, comm, send, receive) },
@@ -338,6 +373,7 @@ pub(crate) unsafe fn alltoallw(
             let sent = (!is_in_place(sendbuf)).then_some((sendcounts, sendtypes));
             called::alltoallw(process, comm, sent, (recvcounts, recvtypes))
         },
+        |process| unsafe { inter::exchange(form, process, comm, Side::Typed(send), Side::Typed(receive)) },
     )
 }
 
@@ -353,11 +389,12 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_reduce(process, comm, send, recvbuf, op, root),
         move |process, _| called::reduction(process, (datatype, count as u64), op, Some(root)),
+        |process| inter::reduce(form, process, comm, send, recvbuf, op, root),
     )
 }
 
@@ -372,13 +409,8 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    let process = lock();
-    if process.objects.communicator(comm.0)?.inter.is_some() {
-        return inter::allreduce(form, process, comm, send, recvbuf, op);
-    }
-    run_from(
+    run_either(
         form,
-        process,
         comm,
         |process, comm| {
             let oversubscribed = process.are_oversubscribed(&comm.group);
@@ -386,6 +418,7 @@ pub(crate) unsafe fn allreduce(
             plan_all(process, comm, send, recvbuf, op, algorithm)
         },
         |process, _| called::reduction(process, (datatype, count as u64), op, None),
+        |process| inter::allreduce(form, process, comm, send, recvbuf, op),
     )
 }
 
@@ -400,11 +433,16 @@ pub(crate) unsafe fn reduce_scatter_block(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: recvcount, datatype };
-    run(
+    run_either(
         form,
         comm,
         |process, comm| plan_reduce_scatter_block(process, comm, send, recvbuf, op),
         move |process, _| called::reduction(process, (datatype, recvcount as u64), op, None),
+        |process| {
+            let size = process.objects.communicator(comm.0)?.group.size() as usize;
+            let count = u64::try_from(recvcount).map_err(|_| negative_count(recvcount))?;
+            inter::reduce_scatter(form, process, comm, send, recvbuf, &vec![count; size], op)
+        },
     )
 }
 
@@ -420,7 +458,7 @@ pub(crate) unsafe fn reduce_scatter(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: 0, datatype };
     // SAFETY: the caller's arrays.
-    run(
+    run_either(
         form,
         comm,
         |process, comm| unsafe { plan_reduce_scatter(process, comm, send, recvbuf, recvcounts, op) },
@@ -428,6 +466,12 @@ pub(crate) unsafe fn reduce_scatter(
             // SAFETY: the caller's array.
             let counts = unsafe { counts_of(recvcounts, comm.group.size() as usize, "recvcounts")? };
             called::reduction(process, (datatype, counts.iter().sum()), op, None)
+        },
+        |process| {
+            let size = process.objects.communicator(comm.0)?.group.size() as usize;
+            // SAFETY: the caller's array.
+            let counts = unsafe { counts_of(recvcounts, size, "recvcounts")? };
+            inter::reduce_scatter(form, process, comm, send, recvbuf, &counts, op)
         },
     )
 }

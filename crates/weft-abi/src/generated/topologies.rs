@@ -296,7 +296,27 @@ entry! { MPI_Ineighbor_allgather PMPI_Ineighbor_allgather(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAllgather, Scope::Comm(comm))
+    call(Function::IneighborAllgather, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c(
@@ -309,7 +329,20 @@ entry! { MPI_Ineighbor_allgather_c PMPI_Ineighbor_allgather_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAllgatherC, Scope::Comm(comm))
+    call(Function::IneighborAllgatherC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv(
@@ -323,7 +356,25 @@ entry! { MPI_Ineighbor_allgatherv PMPI_Ineighbor_allgatherv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAllgatherv, Scope::Comm(comm))
+    call(Function::IneighborAllgatherv, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c(
@@ -337,7 +388,25 @@ entry! { MPI_Ineighbor_allgatherv_c PMPI_Ineighbor_allgatherv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAllgathervC, Scope::Comm(comm))
+    call(Function::IneighborAllgathervC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Nonblocking(request),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall(
@@ -350,7 +419,27 @@ entry! { MPI_Ineighbor_alltoall PMPI_Ineighbor_alltoall(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoall, Scope::Comm(comm))
+    call(Function::IneighborAlltoall, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Nonblocking(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c(
@@ -363,7 +452,20 @@ entry! { MPI_Ineighbor_alltoall_c PMPI_Ineighbor_alltoall_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoallC, Scope::Comm(comm))
+    call(Function::IneighborAlltoallC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Nonblocking(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv(
@@ -378,7 +480,23 @@ entry! { MPI_Ineighbor_alltoallv PMPI_Ineighbor_alltoallv(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoallv, Scope::Comm(comm))
+    call(Function::IneighborAlltoallv, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Nonblocking(request),
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c(
@@ -393,7 +511,23 @@ entry! { MPI_Ineighbor_alltoallv_c PMPI_Ineighbor_alltoallv_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoallvC, Scope::Comm(comm))
+    call(Function::IneighborAlltoallvC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Nonblocking(request),
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw(
@@ -408,7 +542,23 @@ entry! { MPI_Ineighbor_alltoallw PMPI_Ineighbor_alltoallw(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoallw, Scope::Comm(comm))
+    call(Function::IneighborAlltoallw, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Nonblocking(request),
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c(
@@ -423,7 +573,23 @@ entry! { MPI_Ineighbor_alltoallw_c PMPI_Ineighbor_alltoallw_c(
     comm: MPI_Comm,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::IneighborAlltoallwC, Scope::Comm(comm))
+    call(Function::IneighborAlltoallwC, Scope::Comm(comm), || {
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Nonblocking(request),
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgather PMPI_Neighbor_allgather(
@@ -435,7 +601,19 @@ entry! { MPI_Neighbor_allgather PMPI_Neighbor_allgather(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAllgather, Scope::Comm(comm))
+    call(Function::NeighborAllgather, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c(
@@ -447,7 +625,19 @@ entry! { MPI_Neighbor_allgather_c PMPI_Neighbor_allgather_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAllgatherC, Scope::Comm(comm))
+    call(Function::NeighborAllgatherC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
@@ -461,7 +651,28 @@ entry! { MPI_Neighbor_allgather_init PMPI_Neighbor_allgather_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAllgatherInit, Scope::Comm(comm))
+    call(Function::NeighborAllgatherInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Persistent(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c(
@@ -475,7 +686,21 @@ entry! { MPI_Neighbor_allgather_init_c PMPI_Neighbor_allgather_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAllgatherInitC, Scope::Comm(comm))
+    call(Function::NeighborAllgatherInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgather(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv(
@@ -488,7 +713,24 @@ entry! { MPI_Neighbor_allgatherv PMPI_Neighbor_allgatherv(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAllgatherv, Scope::Comm(comm))
+    call(Function::NeighborAllgatherv, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Blocking,
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c(
@@ -501,7 +743,24 @@ entry! { MPI_Neighbor_allgatherv_c PMPI_Neighbor_allgatherv_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAllgathervC, Scope::Comm(comm))
+    call(Function::NeighborAllgathervC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Blocking,
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
@@ -516,7 +775,26 @@ entry! { MPI_Neighbor_allgatherv_init PMPI_Neighbor_allgatherv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAllgathervInit, Scope::Comm(comm))
+    call(Function::NeighborAllgathervInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Persistent(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(displs),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
@@ -531,7 +809,26 @@ entry! { MPI_Neighbor_allgatherv_init_c PMPI_Neighbor_allgatherv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAllgathervInitC, Scope::Comm(comm))
+    call(Function::NeighborAllgathervInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_allgatherv(
+                Form::Persistent(request),
+                sendbuf,
+                sendcount,
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(displs.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall(
@@ -543,7 +840,19 @@ entry! { MPI_Neighbor_alltoall PMPI_Neighbor_alltoall(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoall, Scope::Comm(comm))
+    call(Function::NeighborAlltoall, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Blocking, sendbuf, i64::from(sendcount), sendtype, recvbuf, i64::from(recvcount), recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c(
@@ -555,7 +864,19 @@ entry! { MPI_Neighbor_alltoall_c PMPI_Neighbor_alltoall_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Blocking, sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
@@ -569,7 +890,28 @@ entry! { MPI_Neighbor_alltoall_init PMPI_Neighbor_alltoall_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallInit, Scope::Comm(comm))
+    call(Function::NeighborAlltoallInit, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", i64::from(sendcount))?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", i64::from(recvcount))?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Persistent(request),
+                sendbuf,
+                i64::from(sendcount),
+                sendtype,
+                recvbuf,
+                i64::from(recvcount),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c(
@@ -583,7 +925,21 @@ entry! { MPI_Neighbor_alltoall_init_c PMPI_Neighbor_alltoall_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallInitC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallInitC, Scope::Comm(comm), || {
+        if !check::is_in_place(sendbuf) {
+            check::count("sendcount", sendcount)?;
+        }
+        if !check::is_in_place(recvbuf) {
+            check::count("recvcount", recvcount)?;
+        }
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoall(
+                Form::Persistent(request), sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, comm
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv(
@@ -597,7 +953,22 @@ entry! { MPI_Neighbor_alltoallv PMPI_Neighbor_alltoallv(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallv, Scope::Comm(comm))
+    call(Function::NeighborAlltoallv, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Blocking,
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c(
@@ -611,7 +982,22 @@ entry! { MPI_Neighbor_alltoallv_c PMPI_Neighbor_alltoallv_c(
     recvtype: MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallvC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallvC, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Blocking,
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init(
@@ -627,7 +1013,24 @@ entry! { MPI_Neighbor_alltoallv_init PMPI_Neighbor_alltoallv_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallvInit, Scope::Comm(comm))
+    call(Function::NeighborAlltoallvInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Persistent(request),
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                Counts::Narrow(sdispls),
+                sendtype,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                Counts::Narrow(rdispls),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c(
@@ -643,7 +1046,24 @@ entry! { MPI_Neighbor_alltoallv_init_c PMPI_Neighbor_alltoallv_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallvInitC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallvInitC, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallv(
+                Form::Persistent(request),
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                Counts::Wide(sdispls.cast()),
+                sendtype,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                Counts::Wide(rdispls.cast()),
+                recvtype,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw(
@@ -657,7 +1077,22 @@ entry! { MPI_Neighbor_alltoallw PMPI_Neighbor_alltoallw(
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallw, Scope::Comm(comm))
+    call(Function::NeighborAlltoallw, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Blocking,
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c(
@@ -671,7 +1106,22 @@ entry! { MPI_Neighbor_alltoallw_c PMPI_Neighbor_alltoallw_c(
     recvtypes: *const MPI_Datatype,
     comm: MPI_Comm,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallwC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallwC, Scope::Comm(comm), || {
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Blocking,
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init(
@@ -687,7 +1137,24 @@ entry! { MPI_Neighbor_alltoallw_init PMPI_Neighbor_alltoallw_init(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallwInit, Scope::Comm(comm))
+    call(Function::NeighborAlltoallwInit, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Persistent(request),
+                sendbuf,
+                Counts::Narrow(sendcounts),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Narrow(recvcounts),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
@@ -703,7 +1170,24 @@ entry! { MPI_Neighbor_alltoallw_init_c PMPI_Neighbor_alltoallw_init_c(
     info: MPI_Info,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::NeighborAlltoallwInitC, Scope::Comm(comm))
+    call(Function::NeighborAlltoallwInitC, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::collectives::neighbors::neighbor_alltoallw(
+                Form::Persistent(request),
+                sendbuf,
+                Counts::Wide(sendcounts.cast()),
+                sdispls,
+                sendtypes,
+                recvbuf,
+                Counts::Wide(recvcounts.cast()),
+                rdispls,
+                recvtypes,
+                comm,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Topo_test PMPI_Topo_test(comm: MPI_Comm, status: *mut c_int) -> c_int {

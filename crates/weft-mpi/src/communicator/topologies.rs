@@ -3,9 +3,22 @@
 use crate::constants::{MPI_ERR_RANK, MPI_ERR_TOPOLOGY};
 use crate::error::{Error, Result};
 use crate::object::Communicator;
-use crate::topology::{Graph, Grid, Neighbours, Topology};
+use crate::topology::{Graph, Grid, NeighbourLists, Neighbours, Topology};
 
 impl Communicator {
+    /// With whom this process exchanges data in the topology (MPI-5.0 §8.6).
+    ///
+    /// # Errors
+    /// `MPI_ERR_TOPOLOGY` when there is none.
+    pub fn neighbour_lists(&self) -> Result<NeighbourLists> {
+        let topology = self.topology.as_ref().ok_or_else(|| {
+            let message =
+                "the communicator has no topology, so that no process has neighbours in it (MPI-5.0 section 8.6)";
+            Error::new(MPI_ERR_TOPOLOGY, message)
+        })?;
+        Ok(topology.neighbour_lists(self.rank))
+    }
+
     /// Its Cartesian topology.
     ///
     /// # Errors

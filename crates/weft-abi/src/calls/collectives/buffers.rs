@@ -195,7 +195,7 @@ impl TypedParts {
     /// # Safety
     /// The arrays have `size` elements.
     pub(super) unsafe fn describe(&self, process: &Process, size: usize, name: &str) -> Result<OwnedTypedBlocks> {
-        if self.displacements.is_null() || self.datatypes.is_null() {
+        if size > 0 && (self.displacements.is_null() || self.datatypes.is_null()) {
             return Err(Error::new(MPI_ERR_ARG, format!("an array that goes with {name} is a null pointer")));
         }
         // SAFETY: the caller's arrays.

@@ -1,0 +1,130 @@
+//! Collective communication with the neighbours in a virtual topology (MPI-5.0 §8.6).
+
+use super::buffers::{Part, Parts, TypedParts};
+use super::run;
+use super::sides::{Side, plan_exchange};
+use crate::types::*;
+use std::ffi::c_void;
+use weft_mpi::algorithms::{self, NeighbourExchange};
+use weft_mpi::check::Call;
+use weft_mpi::error::Result;
+
+/// One exchange: what goes to whom is said by the topology.
+///
+/// # Safety
+/// Buffers and arrays are those of the C prototype.
+unsafe fn exchange(form: Form, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
+    run(
+        form,
+        comm,
+        |process, comm| {
+            let neighbours = comm.neighbour_lists()?;
+            let (sources, destinations) = (&neighbours.sources, &neighbours.destinations);
+            // SAFETY: the caller's arrays.
+            unsafe {
+                plan_exchange(process, (send, destinations.len()), (receive, sources.len()), |send, receive| {
+                    algorithms::neighbour_exchange(&NeighbourExchange {
+                        rank: comm.rank,
+                        sources,
+                        destinations,
+                        is_grid: neighbours.is_grid,
+                        send,
+                        receive,
+                    })
+                })
+            }
+        },
+        |_, _| Ok(Call::default()),
+    )
+}
+
+/// MPI_Neighbor_allgather (MPI-5.0 §8.6.1).
+pub(crate) unsafe fn neighbor_allgather(
+    form: Form,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
+    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+    // SAFETY: the caller's arguments.
+    unsafe { exchange(form, comm, Side::Same(send), Side::Consecutive(receive)) }
+}
+
+/// MPI_Neighbor_allgatherv (MPI-5.0 §8.6.1).
+pub(crate) unsafe fn neighbor_allgatherv(
+    form: Form,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    displs: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
+    let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
+    // SAFETY: the caller's arguments.
+    unsafe { exchange(form, comm, Side::Same(send), Side::Listed(receive)) }
+}
+
+/// MPI_Neighbor_alltoall (MPI-5.0 §8.6.2).
+pub(crate) unsafe fn neighbor_alltoall(
+    form: Form,
+    sendbuf: *const c_void,
+    sendcount: i64,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcount: i64,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
+    let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
+    // SAFETY: the caller's arguments.
+    unsafe { exchange(form, comm, Side::Consecutive(send), Side::Consecutive(receive)) }
+}
+
+/// MPI_Neighbor_alltoallv (MPI-5.0 §8.6.2).
+pub(crate) unsafe fn neighbor_alltoallv(
+    form: Form,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: Counts,
+    sendtype: MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: Counts,
+    recvtype: MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let send = Parts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatype: sendtype };
+    let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatype: recvtype };
+    // SAFETY: the caller's arguments.
+    unsafe { exchange(form, comm, Side::Listed(send), Side::Listed(receive)) }
+}
+
+/// MPI_Neighbor_alltoallw (MPI-5.0 §8.6.2).
+pub(crate) unsafe fn neighbor_alltoallw(
+    form: Form,
+    sendbuf: *const c_void,
+    sendcounts: Counts,
+    sdispls: *const MPI_Aint,
+    sendtypes: *const MPI_Datatype,
+    recvbuf: *mut c_void,
+    recvcounts: Counts,
+    rdispls: *const MPI_Aint,
+    recvtypes: *const MPI_Datatype,
+    comm: MPI_Comm,
+) -> Result<()> {
+    let (sdispls, rdispls) = (Counts::Wide(sdispls.cast()), Counts::Wide(rdispls.cast()));
+    let send = TypedParts { buffer: sendbuf, counts: sendcounts, displacements: sdispls, datatypes: sendtypes };
+    let receive = TypedParts { buffer: recvbuf, counts: recvcounts, displacements: rdispls, datatypes: recvtypes };
+    // SAFETY: the caller's arguments.
+    unsafe { exchange(form, comm, Side::Typed(send), Side::Typed(receive)) }
+}

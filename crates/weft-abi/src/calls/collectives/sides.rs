@@ -1,0 +1,147 @@
+//! One side of an exchange with several processes, as the different operations give it: what is sent to them, or what is received from them.
+
+use super::buffers::{OwnedBlocks, OwnedTypedBlocks, Part, Parts, TypedParts, address, check_apart};
+use super::plan::{Plan, refuse_in_place};
+use std::ffi::c_void;
+use std::mem::take;
+use std::sync::Arc;
+use weft_mpi::algorithms::{self as plan, Items, Schedule};
+use weft_mpi::collective::{Arguments, SharedDatatype};
+use weft_mpi::error::Result;
+use weft_mpi::memory::Footprint;
+use weft_mpi::object::Description;
+use weft_mpi::process::Process;
+
+/// The arguments of one side.
+#[derive(Clone, Copy)]
+pub(super) enum Side {
+    /// Nothing: this process only sends, or only receives.
+    Nothing,
+    /// The same to everybody.
+    Same(Part),
+    /// A part for each, one after the other.
+    Consecutive(Part),
+    /// With counts and displacements.
+    Listed(Parts),
+    /// And with datatypes.
+    Typed(TypedParts),
+}
+
+/// The same when it has been checked.
+pub(super) struct DescribedSide {
+    buffer: *const c_void,
+    blocks: Described,
+    datatype: Option<Arc<Description>>,
+}
+
+enum Described {
+    Same(Items, Option<Footprint>),
+    Consecutive(Items, Option<Footprint>),
+    Listed(OwnedBlocks),
+    Typed(OwnedTypedBlocks),
+}
+
+impl Side {
+    fn buffer(&self) -> *const c_void {
+        match self {
+            Self::Nothing => std::ptr::null(),
+            Self::Same(part) | Self::Consecutive(part) => part.buffer,
+            Self::Listed(parts) => parts.buffer,
+            Self::Typed(parts) => parts.buffer,
+        }
+    }
+
+    /// For so many processes; `names` are those of the buffer and of the counts.
+    ///
+    /// # Safety
+    /// Arrays have an element for each process.
+    unsafe fn describe(&self, process: &Process, places: usize, names: [&str; 2]) -> Result<DescribedSide> {
+        let [buffer_name, counts_name] = names;
+        let buffer = self.buffer();
+        refuse_in_place(buffer, buffer_name)?;
+        let part_of = |part: &Part, blocks: u32| -> Result<_> {
+            let (items, description) = part.describe(process, blocks)?;
+            let footprint = part.footprint(blocks, &description.layout);
+            Ok((items, Some(footprint), Some(description)))
+        };
+        let (blocks, datatype) = match self {
+            Self::Nothing => (Described::Same(Items::default(), None), None),
+            Self::Same(part) => {
+                let (items, footprint, datatype) = part_of(part, 1)?;
+                (Described::Same(items, footprint), datatype)
+            }
+            Self::Consecutive(part) => {
+                let (items, footprint, datatype) = part_of(part, places as u32)?;
+                (Described::Consecutive(items, footprint), datatype)
+            }
+            Self::Listed(parts) => {
+                // SAFETY: the caller's promise.
+                let (blocks, datatype) = unsafe { parts.describe(process, places, counts_name)? };
+                (Described::Listed(blocks), Some(datatype))
+            }
+            // SAFETY: the caller's promise.
+            Self::Typed(parts) => (Described::Typed(unsafe { parts.describe(process, places, counts_name)? }), None),
+        };
+        Ok(DescribedSide { buffer, blocks, datatype })
+    }
+}
+
+impl DescribedSide {
+    fn view(&self) -> plan::Parts<'_> {
+        match &self.blocks {
+            Described::Same(items, _) => plan::Parts::Same(*items),
+            Described::Consecutive(items, _) => plan::Parts::Consecutive(*items),
+            Described::Listed(blocks) => plan::Parts::Listed(blocks.view()),
+            Described::Typed(blocks) => plan::Parts::Typed(blocks.view()),
+        }
+    }
+
+    /// Where the block of a place is, or all of them where they are one piece.
+    fn footprint(&self, place: usize) -> Option<Footprint> {
+        match (&self.blocks, &self.datatype) {
+            (Described::Same(_, footprint) | Described::Consecutive(_, footprint), _) => *footprint,
+            (Described::Listed(blocks), Some(datatype)) => Some(blocks.footprint(self.buffer, place, &datatype.layout)),
+            (Described::Typed(blocks), _) => blocks.footprint(self.buffer, place),
+            (Described::Listed(_), None) => None,
+        }
+    }
+
+    fn take_types(&mut self) -> Vec<SharedDatatype> {
+        match &mut self.blocks {
+            Described::Typed(blocks) => take(&mut blocks.types),
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// The plan of an exchange of these sides with so many processes each.
+///
+/// # Safety
+/// Arrays of each side have an element for each of its processes.
+pub(super) unsafe fn plan_exchange(
+    process: &Process,
+    (send, destinations): (Side, usize),
+    (receive, sources): (Side, usize),
+    algorithm: impl FnOnce(plan::Parts<'_>, plan::Parts<'_>) -> Schedule,
+) -> Result<Plan> {
+    // SAFETY: the caller's promise.
+    let (mut sent, mut received) = unsafe {
+        let received = receive.describe(process, sources, ["recvbuf", "recvcounts"])?;
+        (send.describe(process, destinations, ["sendbuf", "sendcounts"])?, received)
+    };
+    for place in 0..sources.min(destinations) {
+        check_apart(sent.footprint(place), received.footprint(place))?;
+    }
+    let schedule = algorithm(sent.view(), received.view());
+    let shared = |datatype: Option<Arc<Description>>| datatype.map(|datatype| datatype as SharedDatatype);
+    let arguments = Arguments {
+        send: address(sent.buffer),
+        receive: address(received.buffer),
+        send_types: sent.take_types(),
+        receive_types: received.take_types(),
+        send_type: shared(sent.datatype),
+        receive_type: shared(received.datatype),
+        ..Arguments::none()
+    };
+    Ok((schedule, arguments))
+}
