@@ -254,11 +254,6 @@ static void collectives(void)
     MPI_Iallreduce(in, out, 1, MPI_INT, MPI_SUM, inter, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     CHECK_EQUAL(out[0], expected);
-    if (!left_out("not-implemented")) { /* others have them */
-        MPI_Comm_set_errhandler(inter, MPI_ERRORS_RETURN);
-        CHECK_CLASS(MPI_Gather(in, 1, MPI_INT, out, 1, MPI_INT, 0, inter), MPI_ERR_UNSUPPORTED_OPERATION);
-        CHECK_CLASS(MPI_Alltoall(in, 1, MPI_INT, out, 1, MPI_INT, inter), MPI_ERR_UNSUPPORTED_OPERATION);
-    }
     MPI_Comm_free(&inter);
 }
 

@@ -32,7 +32,7 @@ impl Process {
     /// The place of the next collective of `communicator`: it counts as begun.
     ///
     /// # Errors
-    /// `MPI_ERR_COMM`; `MPI_ERR_UNSUPPORTED_OPERATION` on an intercommunicator.
+    /// `MPI_ERR_COMM`, on an intercommunicator too.
     pub fn collective_scope(&mut self, communicator: usize) -> Result<CollectiveScope> {
         self.objects.communicator(communicator)?.check_collective()?;
         self.agreement_scope(communicator)

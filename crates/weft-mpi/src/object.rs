@@ -96,7 +96,7 @@ impl Communicator {
     /// Its processes must be able to run collectives.
     ///
     /// # Errors
-    /// `MPI_ERR_UNSUPPORTED_OPERATION` for an intercommunicator.
+    /// `MPI_ERR_COMM` for an intercommunicator.
     #[inline]
     pub fn check_collective(&self) -> Result<&Self> {
         if self.inter.is_some() { Err(no_collectives()) } else { Ok(self) }
@@ -130,7 +130,7 @@ impl Communicator {
 
 #[cold]
 fn no_collectives() -> Error {
-    Error::new(MPI_ERR_UNSUPPORTED_OPERATION, "collective operations on intercommunicators are not implemented yet")
+    Error::new(MPI_ERR_COMM, "the communicator is an intercommunicator, for which this operation is not defined")
 }
 
 /// Which objects an error handler or keyval is for.

@@ -175,7 +175,7 @@ fn neighbours_in_a_grid_get_what_was_sent_their_way() {
         for form in FORMS {
             let arrives = |rank: u32, place: usize| {
                 let (below, above) = grid.shift(rank, place / 2, 1);
-                let from = if place % 2 == 0 { below } else { above };
+                let from = if place.is_multiple_of(2) { below } else { above };
                 from.map(|from| (from, place ^ 1))
             };
             check(&format!("{form:?} in {dimensions:?}"), form, &lists, true, arrives);
