@@ -16,6 +16,9 @@ set -eu
 name=$1
 step=$2
 here=$(cd "$(dirname "$0")" && pwd)
+top=$(cd "$here/../.." && pwd)
+# With what builds mpi4py, from `tools/setup.sh tests`.
+python=$top/build/venv/bin/python
 prefix=$(cd "$APPLICATIONS_PREFIX" && pwd -P)
 mkdir -p "$APPLICATIONS_KEPT"
 kept=$(cd "$APPLICATIONS_KEPT" && pwd -P)
@@ -90,7 +93,7 @@ fetch() {
             printf '%s\n' "$3" >"$home/version"
             ;;
         pip)
-            python3 -m pip download -q --no-deps --no-binary :all: --no-build-isolation -d "$home/archives" "$2==$3" >"$log" 2>&1 ||
+            "$python" -m pip download -q --disable-pip-version-check --no-deps --no-binary :all: --no-build-isolation -d "$home/archives" "$2==$3" >"$log" 2>&1 ||
                 fail "pip cannot fetch $2: $(tail -n 1 "$log")"
             printf '%s\n' "$3" >"$home/version"
             ;;

@@ -7,6 +7,7 @@
 //! | type | whose it is | what it decides |
 //! |---|---|---|
 //! | [`Wait`] | one call that waits | another pass, a look at the clock, a yield, a migration, a sleep |
+//! | [`Looks`] | one process | when a loop of calls that only look yields the processor |
 //! | [`Learned`] | one process | how long its calls spin ([`SpinBudget`]), how often they change the processor ([`Migration`]) |
 //! | [`Waiters`] | one process | which of its threads sleeps on behalf of all, and who is woken by what |
 //! | [`Outstanding`], [`Coverage`] | one process | what the progress thread watches while the program computes, and what it does when it is woken |
@@ -34,6 +35,7 @@
 mod budget;
 mod call;
 mod coverage;
+mod looks;
 mod migration;
 #[cfg(test)]
 mod model_tests;
@@ -45,6 +47,7 @@ pub use coverage::{
     Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Left, Outstanding, REPAIR_AFTER, State, TakeBack, Woken,
     after_passes, when_busy,
 };
+pub use looks::Looks;
 pub use migration::Migration;
 pub use waiters::{Waiters, Wake};
 

@@ -21,7 +21,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
 use weft_engine::messages::Messages;
-use weft_engine::waiting::{Learned, SPIN_NETWORK, SPIN_NODE, Waiters};
+use weft_engine::waiting::{Learned, Looks, SPIN_NETWORK, SPIN_NODE, Waiters};
 use weft_launch::Load;
 use weft_net::clock;
 
@@ -99,6 +99,7 @@ pub struct Process {
     /// Packets sent again and paths failed, as far as tools have been told.
     pub(crate) packets_seen: [u64; 2],
     learned: Learned,
+    looks: Looks,
     processors: usize,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
@@ -225,7 +226,10 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     let has_events = process.has_events();
     // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a processor, of which one
     // may be what the program tests for.
-    let yields = found.is_none() && (is_contended() || process.engine().is_ok_and(|engine| engine.is_oversubscribed()));
+    let yields = found.is_none() && {
+        let wanted = is_contended() || process.engine().is_ok_and(|engine| engine.is_oversubscribed());
+        process.looks.in_vain(wanted)
+    };
     drop(process);
     if has_events {
         tell_events();
@@ -279,6 +283,7 @@ impl Process {
             awaited: Awaited::Unknown,
             packets_seen: [0; 2],
             learned: Learned::new(SPIN_NODE),
+            looks: Looks::new(),
             processors: 1,
             helped: Helped::Nothing,
             progress_thread: None,

@@ -1,0 +1,45 @@
+//! Calls that only look, such as `MPI_Test` and `MPI_Iprobe`, of which programs make loops.
+
+/// So many looks in vain, and the processor is offered to others: they may be what the loop looks for, and nobody tells this process that
+/// there are any (ranks of another job, or of another host of a machine that plays several). A yield that nobody takes costs about as much
+/// as one look. Looks that find something are not counted, so that they cost nothing.
+const LOOKS_PER_YIELD: u32 = 64;
+
+/// How often a program has looked in vain since it yielded.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Looks {
+    in_vain: u32,
+}
+
+impl Looks {
+    /// None yet.
+    pub const fn new() -> Self {
+        Self { in_vain: 0 }
+    }
+
+    /// A call has looked in vain: whether it yields its processor as it leaves. It always does where it is known that others want
+    /// it (`wanted`).
+    #[inline]
+    pub fn in_vain(&mut self, wanted: bool) -> bool {
+        self.in_vain += 1;
+        if self.in_vain < LOOKS_PER_YIELD {
+            return wanted;
+        }
+        self.in_vain = 0;
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_of_looks_offers_its_processor_now_and_then_and_always_where_others_are_known_to_want_it() {
+        let mut looks = Looks::new();
+        assert!((1..LOOKS_PER_YIELD).all(|_| !looks.in_vain(false)));
+        assert!(looks.in_vain(false));
+        assert!(!looks.in_vain(false));
+        assert!((0..3 * LOOKS_PER_YIELD).all(|_| looks.in_vain(true)));
+    }
+}
