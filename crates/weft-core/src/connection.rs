@@ -268,11 +268,16 @@ impl Connection {
             return None;
         }
         if !self.is_idle() {
-            return Some(self.refused.map_or(Instant(0), |refused| refused + RETRY));
+            return Some(self.now_or_retry());
         }
         let keepalive = self.settings.keepalive;
         ((self.watched || self.held > 0 || self.misses_packets()) && keepalive.0 > 0)
             .then(|| self.silence.looked.map_or(Instant(0), |looked| looked + keepalive))
+    }
+
+    /// When to offer the carrier something besides packets: now, or a while after it has refused.
+    pub fn now_or_retry(&self) -> Instant {
+        self.refused.map_or(Instant(0), |refused| refused + RETRY)
     }
 
     /// Gives back memory that an idle connection keeps for what may come next.

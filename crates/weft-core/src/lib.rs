@@ -13,6 +13,7 @@ pub mod matching;
 pub mod message;
 pub mod path_validation;
 pub mod pcapng;
+pub mod placement;
 pub mod rails;
 pub mod reduce;
 pub mod time;

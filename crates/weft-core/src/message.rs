@@ -7,6 +7,8 @@
 //! | `Rendezvous` | announces a large message; the data stays with the sender |
 //! | `ClearToSend` | clear to send (CTS): the receiver has a buffer, so send the data, up to a limit that later grants raise, to this remote key (its remote key) |
 //! | `Data` | a piece of granted data, placed at its offset, in any order |
+//! | `ClearToPlace` | clear to send, to a peer whose carrier writes to our memory by itself: where to, by the carrier's key (`placement`) |
+//! | `Placed` | the sender's carrier has written such a piece |
 //! | `Fin` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
 //! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
@@ -15,6 +17,7 @@
 //! [`HEAD_MAX`] bytes and, for the first three and `Data`, the payload after it.
 
 use crate::matching::Envelope;
+use crate::placement::RemoteMemory;
 
 /// The largest head, in bytes.
 pub const HEAD_MAX: usize = 40;
@@ -42,6 +45,10 @@ pub enum Frame<'a> {
     Rendezvous { envelope: Envelope, request: u32, total: u64, address: Option<u64> },
     /// The receiver takes the first `total` bytes of `request` at `remote_key`; those before `limit` may be sent now.
     ClearToSend { request: u32, remote_key: u32, limit: u64, total: u64 },
+    /// The receiver takes the first `total` bytes of `request` at `remote_key`; the sender's carrier may write them to `target`.
+    ClearToPlace { request: u32, remote_key: u32, total: u64, target: RemoteMemory },
+    /// The sender's carrier has written `length` bytes at `offset` of what was granted at `remote_key`.
+    Placed { remote_key: u32, offset: u64, length: u64 },
     /// Bytes at `offset` of what was granted at `remote_key`.
     Data { remote_key: u32, offset: u64, payload: &'a [u8] },
     /// The sender's `request` is complete.
@@ -64,6 +71,8 @@ const FIN: u8 = 7;
 const CREDIT: u8 = 8;
 const RETRACT: u8 = 9;
 const RETRACTED: u8 = 10;
+const CLEAR_TO_PLACE: u8 = 11;
+const PLACED: u8 = 12;
 
 /// Bit of the second byte: the optional field of the frame is present.
 const WITH_OPTION: u8 = 1;
@@ -143,6 +152,17 @@ impl Head {
     /// Permission to send the bytes before `limit` of the `total` that are wanted.
     pub fn clear_to_send(request: u32, remote_key: u32, limit: u64, total: u64) -> Self {
         Self::new(CLEAR_TO_SEND, false).u32(request).u32(remote_key).u64(limit).u64(total)
+    }
+
+    /// Permission to write `total` bytes to `target`.
+    pub fn clear_to_place(request: u32, remote_key: u32, total: u64, target: RemoteMemory) -> Self {
+        let head = Self::new(CLEAR_TO_PLACE, false).u32(request).u32(remote_key).u64(total);
+        head.u64(target.key).u64(target.address)
+    }
+
+    /// A piece has been written.
+    pub fn placed(remote_key: u32, offset: u64, length: u64) -> Self {
+        Self::new(PLACED, false).u32(remote_key).u64(offset).u64(length)
     }
 
     /// Head of a piece of granted data, on links that carry it as a frame.
@@ -239,6 +259,12 @@ impl<'a> Frame<'a> {
             CLEAR_TO_SEND => {
                 Self::ClearToSend { request: r.u32()?, remote_key: r.u32()?, limit: r.u64()?, total: r.u64()? }
             }
+            CLEAR_TO_PLACE => {
+                let (request, remote_key, total) = (r.u32()?, r.u32()?, r.u64()?);
+                let target = RemoteMemory { key: r.u64()?, address: r.u64()? };
+                Self::ClearToPlace { request, remote_key, total, target }
+            }
+            PLACED => Self::Placed { remote_key: r.u32()?, offset: r.u64()?, length: r.u64()? },
             DATA => Self::Data { remote_key: r.u32()?, offset: r.u64()?, payload: r.0 },
             FIN => Self::Fin { request: r.u32()? },
             CREDIT => Self::Credit { bytes: r.u64()? },
@@ -286,6 +312,16 @@ mod tests {
                 round_trip(Head::clear_to_send(1, 2, 3, 4), b""),
                 Frame::ClearToSend { request: 1, remote_key: 2, limit: 3, total: 4 },
             ),
+            (
+                round_trip(Head::clear_to_place(1, 2, 3, RemoteMemory { key: u64::MAX, address: 1 << 47 }), b""),
+                Frame::ClearToPlace {
+                    request: 1,
+                    remote_key: 2,
+                    total: 3,
+                    target: RemoteMemory { key: u64::MAX, address: 1 << 47 },
+                },
+            ),
+            (round_trip(Head::placed(2, 1 << 33, 9), b""), Frame::Placed { remote_key: 2, offset: 1 << 33, length: 9 }),
             (round_trip(Head::data(2, 1 << 33), b"d"), Frame::Data { remote_key: 2, offset: 1 << 33, payload: b"d" }),
             (round_trip(Head::fin(8), b""), Frame::Fin { request: 8 }),
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),

@@ -10,11 +10,12 @@ use std::sync::Arc;
 use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Event, Flow, Parked, Settings as FlowSettings};
 use weft_core::path_validation::{Ends, Keys};
+use weft_core::placement::Placements;
 use weft_core::rails::{Carrier, CarrierKind, PathFrame, RAILS_MAX, Rails};
 use weft_core::time::Instant;
 use weft_core::wire::Secret;
 
-use crate::transport::{Address, Datagrams};
+use crate::transport::{Address, Datagrams, Placement};
 pub(crate) use coalescing::{COALESCE_TIME_MAX, Coalescing};
 
 /// A link that carries packets.
@@ -111,6 +112,10 @@ pub struct Remote {
     numbers: (u32, u32),
     /// The only carrier delivers every packet once and in order: there is a connection instead of a flow.
     ordered: bool,
+    /// What that carrier does by itself, at both ends.
+    placement: Option<Placement>,
+    /// What it is to write to the peer's memory, if there has been anything.
+    pub(crate) placements: Option<Box<Placements>>,
     /// Made on first contact, and again when something happens after it has been parked.
     pub flow: Option<Box<Flow>>,
     /// Made on first contact.
@@ -215,6 +220,8 @@ impl Remote {
             settings,
             numbers: (0, 0),
             ordered: false,
+            placement: None,
+            placements: None,
             flow: None,
             connection: None,
             parked: None,
@@ -229,6 +236,29 @@ impl Remote {
     /// The peer at the end of a carrier that delivers every packet once and in order.
     pub fn connected(carrier: Carrier, hop: Hop, settings: FlowSettings) -> Self {
         Self { ordered: true, ..Self::new(&[(carrier, hop)], settings) }
+    }
+
+    /// The same; what the carrier can do by itself to memory of peers is used.
+    #[must_use]
+    pub fn placing(self, placement: Option<Placement>) -> Self {
+        Self { placement: placement.filter(|_| self.ordered), ..self }
+    }
+
+    /// From so many bytes on announced messages are written by the sender's carrier; never: the largest number.
+    pub(crate) fn placed_min(&self) -> u64 {
+        self.placement.filter(|placement| placement.writes).map_or(u64::MAX, |placement| placement.bytes_min)
+    }
+
+    /// What it is to write to the peer's memory; `None` where it does not do that.
+    pub(crate) fn placements(&mut self) -> Option<&mut Placements> {
+        let placement = self.placement.filter(|placement| placement.writes)?;
+        Some(self.placements.get_or_insert_with(|| Box::new(Placements::new(placement.bytes_max))))
+    }
+
+    /// Whether the carrier can be given something to write.
+    #[inline]
+    pub(crate) fn has_placements(&self) -> bool {
+        self.placements.as_deref().is_some_and(Placements::is_waiting)
     }
 
     /// Whether there is a connection to it, and no flow.
@@ -280,7 +310,9 @@ impl Remote {
                 |device: &Device| device.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten");
             !connection.is_idle() || connection.misses_packets() || devices.get(hop.slot).is_some_and(has_packets)
         };
-        self.flow.as_ref().is_none_or(|flow| flow.is_idle()) && !self.connection.as_deref().is_some_and(held)
+        self.flow.as_ref().is_none_or(|flow| flow.is_idle())
+            && !self.connection.as_deref().is_some_and(held)
+            && self.placements.as_deref().is_none_or(Placements::is_idle)
     }
 
     /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
@@ -464,6 +496,7 @@ impl Remote {
         let flow = match self.coalescing.ends() {
             None => match &self.connection {
                 None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
+                Some(connection) if self.has_placements() => Some(connection.now_or_retry()),
                 Some(connection) => connection.next_timeout(),
             },
             ends => ends,

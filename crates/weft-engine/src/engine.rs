@@ -7,6 +7,7 @@ mod awaited;
 mod immediate;
 mod network;
 mod outgoing;
+mod placement;
 mod report;
 mod single_copy;
 
@@ -327,6 +328,8 @@ impl<P: Platform> Engine<P> {
         (state.waiting, state.ahead_of_room) = (false, None);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
+        // Before anybody is told that the memory is the program's again.
+        self.conceal_closed();
     }
 
     /// Whether nothing of ours is still on its way.

@@ -197,7 +197,7 @@ impl UserData {
     /// # Panics
     /// When that reaches past the end.
     #[inline]
-    fn program_run(&self, range: &Range<u64>) -> Option<*mut u8> {
+    pub fn program_run(&self, range: &Range<u64>) -> Option<*mut u8> {
         assert!(range.start <= range.end && range.end <= self.bytes);
         matches!(self.shape, Shape::Run).then(|| self.base.wrapping_add(range.start as usize))
     }

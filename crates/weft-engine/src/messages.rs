@@ -20,7 +20,7 @@ use crate::handle::{Kind, Slab};
 use crate::memory::{UserData, Writer};
 use crate::regions::{RegionKey, Regions};
 use crate::request::{Cancellation, NO_COMMUNICATOR, Receive, Request, State, Status};
-use crate::transport::{Remainder, Ticket, number_near};
+use crate::transport::{Remainder, RemoteMemory, Ticket, number_near};
 
 /// Eager bytes that one process may have under way to, and unconsumed at, another.
 pub const CREDIT_BYTES: u64 = 1 << 20;
@@ -50,6 +50,24 @@ pub enum Outgoing {
         request: usize,
         /// First byte that has not left.
         offset: u64,
+    },
+    /// The sender's `asked` is to be written to the memory of the receive `request` by its carrier.
+    Invite {
+        /// The receive's handle.
+        request: usize,
+        /// The sender's name for the message.
+        asked: u32,
+    },
+    /// The first `total` bytes of `request` are to be written to `target` by our carrier.
+    Place {
+        /// Its handle.
+        request: usize,
+        /// The receiver's name for where they go.
+        remote_key: u32,
+        /// How many.
+        total: u64,
+        /// Where to.
+        target: RemoteMemory,
     },
     /// Granted data of `request` from `offset` to `limit`, to the receiver's `remote_key`.
     Stream {
@@ -137,6 +155,8 @@ pub struct Peer {
     pub single_copy: bool,
     /// Whether it shares a link with others: what it announces is granted piece by piece.
     pub paced: bool,
+    /// From so many bytes on its carrier writes what it announces to our memory by itself.
+    pub placed_min: u64,
     /// Set when the peer is known to be gone.
     pub failed: Option<String>,
     /// Name of its host, for messages to people.
@@ -329,6 +349,7 @@ impl Peer {
             written: None,
             single_copy: false,
             paced: false,
+            placed_min: u64::MAX,
             failed: None,
             host: None,
             writer: Writer::beyond_caches(ticks),
@@ -601,6 +622,10 @@ impl Messages {
             Frame::ClearToSend { request, remote_key, limit, total } => {
                 self.handle_clear_to_send(peer, request, remote_key, limit, total)
             }
+            Frame::ClearToPlace { request, remote_key, total, target } => {
+                self.handle_clear_to_place(peer, request, remote_key, total, target, peers)
+            }
+            Frame::Placed { remote_key, offset, length } => self.handle_placed(peer, remote_key, offset, length, peers),
             Frame::Data { remote_key, offset, payload } => self.handle_data(peer, remote_key, offset, payload, peers),
             Frame::Fin { request } => self.handle_fin(peer, request),
             Frame::Credit { bytes } => {

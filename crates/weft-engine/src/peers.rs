@@ -209,6 +209,7 @@ impl<P: Platform> Peers<P> {
         match &mut route {
             Route::Remote(remote) => {
                 matching.paced = !remote.is_ordered();
+                matching.placed_min = remote.placed_min();
                 let own = self.get(self.own).map_or(number, Peer::number);
                 remote.set_numbers(own, number);
             }

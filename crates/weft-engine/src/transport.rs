@@ -11,6 +11,7 @@
 
 mod datagrams;
 mod none;
+mod placement;
 mod posted;
 
 use std::os::fd::RawFd;
@@ -21,6 +22,7 @@ pub use crate::memory::NeighbourMemory;
 
 pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, wrong_address};
 pub use none::NoNode;
+pub use placement::{Begun, Exposure, Placement, RemoteMemory};
 pub use posted::{
     Claim, Cooperation, Ending, Fate, NUMBER_BITS, Offered, Piece, PostedTable, Remainder, Taker, Ticket, Wanted, Wish,
     number_near,

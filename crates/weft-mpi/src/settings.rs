@@ -74,6 +74,15 @@ pub const FABRIC_PROVIDER: Setting = Setting {
               network, one with datagrams before one with reliable messages; `weft info` shows which, and the variables `FI_*` of libfabric count, too",
     reader: Reader::Library,
 };
+/// Whether libfabric's provider writes large messages to the receiver's memory.
+pub const FABRIC_PLACEMENT: Setting = Setting {
+    name: "WEFT_FABRIC_PLACEMENT",
+    default: "1",
+    allowed: "1 or 0",
+    meaning: "whether libfabric's provider writes large messages to the receiver's memory by itself, where it can (`FI_RMA`) and gains by it; \
+              at both ends of a pair, or at neither",
+    reader: Reader::Library,
+};
 /// Where `weft-netd` listens.
 pub const NETD: Setting = Setting {
     name: "WEFT_NETD",
@@ -230,10 +239,11 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 21] = [
+pub const TABLE: [&Setting; 22] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
+    &FABRIC_PLACEMENT,
     &NETD,
     &NODE,
     &EAGER_LIMIT,
@@ -359,6 +369,8 @@ pub struct Settings {
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
     pub fabric_provider: Option<String>,
+    /// `WEFT_FABRIC_PLACEMENT`: whether the provider writes to memory of peers.
+    pub fabric_placement: bool,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
@@ -443,6 +455,7 @@ impl Settings {
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
             fabric_provider: FABRIC_PROVIDER.value(&variable),
+            fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
@@ -466,7 +479,11 @@ impl Settings {
 
 /// What libfabric is asked for.
 pub fn fabric(settings: &Settings) -> fabric::Settings {
-    fabric::Settings { provider: settings.fabric_provider.clone(), interfaces: settings.interface.clone() }
+    fabric::Settings {
+        provider: settings.fabric_provider.clone(),
+        interfaces: settings.interface.clone(),
+        without_placement: !settings.fabric_placement || settings.sealed,
+    }
 }
 
 fn links(value: &str) -> Result<Links, String> {

@@ -8,20 +8,26 @@
 mod api;
 mod choice;
 mod endpoint;
+mod placement;
 mod rails;
 
 use std::io;
+use std::ops::Range;
 use std::os::fd::RawFd;
 
 use weft_core::rails::RAILS_MAX;
+use weft_engine::memory::UserData;
 
 use crate::Error;
-use crate::datagrams::{Address, Datagrams, FabricAddress, Outcome, wrong_address};
+use crate::datagrams::{
+    Address, Begun, Datagrams, Exposure, FabricAddress, Outcome, Placement, RemoteMemory, wrong_address,
+};
 use crate::udp::{self, PACKET_SIZE_MIN};
 use api::Library;
 use choice::{Choice, choose};
 use endpoint::{ADDRESS_BYTES_MAX, Endpoint, Offers, Sent};
 pub use endpoint::{Kind, Offer};
+use placement::Access;
 pub use rails::FabricRails;
 
 /// Fewest packets that a window may have.
@@ -34,11 +40,18 @@ pub struct Settings {
     pub provider: Option<String>,
     /// As for UDP, for providers whose addresses are those of interfaces.
     pub interfaces: Option<String>,
+    /// The provider does not write to memory of peers, even if it could.
+    pub without_placement: bool,
 }
 
 /// How a card says whether packets arrive once and in order.
 const ORDERED: &str = "ordered";
 const UNORDERED: &str = "packets";
+/// The same as ordered, and large messages are written to the receiver's memory.
+const PLACING: &str = "placing";
+
+/// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
+const PLACED_MIN: u64 = 32 << 10;
 
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +60,8 @@ pub struct Card {
     pub provider: String,
     /// It delivers every packet once and in order, and nobody injects faults: a connection will do, without a flow.
     pub ordered: bool,
+    /// Its provider writes to memory of peers by itself, and lets theirs write here.
+    pub places: bool,
     /// Bytes of a packet.
     pub packet_size: u16,
     /// Packets that may be on their way to this end.
@@ -61,8 +76,12 @@ impl Card {
     /// As it is told to peers: without commas and spaces.
     pub fn encode(&self) -> String {
         use std::fmt::Write;
-        let Self { provider, ordered, packet_size, window_packets, rail, address } = self;
-        let kind = if *ordered { ORDERED } else { UNORDERED };
+        let Self { provider, ordered, places, packet_size, window_packets, rail, address } = self;
+        let kind = match (ordered, places) {
+            (true, true) => PLACING,
+            (true, false) => ORDERED,
+            (false, _) => UNORDERED,
+        };
         let mut text = format!("{provider}:{kind}:{packet_size}:{window_packets}:{rail}:");
         // Writing to a string cannot fail.
         address.iter().for_each(|byte| _ = write!(text, "{byte:02x}"));
@@ -79,9 +98,10 @@ impl Card {
         let mut part = || parts.next().ok_or_else(wrong);
         let (address, rail, window) = (part()?, part()?, part()?);
         let (size, kind, provider) = (part()?, part()?, part()?);
-        let ordered = match kind {
-            ORDERED => true,
-            UNORDERED => false,
+        let (ordered, places) = match kind {
+            PLACING => (true, true),
+            ORDERED => (true, false),
+            UNORDERED => (false, false),
             _ => return Err(wrong()),
         };
         let packet_size = size.parse().map_err(|_| wrong())?;
@@ -93,8 +113,16 @@ impl Card {
         let byte = |at| u8::from_str_radix(&address[at..at + 2], 16).map_err(|_| wrong());
         let address = (0..address.len()).step_by(2).map(byte).collect::<Result<_, _>>()?;
         let fits = usize::from(packet_size) >= PACKET_SIZE_MIN && window_packets >= WINDOW_PACKETS_MIN;
-        fits.then(|| Self { provider: provider.to_owned(), ordered, packet_size, window_packets, rail, address })
-            .ok_or_else(wrong)
+        fits.then(|| Self {
+            provider: provider.to_owned(),
+            ordered,
+            places,
+            packet_size,
+            window_packets,
+            rail,
+            address,
+        })
+        .ok_or_else(wrong)
     }
 }
 
@@ -109,6 +137,8 @@ pub struct Considered {
     pub chosen: Result<Vec<usize>, String>,
     /// Why interfaces that would do are not used.
     pub left_out: Option<String>,
+    /// From how many bytes on messages are written to the receiver's memory by its provider, or why they are not.
+    pub placed_min: Result<u64, &'static str>,
 }
 
 /// What the settings would make of the libfabric of this machine.
@@ -123,7 +153,13 @@ pub fn consider(settings: &Settings) -> Result<Considered, Error> {
         Ok(Choice { rails, left_out }) => (Ok(rails.iter().map(|rail| rail.place).collect()), left_out),
         Err(error) => (Err(error.to_string()), None),
     };
-    Ok(Considered { version: library.version(), offers, chosen, left_out })
+    let placed_min = match chosen.as_ref().map(|places: &Vec<usize>| &offers[places[0]]) {
+        Ok(offer) if offer.kind != Kind::Ordered => Err("it does not keep the order of messages"),
+        Ok(_) if settings.without_placement => Err("WEFT_FABRIC_PLACEMENT or WEFT_SEALED says so"),
+        Ok(offer) if Offers::placing(library, offer).is_none() => Err("it has no remote writes (FI_RMA)"),
+        _ => Ok(PLACED_MIN),
+    };
+    Ok(Considered { version: library.version(), offers, chosen, left_out, placed_min })
 }
 
 fn library() -> Result<&'static Library, Error> {
@@ -164,6 +200,16 @@ fn longest_packet(offer: &Offer) -> usize {
     }
 }
 
+/// The endpoint of an offer as one that writes to memory of peers as well. `None`: it cannot, or is not to.
+fn open_placing(library: &'static Library, settings: &Settings, chosen: &Offer, longest: usize) -> Option<Endpoint> {
+    if chosen.kind != Kind::Ordered || settings.without_placement {
+        return None;
+    }
+    let placing = Offers::placing(library, chosen)?;
+    let offer = placing.iter().find(|(offer, _)| offer == chosen)?;
+    Endpoint::open(library, offer, longest, true).ok()
+}
+
 /// An open endpoint.
 pub struct Fabric {
     endpoint: Endpoint,
@@ -199,14 +245,22 @@ impl Fabric {
         let rails = choose(settings, &all)?.rails;
         let open = |(chosen, number): (&choice::Rail, u8)| {
             let offer = lists.iter().flat_map(Offers::iter).nth(chosen.place).expect("it is one of them");
-            Self::open_on(library, offer, number, chosen.rail)
+            Self::open_on(library, settings, offer, number, chosen.rail)
         };
         rails.iter().take(most).zip(0..).map(open).collect()
     }
 
-    fn open_on(library: &'static Library, offer: (Offer, *mut api::Info), number: u8, rail: u8) -> Result<Self, Error> {
+    fn open_on(
+        library: &'static Library,
+        settings: &Settings,
+        offer: (Offer, *mut api::Info),
+        number: u8,
+        rail: u8,
+    ) -> Result<Self, Error> {
         let longest = longest_packet(&offer.0);
-        let endpoint = Endpoint::open(library, offer, longest).map_err(Error::Unavailable)?;
+        let endpoint = open_placing(library, settings, &offer.0, longest)
+            .map_or_else(|| Endpoint::open(library, offer, longest, false), Ok)
+            .map_err(Error::Unavailable)?;
         if endpoint.packet_size < PACKET_SIZE_MIN {
             let (size, provider) = (endpoint.packet_size, &endpoint.offer.provider);
             return Err(Error::Unavailable(format!(
@@ -222,6 +276,7 @@ impl Fabric {
         Card {
             provider: self.endpoint.offer.provider.clone(),
             ordered: self.endpoint.offer.kind == Kind::Ordered,
+            places: self.endpoint.places(),
             packet_size: self.endpoint.packet_size as u16,
             window_packets: self.window_packets,
             rail: self.rail,
@@ -330,6 +385,33 @@ impl Datagrams for Fabric {
     fn packet_size(&self) -> usize {
         self.endpoint.packet_size
     }
+
+    fn placement(&self) -> Option<Placement> {
+        let bytes_max = self.endpoint.offer.message_max as u64;
+        self.endpoint.places().then_some(Placement { writes: true, reads: true, bytes_max, bytes_min: PLACED_MIN })
+    }
+
+    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        self.endpoint.expose(data, length)
+    }
+
+    fn conceal(&mut self, exposure: Exposure) {
+        self.endpoint.conceal(exposure);
+    }
+
+    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
+        let Address::Fabric(to) = to else { return Begun::Never };
+        self.endpoint.access(to.name, Access::Write, data, range, there, number)
+    }
+
+    fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
+        let Address::Fabric(to) = to else { return Begun::Never };
+        self.endpoint.access(to.name, Access::Read, data, range, there, number)
+    }
+
+    fn poll_placed(&mut self) -> Option<u64> {
+        self.endpoint.poll_placed()
+    }
 }
 
 #[cfg(test)]
@@ -341,7 +423,8 @@ mod tests {
 
     /// Two endpoints over loopback that send nothing at once, as with a provider whose limit for that is 0; none without libfabric.
     fn pair(provider: &str) -> Option<[Fabric; 2]> {
-        let settings = Settings { provider: Some(provider.into()), interfaces: Some("lo".into()) };
+        let settings =
+            Settings { provider: Some(provider.into()), interfaces: Some("lo".into()), ..Settings::default() };
         if let Err(why) = consider(&settings) {
             eprintln!("left out: {why}");
             return None;

@@ -26,7 +26,8 @@ pub mod clock;
 pub mod datagrams {
     //! What every datagram link offers: see `weft_engine::transport`.
     pub use weft_engine::transport::{
-        Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, wrong_address,
+        Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, FabricAddress, JOINED_MAX, Outcome, Placement,
+        RemoteMemory, wrong_address,
     };
 }
 pub mod descriptors;

@@ -9,7 +9,7 @@ use weft_net::wait::{Interest, wait};
 const LIMIT: Duration = Duration::from_secs(20);
 
 fn settings() -> Settings {
-    Settings { provider: Some("udp".into()), interfaces: Some("lo".into()) }
+    Settings { provider: Some("udp".into()), interfaces: Some("lo".into()), ..Settings::default() }
 }
 
 /// Two endpoints, and where each finds the other; none without libfabric.

@@ -144,12 +144,16 @@ fn judge_fabric(settings: &Settings) -> Result<String, String> {
     let others: Vec<&str> = chosen[1..].iter().map(|place| found.offers[*place].domain.as_str()).collect();
     let others = if others.is_empty() { String::new() } else { format!(" and on {}", others.join(", ")) };
     let left_out = found.left_out.map(|why| format!("; {why}")).unwrap_or_default();
+    let large = match found.placed_min {
+        Ok(least) => format!("; the provider writes large ones, from {least} bytes on, to the receiver's memory"),
+        Err(why) => format!("; large ones are cut into packets, since {why}"),
+    };
     // Opened for a moment, as a rank would.
     let opened = fabric::Fabric::open(&wanted).map_err(|error| error.to_string())?;
     let awake = opened.warning().map(|why| format!("; {why}")).unwrap_or_default();
     Ok(format!(
         "to ranks of other hosts, in the place of UDP, by libfabric {major}.{minor}, provider {first}{others}, messages of up to {} bytes\
-         {left_out}{awake}",
+         {large}{left_out}{awake}",
         first.message_max
     ))
 }

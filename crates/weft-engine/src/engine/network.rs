@@ -89,16 +89,20 @@ pub(super) struct Network {
     pub(super) packets_arrived: bool,
     /// Packets that cannot have come from a peer.
     pub(super) foreign: u64,
+    /// A link writes to memory of peers by itself.
+    places: bool,
 }
 
 impl Network {
     /// Nothing is under way; `secret` is the job's.
     pub(super) fn new(devices: Devices, secret: Secret) -> Self {
+        let places = devices.udp.as_ref().is_some_and(|device| device.placement().is_some());
         Self {
             secret,
             active: Vec::new(),
             stalled: VecDeque::new(),
             train: train_room(&devices),
+            places,
             devices,
             udp_looks: Looks::default(),
             cached: VecDeque::new(),
@@ -209,6 +213,9 @@ impl<P: Platform> Engine<P> {
             say(devices, hop, answer);
         }
         self.network.packets_arrived |= count > 0;
+        if self.network.places {
+            self.note_placed(slot);
+        }
         if let Some(to) = broken {
             self.connection_broke(&to);
         }
@@ -325,7 +332,11 @@ impl<P: Platform> Engine<P> {
         }
         let Route::Remote(remote) = &mut peers[peer].route else { return };
         if remote.is_ordered() {
-            return transmit_connected(devices, remote, messages, now, || platform.is_contended());
+            transmit_connected(devices, remote, messages, now, || platform.is_contended());
+            if remote.has_placements() {
+                super::placement::write_pieces(devices, peer, remote, messages, now);
+            }
+            return;
         }
         for carrier in 0..remote.carriers() {
             if let Some((hop, question)) = remote.poll_challenge(carrier, now, secret) {

@@ -32,7 +32,10 @@ impl<P: Platform> Engine<P> {
     pub(super) fn enqueue(&mut self, peer: PeerId, outgoing: Outgoing) {
         let state = &mut self.peers[peer];
         match (&mut state.ahead_of_room, &outgoing) {
-            (Some(ahead), Outgoing::Control(_) | Outgoing::Stream { .. }) => {
+            (
+                Some(ahead),
+                Outgoing::Control(_) | Outgoing::Invite { .. } | Outgoing::Place { .. } | Outgoing::Stream { .. },
+            ) => {
                 state.pending.insert(*ahead, outgoing);
                 *ahead += 1;
             }
@@ -203,6 +206,11 @@ impl<P: Platform> Engine<P> {
             Outgoing::Room => true,
             Outgoing::Send { request } => self.push_send(peer, *request),
             Outgoing::Remainder { request, offset } => self.push_remainder(peer, *request, offset),
+            Outgoing::Invite { request, asked } => self.push_invitation(peer, *request, *asked),
+            Outgoing::Place { request, remote_key, total, target } => {
+                self.push_placement(peer, *request, *remote_key, *total, *target);
+                true
+            }
             Outgoing::Stream { request, remote_key, offset, limit } => {
                 self.push_stream(peer, *request, *remote_key, offset, *limit)
             }

@@ -16,6 +16,7 @@ use crate::group::PeerId;
 use crate::memory::{self, UserData};
 use crate::regions::{Access, Purpose, Region, RegionKey};
 use crate::request::{Cancellation, Pulled, State};
+use crate::transport::RemoteMemory;
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
 const BEYOND_CACHES_BYTES: u64 = 2 << 20;
@@ -104,7 +105,8 @@ impl Messages {
             self.outbox.push((peer, Outgoing::Control(Head::fin(request))));
             return self.fail(handle, too_many_regions());
         };
-        let is_paced = peers.peer(peer).paced;
+        let Peer { paced: is_paced, placed_min, .. } = *peers.peer(peer);
+        let is_placed = limit >= placed_min && data.address().is_some();
         if let Some(State::Receiving { total, region, pulled, .. }) =
             self.requests.get_mut(handle).map(|entry| &mut entry.state)
         {
@@ -116,6 +118,9 @@ impl Messages {
             self.regrant = true;
         } else {
             peers.peer_mut(peer).asked += limit;
+            if is_placed {
+                return self.outbox.push((peer, Outgoing::Invite { request: handle, asked: request }));
+            }
             self.outbox.push((peer, Outgoing::Control(Head::clear_to_send(request, key.wire(), limit, limit))));
         }
     }
@@ -256,6 +261,68 @@ impl Messages {
             }
         };
         self.outbox.push((peer, Outgoing::Stream { request: handle, remote_key, offset, limit }));
+    }
+
+    /// The receiver of `request` lets our carrier write to its memory.
+    pub(super) fn handle_clear_to_place(
+        &mut self,
+        peer: PeerId,
+        request: u32,
+        remote_key: u32,
+        total: u64,
+        target: RemoteMemory,
+        peers: &impl PeerAccess,
+    ) {
+        // Who has been told of no carrier that places has nothing to invite.
+        if peers.peer(peer).placed_min == u64::MAX {
+            self.nonsense += 1;
+            return;
+        }
+        let handle = self.requests.from_wire(request);
+        let Some((handle, entry)) = handle.and_then(|handle| Some((handle, self.requests.get_mut(handle)?))) else {
+            self.nonsense += 1;
+            return;
+        };
+        let State::Announced(send) = &entry.state else {
+            self.nonsense += 1;
+            return;
+        };
+        if send.peer != Some(peer) || total == 0 || total > send.data.len() {
+            self.nonsense += 1;
+            return;
+        }
+        let send = send.clone();
+        let opened = Region { peer, purpose: Purpose::Send, data: send.data.clone(), length: total, owner: handle };
+        let Some(key) = self.regions.open(opened) else { return self.fail(handle, too_many_regions()) };
+        entry.state = State::Sending { send, remote_key, region: Some(key), total, granted: total, left: total };
+        self.outbox.push((peer, Outgoing::Place { request: handle, remote_key, total, target }));
+    }
+
+    /// The carrier of `peer` has written `length` bytes to the region that it calls `key`.
+    pub(super) fn handle_placed(
+        &mut self,
+        peer: PeerId,
+        key: u32,
+        offset: u64,
+        length: u64,
+        peers: &mut impl PeerAccess,
+    ) {
+        let asked = &mut peers.peer_mut(peer).asked;
+        *asked = asked.saturating_sub(length);
+        let key = RegionKey::from_wire(key);
+        // What is refused has been counted.
+        let Ok(region) = self.regions.access(peer, key, Access::Write, offset, length) else { return };
+        let handle = region.owner;
+        let is_exposed = self.regions.is_exposed(key);
+        match self.requests.get_mut(handle).map(|request| &mut request.state) {
+            Some(State::Receiving { total, received, .. }) if is_exposed && length <= *total - *received => {
+                *received += length;
+                if *received == *total {
+                    self.complete(handle);
+                }
+            }
+            _ => self.nonsense += 1,
+        }
     }
 
     /// Granted data arrived from `peer` for the region that it calls `key`, in any order, each byte once.

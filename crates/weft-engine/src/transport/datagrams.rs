@@ -4,7 +4,11 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::RawFd;
+
+use super::placement::{Begun, Exposure, Placement, RemoteMemory};
+use crate::memory::UserData;
 
 /// Where a link sends a packet: each kind of link has its own kind of address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -183,6 +187,50 @@ pub trait Datagrams {
 
     /// The largest packet this end can send and receive, in bytes. A pair uses the smaller of its two ends.
     fn packet_size(&self) -> usize;
+
+    /// What the link can do to the memory of peers by itself; none if nothing.
+    fn placement(&self) -> Option<Placement> {
+        None
+    }
+
+    /// Lets peers access the first `length` bytes of `data`, which are one run of memory, until [`Self::conceal`]; none where that cannot be done
+    /// at present. The engine keeps the operation open that `data` belongs to as long as it is exposed.
+    fn expose(&mut self, _data: &UserData, _length: u64) -> Option<(Exposure, RemoteMemory)> {
+        None
+    }
+
+    /// No access to the memory that begins after this call succeeds.
+    fn conceal(&mut self, _exposure: Exposure) {}
+
+    /// Writes the bytes `range` of `data`, which are one run of memory, to `target` of the process at `to`. They stay as they are until
+    /// [`Self::poll_placed`] has returned `number`, unless the link has said before that the peer is lost ([`Self::take_broken`]).
+    fn write(
+        &mut self,
+        _to: &Address,
+        _data: &UserData,
+        _range: Range<u64>,
+        _target: RemoteMemory,
+        _number: u64,
+    ) -> Begun {
+        Begun::Never
+    }
+
+    /// The same the other way: reads what lies at `target` into `range` of `data`.
+    fn read(
+        &mut self,
+        _to: &Address,
+        _data: &UserData,
+        _range: Range<u64>,
+        _target: RemoteMemory,
+        _number: u64,
+    ) -> Begun {
+        Begun::Never
+    }
+
+    /// The number of an access that is complete, each once.
+    fn poll_placed(&mut self) -> Option<u64> {
+        None
+    }
 }
 
 /// Packets that a kernel joins to one at most: Linux's limit is 128 segments, and 64 KiB in all.
@@ -247,6 +295,45 @@ macro_rules! forward {
 
             fn packet_size(&self) -> usize {
                 (**self).packet_size()
+            }
+
+            fn placement(&self) -> Option<Placement> {
+                (**self).placement()
+            }
+
+            fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+                (**self).expose(data, length)
+            }
+
+            fn conceal(&mut self, exposure: Exposure) {
+                (**self).conceal(exposure);
+            }
+
+            fn write(
+                &mut self,
+                to: &Address,
+                data: &UserData,
+                range: Range<u64>,
+                target: RemoteMemory,
+                number: u64,
+            ) -> Begun {
+                (**self).write(to, data, range, target, number)
+            }
+
+            fn read(
+                &mut self,
+                to: &Address,
+                data: &UserData,
+                range: Range<u64>,
+                target: RemoteMemory,
+                number: u64,
+            ) -> Begun {
+                (**self).read(to, data, range, target, number)
+            }
+
+            #[inline]
+            fn poll_placed(&mut self) -> Option<u64> {
+                (**self).poll_placed()
             }
         }
     };

@@ -4,7 +4,7 @@ use weft_core::flow::Settings as FlowSettings;
 use weft_core::path_validation::Ends;
 use weft_core::rails::{Carrier, CarrierKind, RAILS_MAX};
 use weft_core::time::Duration;
-use weft_net::datagrams::Address;
+use weft_net::datagrams::{Address, Datagrams, Placement};
 use weft_net::udp::{self, Pair};
 
 use super::Card;
@@ -29,6 +29,8 @@ struct Found {
     decides: bool,
     /// It delivers every packet once and in order.
     ordered: bool,
+    /// It writes to memory of the peer by itself.
+    placement: Option<Placement>,
 }
 
 /// The way to a peer. `own` and `peer` are what the two ends say of themselves; `first`: one end says so, the other does not.
@@ -74,7 +76,7 @@ pub(super) fn remote(
     };
     let carriers: Vec<(Carrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
     Route::Remote(Box::new(match &found[..] {
-        [one] if one.ordered => Remote::connected(one.carrier, one.hop, flow),
+        [one] if one.ordered => Remote::connected(one.carrier, one.hop, flow).placing(one.placement),
         _ => Remote::new(&carriers, flow),
     }))
 }
@@ -96,6 +98,7 @@ fn on_rails(own: &Card, peer: &Card, pairs: &[Pair]) -> Vec<Found> {
                 window_packets: own.window_packets.min(peer.window_packets),
                 decides,
                 ordered: false,
+                placement: None,
             });
         }
     }
@@ -131,6 +134,7 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
             window_packets: here.window_packets.min(there.window_packets),
             decides: pair.decides,
             ordered: here.ordered && there.ordered,
+            placement: fabric.placement().filter(|_| here.places && there.places),
         });
     }
     Ok(found)
@@ -190,6 +194,7 @@ fn raw(own: &Card, peer: &Card, rail: u8, ends: Ends, decides: bool) -> Option<F
         window_packets: own.window_packets.min(peer.window_packets),
         decides,
         ordered: false,
+        placement: None,
     })
 }
 
@@ -264,6 +269,7 @@ mod tests {
         let endpoint = |rail| fabric::Card {
             provider: "udp".into(),
             ordered: false,
+            places: false,
             packet_size: 1472,
             window_packets: 100,
             rail,

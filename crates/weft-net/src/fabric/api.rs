@@ -12,21 +12,32 @@ pub(super) const VERSION: u32 = 1 << 16 | 17;
 const LIBRARY: &CStr = c"libfabric.so.1";
 
 pub(super) const FI_MSG: u64 = 1 << 1;
+pub(super) const FI_RMA: u64 = 1 << 2;
+pub(super) const FI_READ: u64 = 1 << 8;
+pub(super) const FI_WRITE: u64 = 1 << 9;
 pub(super) const FI_RECV: u64 = 1 << 10;
 pub(super) const FI_SEND: u64 = 1 << 11;
+pub(super) const FI_REMOTE_READ: u64 = 1 << 12;
+pub(super) const FI_REMOTE_WRITE: u64 = 1 << 13;
 pub(super) const FI_CONTEXT: u64 = 1 << 59;
 pub(super) const FI_CONTEXT2: u64 = 1 << 52;
 pub(super) const FI_MSG_PREFIX: u64 = 1 << 58;
 /// Sends are delivered in their order.
 pub(super) const FI_ORDER_SAS: u64 = 1 << 8;
+/// Sends are delivered behind remote writes that were started before them.
+pub(super) const FI_ORDER_SAW: u64 = 1 << 7;
 pub(super) const FI_EP_DGRAM: c_int = 2;
 pub(super) const FI_EP_RDM: c_int = 3;
 pub(super) const FI_THREAD_DOMAIN: c_int = 3;
 pub(super) const FI_MR_LOCAL: c_int = 1 << 2;
 /// Registrations are bound to their endpoint.
 pub(super) const FI_MR_ENDPOINT: c_int = 1 << 9;
+/// A peer names registered memory by its address, not by the distance from its beginning.
+pub(super) const FI_MR_VIRT_ADDR: c_int = 1 << 4;
+/// The provider chooses keys.
+pub(super) const FI_MR_PROV_KEY: c_int = 1 << 6;
 /// Registration by address, with pages that exist and keys that the provider chooses: all of it is so here.
-pub(super) const FI_MR_BASIC_BITS: c_int = 1 << 4 | 1 << 5 | 1 << 6;
+pub(super) const FI_MR_BASIC_BITS: c_int = FI_MR_VIRT_ADDR | 1 << 5 | FI_MR_PROV_KEY;
 pub(super) const FI_AV_UNSPEC: c_int = 0;
 pub(super) const FI_CQ_FORMAT_MSG: c_int = 2;
 pub(super) const FI_WAIT_NONE: c_int = 0;
@@ -94,6 +105,7 @@ pub(super) struct DomainAttr {
     resource_mgmt: c_int,
     av_type: c_int,
     pub(super) mr_mode: c_int,
+    pub(super) mr_key_size: usize,
     // What follows is not looked at.
 }
 
@@ -206,7 +218,7 @@ pub(super) struct Domain {
 pub(super) struct Mr {
     pub(super) fid: Fid,
     pub(super) desc: *mut c_void,
-    key: u64,
+    pub(super) key: u64,
 }
 
 #[repr(C)]
@@ -279,12 +291,25 @@ pub(super) struct MsgOps {
     pub(super) inject: unsafe extern "C" fn(*mut Ep, *const c_void, usize, u64) -> isize,
 }
 
+/// Endpoint, own memory, its length and description, the peer, the address there, its key, and a context.
+type Access = unsafe extern "C" fn(*mut Ep, *mut c_void, usize, *mut c_void, u64, u64, u64, *mut c_void) -> isize;
+
+#[repr(C)]
+pub(super) struct RmaOps {
+    size: usize,
+    pub(super) read: Access,
+    readv: Unused,
+    readmsg: Unused,
+    pub(super) write: Access,
+}
+
 #[repr(C)]
 pub(super) struct Ep {
     pub(super) fid: Fid,
     ops: Unused,
     pub(super) cm: *mut CmOps,
     pub(super) msg: *mut MsgOps,
+    pub(super) rma: *mut RmaOps,
 }
 
 type GetInfo = unsafe extern "C" fn(u32, *const c_char, *const c_char, u64, *const Info, *mut *mut Info) -> c_int;

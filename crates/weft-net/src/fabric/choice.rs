@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn settings(provider: Option<&str>, interfaces: Option<&str>) -> Settings {
-        Settings { provider: provider.map(Into::into), interfaces: interfaces.map(Into::into) }
+        Settings { provider: provider.map(Into::into), interfaces: interfaces.map(Into::into), ..Settings::default() }
     }
 
     #[test]

@@ -5,18 +5,23 @@ use std::alloc::Layout;
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 
 use weft_core::time::{Duration, Instant};
+use weft_engine::memory::UserData;
 
 use super::api::{
     Av, AvAttr, Cq, CqAttr, CqEntry, CqErrEntry, Domain, Ep, FI_ADDR_UNSPEC, FI_AV_UNSPEC, FI_CONTEXT, FI_CONTEXT2,
     FI_CQ_FORMAT_MSG, FI_EAVAIL, FI_ENABLE, FI_EP_DGRAM, FI_EP_RDM, FI_GETWAIT, FI_MR_BASIC_BITS, FI_MR_ENDPOINT,
-    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_RECV, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6,
-    FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, Fabric, Fid, Info, Library, Mr, VERSION, text,
+    FI_MR_LOCAL, FI_MSG, FI_MSG_PREFIX, FI_ORDER_SAS, FI_ORDER_SAW, FI_READ, FI_RECV, FI_REMOTE_READ, FI_REMOTE_WRITE,
+    FI_RMA, FI_SEND, FI_SOCKADDR_IN, FI_SOCKADDR_IN6, FI_THREAD_DOMAIN, FI_WAIT_FD, FI_WAIT_NONE, FI_WRITE, Fabric,
+    Fid, Info, Library, Mr, VERSION, text,
 };
+use super::placement::{Access, Placing};
 use crate::clock;
+use crate::datagrams::{Begun, Exposure, RemoteMemory};
 
 /// Packets that may wait to be received, at most …
 const RECEIVES_MAX: usize = 1024;
@@ -24,6 +29,10 @@ const RECEIVES_MAX: usize = 1024;
 const BYTES_MAX: usize = 4 << 20;
 /// … and packets that may wait to be sent, where they do not leave at once.
 const SENDS_MAX: usize = 256;
+/// Accesses to memory of peers that may be under way …
+const ACCESSES_MAX: usize = 64;
+/// … which is this part of what the provider takes at a time.
+const ACCESSES_PART: usize = 4;
 /// Completions that are read in one go.
 const BATCH: usize = 32;
 /// Packets for one peer that the provider may have, at least, however many peers there are.
@@ -107,7 +116,14 @@ impl Drop for Offers {
 impl Offers {
     /// The endpoints of a kind that there are; `provider` is the name of one, or none for all.
     pub(super) fn new(library: &'static Library, kind: Kind, provider: Option<&str>) -> Result<Self, String> {
+        Self::with(library, kind, provider, false)
+    }
+
+    /// The same, or only those that write to memory of peers and read it (`FI_RMA`), and deliver what is sent later behind what was written.
+    fn with(library: &'static Library, kind: Kind, provider: Option<&str>, places: bool) -> Result<Self, String> {
         let provider = provider.map(CString::new).transpose().map_err(|_| "its name has a zero in it".to_owned())?;
+        let accesses = FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE;
+        let (more, order) = if places { (accesses, FI_ORDER_SAW) } else { (0, 0) };
         // SAFETY: without one to copy it makes one, whose parts are all there.
         let hints = unsafe { (library.dupinfo)(ptr::null()) };
         if hints.is_null() {
@@ -117,12 +133,12 @@ impl Offers {
         // SAFETY: as said, and the parts are ours to change until it is freed. The name is freed with it, by free(3).
         unsafe {
             let info = &mut *hints.first;
-            info.caps = FI_MSG | FI_SEND | FI_RECV;
+            info.caps = FI_MSG | FI_SEND | FI_RECV | more;
             info.mode = FI_CONTEXT | FI_CONTEXT2 | FI_MSG_PREFIX;
             (*info.ep_attr).kind = kind.endpoint();
             if kind == Kind::Ordered {
-                (*info.tx_attr).msg_order = FI_ORDER_SAS;
-                (*info.rx_attr).msg_order = FI_ORDER_SAS;
+                (*info.tx_attr).msg_order = FI_ORDER_SAS | order;
+                (*info.rx_attr).msg_order = FI_ORDER_SAS | order;
             }
             (*info.domain_attr).threading = FI_THREAD_DOMAIN;
             (*info.domain_attr).mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | FI_MR_BASIC_BITS;
@@ -137,6 +153,13 @@ impl Offers {
             0 => Ok(Self { library, kind, first: found }),
             code => Err(library.describe(code.into())),
         }
+    }
+
+    /// The same endpoint as one that was chosen, which can place as well.
+    pub(super) fn placing(library: &'static Library, chosen: &Offer) -> Option<Self> {
+        let this = Self::with(library, chosen.kind, Some(&chosen.provider), true).ok()?;
+        let has_it = this.iter().any(|(offer, _)| offer == *chosen);
+        has_it.then_some(this)
     }
 
     /// Each of them.
@@ -204,7 +227,7 @@ const CONTEXT_BYTES: usize = 64;
 
 /// Packets of one direction: a context and the bytes of each, in memory that the provider writes to while it has them. So nothing here
 /// refers to more than a packet that it has given back.
-struct Packets {
+pub(super) struct Packets {
     memory: NonNull<u8>,
     layout: Layout,
     count: usize,
@@ -215,7 +238,7 @@ struct Packets {
 
 impl Packets {
     /// `count` packets of `bytes` bytes.
-    fn new(count: usize, bytes: usize) -> Self {
+    pub(super) fn new(count: usize, bytes: usize) -> Self {
         let stride = bytes.next_multiple_of(ALIGNMENT);
         let size = (count * (CONTEXT_BYTES + stride)).max(ALIGNMENT);
         let layout = Layout::from_size_align(size, ALIGNMENT).expect("some megabytes at most");
@@ -231,14 +254,14 @@ impl Packets {
         unsafe { self.memory.as_ptr().add(self.count * CONTEXT_BYTES + place * self.stride) }
     }
 
-    fn context(&self, place: usize) -> *mut c_void {
+    pub(super) fn context(&self, place: usize) -> *mut c_void {
         assert!(place < self.count, "a packet that is not there");
         // SAFETY: there are so many contexts.
         unsafe { self.memory.as_ptr().add(place * CONTEXT_BYTES) }.cast()
     }
 
     /// The place of a context; none if it is of the other direction.
-    fn place(&self, context: *mut c_void) -> Option<usize> {
+    pub(super) fn place(&self, context: *mut c_void) -> Option<usize> {
         let offset = (context as usize).checked_sub(self.memory.as_ptr() as usize)?;
         Some(offset / CONTEXT_BYTES).filter(|place| *place < self.count)
     }
@@ -315,6 +338,8 @@ pub(super) struct Endpoint {
     looks_in_vain: bool,
     /// Those that were read last.
     completions: [CqEntry; BATCH],
+    /// What it does to memory by itself, if it does.
+    placing: Option<Placing>,
     /// Peers that are broken, at least one if it is not 0.
     broken: usize,
     address_format: u32,
@@ -332,6 +357,9 @@ unsafe impl Send for Endpoint {}
 impl Drop for Endpoint {
     fn drop(&mut self) {
         self.ep.close();
+        if let Some(placing) = &mut self.placing {
+            placing.close();
+        }
         for packets in [&mut self.receives, &mut self.sends] {
             Object(std::mem::replace(&mut packets.registered, ptr::null_mut())).close();
         }
@@ -348,18 +376,23 @@ impl Endpoint {
         library: &'static Library,
         (offer, info): (Offer, *mut Info),
         packet_size_max: usize,
+        places: bool,
     ) -> Result<Self, String> {
         // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
-        let (mode, address_format, registration, tx, rx, endpoint) = unsafe {
+        let (mode, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
             let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
-            let registration = (*(*info).domain_attr).mr_mode;
-            ((*info).mode | tx.mode | rx.mode, (*info).addr_format, registration, tx, rx, &*(*info).ep_attr)
+            let domain = &*(*info).domain_attr;
+            let mode = (*info).mode | tx.mode | rx.mode;
+            (mode, (*info).addr_format, domain.mr_mode, domain.mr_key_size, tx, rx, &*(*info).ep_attr)
         };
         let prefix = if mode & FI_MSG_PREFIX != 0 { endpoint.msg_prefix_size } else { 0 };
         let packet_size = endpoint.max_msg_size.saturating_sub(prefix).min(packet_size_max);
         let most = BYTES_MAX / packet_size.max(1);
         let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
-        let sends = tx.size.min(most).clamp(1, SENDS_MAX);
+        // A provider takes so many operations at a time, whatever they are.
+        let accesses = if places { (tx.size / ACCESSES_PART).min(ACCESSES_MAX) } else { 0 };
+        let places = accesses > 0;
+        let sends = (tx.size - accesses.min(tx.size)).min(most).clamp(1, SENDS_MAX);
         // What a reliable endpoint has been given at once it may still have, and nobody would know whether to look at it until it has not.
         let may_inject = prefix == 0 && offer.kind == Kind::Datagrams;
         let inject_max = if may_inject { tx.inject_size } else { 0 };
@@ -388,8 +421,9 @@ impl Endpoint {
             looks_in_vain: false,
             completions: [CqEntry { context: ptr::null_mut(), flags: 0, len: 0 }; BATCH],
             broken: 0,
+            placing: places.then(|| Placing::new(accesses, registration, key_bytes)),
         };
-        this.make(info, registration, receives + sends)?;
+        this.make(info, registration, receives + sends + accesses)?;
         this.post_receives();
         Ok(this)
     }
@@ -603,6 +637,76 @@ impl Endpoint {
         self.free_sends.push(place);
     }
 
+    /// Whether an access is over: that of this context.
+    fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> bool {
+        let ended = self.placing.as_mut().and_then(|placing| placing.end(context, succeeded));
+        let Some(peer) = ended.and_then(|to| self.peers.get_mut(to)) else { return false };
+        peer.under_way = peer.under_way.saturating_sub(1);
+        if !succeeded {
+            peer.broken = true;
+            self.broken += 1;
+        }
+        true
+    }
+
+    /// Whether it writes to memory of peers by itself, and reads it.
+    pub(super) fn places(&self) -> bool {
+        self.placing.is_some()
+    }
+
+    /// Lets peers access memory.
+    pub(super) fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        let memory = (data.program_run(&(0..length))?, length as usize);
+        let objects = (self.domain.0, self.ep.0);
+        // SAFETY: both are open. Whoever made `data` promised that its memory stays until the operation is complete; the engine has it concealed
+        // before that is told.
+        unsafe { self.placing.as_mut()?.expose(objects, memory) }
+    }
+
+    /// No access that begins from now on succeeds.
+    pub(super) fn conceal(&mut self, exposure: Exposure) {
+        if let Some(placing) = &mut self.placing {
+            placing.conceal(exposure);
+        }
+    }
+
+    /// Starts an access to memory of a peer.
+    pub(super) fn access(
+        &mut self,
+        to: u64,
+        access: Access,
+        data: &UserData,
+        range: Range<u64>,
+        there: RemoteMemory,
+        number: u64,
+    ) -> Begun {
+        let objects = (self.domain.0, self.ep.0);
+        let (Some(placing), Some(peer)) = (&mut self.placing, self.peers.get_mut(to as usize)) else {
+            return Begun::Never;
+        };
+        let Some(memory) = data.program_run(&range) else { return Begun::Never };
+        let memory = (memory, (range.end - range.start) as usize);
+        // SAFETY: both are open. As for `expose`: the operation is open until the engine has been told that the access is complete.
+        match unsafe { placing.start(objects, (to as usize, peer.name), access, memory, there, number) } {
+            Some(0) => {
+                peer.under_way += 1;
+                Begun::Yes
+            }
+            None => Begun::NotNow,
+            Some(code) if code == -(libc::EAGAIN as isize) => Begun::NotNow,
+            Some(code) => {
+                self.last_error = Some(("fi_write", code as i64));
+                Begun::Never
+            }
+        }
+    }
+
+    /// An access that is complete.
+    #[inline]
+    pub(super) fn poll_placed(&mut self) -> Option<u64> {
+        self.placing.as_mut()?.poll()
+    }
+
     fn post(&mut self, place: usize) -> bool {
         let (bytes, length) = (self.receives.at(place), self.prefix + self.packet_size);
         let (description, context) = (self.receives.description(), self.receives.context(place));
@@ -661,6 +765,9 @@ impl Endpoint {
             self.end_send(place);
             return false;
         }
+        if self.end_access(entry.context, true) {
+            return false;
+        }
         let Some(place) = self.receives.place(entry.context) else { return false };
         let length = entry.len.min(self.prefix + self.packet_size).saturating_sub(self.prefix);
         // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
@@ -692,7 +799,10 @@ impl Endpoint {
                 self.last_error = Some(("fi_recv", error));
                 self.unposted.push(place);
             }
-            _ => self.last_error = Some(("fi_cq_read", error)),
+            _ => {
+                let is_access = self.end_access(entry.context, false);
+                self.last_error = Some((if is_access { "fi_write" } else { "fi_cq_read" }, error));
+            }
         }
     }
 

@@ -129,7 +129,10 @@ impl Carriers {
             ..Settings::default()
         };
         Route::Remote(Box::new(match lanes[..] {
-            [(carrier, hop)] if machine.wires.ordered.is_some() => Remote::connected(carrier, hop, settings),
+            [(carrier, hop)] if machine.wires.ordered.is_some() => {
+                let placing = machine.wires.ordered.and_then(|ordered| ordered.placing).filter(|_| !machine.sealed);
+                Remote::connected(carrier, hop, settings).placing(placing.map(|placing| placing.placement()))
+            }
             _ => Remote::new(&lanes, settings),
         }))
     }

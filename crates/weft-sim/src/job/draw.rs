@@ -1,7 +1,7 @@
 //! Programs by chance: each part is drawn for itself from the seed.
 
 use super::construct::Machine;
-use super::network::{Break, Ordered, Wires};
+use super::network::{Break, Ordered, Placing, Wires};
 use super::node::Habits;
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
@@ -186,6 +186,12 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
         delay_max: random.pick(&[0, 5_000, 200_000]),
         tells_of_death: random.chance(500_000),
         breaks: (breaks && is_apart).then_some(Break { from, to, at }),
+        placing: random.chance(600_000).then(|| Placing {
+            bytes_min: random.pick(&[1, 1_000, 32 << 10]),
+            bytes_max: random.pick(&[500, 10_000, 1 << 20]),
+            unexposed: random.pick(&[0, 100_000]),
+            refused: random.pick(&[0, 0, 50_000]),
+        }),
     });
 }
 

@@ -10,15 +10,19 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
 use weft_engine::carriers::Slot;
-use weft_engine::transport::{Address, Arrival, Datagrams, EthernetAddress, JOINED_MAX, Outcome};
+use weft_engine::memory::UserData;
+use weft_engine::transport::{
+    Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, JOINED_MAX, Outcome, Placement, RemoteMemory,
+};
 
-use ordered::Line;
-pub(super) use ordered::{Break, Ordered};
+pub(super) use ordered::{Break, Ordered, Placing};
+use ordered::{Exposed, Line};
 
 /// What a network is like.
 #[derive(Clone, Debug)]
@@ -48,6 +52,8 @@ struct Packet {
     serial: u64,
     from: u32,
     bytes: Vec<u8>,
+    /// It is no packet: the carrier writes it here.
+    placed: Option<RemoteMemory>,
 }
 
 impl PartialEq for Packet {
@@ -88,8 +94,11 @@ struct Inner {
     dead: Vec<bool>,
     /// By sender and receiver.
     lines: Vec<Line>,
+    /// Memory that peers may write to, by process.
+    exposed: Vec<Exposed>,
     serial: u64,
     packets: u64,
+    placed: u64,
 }
 
 /// All wires of a job. Clones are the same.
@@ -109,8 +118,10 @@ impl Network {
             free: vec![0; ranks],
             dead: vec![false; ranks],
             lines: (0..ranks * ranks).map(|_| Line::default()).collect(),
+            exposed: (0..ranks).map(|_| Exposed::default()).collect(),
             serial: 0,
             packets: 0,
+            placed: 0,
         })))
     }
 
@@ -149,7 +160,13 @@ impl Network {
         let devices = inner.devices;
         inner.inboxes[rank * devices..(rank + 1) * devices].iter_mut().for_each(|inbox| *inbox = Inbox::default());
         inner.forget_lines(rank);
+        inner.exposed[rank] = Exposed::default();
         inner.touch_all();
+    }
+
+    /// Pieces that carriers have written to memory of peers.
+    pub(super) fn placed(&self) -> u64 {
+        self.inner().placed
     }
 
     /// Packets that have been sent.
@@ -207,13 +224,13 @@ impl Inner {
         let mut fate = std::mem::take(&mut self.fate);
         self.stages.pass(Instant(now), flight, &mut fate);
         for (later, flight) in fate.onward.drain(..) {
-            self.deliver(sent + self.wires.latency + later.0, place, flight);
+            self.deliver(sent + self.wires.latency + later.0, place, flight, None);
         }
         self.fate = fate;
         Outcome::Sent
     }
 
-    fn deliver(&mut self, at: u64, place: usize, flight: Flight) {
+    fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<RemoteMemory>) {
         let to = flight.to as usize;
         let inbox = &mut self.inboxes[to * self.devices + place];
         let is_full = inbox.bytes + flight.bytes.len() > self.wires.receive_bytes;
@@ -223,7 +240,7 @@ impl Inner {
         inbox.bytes += flight.bytes.len();
         self.clock.touch(to);
         self.serial += 1;
-        let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes };
+        let packet = Packet { at, serial: self.serial, from: flight.from, bytes: flight.bytes, placed };
         inbox.packets.push(Reverse(packet));
     }
 
@@ -244,18 +261,28 @@ impl Inner {
         Some(packet)
     }
 
+    /// The same, once what the carrier writes itself before it has been written.
+    fn take_packet(&mut self, inbox: usize) -> Option<Packet> {
+        loop {
+            let packet = self.take(inbox, |_| true)?;
+            let Some(there) = packet.placed else { return Some(packet) };
+            self.place(packet.from as usize, inbox / self.devices, there, &packet.bytes);
+        }
+    }
+
     fn touch_all(&self) {
         (0..self.dead.len()).for_each(|rank| self.clock.touch(rank));
     }
 
     /// The next packets that have arrived, those of one sender together if they are alike: their bytes, and the length of each.
     fn take_train(&mut self, inbox: usize) -> Option<(Vec<u8>, usize, usize)> {
-        let Packet { from, mut bytes, .. } = self.take(inbox, |_| true)?;
+        let Packet { from, mut bytes, .. } = self.take_packet(inbox)?;
         let (segment, mut count) = (bytes.len(), 1);
         let joins = self.wires.joins && self.random.chance(700_000);
         while joins && count < JOINED_MAX && bytes.len() == count * segment {
             let fits = |next: &Packet| {
-                next.from == from
+                next.placed.is_none()
+                    && next.from == from
                     && (1..=segment).contains(&next.bytes.len())
                     && bytes.len() + next.bytes.len() < 1 << 16
             };
@@ -317,7 +344,7 @@ impl Datagrams for Device {
             let packet = {
                 let mut inner = self.network.inner();
                 let inbox = self.inbox(&inner);
-                inner.take(inbox, |_| true)
+                inner.take_packet(inbox)
             };
             let Some(packet) = packet else { return count };
             on_packet(&packet.bytes);
@@ -360,5 +387,26 @@ impl Datagrams for Device {
 
     fn packet_size(&self) -> usize {
         self.packet_size
+    }
+
+    fn placement(&self) -> Option<Placement> {
+        self.network.inner().wires.ordered?.placing.map(|placing| placing.placement())
+    }
+
+    fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        self.network.inner().expose(self.rank, data, length)
+    }
+
+    fn conceal(&mut self, exposure: Exposure) {
+        self.network.inner().exposed[self.rank].conceal(exposure);
+    }
+
+    fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
+        let Ok(to) = self.to(to) else { return Begun::Never };
+        self.network.inner().write((self.rank, to), data, range, there, number)
+    }
+
+    fn poll_placed(&mut self) -> Option<u64> {
+        self.network.inner().exposed[self.rank].poll_written()
     }
 }

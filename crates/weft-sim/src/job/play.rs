@@ -27,6 +27,8 @@ pub struct Played {
     pub packets: u64,
     /// Of these, packets over carriers that deliver each once and in order.
     pub connected: u64,
+    /// Pieces of messages that carriers have written to memory of peers.
+    pub placed: u64,
     /// Frames between processes of a node.
     pub frames: u64,
     /// Receives that their senders wrote to.
@@ -45,6 +47,7 @@ impl Played {
         self.calls += other.calls;
         self.packets += other.packets;
         self.connected += other.connected;
+        self.placed += other.placed;
         self.frames += other.frames;
         self.written += other.written;
         self.shared += other.shared;
@@ -54,10 +57,10 @@ impl Played {
 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nanoseconds, turns, calls, packets, connected, frames, written, shared, copies } = self;
+        let Self { nanoseconds, turns, calls, packets, connected, placed, frames, written, shared, copies } = self;
         write!(
             f,
-            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {frames} frames, {copies} single copies, {written} \
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {placed} pieces written by carriers, {frames} frames, {copies} single copies, {written} \
              receives written to, {shared} pieces copied from the other side",
             nanoseconds / 1000
         )
@@ -203,6 +206,7 @@ impl Job {
         };
         if carriers.network.is_ordered() {
             played.connected = played.packets;
+            played.placed = carriers.network.placed();
         }
         for node in &carriers.nodes {
             let node = node.borrow();

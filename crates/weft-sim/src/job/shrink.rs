@@ -98,6 +98,7 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.wires.ordered = None);
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.breaks = None));
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.room = 256));
+    with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.placing = None));
     with(&|other| other.pace.pause = None);
     with(&|other| other.pace.helps = false);
     with(&|other| other.pace.spins_max = 0);

@@ -3,9 +3,12 @@
 
 use super::Inner;
 use crate::nuisance::Flight;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
+use weft_engine::memory::UserData;
+use weft_engine::transport::{Begun, Exposure, Placement, RemoteMemory};
 
 /// What such a carrier is like.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +23,57 @@ pub(in crate::job) struct Ordered {
     pub(in crate::job) tells_of_death: bool,
     /// A connection that breaks.
     pub(in crate::job) breaks: Option<Break>,
+    /// It writes to memory of peers by itself.
+    pub(in crate::job) placing: Option<Placing>,
+}
+
+/// What such a carrier is like that writes to memory of peers. Chances are cases per million.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::job) struct Placing {
+    pub(in crate::job) bytes_min: u64,
+    pub(in crate::job) bytes_max: u64,
+    /// It does not let peers access some memory.
+    pub(in crate::job) unexposed: u32,
+    /// It refuses to write for ever, from one moment on.
+    pub(in crate::job) refused: u32,
+}
+
+impl Placing {
+    pub(in crate::job) fn placement(self) -> Placement {
+        Placement { writes: true, reads: false, bytes_max: self.bytes_max, bytes_min: self.bytes_min }
+    }
+}
+
+/// What a process lets its peers write to, and what has been written for it.
+#[derive(Default)]
+pub(super) struct Exposed {
+    /// By its key.
+    memory: BTreeMap<u64, (Exposure, UserData, u64)>,
+    next: u32,
+    written: VecDeque<u64>,
+    refuses: bool,
+}
+
+impl Exposed {
+    pub(super) fn conceal(&mut self, exposure: Exposure) {
+        self.memory.retain(|_, (exposed, ..)| *exposed != exposure);
+    }
+
+    pub(super) fn poll_written(&mut self) -> Option<u64> {
+        self.written.pop_front()
+    }
+}
+
+/// What a carrier has still.
+enum Load {
+    Packet(Vec<u8>),
+    /// A part of memory, read when it leaves.
+    Write {
+        data: UserData,
+        range: Range<u64>,
+        there: RemoteMemory,
+        number: u64,
+    },
 }
 
 /// The first packet that leaves one process for another from a time on is lost; those behind it are not.
@@ -51,7 +105,7 @@ enum Health {
 #[derive(Default)]
 pub(super) struct Line {
     /// Packets that the carrier has, and when each may leave.
-    held: VecDeque<(u64, Vec<u8>)>,
+    held: VecDeque<(u64, Load)>,
     /// When the last that has left arrives.
     arrives: u64,
     health: Health,
@@ -75,13 +129,17 @@ impl Inner {
 
     /// When the next packet can leave a line.
     fn leaves(&self, to: usize, line: &Line) -> Option<u64> {
-        let (at, bytes) = line.held.front()?;
+        let (at, load) = line.held.front()?;
+        let length = match load {
+            Load::Packet(bytes) => bytes.len(),
+            Load::Write { range, .. } => (range.end - range.start) as usize,
+        };
         if self.dead[to] {
             return self.wires.ordered?.tells_of_death.then_some(*at);
         }
         // All processes have one device.
         let waiting = self.inboxes[to].bytes;
-        (waiting == 0 || waiting + bytes.len() <= self.wires.receive_bytes).then_some(*at)
+        (waiting == 0 || waiting + length <= self.wires.receive_bytes).then_some(*at)
     }
 
     /// When a process has something to do for what it has sent.
@@ -98,7 +156,7 @@ impl Inner {
         let now = self.clock.now();
         let line = self.line(from, to);
         let at_once = bytes.len() <= ordered.inject_max && line.held.is_empty();
-        line.held.push_back((if at_once { now } else { sent }, bytes.to_vec()));
+        line.held.push_back((if at_once { now } else { sent }, Load::Packet(bytes.to_vec())));
         if at_once {
             self.depart(from);
         }
@@ -115,7 +173,7 @@ impl Inner {
                 if self.leaves(to, line).is_none_or(|at| at > now) {
                     break;
                 }
-                let Some((_, bytes)) = self.line(from, to).held.pop_front() else { break };
+                let Some((_, load)) = self.line(from, to).held.pop_front() else { break };
                 let delay = self.random.below(ordered.delay_max + 1);
                 let breaks = ordered.breaks.is_some_and(|one| (one.from, one.to) == (from, to) && one.at <= now);
                 let dead = self.dead[to];
@@ -126,7 +184,22 @@ impl Inner {
                     }
                     continue;
                 }
-                self.leave(from, to, now + self.wires.latency + delay, bytes);
+                let arrives = now + self.wires.latency + delay;
+                match load {
+                    Load::Packet(bytes) => self.leave(from, to, arrives, bytes),
+                    Load::Write { data, range, there, number } => {
+                        let mut bytes = vec![0; (range.end - range.start) as usize];
+                        data.read(range.start, &mut bytes);
+                        self.exposed[from].written.push_back(number);
+                        let line = self.line(from, to);
+                        let arrives = arrives.max(line.arrives);
+                        line.arrives = arrives;
+                        let (from, to) = (from as u32, to as u32);
+                        let (carrier, number) = (CarrierKind::Udp, Some(0));
+                        let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
+                        self.deliver(arrives, 0, flight, Some(there));
+                    }
+                }
             }
         }
         self.clock.touch(from);
@@ -145,9 +218,62 @@ impl Inner {
             if flight.number.is_some() {
                 line.arrives = arrives;
             }
-            self.deliver(arrives, 0, flight);
+            self.deliver(arrives, 0, flight, None);
         }
         self.fate = fate;
+    }
+
+    /// A process lets its peers write to memory.
+    pub(super) fn expose(&mut self, rank: usize, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
+        let placing = self.wires.ordered?.placing?;
+        if self.random.chance(placing.unexposed) {
+            return None;
+        }
+        let exposed = &mut self.exposed[rank];
+        exposed.next += 1;
+        let (key, exposure) = (u64::from(exposed.next) << 32, Exposure(exposed.next));
+        exposed.memory.insert(key, (exposure, data.clone(), length));
+        Some((exposure, RemoteMemory { key, address: 0 }))
+    }
+
+    /// The carrier of a process takes what it is to write to memory of a peer.
+    pub(super) fn write(
+        &mut self,
+        (from, to): (usize, usize),
+        data: &UserData,
+        range: Range<u64>,
+        there: RemoteMemory,
+        number: u64,
+    ) -> Begun {
+        let Some((ordered, placing)) = self.wires.ordered.and_then(|ordered| Some((ordered, ordered.placing?))) else {
+            return Begun::Never;
+        };
+        self.exposed[from].refuses |= self.random.chance(placing.refused);
+        if self.exposed[from].refuses {
+            return Begun::Never;
+        }
+        if self.held(from, to) >= ordered.room || self.random.chance(self.wires.refused) {
+            return Begun::NotNow;
+        }
+        let now = self.clock.now();
+        let sent = self.free[from].max(now) + (range.end - range.start + 66) * 8 / self.wires.gigabits;
+        self.free[from] = sent;
+        self.packets += 1;
+        let load = Load::Write { data: data.clone(), range, there, number };
+        self.line(from, to).held.push_back((sent, load));
+        self.clock.touch(from);
+        Begun::Yes
+    }
+
+    /// What the carrier has written for a process arrives at another. Memory that is exposed no more is not touched, and the connection breaks.
+    pub(super) fn place(&mut self, from: usize, to: usize, there: RemoteMemory, bytes: &[u8]) {
+        let RemoteMemory { key, address } = there;
+        self.placed += 1;
+        let now = self.clock.now();
+        match self.exposed[to].memory.get(&key) {
+            Some((_, data, length)) if address + bytes.len() as u64 <= *length => data.write(address, bytes),
+            _ => self.line(from, to).health = Health::Broken(now),
+        }
     }
 
     /// A peer to which a packet was lost, once.

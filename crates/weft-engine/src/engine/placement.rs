@@ -1,0 +1,147 @@
+//! Large messages that a carrier writes to the peer's memory by itself: the receiver's invitation, and the sender's pieces
+//! (`weft_core::placement`).
+
+use weft_core::message::Head;
+use weft_core::time::Instant;
+
+use super::{Engine, FLOW_QUEUE_BYTES};
+use crate::carriers::{Devices, Remote, Slot};
+use crate::group::PeerId;
+use crate::memory::UserData;
+use crate::messages::Messages;
+use crate::peers::Route;
+use crate::regions::RegionKey;
+use crate::request::State;
+use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
+
+/// The name under which a carrier is given a piece: whose it is, and its number.
+fn name(peer: PeerId, number: u32) -> u64 {
+    (peer.index() as u64) << 32 | u64::from(number)
+}
+
+impl<P: Platform> Engine<P> {
+    /// Asks the sender of a message to have it written to our memory, or for its data where that cannot be exposed; `false` when the route is full.
+    pub(super) fn push_invitation(&mut self, peer: PeerId, handle: usize, asked: u32) -> bool {
+        let Self { peers, messages, network, .. } = self;
+        let Route::Remote(remote) = &mut peers[peer].route else { return true };
+        if remote.queued_bytes() > FLOW_QUEUE_BYTES {
+            return false;
+        }
+        let state = messages.requests.get(handle).map(|entry| &entry.state);
+        let head = match state {
+            Some(State::Receiving { data, total, region: Some(key), .. }) => {
+                let (_, hop) = remote.hop(0);
+                let exposed = network.devices.get_mut(hop.slot).and_then(|device| device.expose(data, *total));
+                match exposed {
+                    Some((exposure, target)) => {
+                        messages.regions.note_exposed(*key, exposure);
+                        Head::clear_to_place(asked, key.wire(), *total, target)
+                    }
+                    None => Head::clear_to_send(asked, key.wire(), *total, *total),
+                }
+            }
+            // Nobody wants it any more: its sender's operation is over.
+            _ => Head::fin(asked),
+        };
+        self.carry(peer, &head, &UserData::empty(), 0, 0)
+    }
+
+    /// The first `total` bytes of the send `handle` are to be written to `target`.
+    pub(super) fn push_placement(
+        &mut self,
+        peer: PeerId,
+        handle: usize,
+        remote_key: u32,
+        total: u64,
+        target: RemoteMemory,
+    ) {
+        let Some(State::Sending { send, region: Some(key), .. }) =
+            self.messages.requests.get(handle).map(|entry| &entry.state)
+        else {
+            return;
+        };
+        let (key, is_run) = (*key, send.data.address().is_some());
+        // It is due to be looked at.
+        self.submission(peer);
+        let Route::Remote(remote) = &mut self.peers[peer].route else { return };
+        if let Some(placements) = remote.placements().filter(|_| is_run) {
+            placements.submit(remote_key, key.wire(), total, target);
+        } else {
+            self.submission(peer).submit_data(remote_key, key.wire(), 0..total);
+        }
+    }
+
+    /// The carrier at `slot` says what it has written, and is told what is exposed no more.
+    pub(super) fn note_placed(&mut self, slot: Slot) {
+        while let Some(done) = self.network.devices.get_mut(slot).and_then(|device| device.poll_placed()) {
+            let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };
+            let Route::Remote(remote) = &mut self.peers[peer].route else { continue };
+            let Some(piece) = remote.placements.as_mut().and_then(|placements| placements.ended(done as u32)) else {
+                continue;
+            };
+            let length = piece.range.end - piece.range.start;
+            #[cfg(not(weft_mutant = "placed_told_early"))]
+            let head = Head::placed(piece.remote_key, piece.range.start, length);
+            #[cfg(not(weft_mutant = "placed_told_early"))]
+            self.submission(peer).submit_message(head.as_bytes(), &[]);
+            self.messages.handle_acknowledged(RegionKey::from_wire(piece.region), length);
+        }
+        self.conceal_closed();
+    }
+
+    /// Memory that peers may access no more is concealed.
+    #[inline]
+    pub(super) fn conceal_closed(&mut self) {
+        while let Some(exposure) = self.messages.regions.take_closed_exposure() {
+            // Only this one exposes anything.
+            if let Some(device) = self.network.devices.get_mut(Slot::Udp) {
+                device.conceal(exposure);
+            }
+        }
+    }
+}
+
+/// Gives the carrier of a peer what it is to write, as far as it has room.
+pub(super) fn write_pieces(
+    devices: &mut Devices,
+    peer: PeerId,
+    remote: &mut Remote,
+    messages: &mut Messages,
+    now: Instant,
+) {
+    let (_, hop) = remote.hop(0);
+    let Some(device) = devices.get_mut(hop.slot) else { return };
+    loop {
+        let Remote { placements: Some(placements), connection: Some(connection), .. } = remote else { return };
+        let Some(piece) = placements.poll() else { return };
+        let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
+            Some(region) => {
+                let (range, number) = (piece.range.clone(), name(peer, piece.number));
+                device.write(&hop.to, &region.data, range, piece.target, number)
+            }
+            // The operation is over, and nobody waits for it.
+            None => {
+                placements.refused();
+                continue;
+            }
+        };
+        match begun {
+            Begun::Yes => {
+                #[cfg(weft_mutant = "placed_told_early")]
+                let _ = connection.submit_message(
+                    Head::placed(piece.remote_key, piece.range.start, piece.range.end - piece.range.start).as_bytes(),
+                    &[],
+                );
+                placements.begun();
+            }
+            Begun::NotNow => return connection.refused(now),
+            Begun::Never => {
+                if let Some((remote_key, region, range)) = placements.refused()
+                    && !cfg!(weft_mutant = "placement_refused_forgotten")
+                {
+                    connection.submit_data(remote_key, region, range);
+                }
+            }
+        }
+    }
+}

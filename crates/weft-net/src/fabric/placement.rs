@@ -1,0 +1,379 @@
+//! Memory of the program that a provider writes and reads by itself (`FI_RMA`): what is registered for peers, and what is under way.
+//!
+//! Nothing is kept of a registration once its operation is over: memory that the program frees and maps again has another one, so none can be stale. Providers
+//! for which registering is dear keep pages registered themselves, and watch the program's memory for that (`FI_MR_CACHE_MONITOR`).
+#![allow(unsafe_code)]
+
+use std::collections::VecDeque;
+use std::collections::hash_map::RandomState;
+use std::ffi::{c_int, c_void};
+use std::hash::BuildHasher;
+use std::ptr;
+
+use super::api::{
+    Domain, Ep, FI_ENABLE, FI_MR_ENDPOINT, FI_MR_LOCAL, FI_MR_PROV_KEY, FI_MR_VIRT_ADDR, FI_READ, FI_REMOTE_READ,
+    FI_REMOTE_WRITE, FI_WRITE, Fid, Mr,
+};
+use super::endpoint::Packets;
+use crate::datagrams::{Exposure, RemoteMemory};
+
+/// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
+const EXPOSURES_MAX: usize = 4096;
+/// Keys that are tried for a region: one that is taken already is a coincidence of 64 bits.
+const KEYS_TRIED: u32 = 4;
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is written to a peer's.
+    Write,
+    /// It is filled from a peer's.
+    Read,
+}
+
+/// An access under way.
+#[derive(Clone, Copy)]
+struct UnderWay {
+    /// The caller's number for it.
+    number: u64,
+    /// The peer.
+    to: usize,
+    /// What its own memory is registered as, where it has to be.
+    registered: *mut Mr,
+}
+
+/// What an endpoint does to memory by itself.
+pub(super) struct Placing {
+    registration: c_int,
+    key_bytes: usize,
+    exposures: Vec<*mut Mr>,
+    free_exposures: Vec<u32>,
+    keys: RandomState,
+    keys_made: u64,
+    /// A context for each access.
+    contexts: Packets,
+    under_way: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+    done: VecDeque<u64>,
+}
+
+impl Placing {
+    /// At most so many accesses at a time; `registration` and `key_bytes`: what the provider says of registered memory.
+    pub(super) fn new(accesses: usize, registration: c_int, key_bytes: usize) -> Self {
+        Self {
+            registration,
+            key_bytes,
+            exposures: Vec::new(),
+            free_exposures: Vec::new(),
+            keys: RandomState::new(),
+            keys_made: 0,
+            contexts: Packets::new(accesses, 0),
+            under_way: vec![None; accesses],
+            free: (0..accesses).collect(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// Nobody can guess it, so only whoever was told it reaches the memory.
+    fn key(&mut self) -> u64 {
+        self.keys_made += 1;
+        let key = self.keys.hash_one(self.keys_made);
+        if self.key_bytes < 8 { key & ((1 << (8 * self.key_bytes)) - 1) } else { key }
+    }
+
+    /// Registers memory.
+    ///
+    /// # Safety
+    /// Domain and endpoint are open. The memory stays until the registration is closed.
+    unsafe fn register(
+        &mut self,
+        (domain, ep): (*mut Domain, *mut Ep),
+        memory: (*mut u8, usize),
+        access: u64,
+    ) -> *mut Mr {
+        let mut made: *mut Mr = ptr::null_mut();
+        for _ in 0..if self.registration & FI_MR_PROV_KEY != 0 { 1 } else { KEYS_TRIED } {
+            let key = self.key();
+            // SAFETY: as promised; the provider fills in what it makes.
+            let code = unsafe {
+                let reg = (*(*domain).mr).reg;
+                reg(domain.cast(), memory.0.cast(), memory.1, access, 0, key, 0, &raw mut made, ptr::null_mut())
+            };
+            if code == 0 {
+                break;
+            }
+            made = ptr::null_mut();
+        }
+        if !made.is_null() && self.registration & FI_MR_ENDPOINT != 0 {
+            // SAFETY: it has just been made, and the endpoint is open.
+            let bound = unsafe {
+                let (fid, ops) = (made.cast::<Fid>(), (*made).fid.ops);
+                ((*ops).bind)(fid, ep.cast(), 0) == 0 && ((*ops).control)(fid, FI_ENABLE, ptr::null_mut()) == 0
+            };
+            if !bound {
+                close(made);
+                return ptr::null_mut();
+            }
+        }
+        made
+    }
+
+    /// Lets peers write to memory and read it. `None`: the provider does not register it now.
+    ///
+    /// # Safety
+    /// As for [`Self::register`]: the memory stays until it is concealed.
+    pub(super) unsafe fn expose(
+        &mut self,
+        objects: (*mut Domain, *mut Ep),
+        memory: (*mut u8, usize),
+    ) -> Option<(Exposure, RemoteMemory)> {
+        if self.free_exposures.is_empty() && self.exposures.len() == EXPOSURES_MAX {
+            return None;
+        }
+        // SAFETY: as promised.
+        let made = unsafe { self.register(objects, memory, FI_REMOTE_WRITE | FI_REMOTE_READ) };
+        // SAFETY: the provider has made it, if it is not null.
+        let key = unsafe { made.as_ref() }?.key;
+        let address = if self.registration & FI_MR_VIRT_ADDR != 0 { memory.0 as u64 } else { 0 };
+        let place = match self.free_exposures.pop() {
+            Some(place) => {
+                self.exposures[place as usize] = made;
+                place
+            }
+            None => {
+                self.exposures.push(made);
+                self.exposures.len() as u32 - 1
+            }
+        };
+        Some((Exposure(place), RemoteMemory { key, address }))
+    }
+
+    /// No access that begins from now on succeeds.
+    pub(super) fn conceal(&mut self, Exposure(place): Exposure) {
+        let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
+        let exposed = std::mem::replace(exposed, ptr::null_mut());
+        if !exposed.is_null() {
+            close(exposed);
+            self.free_exposures.push(place);
+        }
+    }
+
+    /// Starts an access to `there` of the peer `to`, which the provider calls `name`; the provider's answer, or none if there is no room.
+    ///
+    /// # Safety
+    /// As for [`Self::register`]: the memory stays until the access is complete, or its peer lost.
+    pub(super) unsafe fn start(
+        &mut self,
+        (domain, ep): (*mut Domain, *mut Ep),
+        (to, name): (usize, u64),
+        access: Access,
+        memory: (*mut u8, usize),
+        there: RemoteMemory,
+        number: u64,
+    ) -> Option<isize> {
+        let place = self.free.pop()?;
+        let mut registered = ptr::null_mut();
+        if self.registration & FI_MR_LOCAL != 0 {
+            let right = if access == Access::Write { FI_WRITE } else { FI_READ };
+            // SAFETY: as promised.
+            registered = unsafe { self.register((domain, ep), memory, right) };
+            if registered.is_null() {
+                self.free.push(place);
+                return Some(-(libc::ENOMEM as isize));
+            }
+        }
+        // SAFETY: an open registration.
+        let described = unsafe { registered.as_ref() }.map_or(ptr::null_mut(), |registered| registered.desc);
+        let context = self.contexts.context(place);
+        // SAFETY: the endpoint was opened for this, so it has these functions; the memory and the context stay.
+        let code = unsafe {
+            let rma = &*(*ep).rma;
+            let ((bytes, length), RemoteMemory { key, address }) = (memory, there);
+            match access {
+                Access::Write => (rma.write)(ep, bytes.cast(), length, described, name, address, key, context),
+                Access::Read => (rma.read)(ep, bytes.cast(), length, described, name, address, key, context),
+            }
+        };
+        if code == 0 {
+            self.under_way[place] = Some(UnderWay { number, to, registered });
+        } else {
+            self.free.push(place);
+            if !registered.is_null() {
+                close(registered);
+            }
+        }
+        Some(code)
+    }
+
+    /// The access of this context is over, and was one to this peer; none if it is no access.
+    pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<usize> {
+        let place = self.contexts.place(context)?;
+        let UnderWay { number, to, registered } = self.under_way[place].take()?;
+        if !registered.is_null() {
+            close(registered);
+        }
+        self.free.push(place);
+        if succeeded {
+            self.done.push_back(number);
+        }
+        Some(to)
+    }
+
+    /// An access that is complete.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Option<u64> {
+        self.done.pop_front()
+    }
+
+    /// Closes all registrations: to be called once the endpoint is closed.
+    pub(super) fn close(&mut self) {
+        let own = self.under_way.iter_mut().filter_map(|access| Some(access.take()?.registered));
+        let all = self.exposures.drain(..).chain(own);
+        all.filter(|registered| !registered.is_null()).for_each(close);
+    }
+}
+
+fn close(registered: *mut Mr) {
+    // SAFETY: an open registration, which whoever calls this forgets.
+    unsafe { ((*(*registered).fid.ops).close)(registered.cast()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use weft_engine::memory::UserData;
+
+    use super::super::{Fabric, Settings, consider};
+    use crate::datagrams::{Address, Begun, Datagrams, Outcome, RemoteMemory};
+
+    const LIMIT: Duration = Duration::from_secs(20);
+    const BYTES: usize = 1 << 20;
+
+    /// Memory of the program, mapped at the same place as what was there before if that is free.
+    struct Mapped(*mut u8);
+
+    impl Mapped {
+        fn new(wish: *mut u8) -> Self {
+            // SAFETY: new memory, wherever there is room.
+            let at = unsafe {
+                let (rights, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+                libc::mmap(wish.cast(), BYTES, rights, kind, -1, 0)
+            };
+            assert_ne!(at, libc::MAP_FAILED);
+            Self(at.cast())
+        }
+
+        fn data(&self) -> UserData {
+            // SAFETY: it stays mapped until this is dropped, and each test drops it after its last use.
+            unsafe { UserData::from_bytes(self.0, BYTES as u64) }
+        }
+
+        fn has(&self, byte: u8) -> bool {
+            self.data().run(0, BYTES as u64).is_some_and(|bytes| bytes.iter().all(|other| *other == byte))
+        }
+
+        fn fill(&self, byte: u8) {
+            self.data().write(0, &vec![byte; BYTES]);
+        }
+    }
+
+    impl Drop for Mapped {
+        fn drop(&mut self) {
+            // SAFETY: it was mapped with this length.
+            unsafe { libc::munmap(self.0.cast(), BYTES) };
+        }
+    }
+
+    /// Two endpoints that place, and where the first finds the second; none where the provider has none.
+    fn pair() -> Option<(Fabric, Fabric, Address)> {
+        let settings = Settings { provider: Some("tcp".into()), interfaces: Some("lo".into()), ..Settings::default() };
+        if !consider(&settings).is_ok_and(|found| found.chosen.is_ok() && found.placed_min.is_ok()) {
+            eprintln!("left out: no provider that writes to memory of peers");
+            return None;
+        }
+        let [mut near, mut far] = [(); 2].map(|()| Fabric::open(&settings).expect("an endpoint"));
+        let (to, back) = (near.address_of(&far.card()), far.address_of(&near.card()));
+        let (to, back) = (to.expect("an address"), back.expect("an address"));
+        // The connection is made by the first packet.
+        let began = Instant::now();
+        let (mut sent, mut arrived) = (false, 0);
+        while arrived == 0 {
+            assert!(began.elapsed() < LIMIT);
+            sent = sent || matches!(near.send(&to, &[1; 100]), Ok(Outcome::Sent));
+            near.receive(&mut |_| {}, 16);
+            arrived += far.receive(&mut |_| {}, 16);
+        }
+        let _ = back;
+        Some((near, far, to))
+    }
+
+    /// Until the access is complete, or the connection is broken: whether it is complete.
+    fn finish((near, far): (&mut Fabric, &mut Fabric), number: u64) -> bool {
+        let began = Instant::now();
+        loop {
+            assert!(began.elapsed() < LIMIT, "an access does not end");
+            near.receive(&mut |_| {}, 16);
+            far.receive(&mut |_| {}, 16);
+            if let Some(done) = near.poll_placed() {
+                assert_eq!(done, number);
+                return true;
+            }
+            if near.take_broken().is_some() {
+                return false;
+            }
+        }
+    }
+
+    fn start(near: &mut Fabric, to: &Address, data: &UserData, there: RemoteMemory, number: u64, reads: bool) {
+        let (began, all) = (Instant::now(), 0..BYTES as u64);
+        loop {
+            assert!(began.elapsed() < LIMIT);
+            let begun = match reads {
+                true => near.read(to, data, all.clone(), there, number),
+                false => near.write(to, data, all.clone(), there, number),
+            };
+            match begun {
+                Begun::Yes => return,
+                Begun::NotNow => _ = near.receive(&mut |_| {}, 16),
+                Begun::Never => panic!("{:?}", near.last_refusal()),
+            }
+        }
+    }
+
+    /// Memory is written and read, freed, and mapped again at the same place, several times.   Expect: what is written is in the memory that is there now,
+    /// and an earlier key leads nowhere.
+    #[test]
+    fn memory_that_was_freed_and_mapped_again_is_written_and_an_earlier_key_leads_nowhere() {
+        let Some((mut near, mut far, to)) = pair() else { return };
+        let source = Mapped::new(std::ptr::null_mut());
+        let (mut place, mut earlier) = (std::ptr::null_mut(), None);
+        for round in 1..20_u8 {
+            let there = Mapped::new(place);
+            place = there.0;
+            let (exposure, target) = far.expose(&there.data(), BYTES as u64).expect("a registration");
+            assert_ne!(Some(target.key), earlier.map(|earlier: RemoteMemory| earlier.key));
+            source.fill(round);
+            start(&mut near, &to, &source.data(), target, round.into(), false);
+            assert!(finish((&mut near, &mut far), round.into()));
+            let began = Instant::now();
+            while !there.has(round) {
+                assert!(began.elapsed() < LIMIT, "what was written does not arrive");
+                far.receive(&mut |_| {}, 16);
+            }
+            there.fill(!round);
+            start(&mut near, &to, &source.data(), target, 1000, true);
+            assert!(finish((&mut near, &mut far), 1000));
+            assert!(source.has(!round), "what was read is what was there");
+            far.conceal(exposure);
+            earlier = Some(target);
+        }
+        let there = Mapped::new(place);
+        there.fill(7);
+        start(&mut near, &to, &source.data(), earlier.expect("a key"), 2000, false);
+        // The provider may tell of it only once it finds the connection closed.
+        finish((&mut near, &mut far), 2000);
+        (0..100).for_each(|_| _ = far.receive(&mut |_| {}, 16));
+        assert!(there.has(7), "memory that is exposed no more was written");
+    }
+}
