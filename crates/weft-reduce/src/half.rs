@@ -105,9 +105,10 @@ fn smaller(a: [u8; 2], b: [u8; 2]) -> [u8; 2] {
 /// Products and their sum are computed in binary32, and each part is rounded once.
 #[inline(always)]
 fn complex_product(a: [u8; 4], b: [u8; 4]) -> [u8; 4] {
-    let parts = |[re_0, re_1, im_0, im_1]: [u8; 4]| {
+    #[inline(always)]
+    fn parts([re_0, re_1, im_0, im_1]: [u8; 4]) -> (f32, f32) {
         (Half::from_ne_bytes([re_0, re_1]).widened(), Half::from_ne_bytes([im_0, im_1]).widened())
-    };
+    }
     let ((a_re, a_im), (b_re, b_im)) = (parts(a), parts(b));
     let [re_0, re_1] = Half::nearest(a_re * b_re - a_im * b_im).to_ne_bytes();
     let [im_0, im_1] = Half::nearest(a_re * b_im + a_im * b_re).to_ne_bytes();

@@ -23,10 +23,11 @@ macro_rules! fold_as {
 /// The product of two numbers of two parts each, the real and the imaginary one.
 macro_rules! complex_product {
     ($number:ty, $size:literal, $input:expr, $inout:expr) => {{
-        let parts = |bytes: [u8; 2 * $size]| {
+        #[inline(always)]
+        fn parts(bytes: [u8; 2 * $size]) -> [$number; 2] {
             let (parts, _) = bytes.as_chunks::<$size>();
             [<$number>::from_ne_bytes(parts[0]), <$number>::from_ne_bytes(parts[1])]
-        };
+        }
         fold::<{ 2 * $size }>(
             $input,
             $inout,

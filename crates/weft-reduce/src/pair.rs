@@ -41,21 +41,43 @@ macro_rules! words {
     ($word:ty, $value:expr, $index:expr, $keep_value:expr, $keep:expr, $input:expr, $inout:expr) => {{
         const SIZE: usize = size_of::<$word>();
         let (value, index) = ($value, $index);
-        fold::<{ 2 * SIZE }>($input, $inout, |left, right| {
-            let (left, right) = (left.as_chunks::<SIZE>().0, right.as_chunks::<SIZE>().0);
-            let [left_value, left_index] = [<$word>::from_ne_bytes(left[0]), <$word>::from_ne_bytes(left[1])];
-            let [right_value, right_index] = [<$word>::from_ne_bytes(right[0]), <$word>::from_ne_bytes(right[1])];
-            let (a, b) = (value(left_value), value(right_value));
-            let is_better = if LARGER { a > b } else { a < b };
-            let is_first = is_better | ((a == b) & (index(left_index) < index(right_index)));
-            let value = right_value ^ if is_better { (left_value ^ right_value) & $keep_value } else { 0 };
-            let index = right_index ^ if is_first { (left_index ^ right_index) & $keep } else { 0 };
-            let mut chosen = [0; 2 * SIZE];
-            chosen[..SIZE].copy_from_slice(&value.to_ne_bytes());
-            chosen[SIZE..].copy_from_slice(&index.to_ne_bytes());
-            chosen
-        })
+        fold::<{ 2 * SIZE }>(
+            $input,
+            $inout,
+            #[inline(always)]
+            |left, right| {
+                let (left, right) = (left.as_chunks::<SIZE>().0, right.as_chunks::<SIZE>().0);
+                let [left_value, left_index] = [<$word>::from_ne_bytes(left[0]), <$word>::from_ne_bytes(left[1])];
+                let [right_value, right_index] = [<$word>::from_ne_bytes(right[0]), <$word>::from_ne_bytes(right[1])];
+                let (a, b) = (value(left_value), value(right_value));
+                let is_better = if LARGER { a > b } else { a < b };
+                let is_first = is_better | ((a == b) & (index(left_index) < index(right_index)));
+                let value = right_value ^ if is_better { (left_value ^ right_value) & $keep_value } else { 0 };
+                let index = right_index ^ if is_first { (left_index ^ right_index) & $keep } else { 0 };
+                let mut chosen = [0; 2 * SIZE];
+                chosen[..SIZE].copy_from_slice(&value.to_ne_bytes());
+                chosen[SIZE..].copy_from_slice(&index.to_ne_bytes());
+                chosen
+            },
+        )
     }};
+}
+
+#[inline(always)]
+fn to_i32(word: u32) -> i32 {
+    word.cast_signed()
+}
+
+/// The number in the first four bytes.
+#[inline(always)]
+fn first_i32(word: u64) -> i32 {
+    if cfg!(target_endian = "little") { word as i32 } else { (word >> 32) as i32 }
+}
+
+/// The number in the first two bytes.
+#[inline(always)]
+fn first_i16(word: u32) -> i16 {
+    if cfg!(target_endian = "little") { word as i16 } else { (word >> 16) as i16 }
 }
 
 #[inline(always)]
@@ -65,9 +87,6 @@ fn choose<const LARGER: bool>(kind: Kind, input: &[u8], inout: &mut [u8]) {
     /// Of a word of 64 bits the first four bytes in memory.
     const FIRST_HALF: u64 = if cfg!(target_endian = "little") { 0xffff_ffff } else { 0xffff_ffff << 32 };
     const FIRST_QUARTER: u32 = if cfg!(target_endian = "little") { 0xffff } else { 0xffff << 16 };
-    let to_i32 = |word: u32| word.cast_signed();
-    let first_i32 = |word: u64| if cfg!(target_endian = "little") { word as i32 } else { (word >> 32) as i32 };
-    let first_i16 = |word: u32| if cfg!(target_endian = "little") { word as i16 } else { (word >> 16) as i16 };
     match kind {
         Kind::Pair(Pair::FloatInt) | Kind::PackedPair(Pair::FloatInt) => {
             words!(u32, f32::from_bits, to_i32, ALL_32, ALL_32, input, inout);
