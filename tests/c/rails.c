@@ -1,21 +1,87 @@
 /*
- * Traffic between two ranks for some seconds, while somebody breaks the network under it: bulk data one way, or small messages
- * there and back. Says "under way" once it is, and checks what arrives.
+ * Traffic between two ranks for some seconds, while somebody breaks the network under it: `rails bulk|small SECONDS [failed|healed]`, bulk data
+ * one way, or small messages there and back. Says "under way" once it is, and checks what arrives. With a third word it goes on until its sender
+ * has found a path to have failed, and says "a path has failed", or until that one carries packets again; and tools hear of it.
  */
 #include "check.h"
 
-enum { BULK_BYTES = 1 << 20, SMALL_BYTES = 8, STEP = 509, WARM = 5, ROUNDS_MIN = 10, TAG_MORE = 1, TAG_LAST = 2 };
+enum { BULK_BYTES = 1 << 20, SMALL_BYTES = 8, STEP = 509, WARM = 5, ROUNDS_MIN = 10, TAG_MORE = 1, TAG_LAST = 2, LONGEST_SECONDS = 30 };
 
 static unsigned char content(int i, int round)
 {
     return (unsigned char)(i * 7 + round);
 }
 
-static void send_rounds(unsigned char *buffer, int bytes, double seconds, int answered)
+static MPI_T_pvar_session session;
+static MPI_T_pvar_handle failures_of_paths, paths_down;
+static volatile unsigned long long told_failed, told_resent;
+
+static void note_failed(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user_data)
+{
+    (void)instance, (void)registration, (void)safety;
+    ++*(volatile unsigned long long *)user_data;
+}
+
+static void listen(const char *name, volatile unsigned long long *told)
+{
+    MPI_T_event_registration registration;
+    int index;
+    CHECK_EQUAL(MPI_T_event_get_index(name, &index), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_NONE, MPI_INFO_NULL, (void *)told, note_failed),
+                MPI_SUCCESS);
+}
+
+static MPI_T_pvar_handle variable(const char *name, int class)
+{
+    MPI_T_pvar_handle handle;
+    int index, count;
+    CHECK_EQUAL(MPI_T_pvar_get_index(name, class, &index), MPI_SUCCESS);
+    CHECK_EQUAL(MPI_T_pvar_handle_alloc(session, index, NULL, &handle, &count), MPI_SUCCESS);
+    if (class == MPI_T_PVAR_CLASS_COUNTER)
+        CHECK_EQUAL(MPI_T_pvar_start(session, handle), MPI_SUCCESS);
+    return handle;
+}
+
+static unsigned long long value(MPI_T_pvar_handle handle)
+{
+    unsigned long long value = 0;
+    CHECK_EQUAL(MPI_T_pvar_read(session, handle, &value), MPI_SUCCESS);
+    return value;
+}
+
+static void begin_to_watch(void)
+{
+    int provided;
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_pvar_session_create(&session);
+    failures_of_paths = variable("network_path_failures", MPI_T_PVAR_CLASS_COUNTER);
+    paths_down = variable("network_paths_down", MPI_T_PVAR_CLASS_LEVEL);
+    listen("network_path_failed", &told_failed);
+    listen("network_packets_resent", &told_resent);
+}
+
+/* Whether what is waited for has come. */
+static int has_come(const char *awaited)
+{
+    static int said;
+    if (!awaited)
+        return 1;
+    if (value(failures_of_paths) == 0)
+        return 0;
+    if (!said++) {
+        printf("a path has failed\n");
+        fflush(stdout);
+    }
+    return told_failed > 0 && (strcmp(awaited, "healed") != 0 || value(paths_down) == 0);
+}
+
+static void send_rounds(unsigned char *buffer, int bytes, double seconds, int answered, const char *awaited)
 {
     double begin = MPI_Wtime();
     for (int round = 0, tag = TAG_MORE; tag == TAG_MORE; round++) {
-        if (MPI_Wtime() - begin > seconds && round >= ROUNDS_MIN)
+        double elapsed = MPI_Wtime() - begin;
+        if ((has_come(awaited) && elapsed > seconds && round >= ROUNDS_MIN) || elapsed > LONGEST_SECONDS)
             tag = TAG_LAST;
         for (int i = 0; i < bytes; i += STEP)
             buffer[i] = content(i, round);
@@ -52,10 +118,19 @@ int main(int argc, char **argv)
     int bytes = answered ? SMALL_BYTES : BULK_BYTES;
     unsigned char *buffer = malloc(bytes);
     STORY(answered ? "small messages there and back" : "bulk data one way");
-    if (rank == 0)
-        send_rounds(buffer, bytes, seconds, answered);
+    const char *awaited = argc > 3 ? argv[3] : NULL;
+    begin_to_watch();
+    if (rank == 0) {
+        send_rounds(buffer, bytes, seconds, answered, awaited);
+        CHECK(has_come(awaited), "%llu failures, %llu told, %llu paths down", value(failures_of_paths), told_failed, value(paths_down));
+        if (awaited)
+            CHECK(told_resent > 0 || answered, "nothing was told of packets that were sent again");
+    }
     if (rank == 1)
         receive_rounds(buffer, bytes, answered);
     free(buffer);
-    return end();
+    int code = end();
+    MPI_T_pvar_session_free(&session);
+    MPI_T_finalize();
+    return code;
 }

@@ -186,6 +186,9 @@ static void maps(void)
     int dims[2] = {0, 0}, periods[2] = {0, 1}, newrank, *all = memory(ranks * sizeof *all), *seen = memory(ranks * sizeof *seen);
     MPI_Dims_create(ranks, 2, dims);
     MPI_Cart_map(world, 2, dims, periods, &newrank);
+    int of_none = -5;
+    CHECK_EQUAL(MPI_Cart_map(world, 0, NULL, NULL, &of_none), MPI_SUCCESS);
+    CHECK_EQUAL(of_none, rank == 0 ? 0 : MPI_UNDEFINED);
     MPI_Allgather(&newrank, 1, MPI_INT, all, 1, MPI_INT, world);
     for (int r = 0; r < ranks; r++) {
         CHECK(all[r] >= 0 && all[r] < ranks, "rank %d becomes %d", r, all[r]);
@@ -576,6 +579,8 @@ static void mistakes(void)
     CHECK_CLASS_IN(MPI_Cart_create(world, -1, dims, periods, 0, &comm), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
     CHECK_CLASS_IN(MPI_Cart_create(world, 1, (int[]){ranks + 1}, periods, 0, &comm), MPI_ERR_DIMS, MPI_ERR_ARG,
                    MPI_ERR_TOPOLOGY);
+    CHECK_CLASS_IN(MPI_Cart_map(world, 1, (int[]){0}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
+    CHECK_CLASS_IN(MPI_Cart_map(world, -1, (int[]){1}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
     CHECK_CLASS_IN(MPI_Cart_map(world, 1, (int[]){ranks + 1}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG,
                    MPI_ERR_TOPOLOGY);
     CHECK_CLASS(MPI_Cart_create(world, 1, NULL, periods, 0, &comm), MPI_ERR_ARG);

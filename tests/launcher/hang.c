@@ -33,6 +33,23 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "finalize") == 0) { /* rank 0 has sent what it had */
         if (rank != 0)
             MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else if (strncmp(what, "late-", 5) == 0) { /* the others finalize; the last rank needs something of the first, which tells it nothing by itself */
+        MPI_Request request;
+        if (rank == ranks - 1) {
+            if (strcmp(what, "late-receive") == 0)
+                MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            else if (strcmp(what, "late-wait") == 0) {
+                MPI_Irecv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, &request);
+                MPI_Wait(&request, MPI_STATUS_IGNORE);
+            } else if (strcmp(what, "late-probe") == 0)
+                MPI_Probe(0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            else if (strcmp(what, "late-send") == 0)
+                MPI_Ssend(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD);
+            else if (strcmp(what, "late-large") == 0)
+                MPI_Send(calloc(1 << 24, 1), 1 << 24, MPI_CHAR, 0, 7, MPI_COMM_WORLD);
+            else
+                MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+        }
     } else if (strcmp(what, "tag") == 0) { /* a message is there, with another tag */
         MPI_Comm halo;
         MPI_Comm_dup(MPI_COMM_WORLD, &halo);

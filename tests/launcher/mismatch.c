@@ -144,6 +144,21 @@ int main(int argc, char **argv)
             MPI_Comm_split(MPI_COMM_WORLD, 0, 0, &other);
         else
             MPI_Comm_dup(MPI_COMM_WORLD, &other);
+    } else if (wrong && strncmp(what, "make-", 5) == 0) { /* a collective against each call that makes a communicator */
+        MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(what, "make-cart") == 0) {
+        int periodic = 0;
+        MPI_Cart_create(MPI_COMM_WORLD, 1, &ranks, &periodic, 0, &other);
+    } else if (strcmp(what, "make-graph") == 0) {
+        MPI_Graph_create(MPI_COMM_WORLD, ranks, counts, places, 0, &other);
+    } else if (strcmp(what, "make-dist-graph") == 0) {
+        MPI_Dist_graph_create(MPI_COMM_WORLD, 0, a, a, a, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &other);
+    } else if (strcmp(what, "make-adjacent") == 0) {
+        MPI_Dist_graph_create_adjacent(MPI_COMM_WORLD, 0, a, MPI_UNWEIGHTED, 0, a, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &other);
+    } else if (strcmp(what, "make-intercomm") == 0) {
+        MPI_Intercomm_create(MPI_COMM_WORLD, 0, MPI_COMM_SELF, 0, 3, &other);
+    } else if (strcmp(what, "make-split-type") == 0) {
+        MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &other);
     } else if (strcmp(what, "finalize") == 0) {
         if (!wrong)
             MPI_Barrier(MPI_COMM_WORLD);

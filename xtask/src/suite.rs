@@ -4,6 +4,7 @@
 //! process it started may live: that is part of every case. The closing line is `N passed, N failed, N skipped`.
 
 mod checked;
+mod checkers;
 pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
@@ -75,6 +76,7 @@ const SUITES: &[Suite] = &[
     Suite { name: "launcher", what: "mpiexec when things go wrong", cases: launcher::cases },
     Suite { name: "hangs", what: "jobs that hang, and what is said of them", cases: hangs::cases },
     Suite { name: "checked", what: "WEFT_CHECK finds calls that do not match across ranks", cases: checked::cases },
+    Suite { name: "checkers", what: "programs under valgrind and with the address sanitizer", cases: checkers::cases },
     Suite { name: "tools", what: "a profiler by PMPI_*, and gdb", cases: tools::cases },
     Suite { name: "memory", what: "little shared memory, and no copies between processes", cases: memory::cases },
     Suite { name: "virtual-hosts", what: "weft hosts cleans up whatever happens", cases: virtual_hosts::cases },

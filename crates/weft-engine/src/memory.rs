@@ -8,6 +8,7 @@
 //! it: it is a [`SharedBuffer`], and each access is checked.
 
 mod bound;
+mod checkers;
 mod copies;
 mod described;
 mod in_process;
@@ -15,7 +16,9 @@ mod shared;
 mod writer;
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 
+use checkers::LOOK_BELOW;
 use copies::{SHORT_BYTES, copy_arrived, copy_run, gather, scatter};
 use described::{PROGRAM_START, nowhere};
 use weft_core::collective::SCRATCH_ALIGNMENT;
@@ -27,6 +30,8 @@ pub use bound::{
     Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
     UserReduction, reduce_local,
 };
+pub(crate) use checkers::note_written;
+pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, is_attached};
 pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
 pub use in_process::InProcess;
 pub use shared::SharedBuffer;
@@ -123,17 +128,33 @@ impl UserData {
     /// before: so it is with operations that are started, moved on and completed under the process lock.
     #[inline(always)]
     pub unsafe fn new(base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::new_for(Access::Any, base, count, layout) }
+    }
+
+    /// The same for memory of which it is known what will happen to it: a memory checker is told ([`attach`]).
+    ///
+    /// # Errors
+    /// As for [`UserData::new`].
+    ///
+    /// # Safety
+    /// As for [`UserData::new`].
+    #[inline(always)]
+    pub unsafe fn new_for(access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
         // The four words are merged, never a whole result: one that a call has written would send every message through memory.
         let (base, bytes, shape) = match layout.single_run(count) {
             Some((offset, bytes)) => {
                 let start = base.wrapping_offset(offset as isize);
-                if start.addr() < PROGRAM_START && bytes > 0 {
-                    return Err(nowhere(base.addr(), bytes));
+                if start.addr() < LOOK_BELOW.load(Ordering::Relaxed) && bytes > 0 {
+                    look(access, start, bytes, base.addr())?;
                 }
                 (start, bytes, Shape::Run)
             }
             None => {
                 let bytes = check_items(base.addr(), count, layout)?;
+                if is_attached() {
+                    checkers::show_items(access, base, count, layout);
+                }
                 (base, bytes, Shape::Items { count: Count::of_program(count), layout: layout.clone() })
             }
         };
@@ -298,6 +319,20 @@ impl UserData {
         // SAFETY: as in `write`; what has arrived in a ring is not the program's memory.
         unsafe { writer.copy(bytes.as_ptr(), to, bytes.len()) };
     }
+}
+
+/// A closer look at one run of a buffer that begins at `address`.
+///
+/// # Errors
+/// It is nowhere.
+#[cold]
+#[inline(never)]
+fn look(access: Access, start: *mut u8, bytes: u64, address: usize) -> Result<()> {
+    if start.addr() < PROGRAM_START {
+        return Err(nowhere(address, bytes));
+    }
+    checkers::show_run(access, start, bytes);
+    Ok(())
 }
 
 /// Bytes that are copied at once between another process and memory in several runs: what has been packed is still in the cache. The

@@ -209,6 +209,8 @@ impl Agent {
                 Err(why) => return self.report_not_started(number, why),
             }
         }
+        let started = self.ranks.iter().filter_map(|rank| Some((rank.number, rank.pid?)));
+        self.report(&Report::Started(started.collect()));
     }
 
     fn report_not_started(&mut self, rank: u32, why: search::Unusable) {

@@ -17,7 +17,7 @@ use crate::sys::Ended;
 use codec::{Decode, Encode, Reader};
 
 /// Version of the messages; both sides must have the same.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 /// What an agent says first; the version, a blank, the name of its machine ([`crate::processors::machine`]) and a newline
 /// follow.
 pub(crate) const GREETING: &str = "WEFT-AGENT ";
@@ -227,6 +227,8 @@ pub(crate) enum Report {
     Stats { text: String },
     /// Something the user may want to know.
     Note(String),
+    /// All ranks of this host run: each and the number of its process.
+    Started(Vec<(u32, i32)>),
     /// Each rank and the processors it got, in words.
     Bindings(Vec<(u32, String)>),
     /// A sign of life.
@@ -305,6 +307,7 @@ impl Report {
             Self::Done => 11u8.encode(out),
             Self::Bindings(ranks) => (12u8, ranks).encode(out),
             Self::Pong => 13u8.encode(out),
+            Self::Started(ranks) => (14u8, ranks).encode(out),
         }
     }
 
@@ -335,6 +338,7 @@ impl Report {
             11 => Self::Done,
             12 => Self::Bindings(Decode::decode(reader)?),
             13 => Self::Pong,
+            14 => Self::Started(Decode::decode(reader)?),
             _ => return None,
         };
         reader.is_empty().then_some(report)

@@ -35,7 +35,7 @@ mod words;
 pub use call_site::CallSite;
 pub use client::{Client, Origin};
 pub use error::LaunchError;
-pub use processors::{Load, REGISTRY, usable_processors};
+pub use processors::{Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, resources, usable_processors};
 pub use say::say;
 pub use secret::JobSecret;
 

@@ -1,10 +1,12 @@
 //! The processors of this machine: which ones this process may use, how they form cores, sockets and memory nodes, and which jobs use them.
 
+mod hardware;
 mod quota;
 mod registry;
 mod set;
 mod topology;
 
+pub use hardware::{RESOURCE_KINDS, Resource, ResourceKind, resources};
 pub use registry::DIRECTORY as REGISTRY;
 #[cfg(test)]
 pub(crate) use registry::tests as registry_tests;

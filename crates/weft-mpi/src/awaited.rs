@@ -34,6 +34,16 @@ impl Awaited {
         Self::All(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
     }
 
+    /// The requests without which the call does not return.
+    pub fn requests(&self) -> Vec<usize> {
+        match self {
+            Self::One(request) => vec![*request],
+            Self::Both(requests) => requests.to_vec(),
+            Self::All(requests) => requests.clone(),
+            Self::Unknown | Self::Any(_) | Self::Message { .. } => Vec::new(),
+        }
+    }
+
     /// One of `handles` that are not null.
     pub fn any(handles: impl Iterator<Item = usize>) -> Self {
         Self::Any(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())

@@ -3,6 +3,7 @@
 mod exchange;
 mod topologies;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use weft_core::collective::{self, ElementShape, Items};
@@ -12,8 +13,8 @@ use weft_engine::schedules::Cursor;
 
 use crate::blocking::wait;
 use crate::collective::{Arguments, Bound, CollectiveScope};
-use crate::constants::{MPI_ERR_NO_MEM, MPI_INT64_T};
-use crate::context::CONTEXT_NONE;
+use crate::constants::{MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_INT64_T};
+use crate::context::{CONTEXT_NONE, CONTEXTS_EACH, Reserved, Serial};
 use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Class, Communicator, Group, Operation, full};
@@ -21,9 +22,11 @@ use crate::process::{Process, lock, with};
 
 pub use exchange::exchange;
 
-/// Attempts to agree on a context before the call gives up. Each failure means that another agreement met this one, and
-/// spreads their offers over twice as many numbers.
-const ATTEMPTS_MAX: u32 = 200;
+/// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
+const MET_MAX: u32 = 200;
+/// How many numbers are tried of which somebody still uses the contexts. Whoever offers one does not, so that there are few, unless
+/// nearly all are in use.
+const IN_USE_MAX: u32 = 10_000;
 
 /// Runs `bound` among the processes of `place` and waits for it.
 fn run(place: CollectiveScope, bound: Bound) -> Result<()> {
@@ -104,12 +107,99 @@ pub fn broadcast(place: CollectiveScope, root: u32, values: &mut [i64]) -> Resul
     Ok(())
 }
 
+/// What a new communicator is made by. All its processes must call the same (MPI-5.0 §7.4.2), which is looked at before anything else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "each has the name of its call")]
+pub enum Creation {
+    Duplicate,
+    Create,
+    CreateGroup,
+    Split,
+    SplitType,
+    Cartesian,
+    CartesianSub,
+    Graph,
+    DistributedGraph,
+    DistributedGraphAdjacent,
+    Intercommunicator,
+    Merge,
+    FromGroup,
+    FromGroups,
+}
+
+impl Creation {
+    const ALL: [Self; 14] = [
+        Self::Duplicate,
+        Self::Create,
+        Self::CreateGroup,
+        Self::Split,
+        Self::SplitType,
+        Self::Cartesian,
+        Self::CartesianSub,
+        Self::Graph,
+        Self::DistributedGraph,
+        Self::DistributedGraphAdjacent,
+        Self::Intercommunicator,
+        Self::Merge,
+        Self::FromGroup,
+        Self::FromGroups,
+    ];
+
+    /// The name of the call. Forms that differ in hints, or in whether they wait, count as one.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Duplicate => "MPI_Comm_dup",
+            Self::Create => "MPI_Comm_create",
+            Self::CreateGroup => "MPI_Comm_create_group",
+            Self::Split => "MPI_Comm_split",
+            Self::SplitType => "MPI_Comm_split_type",
+            Self::Cartesian => "MPI_Cart_create",
+            Self::CartesianSub => "MPI_Cart_sub",
+            Self::Graph => "MPI_Graph_create",
+            Self::DistributedGraph => "MPI_Dist_graph_create",
+            Self::DistributedGraphAdjacent => "MPI_Dist_graph_create_adjacent",
+            Self::Intercommunicator => "MPI_Intercomm_create",
+            Self::Merge => "MPI_Intercomm_merge",
+            Self::FromGroup => "MPI_Comm_create_from_group",
+            Self::FromGroups => "MPI_Intercomm_create_from_groups",
+        }
+    }
+
+    /// What each process brings to the first step of every creation: their highest are found. `offer`: of a context.
+    fn opening(self, offer: i64) -> [i64; 3] {
+        [offer, self as i64, -(self as i64)]
+    }
+
+    /// What all have brought: they must have come to the same call.
+    fn compare(opening: &[i64]) -> Result<()> {
+        let (highest, lowest) = (opening[1], -opening[2]);
+        if highest == lowest {
+            return Ok(());
+        }
+        let name = |code: i64| Self::ALL.get(code as usize).map_or("another call", |creation| creation.name());
+        let (one, other) = (name(lowest), name(highest));
+        let message = format!("processes of the communicator are in {one} while others are in {other}");
+        Err(Error::new(MPI_ERR_OTHER, message))
+    }
+}
+
+/// Looks whether all processes of `place` are in this call. The creations that do not begin with an agreement begin with this: so
+/// all begin alike, and who has come to the wrong one is told instead of waiting for ever.
+///
+/// # Errors
+/// They are not; a process is gone.
+pub fn open_creation(place: CollectiveScope, creation: Creation) -> Result<()> {
+    let mut opening = creation.opening(i64::MIN);
+    highest(place, &mut opening)?;
+    Creation::compare(&opening)
+}
+
 /// The step that an agreement is in.
 enum Step {
     /// The highest offer is being found.
     Offer,
     /// Whether all could reserve it is being found; whether this process could.
-    Confirm { reserved: bool },
+    Confirm { reserved: Reserved },
 }
 
 /// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
@@ -117,12 +207,16 @@ pub struct Agreement {
     place: CollectiveScope,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
-    /// The one number that the running reduction reads and writes.
+    /// The call that it is for.
+    creation: Creation,
+    /// The numbers that the running reduction reads and writes.
     value: SharedBuffer,
     step: Step,
-    attempt: u32,
-    offer: u32,
-    context: u32,
+    /// How often it has met another, and contexts that somebody uses.
+    met: u32,
+    in_use: u32,
+    offer: Option<Serial>,
+    serial: Serial,
 }
 
 impl Agreement {
@@ -169,16 +263,23 @@ impl Process {
     ///
     /// # Errors
     /// Too many requests or communicators: nothing has been started then.
-    pub fn start_agreement(&mut self, place: CollectiveScope, communicator: Option<usize>) -> Result<usize> {
+    pub fn start_agreement(
+        &mut self,
+        place: CollectiveScope,
+        communicator: Option<usize>,
+        creation: Creation,
+    ) -> Result<usize> {
         let request = self.messages()?.add_collective(place.communicator)?;
         let agreement = Agreement {
             place,
             communicator,
-            value: SharedBuffer::of_values(&[0]),
+            creation,
+            value: SharedBuffer::of_values(&creation.opening(0)),
             step: Step::Offer,
-            attempt: 0,
-            offer: 0,
-            context: 0,
+            met: 0,
+            in_use: 0,
+            offer: None,
+            serial: Serial(0),
         };
         self.offer_context(request, agreement);
         Ok(request)
@@ -186,10 +287,13 @@ impl Process {
 
     /// Begins an attempt.
     fn offer_context(&mut self, request: usize, mut agreement: Agreement) {
-        let offer = self.contexts.offer(agreement.key(), agreement.attempt);
-        agreement.offer = offer.unwrap_or(0);
+        if self.contexts.is_short() {
+            self.sweep_contexts();
+        }
+        agreement.offer = self.contexts.offer(agreement.key(), agreement.met);
         // Who has no number left still takes part, and all hear of it.
-        agreement.value.set_values(&[offer.map_or(i64::MAX, i64::from)]);
+        let offer = agreement.offer.map_or(i64::MAX, |offer| offer.0 as i64);
+        agreement.value.set_values(&agreement.creation.opening(offer));
         agreement.step = Step::Offer;
         self.reduce_agreement(request, agreement, Op::Max);
     }
@@ -208,56 +312,80 @@ impl Process {
 
     /// The reduction of `agreement` is complete: what comes next.
     fn continue_agreement(&mut self, request: usize, mut agreement: Agreement, error: Option<Error>) {
-        let value = agreement.value.values()[0];
+        let values = agreement.value.values();
+        let value = values[0];
+        let opening = if matches!(agreement.step, Step::Offer) { Creation::compare(&values) } else { Ok(()) };
+        let error = error.or(opening.err());
         let failed = error.is_some();
         match agreement.step {
             _ if failed => self.end_agreement(request, &agreement, error),
-            Step::Offer => match u32::try_from(value) {
-                Ok(context) => {
-                    agreement.context = context;
-                    let reserved = self.contexts.reserve(context);
-                    agreement.step = Step::Confirm { reserved };
-                    agreement.value.set_values(&[i64::from(reserved)]);
-                    self.reduce_agreement(request, agreement, Op::Min);
-                }
-                Err(_) => {
-                    let error = Error::new(MPI_ERR_NO_MEM, "this job has created as many communicators as it can");
-                    self.end_agreement(request, &agreement, Some(error));
-                }
-            },
-            Step::Confirm { .. } if value != 0 => {
+            Step::Offer if value == i64::MAX => {
+                let message = "a process of the group has as many communicators as it can have: MPI_Comm_free makes room for more";
+                self.end_agreement(request, &agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
+            }
+            Step::Offer => {
+                agreement.serial = Serial(value as u64);
+                let is_clear = !agreement.serial.is_repeated() || self.is_clear(agreement.serial.context());
+                let reserved = self.contexts.reserve(agreement.serial, is_clear);
+                agreement.step = Step::Confirm { reserved };
+                agreement.value.set_values(&[reserved as i64; 3]);
+                self.reduce_agreement(request, agreement, Op::Min);
+            }
+            Step::Confirm { .. } if value == Reserved::Ours as i64 => {
                 if let Some(handle) = agreement.communicator
                     && let Ok(communicator) = self.objects.communicator_mut(handle)
                 {
-                    communicator.context = agreement.context;
+                    communicator.context = agreement.serial.context();
+                    self.contexts.begin_use(agreement.serial);
                 }
                 self.end_agreement(request, &agreement, None);
             }
-            Step::Confirm { .. } if agreement.attempt + 1 == ATTEMPTS_MAX => {
+            Step::Confirm { .. } if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX => {
                 let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
                 self.end_agreement(request, &agreement, Some(error));
             }
             Step::Confirm { reserved } => {
-                if reserved {
-                    self.contexts.release(agreement.context);
+                if reserved == Reserved::Ours {
+                    self.contexts.release(agreement.serial);
                 }
-                self.contexts.withdraw(agreement.offer);
-                agreement.attempt += 1;
+                agreement.offer.take().into_iter().for_each(|offer| self.contexts.withdraw(offer));
+                if value == Reserved::Taken as i64 {
+                    agreement.met += 1;
+                } else {
+                    agreement.in_use += 1;
+                }
                 self.offer_context(request, agreement);
             }
         }
     }
 
+    /// Whether nothing is here of a communicator that had these contexts before.
+    fn is_clear(&mut self, context: u32) -> bool {
+        let Ok(messages) = self.messages() else { return true };
+        (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
+    }
+
+    /// Contexts of communicators that have been freed can be given again, but for those with operations under way (MPI-5.0 §7.4.3).
+    fn sweep_contexts(&mut self) {
+        let Some(engine) = self.engine.as_deref() else { return };
+        let requests = engine.messages.requests.iter();
+        let busy: BTreeSet<usize> = requests
+            .filter(|(_, request)| request.persistent.is_some() || !request.is_complete())
+            .map(|(_, request)| request.communicator)
+            .collect();
+        self.contexts.sweep(|handle| busy.contains(&handle));
+    }
+
     fn end_agreement(&mut self, request: usize, agreement: &Agreement, error: Option<Error>) {
         if error.is_some() {
-            if let Step::Confirm { reserved: true } = agreement.step {
-                self.contexts.release(agreement.context);
+            if let Step::Confirm { reserved: Reserved::Ours } = agreement.step {
+                self.contexts.release(agreement.serial);
             }
             if let Some(handle) = agreement.communicator {
                 self.remove_communicator(handle);
             }
         }
-        self.contexts.withdraw(agreement.offer);
+        agreement.offer.into_iter().for_each(|offer| self.contexts.withdraw(offer));
         let Ok(messages) = self.messages() else { return };
         if let Some(request) = messages.requests.get_mut(request) {
             request.error = error;
@@ -269,6 +397,9 @@ impl Process {
     pub fn remove_communicator(&mut self, handle: usize) {
         if let Some(object) = self.objects.communicators.remove(handle) {
             self.objects.release_error_handler(object.error_handler);
+            if self.contexts.end_use(handle, object.context) {
+                self.sweep_contexts();
+            }
         }
     }
 }
@@ -276,10 +407,10 @@ impl Process {
 /// Agrees with all processes of `place` on a context for the communicator of handle `communicator`.
 ///
 /// # Errors
-/// A process is gone: so is the communicator then.
-pub fn agree_on_context(place: CollectiveScope, communicator: Option<usize>) -> Result<()> {
+/// Others have come to another call, or a process is gone: so is the communicator then.
+pub fn agree_on_context(place: CollectiveScope, communicator: Option<usize>, creation: Creation) -> Result<()> {
     let mut process = lock();
-    let request = match process.start_agreement(place, communicator) {
+    let request = match process.start_agreement(place, communicator, creation) {
         Ok(request) => request,
         Err(error) => {
             communicator.into_iter().for_each(|handle| process.remove_communicator(handle));

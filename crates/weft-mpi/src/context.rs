@@ -1,7 +1,8 @@
 //! Contexts: the numbers that keep the messages of communicators apart (MPI-5.0 §7.1.2).
 //!
-//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that it has never
-//! used, and the highest offer wins. A process may take part in several agreements at once, with threads or with
+//! All processes of a new communicator must agree on a number that none of them uses. Each offers one that is higher than all that it has
+//! seen, and the highest offer wins. Contexts are given in turn by these numbers, so that those of a communicator that has been freed are
+//! given again only when all others have been, and nothing of it is under way any more. A process may take part in several agreements at once, with threads or with
 //! `MPI_Comm_idup`, and two of them may end with the same number; so everybody says in a second step whether the number
 //! is still free, and if it is not for somebody, the agreement is repeated. Nobody ever waits for another agreement, so
 //! agreements cannot block each other, in whatever order processes come to them.
@@ -40,49 +41,155 @@ pub fn named(name: &[u8], members: impl IntoIterator<Item = u32>) -> (u32, i32) 
     (NAMED_FIRST + (((hash >> 32) * spread) >> 32) as u32, (hash & 0x7fff_ffff) as i32)
 }
 
+/// The first context that is agreed upon: `MPI_COMM_WORLD` and `MPI_COMM_SELF` have those before.
+const CONTEXT_FIRST: u32 = 2 * CONTEXTS_EACH;
+
+/// So many communicators can a process have at a time, beside the predefined ones: more would have no context of their own.
+pub const COMMUNICATORS_MAX: u32 = (CONTEXT_MAX - CONTEXT_FIRST) / CONTEXTS_EACH;
+
 /// Offers of a repeated agreement spread over at most so many bits of numbers.
 const SPREAD_BITS_MAX: u32 = 12;
 
+/// Communicators that have been freed, and of which it has not been looked whether anything still uses them, at most.
+const FREED_MAX: usize = 1024;
+
+/// What processes agree on: a number that only grows. Contexts are given in turn, the same again after [`COMMUNICATORS_MAX`] others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Serial(pub u64);
+
+impl Serial {
+    /// The first of its contexts.
+    pub fn context(self) -> u32 {
+        CONTEXT_FIRST + self.slot() * CONTEXTS_EACH
+    }
+
+    fn slot(self) -> u32 {
+        (self.0 % u64::from(COMMUNICATORS_MAX)) as u32
+    }
+
+    /// Whether another communicator may have had its contexts before.
+    pub fn is_repeated(self) -> bool {
+        self.0 >= u64::from(COMMUNICATORS_MAX)
+    }
+}
+
+/// Whether a process can take a number; the lower is what all hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reserved {
+    /// Another agreement has taken it: the next offers must not meet again.
+    Taken,
+    /// A communicator has its contexts.
+    InUse,
+    /// It has been taken.
+    Ours,
+}
+
 /// The contexts of this process.
 pub struct Contexts {
-    next: u32,
+    next: Serial,
+    /// Communicators that this process may have.
+    limit: u32,
+    /// Contexts of communicators, and of such as have been freed lately.
+    used: BTreeSet<u32>,
+    /// Those that have been freed lately: handle, and place among the contexts.
+    freed: Vec<(usize, u32)>,
     /// Numbers reserved by agreements, as long as one is under way that could end with them.
-    taken: BTreeSet<u32>,
+    taken: BTreeSet<Serial>,
     /// Offers of agreements that are under way, and how many have made them.
-    offers: BTreeMap<u32, u32>,
+    offers: BTreeMap<Serial, u32>,
 }
 
 impl Contexts {
     /// Those of `MPI_COMM_WORLD` and `MPI_COMM_SELF` are taken.
     pub const fn new() -> Self {
-        Self { next: 2 * CONTEXTS_EACH, taken: BTreeSet::new(), offers: BTreeMap::new() }
+        Self {
+            next: Serial(0),
+            limit: COMMUNICATORS_MAX,
+            used: BTreeSet::new(),
+            freed: Vec::new(),
+            taken: BTreeSet::new(),
+            offers: BTreeMap::new(),
+        }
     }
 
-    /// What this process offers in an agreement, for the time `attempt`. `key` is the same in all processes of the
+    /// This process may have so many communicators at a time. Processes may differ in that. The numbers begin so many before the first that
+    /// is given again.
+    pub fn limit_to(&mut self, limit: u32) {
+        self.limit = limit.min(COMMUNICATORS_MAX);
+        self.next = self.next.max(Serial(u64::from(COMMUNICATORS_MAX - self.limit)));
+    }
+
+    /// What this process offers in an agreement that has met others `met` times. `key` is the same in all processes of the
     /// agreement and differs from those of others: repeated offers differ by it, so that two agreements that met once
-    /// do not meet for ever. `None` when there are no more numbers.
-    pub fn offer(&mut self, key: u64, attempt: u32) -> Option<u32> {
-        let bits = attempt.min(SPREAD_BITS_MAX);
-        let spread = (scramble(key, attempt) & ((1 << bits) - 1)) as u32;
-        let offer = self.next.checked_add(spread * CONTEXTS_EACH).filter(|offer| *offer <= CONTEXT_MAX)?;
+    /// do not meet for ever. `None` when this process has as many communicators as it may have.
+    pub fn offer(&mut self, key: u64, met: u32) -> Option<Serial> {
+        if self.used.len() >= self.limit as usize {
+            return None;
+        }
+        let bits = met.min(SPREAD_BITS_MAX);
+        let spread = scramble(key, met) & ((1 << bits) - 1);
+        let mut offer = Serial(self.next.0 + spread);
+        while self.used.contains(&offer.slot()) {
+            offer.0 += 1;
+        }
         *self.offers.entry(offer).or_insert(0) += 1;
         Some(offer)
     }
 
-    /// The highest offer of an agreement was `context`: takes it, unless another agreement has taken it here.
-    pub fn reserve(&mut self, context: u32) -> bool {
-        self.next = self.next.max(context.saturating_add(CONTEXTS_EACH));
-        self.taken.insert(context)
+    /// The highest offer of an agreement was `serial`: takes it, unless another agreement has taken it here, or a communicator has its
+    /// contexts. `is_clear`: nothing is left of what had them before.
+    pub fn reserve(&mut self, serial: Serial, is_clear: bool) -> Reserved {
+        self.next = self.next.max(Serial(serial.0 + 1));
+        if self.used.contains(&serial.slot()) || !is_clear {
+            return Reserved::InUse;
+        }
+        if self.taken.iter().any(|taken| taken.slot() == serial.slot()) {
+            return Reserved::Taken;
+        }
+        self.taken.insert(serial);
+        Reserved::Ours
     }
 
-    /// Somebody could not reserve `context`, which this process could.
-    pub fn release(&mut self, context: u32) {
-        self.taken.remove(&context);
+    /// Somebody could not reserve `serial`, which this process could.
+    pub fn release(&mut self, serial: Serial) {
+        self.taken.remove(&serial);
+    }
+
+    /// A communicator of this process has the contexts of `serial`.
+    pub fn begin_use(&mut self, serial: Serial) {
+        self.used.insert(serial.slot());
+    }
+
+    /// The communicator `handle` with these contexts is gone, but for operations on it that are under way. Whether it is time to
+    /// [`sweep`](Self::sweep).
+    pub fn end_use(&mut self, handle: usize, context: u32) -> bool {
+        // Those of the predefined communicators, of names, and of no communicator are not given to others.
+        if (CONTEXT_FIRST..CONTEXT_MAX).contains(&context) {
+            self.freed.push((handle, (context - CONTEXT_FIRST) / CONTEXTS_EACH));
+        }
+        self.freed.len() >= FREED_MAX
+    }
+
+    /// Whether contexts are about to be given again, so that it must be known which of them are free.
+    pub fn is_short(&self) -> bool {
+        !self.freed.is_empty() && (self.next.is_repeated() || self.used.len() >= self.limit as usize)
+    }
+
+    /// Contexts of communicators that have been freed, and that nothing uses any more, can be given again.
+    pub fn sweep(&mut self, is_busy: impl Fn(usize) -> bool) {
+        let used = &mut self.used;
+        self.freed.retain(|(handle, slot)| {
+            let busy = is_busy(*handle);
+            if !busy {
+                used.remove(slot);
+            }
+            busy
+        });
     }
 
     /// The attempt in which this process offered `offer` is over. Numbers that no other attempt can end with, since its
     /// own offer is higher, are forgotten: they lie below all that will be offered.
-    pub fn withdraw(&mut self, offer: u32) {
+    pub fn withdraw(&mut self, offer: Serial) {
         if let Some(count) = self.offers.get_mut(&offer) {
             *count -= 1;
             if *count == 0 {
@@ -118,26 +225,66 @@ mod tests {
     fn a_number_is_given_once() {
         let mut contexts = Contexts::new();
         let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
-        assert_eq!((one, other), (2 * CONTEXTS_EACH, 2 * CONTEXTS_EACH));
-        assert!(contexts.reserve(one));
-        assert!(!contexts.reserve(one));
+        assert_eq!((one, other), (Serial(0), Serial(0)));
+        assert_eq!(contexts.reserve(one, true), Reserved::Ours);
+        assert_eq!(contexts.reserve(one, true), Reserved::Taken);
         // The first ends well; the other could still end with the same number, had it been slower.
         contexts.withdraw(one);
-        assert!(!contexts.reserve(one));
+        assert_eq!(contexts.reserve(one, true), Reserved::Taken);
         contexts.withdraw(other);
-        assert_eq!(contexts.offer(3, 0), Some(3 * CONTEXTS_EACH));
+        assert_eq!(contexts.offer(3, 0), Some(Serial(1)));
     }
 
     #[test]
     fn what_others_could_not_reserve_is_free_again() {
         let mut contexts = Contexts::new();
         let (one, other) = (contexts.offer(1, 0).unwrap(), contexts.offer(2, 0).unwrap());
-        assert!(contexts.reserve(40));
-        contexts.release(40);
+        assert_eq!(contexts.reserve(Serial(5), true), Reserved::Ours);
+        contexts.release(Serial(5));
         contexts.withdraw(one);
-        assert!(contexts.reserve(40));
+        assert_eq!(contexts.reserve(Serial(5), true), Reserved::Ours);
         contexts.withdraw(other);
         assert!(contexts.taken.is_empty() && contexts.offers.is_empty());
+    }
+
+    /// One agreement of a single process; what it ends with.
+    fn agree(contexts: &mut Contexts, is_clear: bool) -> Option<u32> {
+        let offer = contexts.offer(1, 0)?;
+        let reserved = contexts.reserve(offer, is_clear);
+        if reserved == Reserved::Ours {
+            contexts.begin_use(offer);
+        }
+        contexts.withdraw(offer);
+        (reserved == Reserved::Ours).then(|| offer.context())
+    }
+
+    /// Expect: what is freed is given again, once all others have been, and once nothing uses it.
+    #[test]
+    fn contexts_are_given_again_when_nothing_uses_them() {
+        let mut contexts = Contexts::new();
+        contexts.limit_to(3);
+        let [one, two, three] = [(); 3].map(|()| agree(&mut contexts, true).unwrap());
+        assert_eq!(three, CONTEXT_FIRST + (COMMUNICATORS_MAX - 1) * CONTEXTS_EACH);
+        assert_eq!(agree(&mut contexts, true), None, "as many as there may be");
+        contexts.end_use(11, one);
+        contexts.end_use(12, two);
+        assert!(contexts.is_short());
+        contexts.sweep(|handle| handle == 12);
+        assert_eq!(agree(&mut contexts, true), Some(CONTEXT_FIRST), "the first of all comes after the last");
+        assert_eq!(agree(&mut contexts, true), None, "the other is in use as long as something is under way on it");
+        contexts.sweep(|_| false);
+        assert_eq!(agree(&mut contexts, false), None, "messages of the one before are still here");
+        assert_eq!(agree(&mut contexts, true), Some(CONTEXT_FIRST + 2 * CONTEXTS_EACH));
+    }
+
+    #[test]
+    fn contexts_of_predefined_communicators_and_of_names_are_not_given() {
+        let mut contexts = Contexts::new();
+        for context in [0, CONTEXTS_EACH, FINALIZE_CONTEXT, NAMED_FIRST, CONTEXT_NONE] {
+            contexts.end_use(1, context);
+        }
+        assert!(contexts.freed.is_empty());
+        assert!(Serial(u64::from(COMMUNICATORS_MAX) - 1).context() + CONTEXTS_EACH <= CONTEXT_MAX);
     }
 
     /// Expect: the same for all who say the same; apart from every communicator's, from each other, and from Finalize's.
@@ -155,13 +302,6 @@ mod tests {
         }
     }
 
-    #[test]
-    fn numbers_run_out_at_a_limit() {
-        let mut contexts = Contexts::new();
-        assert!(contexts.reserve(CONTEXT_MAX));
-        assert_eq!(contexts.offer(1, 0), None);
-    }
-
     /// Two processes, two agreements, each process going through the steps in its own order: both end, with numbers
     /// that differ. All interleavings of the first attempt are tried, later ones too as far as they come.
     #[test]
@@ -169,11 +309,11 @@ mod tests {
         // In which order each process reserves for the agreements 0 and 1, for every attempt anew.
         for orders in 0..256_u32 {
             let mut processes = [Contexts::new(), Contexts::new()];
-            processes[1].next = 4 * CONTEXTS_EACH;
+            processes[1].next = Serial(4);
             let mut agreed = [None, None];
             for attempt in 0..8 {
                 let open: Vec<usize> = (0..2).filter(|index| agreed[*index].is_none()).collect();
-                let offers: Vec<[u32; 2]> = open
+                let offers: Vec<[Serial; 2]> = open
                     .iter()
                     .map(|index| [0, 1].map(|p: usize| processes[p].offer(100 + *index as u64, attempt).unwrap()))
                     .collect();
@@ -184,7 +324,8 @@ mod tests {
                         sequence.reverse();
                     }
                     for at in sequence {
-                        reserved[at][p] = process.reserve(offers[at][0].max(offers[at][1]));
+                        let serial = offers[at][0].max(offers[at][1]);
+                        reserved[at][p] = process.reserve(serial, true) == Reserved::Ours;
                     }
                 }
                 for (at, index) in open.iter().enumerate() {
@@ -208,12 +349,12 @@ mod tests {
     /// An agreement among some processes: what each has said in every attempt.
     struct Agreement {
         members: Vec<usize>,
-        attempts: Vec<BTreeMap<usize, (u32, Option<bool>)>>,
+        attempts: Vec<BTreeMap<usize, (Serial, Option<bool>)>>,
     }
 
     impl Agreement {
         /// The next thing that `member` does in `attempt`, if it need not wait for others. The context, once all have it.
-        fn step(&mut self, key: u64, member: usize, attempt: &mut usize, contexts: &mut Contexts) -> Option<u32> {
+        fn step(&mut self, key: u64, member: usize, attempt: &mut usize, contexts: &mut Contexts) -> Option<Serial> {
             if self.attempts.len() == *attempt {
                 self.attempts.push(BTreeMap::new());
             }
@@ -227,7 +368,7 @@ mod tests {
             }
             let context = said.values().map(|(offer, _)| *offer).max().expect("somebody takes part");
             let Some(reserved) = reserved else {
-                said.insert(member, (offer, Some(contexts.reserve(context))));
+                said.insert(member, (offer, Some(contexts.reserve(context, true) == Reserved::Ours)));
                 return None;
             };
             if said.values().any(|(_, reserved)| reserved.is_none()) {
@@ -263,8 +404,8 @@ mod tests {
             let mut processes: Vec<Contexts> = (0..PROCESSES).map(|_| Contexts::new()).collect();
             // Thread by thread: which agreement is next, and which attempt of it.
             let mut next = [[(0, 0); THREADS]; PROCESSES];
-            let mut held: Vec<BTreeMap<u32, usize>> = vec![BTreeMap::new(); PROCESSES];
-            let mut agreed: BTreeMap<usize, u32> = BTreeMap::new();
+            let mut held: Vec<BTreeMap<Serial, usize>> = vec![BTreeMap::new(); PROCESSES];
+            let mut agreed: BTreeMap<usize, Serial> = BTreeMap::new();
             let mut open: usize = agreements.iter().map(|agreement| agreement.members.len()).sum();
             let mut steps = 0;
             while open > 0 {
@@ -286,7 +427,7 @@ mod tests {
                 assert_eq!(
                     held[process].insert(context, *at),
                     None,
-                    "seed {seed}: process {process} has {context} twice"
+                    "seed {seed}: process {process} has {context:?} twice"
                 );
                 assert_eq!(*agreed.entry(*at).or_insert(context), context, "seed {seed}: group {at}");
                 (*at, *attempt) = (*at + 1, 0);

@@ -9,7 +9,7 @@ use weft_core::matching::Envelope;
 
 use crate::blocking::exchange;
 use crate::collective::CollectiveScope;
-use crate::communicator::broadcast;
+use crate::communicator::{Creation, broadcast, open_creation};
 use crate::constants::{MPI_ERR_COMM, MPI_ERR_GROUP, MPI_ERR_RANK, MPI_ERR_TAG};
 use crate::context;
 use crate::error::{Error, Result, internal};
@@ -92,6 +92,8 @@ pub fn meet(local: usize, leader: i32, bridge: Bridge) -> Result<Meeting> {
         }
         process.collective_scope(local)
     })?;
+    open_creation(scope, Creation::Intercommunicator)?;
+    let scope = with(|process| process.collective_scope(local))?;
     let leader = leader as u32;
     let news = (scope.rank == leader).then(|| cross(&scope.group, bridge));
     gather_round(&scope, leader, news, || with(|process| process.collective_scope(local)))

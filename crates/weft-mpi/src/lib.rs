@@ -11,6 +11,7 @@
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
 //! | [`object`], [`predefined`] | objects and how they are found |
 //! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
+//! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |
 //! | [`session`] | sessions and process sets |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 //! | [`awaited`] | what a call waits for, for those who look |
@@ -31,6 +32,7 @@ mod description;
 pub mod engine;
 pub mod error_codes;
 pub mod external;
+pub mod hardware;
 pub mod hints;
 pub mod intercommunicator;
 pub mod job;

@@ -310,6 +310,7 @@ impl Process {
             let group = &objects.communicator(communicator)?.addressed;
             let is_member = |peer| group.members.contains(&peer);
             engine.messages.probed_in_vain(receive.peer, is_member, &mut engine.peers)?;
+            self.check_not_finalizing(receive.peer)?;
             return Ok(None);
         };
         let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);

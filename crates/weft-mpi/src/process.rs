@@ -10,13 +10,16 @@
 //! | `waiting` | calls that wait, and who wakes them |
 //! | `helped` | what is left to the progress thread |
 //! | `running` | collectives under way |
+//! | `finalizing` | who waits for a process that has called MPI_Finalize |
 
+mod finalizing;
 mod helped;
 mod running;
 mod waiting;
 
+use std::cell::Cell;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
@@ -62,7 +65,7 @@ pub struct Process {
     /// Level of thread support (MPI-5.0 §11.6).
     pub thread_level: i32,
     /// Thread that initialised MPI.
-    pub main_thread: Option<std::thread::ThreadId>,
+    pub main_thread: Option<u64>,
     /// Communicators, datatypes and so on.
     pub objects: Objects,
     /// Buffer for buffered sends of the process.
@@ -98,6 +101,7 @@ pub struct Process {
     awaited: Awaited,
     /// Packets sent again and paths failed, as far as tools have been told.
     pub(crate) packets_seen: [u64; 2],
+    finalizing: finalizing::Finalizing,
     learned: Learned,
     looks: Looks,
     processors: usize,
@@ -105,6 +109,23 @@ pub struct Process {
     progress_thread: Option<ProgressThread>,
     waiters: Waiters,
     alarm: Option<(UnixStream, UnixStream)>,
+}
+
+/// The threads of this process that have asked for their number.
+static THREADS: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
+/// A number that no other thread of this process has, at any time. (Those of the standard library stand in memory that is never given back.)
+pub fn thread_number() -> u64 {
+    THREAD.with(|number| {
+        if number.get() == 0 {
+            number.set(THREADS.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+        number.get()
+    })
 }
 
 /// Whether the phase is [`Phase::Active`] or a session is open, for a look without the lock.
@@ -282,6 +303,7 @@ impl Process {
             live: None,
             awaited: Awaited::Unknown,
             packets_seen: [0; 2],
+            finalizing: finalizing::Finalizing::new(),
             learned: Learned::new(SPIN_NODE),
             looks: Looks::new(),
             processors: 1,

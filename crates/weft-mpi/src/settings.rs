@@ -9,6 +9,8 @@ use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
 use weft_net::{fabric, faults};
 
+use crate::context::COMMUNICATORS_MAX;
+
 /// Who reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
@@ -132,6 +134,14 @@ pub const CHECK: Setting = Setting {
               reduction, order of communicators), and the first difference is an error with one sentence; it costs time",
     reader: Reader::Library,
 };
+/// Communicators that a process may have.
+pub const COMMUNICATORS: Setting = Setting {
+    name: "WEFT_COMMUNICATORS",
+    default: "268435454",
+    allowed: "a number from 1 to 268435454",
+    meaning: "communicators that a rank may have at a time, beside MPI_COMM_WORLD and MPI_COMM_SELF; one more is an error in all its processes",
+    reader: Reader::Library,
+};
 /// Directory for the node's shared segment.
 pub const SHM_DIR: Setting = Setting {
     name: "WEFT_SHM_DIR",
@@ -239,7 +249,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 22] = [
+pub const TABLE: [&Setting; 23] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -258,6 +268,7 @@ pub const TABLE: [&Setting; 22] = [
     &SEALED,
     &VERBOSE_ERRORS,
     &CHECK,
+    &COMMUNICATORS,
     &CAPTURE,
     &FAULTS,
     &AGENT,
@@ -375,6 +386,8 @@ pub struct Settings {
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
     pub eager_limit: u64,
+    /// `WEFT_COMMUNICATORS`: how many this process may have at a time.
+    pub communicators: u32,
     /// `WEFT_UNEXPECTED_BYTES`: memory for small messages that have come before their receives, beside each peer's credit, bytes.
     pub unexpected_bytes: u64,
     /// `WEFT_PROGRESS`: whether a thread makes progress while the program computes.
@@ -451,6 +464,7 @@ impl Settings {
             single_copy: switch(&SINGLE_COPY, &variable)?,
             reorder: switch(&REORDER, &variable)?,
             check: switch(&CHECK, &variable)?,
+            communicators: communicators(&variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
@@ -535,6 +549,14 @@ fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Resu
         "1" | "on" | "yes" | "true" => Ok(true),
         "0" | "off" | "no" | "false" => Ok(false),
         _ => Err(setting.says(&value, "is neither on nor off")),
+    }
+}
+
+/// How many communicators there may be at a time.
+fn communicators(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {
+    match number(&COMMUNICATORS, variable, COMMUNICATORS_MAX.into())? {
+        0 => Err(COMMUNICATORS.says("0", "is not such a whole number")),
+        some => Ok(some as u32),
     }
 }
 

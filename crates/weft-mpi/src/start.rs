@@ -21,6 +21,7 @@ use std::sync::atomic::Ordering;
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_launch::{CallSite, Client, JobSecret, Load, say};
+use weft_net::checkers::attach_checkers;
 use weft_net::single_copy::SingleCopy;
 use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
 
@@ -124,7 +125,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let (rank, members) = (job.rank, job.members.clone());
     process.objects.begin_world(rank, members);
     process.thread_level = thread_level;
-    process.main_thread = Some(std::thread::current().id());
+    process.main_thread = Some(process::thread_number());
     process.phase = Phase::Active;
     process::ACTIVE.store(true, Ordering::Relaxed);
     Ok(())
@@ -133,6 +134,7 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
 /// This process is one of its job from now on, if it was not before: since the start, or since it said goodbye.
 fn take_part(process: &mut Process, names: &'static [&'static str]) -> Result<()> {
     process::watch_for_forks();
+    attach_checkers();
     match &mut process.job {
         None => {}
         Some(_) if process::ACTIVE.load(Ordering::Relaxed) => return Ok(()),
@@ -239,6 +241,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     process.verbose_errors = settings.verbose_errors;
     process.call_names = names;
     process.checks_calls = settings.check && size > 1;
+    process.contexts.limit_to(settings.communicators);
     Ok(())
 }
 

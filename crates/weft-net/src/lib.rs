@@ -13,6 +13,7 @@
 //! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
 //! | [`wait`] | sleep until a descriptor is readable or a time has come; how long to spin before that |
 //! | [`clock`] | the time |
+//! | [`checkers`] | valgrind and the address sanitizer are told what happens to the program's memory |
 //! | [`watch`] | what the progress thread sleeps on |
 //! | [`node`] | which processes share memory |
 //!
@@ -22,6 +23,8 @@
 
 mod atomic;
 pub mod capture;
+#[cfg(not(loom))]
+pub mod checkers;
 pub mod clock;
 pub mod datagrams {
     //! What every datagram link offers: see `weft_engine::transport`.

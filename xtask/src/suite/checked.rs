@@ -22,6 +22,12 @@ const KINDS: &[(&str, &str)] = &[
     ("nonblocking", "rank 1 calls MPI_Iallreduce with 2 × MPI_INT (8 bytes), rank 0 with 1 × MPI_INT (4 bytes)"),
     ("persistent", "rank 1 calls MPI_Bcast_init with root 1, rank 0 with root 0"),
     ("dup", "rank 1 calls MPI_Comm_split, rank 0 calls MPI_Comm_dup"),
+    ("make-cart", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Cart_create"),
+    ("make-graph", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Graph_create"),
+    ("make-dist-graph", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Dist_graph_create"),
+    ("make-adjacent", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Dist_graph_create_adjacent"),
+    ("make-intercomm", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Intercomm_create"),
+    ("make-split-type", "rank 1 calls MPI_Barrier, rank 0 calls MPI_Comm_split_type"),
     ("finalize", "rank 1 calls MPI_Finalize, rank 0 calls MPI_Barrier"),
     ("order", "the communicators are used in different orders"),
 ];

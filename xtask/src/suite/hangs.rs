@@ -53,7 +53,23 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let ended = [("", false), (" over two hosts", true)].map(|(place, is_remote)| {
         Case::new(format!("finalize: who waits is told and ends{place}"), move |context| finalized(context, is_remote))
     });
-    here.chain(there).chain(ended).chain([Case::new("weft info --live names the culprit", live)]).collect()
+    let late = [
+        ("late-receive", "MPI_Recv"),
+        ("late-wait", "MPI_Wait"),
+        ("late-probe", "MPI_Probe"),
+        ("late-send", "MPI_Ssend"),
+        ("late-large", "MPI_Send"),
+        ("late-collective", "MPI_Allreduce"),
+    ];
+    let late = late.into_iter().flat_map(|(what, call)| {
+        [(3, false), (5, false), (3, true)].map(move |(ranks, is_remote)| {
+            let place = if is_remote { ", two hosts" } else { "" };
+            Case::new(format!("{what}: {call} asks and is told, {ranks} ranks{place}"), move |context| {
+                too_late(context, what, ranks, is_remote)
+            })
+        })
+    });
+    here.chain(there).chain(ended).chain(late).chain([Case::new("weft info --live names the culprit", live)]).collect()
 }
 
 fn finalized(context: &Context, is_remote: bool) -> Outcome {
@@ -63,6 +79,15 @@ fn finalized(context: &Context, is_remote: bool) -> Outcome {
     };
     let sentence = "MPI_Recv: rank 0 of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for";
     Expected::failure().says(sentence).judge(run())
+}
+
+/// All but the last rank have called MPI_Finalize; the last needs something of the first.
+fn too_late(context: &Context, what: &str, ranks: u32, is_remote: bool) -> Outcome {
+    let run = || {
+        let run = if is_remote { context.mpiexec_on_hosts(ranks)? } else { context.mpiexec(ranks) };
+        run.arg(context.compile(HANG)?).arg(what).limit(HANGS.as_secs()).finish()
+    };
+    Expected::failure().says("has called MPI_Finalize, and never sends what is waited for").judge(run())
 }
 
 /// Asks until everything is said, then ends the job, which says it again.

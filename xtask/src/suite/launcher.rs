@@ -82,27 +82,40 @@ fn endings(place: Location) -> Vec<Case> {
 
 /// Programs that use MPI wrongly in a way that ends, or could hang, a job: it is said what is wrong.
 fn misused(place: Location) -> Vec<Case> {
-    let case = |name: &str, arguments: &'static str, expected: fn() -> Expected| {
-        Case::new(format!("{name}, {}", place.name()), move |context| {
+    let case = |name: &str, ranks: u32, arguments: &'static str, expected: fn() -> Expected| {
+        Case::new(format!("{name}, {ranks} ranks, {}", place.name()), move |context| {
             let attempt = || -> anyhow::Result<Finished> {
-                place.mpiexec(context, 2)?.arg(context.compile(MISUSED)?).arg(arguments).limit(END.as_secs()).finish()
+                place
+                    .mpiexec(context, ranks)?
+                    .arg(context.compile(MISUSED)?)
+                    .arg(arguments)
+                    .limit(END.as_secs())
+                    .finish()
             };
             expected().judge(attempt())
         })
     };
     const FINALIZED: &str = "rank 0 of MPI_COMM_WORLD has called MPI_Finalize";
-    // MPI_ERR_OTHER, and MPI_ERR_TRUNCATE.
-    vec![
-        case("a rank finalizes while the other is in a barrier", "finalize-early", || {
+    let mut cases = vec![case("forked children call MPI", 2, "fork", || {
+        Expected::code(0).says("this process was forked from").says("children ended with 16 and 77")
+    })];
+    for ranks in [2, 3, 5] {
+        cases.push(case("a rank finalizes while others are in a barrier", ranks, "finalize-early", || {
+            // MPI_ERR_OTHER.
             Expected::code(16).says("MPI_Barrier").says(FINALIZED)
-        }),
-        case("MPI_Comm_dup against MPI_Comm_split", "dup-against-split", || {
-            Expected::code(0).says("rank 0 got: MPI_ERR_TRUNCATE: MPI_Comm_dup").says(FINALIZED)
-        }),
-        case("forked children call MPI", "fork", || {
-            Expected::code(0).says("this process was forked from").says("children ended with 16 and 77")
-        }),
-    ]
+        }));
+        cases.push(case("MPI_Comm_dup against MPI_Comm_split", ranks, "dup-against-split", || {
+            Expected::code(0)
+                .says("rank 0 got: MPI_ERR_OTHER: MPI_Comm_dup: processes of the communicator are in MPI_Comm_dup while others are in MPI_Comm_split")
+                .says("rank 1 got: MPI_ERR_OTHER: MPI_Comm_split: processes of the communicator are in MPI_Comm_dup while others are in MPI_Comm_split")
+        }));
+        cases.push(case("each creation of a communicator against each other", ranks, "creations", || {
+            Expected::code(0)
+                .says("all creations were told apart")
+                .says("MPI_Comm_split while others are in MPI_Cart_create")
+        }));
+    }
+    cases
 }
 
 /// `mpiexec` itself is ended: nothing outlives it.

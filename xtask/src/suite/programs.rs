@@ -21,6 +21,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "contexts",
     "create_group",
     "groups",
+    "hardware",
     "topologies",
     "neighbors",
     "environment",
@@ -71,8 +72,30 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
             attempt(|| Ok(context.mpiexec(2).arg(context.compile(&source("start"))?).arg(level.to_string())))
         }));
     }
+    cases.push(Case::new("hardware of ranks that are bound to cores, 2 ranks", |context| {
+        if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+            return Outcome::Skipped("one processor".into());
+        }
+        attempt(|| {
+            let run = context.mpiexec(2).args(["--bind-to", "core"]);
+            Ok(run.arg(context.compile(&source("hardware"))?).arg("bound"))
+        })
+    }));
     for ranks in [1, 2] {
         cases.push(program("misuse", ranks, Where::OneHost, None));
+    }
+    for ranks in [1, 2, 4] {
+        for (name, limit) in [("run_out", "60"), ("contexts", "80")] {
+            cases.push(Case::new(
+                format!("{name} with {limit} communicators at a time, {ranks} ranks"),
+                move |context| {
+                    attempt(|| {
+                        let run = context.mpiexec(ranks).arg(context.compile(&source(name))?);
+                        Ok(run.env("WEFT_COMMUNICATORS", limit))
+                    })
+                },
+            ));
+        }
     }
     cases.push(program("large", 2, Where::OneHost, None));
     cases.push(program("flood", 2, Where::OneHost, None));

@@ -12,6 +12,9 @@ use super::{Case, Outcome};
 const PROFILER: &str = "tests/tools/profiler.c";
 const PROFILED: &str = "tests/tools/profiled.c";
 const WAITS: &str = "tests/tools/waits.c";
+const MPIR: &str = "tests/tools/mpir.py";
+/// What the table must say of ranks of the profiled program: the file and what runs are the same.
+const MPIR_RANKS: [&str; 3] = ["MPIR: rank 0 on ", "MPIR: rank 1 on ", " is profiled, and that runs profiled"];
 const DEBUGGER: &str = "share/weft/weft-gdb.py";
 /// How long it may take until the program waits as it should, and how long gdb may take.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -30,6 +33,20 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         Case::new("a profiler that is preloaded", |context| profile(context, false)),
         Case::new("a profiler that is linked", |context| profile(context, true)),
         Case::new("gdb: all ranks in one session, and their queues", debug),
+        Case::new("MPIR: a debugger finds the ranks in mpiexec", |context| {
+            let expected = Expected::code(0).says("MPIR: 3 ranks").says("MPIR: exit status 0");
+            let expected = (0..3).fold(expected, |expected, rank| expected.says(MPIR_RANKS[rank]));
+            mpir(context, expected, |context| {
+                Ok(vec!["-n".into(), "3".into(), build(context, "profiled", &[PROFILED], &[])?])
+            })
+        }),
+        Case::new("MPIR: a debugger hears why a job ends", |context| {
+            let expected =
+                Expected::code(0).says("MPIR: 2 ranks").says("MPIR: aborting: rank ").says("exited with status 3");
+            mpir(context, expected.says("MPIR: exit status 3"), |_| {
+                Ok(["-n", "2", "sh", "-c", "exit 3"].map(PathBuf::from).to_vec())
+            })
+        }),
         Case::new("gdb: without a rank it says so", |context| {
             // No process has this number.
             let source = format!("source {}", context.prefix.join(DEBUGGER).display());
@@ -43,6 +60,20 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             gdb_is_here().map_or_else(|error| Outcome::Failed(format!("{error:#}")), |()| judged(run))
         }),
     ]
+}
+
+/// A debugger that knows no more than the MPIR interface, over `mpiexec` with these words.
+fn mpir(context: &Context, expected: Expected, words: fn(&Context) -> anyhow::Result<Vec<PathBuf>>) -> Outcome {
+    let attempt = || -> anyhow::Result<Outcome> {
+        gdb_is_here()?;
+        let gdb = Run::new("gdb").args(["-q", "-nx", "-batch", "-x"]).arg(context.root.join(MPIR)).arg("--args");
+        let finished = gdb.arg(context.bin("mpiexec")).args(words(context)?).limit(LIMIT.as_secs()).finish()?;
+        if finished.output.contains("ptrace: Operation not permitted") {
+            return Ok(Outcome::Skipped("this machine does not let processes be traced".to_owned()));
+        }
+        Ok(expected.judge(Ok(finished)))
+    };
+    attempt().unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
 }
 
 fn gdb_is_here() -> anyhow::Result<()> {

@@ -14,12 +14,12 @@ use std::ffi::{c_char, c_int};
 use std::sync::Arc;
 use weft_mpi::check::{Call, check_now};
 use weft_mpi::collective::CollectiveScope;
-use weft_mpi::communicator::{agree_on_context, gather_all};
+use weft_mpi::communicator::{Creation, agree_on_context, gather_all, open_creation};
 use weft_mpi::error::{Error, Result};
-use weft_mpi::hints;
 use weft_mpi::object::{Attributes, Class, Communicator, Group, Info, Inter, PeerId};
 use weft_mpi::process::{Process, lock, with};
 use weft_mpi::topology::Topology;
+use weft_mpi::{hardware, hints};
 
 /// MPI_Comm_size (MPI-5.0 §7.4.1).
 pub(crate) unsafe fn comm_size(comm: MPI_Comm, size: *mut c_int) -> Result<()> {
@@ -72,13 +72,14 @@ pub(crate) unsafe fn comm_compare(comm1: MPI_Comm, comm2: MPI_Comm, result: *mut
 /// # Safety
 /// `newcomm` can be written.
 pub(super) unsafe fn create(
+    creation: Creation,
     place: CollectiveScope,
     group: Arc<Group>,
     newcomm: *mut MPI_Comm,
     fill: impl FnOnce(&mut Communicator),
 ) -> Result<()> {
     let handle = add(&place, group, fill)?;
-    agree_on_context(place, handle)?;
+    agree_on_context(place, handle, creation)?;
     // SAFETY: the caller's pointer.
     unsafe { *newcomm = handle.map_or(MPI_Comm::NULL, MPI_Comm) };
     Ok(())
@@ -115,7 +116,7 @@ pub(super) fn info_of(process: &Process, info: MPI_Info) -> Result<Info> {
 }
 
 /// With `WEFT_CHECK`, all processes of the communicator must have come to the same call. The nonblocking ones are not compared: they would wait.
-fn compared(comm: MPI_Comm) -> Result<()> {
+pub(super) fn compared(comm: MPI_Comm) -> Result<()> {
     let mut process = lock();
     if !process.checks_calls {
         return Ok(());
@@ -172,9 +173,9 @@ unsafe fn duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm) -> Resul
         match attributes {
             Ok(attributes) => {
                 let group = original.group.clone();
-                create(place, group, newcomm, |object| original.copy_to(object, attributes, info))
+                create(Creation::Duplicate, place, group, newcomm, |object| original.copy_to(object, attributes, info))
             }
-            Err(error) => agree_on_context(place, None).and(Err(error)),
+            Err(error) => agree_on_context(place, None, Creation::Duplicate).and(Err(error)),
         }
     }
 }
@@ -188,13 +189,13 @@ unsafe fn start_duplicate(comm: MPI_Comm, info: Info, newcomm: *mut MPI_Comm, re
         Ok(attributes) => {
             let group = original.group.clone();
             let handle = add(&place, group, |object| original.copy_to(object, attributes, info))?;
-            let started = with(|process| process.start_agreement(place, handle));
+            let started = with(|process| process.start_agreement(place, handle, Creation::Duplicate));
             (handle, started)
         }
         Err(error) => {
             // The others go on without this process hearing of it.
             with(|process| {
-                let request = process.start_agreement(place, None)?;
+                let request = process.start_agreement(place, None, Creation::Duplicate)?;
                 process.free_request(request).map(drop)
             })?;
             (None, Err(error))
@@ -245,7 +246,7 @@ pub(crate) unsafe fn comm_create(comm: MPI_Comm, group: MPI_Group, newcomm: *mut
         return unsafe { intercommunicators::create_part(comm, place, group, newcomm) };
     }
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, newcomm, |_| ()) }
+    unsafe { create(Creation::Create, place, group, newcomm, |_| ()) }
 }
 
 /// The rank in `parent` of each member of `group`, which must be a subset of it.
@@ -281,7 +282,7 @@ pub(crate) unsafe fn comm_create_group(
     let sources = Some(sources.into());
     let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources };
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, newcomm, |_| ()) }
+    unsafe { create(Creation::CreateGroup, place, group, newcomm, |_| ()) }
 }
 
 /// MPI_Comm_split (MPI-5.0 §7.4.2).
@@ -293,11 +294,12 @@ pub(crate) unsafe fn comm_split(comm: MPI_Comm, color: c_int, key: c_int, newcom
         ));
     }
     // SAFETY: the caller's pointer.
-    unsafe { split(comm, i64::from(color), key, newcomm) }
+    unsafe { split(Creation::Split, comm, i64::from(color), key, newcomm) }
 }
 
-unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
+unsafe fn split(creation: Creation, comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) -> Result<()> {
     compared(comm)?;
+    open_creation(with(|process| process.agreement_scope(comm.0))?, creation)?;
     let (place, parent) = with(|process| {
         let place = process.agreement_scope(comm.0)?;
         let object = process.objects.communicator(comm.0)?;
@@ -326,22 +328,15 @@ unsafe fn split(comm: MPI_Comm, color: i64, key: c_int, newcomm: *mut MPI_Comm) 
     let place = with(|process| process.agreement_scope(comm.0))?;
     let Some((own_begin, remote_begin)) = begins else {
         // SAFETY: the caller's pointer.
-        return unsafe { create(place, chosen(&group, 0), newcomm, |_| ()) };
+        return unsafe { create(creation, place, chosen(&group, 0), newcomm, |_| ()) };
     };
     let (local, remote) = (chosen(&group, own_begin), chosen(&remote, remote_begin));
     // SAFETY: the caller's pointer.
-    unsafe { intercommunicators::create(place, local, remote, own_begin == 0, newcomm) }
+    unsafe { intercommunicators::create(creation, place, local, remote, own_begin == 0, newcomm) }
 }
 
-/// The info key that names a type of hardware …
-const RESOURCE_KEY: &str = "mpi_hw_resource_type";
-/// … and the only type that is known.
-const NODE_RESOURCE: &str = "mpi_shared_memory";
-
-/// MPI_Comm_split_type (MPI-5.0 §7.4.2).
-///
-/// `MPI_COMM_TYPE_SHARED` gives the processes of a node. Weft knows no hardware below the node, so an unguided split
-/// ends there with MPI_COMM_NULL, and a guided one knows the resource type `mpi_shared_memory`; an unguided one says so in `info`.
+/// MPI_Comm_split_type (MPI-5.0 §7.4.2). `MPI_COMM_TYPE_SHARED` gives the processes of a node, the others parts of it as well, for processes
+/// that are bound to some (`weft_mpi::hardware`); an unguided split says in `info` by what it has divided.
 pub(crate) unsafe fn comm_split_type(
     comm: MPI_Comm,
     split_type: c_int,
@@ -349,36 +344,64 @@ pub(crate) unsafe fn comm_split_type(
     info: MPI_Info,
     newcomm: *mut MPI_Comm,
 ) -> Result<()> {
-    let node = with(|process| {
-        let info = info_of(process, info)?;
-        let group = process.objects.communicator(comm.0)?.everybody().0.clone();
-        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
-        let own = process.own();
-        let is_near = |member: &PeerId| job.share_node(*member, own);
-        // The color is the first rank of the node: a number that all its members find alike.
-        let node = group.members.iter().position(is_near).unwrap_or(0) as i64;
-        let whole = group.members.iter().all(is_near);
-        let none = i64::from(MPI_UNDEFINED);
-        let resource = info.iter().find(|(name, _)| name == RESOURCE_KEY).map(|(_, value)| value.as_str());
-        match split_type {
-            MPI_COMM_TYPE_SHARED => Ok(node),
-            MPI_UNDEFINED => Ok(none),
-            MPI_COMM_TYPE_HW_UNGUIDED => Ok(if whole { none } else { node }),
-            MPI_COMM_TYPE_HW_GUIDED | MPI_COMM_TYPE_RESOURCE_GUIDED => {
-                Ok(if resource == Some(NODE_RESOURCE) { node } else { none })
-            }
-            other => Err(Error::new(MPI_ERR_ARG, format!("split_type is {other}, which is no MPI_COMM_TYPE constant"))),
+    let hints = with(|process| info_of(process, info))?;
+    let hint = |key: &str| hints.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let bindings = hardware::bindings(node_of(comm)?);
+    let resource = || hint(hardware::RESOURCE_KEY).and_then(|name| hardware::guided(&bindings, name));
+    let mut divided_by = None;
+    let part = match split_type {
+        MPI_COMM_TYPE_SHARED => Some(bindings[0]),
+        MPI_UNDEFINED => None,
+        MPI_COMM_TYPE_HW_GUIDED => resource(),
+        MPI_COMM_TYPE_RESOURCE_GUIDED => match hint(hardware::SET_KEY) {
+            Some(name) if hint(hardware::RESOURCE_KEY).is_none() => part_of_set(comm, name)?,
+            _ => resource(),
+        },
+        MPI_COMM_TYPE_HW_UNGUIDED => {
+            compared(comm)?;
+            open_creation(with(|process| process.agreement_scope(comm.0))?, Creation::SplitType)?;
+            let all = gather_all(with(|process| process.agreement_scope(comm.0))?, &bindings)?;
+            let all: Vec<hardware::Bindings> = all.as_chunks().0.to_vec();
+            let level = hardware::next_level(&all);
+            divided_by = level.map(|(_, name)| name);
+            level.and_then(|(level, _)| hardware::part(&bindings, level))
         }
-    })?;
+        other => {
+            let message = format!("split_type is {other}, which is no MPI_COMM_TYPE constant");
+            return Err(Error::new(MPI_ERR_ARG, message));
+        }
+    };
     // SAFETY: the caller's pointer.
-    unsafe { split(comm, node, key, newcomm)? };
-    if split_type == MPI_COMM_TYPE_HW_UNGUIDED && node != i64::from(MPI_UNDEFINED) && info != MPI_Info::NULL {
+    unsafe { split(Creation::SplitType, comm, part.unwrap_or(MPI_UNDEFINED.into()), key, newcomm)? };
+    if let (Some(name), Some(_), true) = (divided_by, part, info != MPI_Info::NULL) {
         with(|process| {
-            put(process.objects.info_mut(info.0)?, RESOURCE_KEY, NODE_RESOURCE);
+            put(process.objects.info_mut(info.0)?, hardware::RESOURCE_KEY, name);
             Ok(())
         })?;
     }
     Ok(())
+}
+
+/// The number of this process's node: the first rank on it, which all its processes find alike.
+fn node_of(comm: MPI_Comm) -> Result<i64> {
+    with(|process| {
+        let group = process.objects.communicator(comm.0)?.everybody().0.clone();
+        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "MPI is not initialised"))?;
+        let own = process.own();
+        let is_near = |member: &PeerId| job.share_node(*member, own);
+        Ok(group.members.iter().position(is_near).unwrap_or(0) as i64)
+    })
+}
+
+/// The part of those that are in the process set `name`: the first rank of them. `None` for others, and if there is no such set.
+fn part_of_set(comm: MPI_Comm, name: &str) -> Result<Option<i64>> {
+    with(|process| {
+        let group = process.objects.communicator(comm.0)?.everybody().0.clone();
+        let own = process.own();
+        let members = process.job.as_ref().and_then(|job| job.members_of_set(name).ok());
+        let members = members.filter(|members| members.contains(&own)).unwrap_or_default();
+        Ok(group.members.iter().position(|member| members.contains(member)).map(|rank| rank as i64))
+    })
 }
 
 /// MPI_Comm_free (MPI-5.0 §7.4.3).
@@ -400,7 +423,9 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
 /// MPI_Comm_disconnect (MPI-5.0 §11.10.4): pending messages complete by themselves, so it is a collective free.
 pub(crate) unsafe fn comm_disconnect(comm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's pointer.
-    let place = with(|process| process.agreement_scope(unsafe { *comm }.0))?;
+    let handle = unsafe { *comm };
+    compared(handle)?;
+    let place = with(|process| process.agreement_scope(handle.0))?;
     weft_mpi::communicator::highest(place, &mut [0])?;
     // SAFETY: the caller's pointer.
     unsafe { comm_free(comm) }

@@ -104,10 +104,10 @@ unsafe fn give_info(pairs: Info, info: *mut MPI_Info) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): Weft knows no resources by name yet, which leaves the object empty.
+/// MPI_Get_hw_resource_info (MPI-5.0 §9.1.2): names as `MPI_Comm_split_type` takes them.
 pub(crate) unsafe fn get_hw_resource_info(hw_info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the caller's pointer.
-    unsafe { give_info(Info::new(), hw_info) }
+    unsafe { give_info(weft_mpi::hardware::info(), hw_info) }
 }
 
 /// MPI_Init (MPI-5.0 §11.2.1).
@@ -171,7 +171,7 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
 
 /// MPI_Is_thread_main (MPI-5.0 §11.6.2).
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
-    let main = with(|process| process.main_thread == Some(std::thread::current().id()));
+    let main = with(|process| process.main_thread == Some(weft_mpi::process::thread_number()));
     // SAFETY: the caller's pointer.
     unsafe { *flag = c_int::from(main) };
     Ok(())

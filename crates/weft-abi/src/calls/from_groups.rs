@@ -9,7 +9,7 @@ use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{CStr, c_char, c_int};
 use std::sync::Arc;
-use weft_mpi::communicator::agree_on_context;
+use weft_mpi::communicator::{Creation, agree_on_context};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::intercommunicator::{Meeting, meet_by_name};
 use weft_mpi::object::Group;
@@ -64,7 +64,7 @@ pub(crate) unsafe fn comm_create_from_group(
     } else {
         let handle = add(&group, info, errhandler)?;
         let scope = with(|process| process.named_scope(&[b"group ", name.as_slice()].concat(), &group, handle))?;
-        agree_on_context(scope, Some(handle)).map_err(of_the_call)?;
+        agree_on_context(scope, Some(handle), Creation::FromGroup).map_err(of_the_call)?;
         handle
     };
     // SAFETY: the caller's pointer.
@@ -103,7 +103,7 @@ pub(crate) unsafe fn intercomm_create_from_groups(
         Ok(scope)
     });
     let connected = match met {
-        Ok(scope) => agree_on_context(scope, Some(handle)),
+        Ok(scope) => agree_on_context(scope, Some(handle), Creation::FromGroups),
         Err(error) => {
             with(|process| process.remove_communicator(handle));
             Err(error)

@@ -4,13 +4,14 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them or asked of the topology, output pointers can be written.
 
-use crate::calls::communicators::create;
+use crate::calls::communicators::{compared, create};
 use crate::calls::topologies::{give, slice};
 use crate::check;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
+use weft_mpi::communicator::{Creation, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::placement::{Distributed, Edge, distribute, distribute_adjacent};
 use weft_mpi::process::with;
@@ -45,6 +46,7 @@ pub(crate) unsafe fn graph_create(
 ) -> Result<()> {
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_graph = MPI_Comm::NULL };
+    compared(comm_old)?;
     let (place, group, graph) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
@@ -54,7 +56,7 @@ pub(crate) unsafe fn graph_create(
     })?;
     let topology = Arc::new(Topology::Graph(graph));
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, comm_graph, |object| object.topology = Some(topology)) }
+    unsafe { create(Creation::Graph, place, group, comm_graph, |object| object.topology = Some(topology)) }
 }
 
 /// MPI_Graph_map (MPI-5.0 §8.5.8): the rank that MPI_Graph_create with `reorder` gives. Local.
@@ -229,18 +231,25 @@ pub(crate) unsafe fn dist_graph_create(
     let weights = if weighted { unsafe { weights("weights", weights_of_edges, total)? } } else { vec![1; total] };
     let from = sources.iter().zip(degrees).flat_map(|(source, degree)| std::iter::repeat_n(*source, *degree as usize));
     let edges: Vec<Edge> = from.zip(destinations).zip(weights).map(|((from, to), weight)| (from, to, weight)).collect();
+    compared(comm_old)?;
+    open_creation(with(|process| process.collective_scope(comm_old.0))?, Creation::DistributedGraph)?;
     let distributed = distribute(comm_old.0, &edges, weighted, reorder != 0)?;
     // SAFETY: the caller's pointer.
-    unsafe { create_distributed(comm_old, distributed, comm_dist_graph) }
+    unsafe { create_distributed(Creation::DistributedGraph, comm_old, distributed, comm_dist_graph) }
 }
 
 /// # Safety
 /// `newcomm` can be written.
-unsafe fn create_distributed(comm_old: MPI_Comm, made: Distributed, newcomm: *mut MPI_Comm) -> Result<()> {
+unsafe fn create_distributed(
+    creation: Creation,
+    comm_old: MPI_Comm,
+    made: Distributed,
+    newcomm: *mut MPI_Comm,
+) -> Result<()> {
     let place = with(|process| process.collective_scope(comm_old.0))?;
     let topology = Arc::new(Topology::DistributedGraph(made.neighbours));
     // SAFETY: the caller's pointer.
-    unsafe { create(place, made.group, newcomm, |object| object.topology = Some(topology)) }
+    unsafe { create(creation, place, made.group, newcomm, |object| object.topology = Some(topology)) }
 }
 
 /// MPI_Dist_graph_create_adjacent (MPI-5.0 §8.5.4): each process gives its own neighbours. No info key is known.
@@ -278,9 +287,11 @@ pub(crate) unsafe fn dist_graph_create_adjacent(
         }),
     };
     let own = Neighbours { sources, destinations, weights };
+    compared(comm_old)?;
+    open_creation(with(|process| process.collective_scope(comm_old.0))?, Creation::DistributedGraphAdjacent)?;
     let distributed = distribute_adjacent(comm_old.0, own, reorder != 0)?;
     // SAFETY: the caller's pointer.
-    unsafe { create_distributed(comm_old, distributed, comm_dist_graph) }
+    unsafe { create_distributed(Creation::DistributedGraphAdjacent, comm_old, distributed, comm_dist_graph) }
 }
 
 /// MPI_Dist_graph_neighbors_count (MPI-5.0 §8.5.5).

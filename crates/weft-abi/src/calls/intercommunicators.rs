@@ -10,7 +10,7 @@ use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
 use weft_mpi::collective::CollectiveScope;
-use weft_mpi::communicator::gather_all;
+use weft_mpi::communicator::{Creation, gather_all, open_creation};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::intercommunicator::{self, Bridge, Meeting};
 use weft_mpi::object::{Group, PeerId};
@@ -49,6 +49,7 @@ pub(crate) unsafe fn comm_remote_group(comm: MPI_Comm, group: *mut MPI_Group) ->
 /// # Safety
 /// `newcomm` can be written.
 pub(super) unsafe fn create(
+    creation: Creation,
     place: CollectiveScope,
     local: Arc<Group>,
     remote: Arc<Group>,
@@ -58,7 +59,7 @@ pub(super) unsafe fn create(
     let nobody = || Arc::new(Group { members: Vec::new(), rank: None, session: None });
     let local = if remote.members.is_empty() { nobody() } else { local };
     // SAFETY: the caller's pointer.
-    unsafe { communicators::create(place, local, newcomm, |object| object.connect(remote, is_first)) }
+    unsafe { communicators::create(creation, place, local, newcomm, |object| object.connect(remote, is_first)) }
 }
 
 /// What MPI_Comm_create does with an intercommunicator: `group` is the part of the local group that is in the new one; `place` is that of
@@ -74,6 +75,8 @@ pub(super) unsafe fn create_part(
 ) -> Result<()> {
     // Who is in it, and at which place, is what each process of the other group has to know.
     const OUTSIDE: i64 = -1;
+    open_creation(place, Creation::Create)?;
+    let place = with(|process| process.agreement_scope(comm.0))?;
     let places = gather_all(place, &[group.rank.map_or(OUTSIDE, i64::from)])?;
     let (place, (remote, remote_begin, is_first, own)) = with(|process| {
         let place = process.agreement_scope(comm.0)?;
@@ -88,7 +91,7 @@ pub(super) unsafe fn create_part(
     chosen.sort_unstable();
     let remote = remote.derive(chosen.into_iter().map(|(_, member)| member).collect(), own);
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, remote, is_first, newcomm) }
+    unsafe { create(Creation::Create, place, group, remote, is_first, newcomm) }
 }
 
 /// MPI_Intercomm_create (MPI-5.0 §7.6.2).
@@ -100,22 +103,26 @@ pub(crate) unsafe fn intercomm_create(
     tag: c_int,
     newintercomm: *mut MPI_Comm,
 ) -> Result<()> {
+    communicators::compared(local_comm)?;
     let bridge = Bridge { communicator: peer_comm.0, remote_leader, tag };
     let Meeting { scope, remote, is_first } = intercommunicator::meet(local_comm.0, local_leader, bridge)?;
     let local = with(|process| Ok::<_, Error>(process.objects.communicator(local_comm.0)?.group.clone()))?;
     // SAFETY: the caller's pointer.
-    unsafe { create(scope, local, remote, is_first, newintercomm) }
+    unsafe { create(Creation::Intercommunicator, scope, local, remote, is_first, newintercomm) }
 }
 
 /// MPI_Intercomm_merge (MPI-5.0 §7.6.2). Where both groups say the same, the first of the two comes first.
 pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintracomm: *mut MPI_Comm) -> Result<()> {
+    with(|process| process.objects.communicator(intercomm.0)?.remote().map(drop))?;
+    communicators::compared(intercomm)?;
     let (place, firsts) = with(|process| {
         let object = process.objects.communicator(intercomm.0)?;
         let (remote, inter) = object.remote()?;
         let firsts = if inter.is_first { object.group.size() } else { remote.size() };
         Ok::<_, Error>((process.agreement_scope(intercomm.0)?, firsts as usize))
     })?;
-    let highs = gather_all(place, &[i64::from(high != 0)])?;
+    open_creation(place, Creation::Merge)?;
+    let highs = gather_all(with(|process| process.agreement_scope(intercomm.0))?, &[i64::from(high != 0)])?;
     let (first, second) = highs.split_at(firsts);
     if let Some(group) = [first, second].iter().find(|group| group.iter().any(|high| *high != group[0])) {
         let message = format!("the {} processes of one group must all give the same value of high", group.len());
@@ -129,5 +136,5 @@ pub(crate) unsafe fn intercomm_merge(intercomm: MPI_Comm, high: c_int, newintrac
     let members = low.iter().chain(high).copied().collect();
     let group = place.group.derive(members, own);
     // SAFETY: the caller's pointer.
-    unsafe { communicators::create(place, group, newintracomm, |_| ()) }
+    unsafe { communicators::create(Creation::Merge, place, group, newintracomm, |_| ()) }
 }

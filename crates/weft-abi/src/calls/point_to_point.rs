@@ -12,24 +12,25 @@ use weft_mpi::awaited::Awaited;
 use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
 use weft_mpi::error::Result;
-use weft_mpi::memory::UserData;
+use weft_mpi::memory::{Access, UserData};
 use weft_mpi::process::{Guard, Process, attempt, block_for, lock, with};
 use weft_mpi::request::{Mode, Persistent, Send, Status};
 
-/// The message that `count` items of `datatype` at `buffer` are.
+/// The message that `count` items of `datatype` at `buffer` are, for `access`.
 ///
 /// # Safety
 /// The memory stays valid until the operation that gets the result is complete.
 #[inline(always)]
 pub(crate) unsafe fn data(
     process: &Process,
+    access: Access,
     buffer: *const c_void,
     count: i64,
     datatype: MPI_Datatype,
 ) -> Result<UserData> {
     let datatype = process.objects.committed(datatype.0)?;
     // SAFETY: the caller's promise.
-    unsafe { UserData::new(buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
+    unsafe { UserData::new_for(access, buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
 }
 
 /// What a blocking call returns.
@@ -53,7 +54,7 @@ struct Message {
 unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller's buffer, which is read before this call returns.
-    let data = unsafe { data(&process, m.buffer, m.count, m.datatype)? };
+    let data = unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype)? };
     if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.signal();
         return Ok(());
@@ -77,7 +78,7 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-    let data = unsafe { data(&process, m.buffer, m.count, m.datatype)? };
+    let data = unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype)? };
     let handle = if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.messages()?.sent
     } else {
@@ -103,7 +104,7 @@ fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) ->
 unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let data = unsafe { data(process, m.buffer, m.count, m.datatype)? };
+        let data = unsafe { data(process, Access::Send, m.buffer, m.count, m.datatype)? };
         let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
         let handle = process.make_persistent(Persistent::Send(send), m.comm.0)?;
         // SAFETY: the caller's pointer.
@@ -194,7 +195,7 @@ pub(crate) unsafe fn bsend(
 unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
     process.receive_into(m.comm.0, m.peer, m.tag, m.datatype.0, |layout| {
         // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-        unsafe { UserData::new(m.buffer.cast_mut().cast(), m.count as u64, layout) }
+        unsafe { UserData::new_for(Access::Receive, m.buffer.cast_mut().cast(), m.count as u64, layout) }
     })
 }
 
@@ -211,7 +212,7 @@ pub(crate) unsafe fn recv(
 ) -> Result<()> {
     let process = lock();
     // SAFETY: the caller's buffer, which is complete before this call returns.
-    let data = unsafe { data(&process, buf, count, datatype)? };
+    let data = unsafe { data(&process, Access::Receive, buf, count, datatype)? };
     let receive = process.make_receive(comm.0, source, tag, data)?;
     let received = blocking::receive(process, receive, comm.0)?;
     // SAFETY: the caller's pointer.
@@ -251,7 +252,7 @@ pub(crate) unsafe fn recv_init(
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let data = unsafe { data(process, buf, count, datatype)? };
+        let data = unsafe { data(process, Access::Receive, buf, count, datatype)? };
         let receive = process.make_receive(comm.0, source, tag, data)?;
         let handle = process.make_persistent(Persistent::Receive(receive), comm.0)?;
         // SAFETY: the caller's pointer.
@@ -277,8 +278,12 @@ pub(crate) unsafe fn sendrecv(
 ) -> Result<()> {
     let process = lock();
     // SAFETY: the caller's buffers, used until this call returns.
-    let (out, incoming) =
-        unsafe { (data(&process, sendbuf, sendcount, sendtype)?, data(&process, recvbuf, recvcount, recvtype)?) };
+    let (out, incoming) = unsafe {
+        (
+            data(&process, Access::Send, sendbuf, sendcount, sendtype)?,
+            data(&process, Access::Receive, recvbuf, recvcount, recvtype)?,
+        )
+    };
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
     let receive = process.make_receive(comm.0, source, recvtag, incoming)?;
     let received = blocking::exchange(process, send, receive, comm.0)?;
@@ -300,7 +305,7 @@ pub(crate) unsafe fn sendrecv_replace(
 ) -> Result<()> {
     let process = lock();
     // SAFETY: the caller's buffer, read before this call returns.
-    let out = unsafe { data(&process, buf, count, datatype)? };
+    let out = unsafe { data(&process, Access::Receive, buf, count, datatype)? };
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
     let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
     let mut copy = vec![0; send.data.len() as usize];
@@ -330,7 +335,7 @@ pub(crate) unsafe fn isendrecv(
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps both buffers until the request is complete.
-        let out = unsafe { data(process, sendbuf, sendcount, sendtype)? };
+        let out = unsafe { data(process, Access::Send, sendbuf, sendcount, sendtype)? };
         let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
         let incoming =
             Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
@@ -357,7 +362,7 @@ pub(crate) unsafe fn isendrecv_replace(
 ) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps the buffer until the request is complete.
-        let data = unsafe { data(process, buf, count, datatype)? };
+        let data = unsafe { data(process, Access::Receive, buf, count, datatype)? };
         let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
         let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
         let send = process.start_copied(send, comm.0)?;
@@ -505,7 +510,8 @@ unsafe fn receive_message(
         let communicator = process.extracted(handle)?.communicator;
         // Errors are the communicator's that the message was found on (MPI-5.0 §9.3).
         // SAFETY: the caller's buffer.
-        let data = unsafe { data(process, buf, count, datatype) }.map_err(|error| error.on(communicator))?;
+        let data =
+            unsafe { data(process, Access::Receive, buf, count, datatype) }.map_err(|error| error.on(communicator))?;
         Some(process.receive_extracted(handle, data)?)
     };
     // SAFETY: the caller's pointer.

@@ -4,12 +4,13 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: arrays have the
 //! lengths given beside them or asked of the topology, output pointers can be written.
 
-use crate::calls::communicators::create;
+use crate::calls::communicators::{compared, create};
 use crate::check;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
 use std::sync::Arc;
+use weft_mpi::communicator::Creation;
 use weft_mpi::error::{Error, Result};
 use weft_mpi::process::with;
 use weft_mpi::topology::{Dimension, Grid, Topology, balanced};
@@ -106,6 +107,7 @@ pub(crate) unsafe fn cart_create(
 ) -> Result<()> {
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *comm_cart = MPI_Comm::NULL };
+    compared(comm_old)?;
     let (place, group, grid) = with(|process| {
         let group = process.objects.communicator(comm_old.0)?.intra()?.group.clone();
         // SAFETY: the caller's arrays.
@@ -115,7 +117,7 @@ pub(crate) unsafe fn cart_create(
     })?;
     let topology = Arc::new(Topology::Cartesian(grid));
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, comm_cart, |object| object.topology = Some(topology)) }
+    unsafe { create(Creation::Cartesian, place, group, comm_cart, |object| object.topology = Some(topology)) }
 }
 
 /// MPI_Cart_map (MPI-5.0 §8.5.8): the rank that MPI_Cart_create with `reorder` gives. Local.
@@ -242,6 +244,7 @@ pub(crate) unsafe fn cart_shift(
 pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm: *mut MPI_Comm) -> Result<()> {
     // SAFETY: the caller's pointer. After an error it is no communicator.
     unsafe { *newcomm = MPI_Comm::NULL };
+    compared(comm)?;
     let (place, group, grid) = with(|process| {
         let object = process.objects.communicator(comm.0)?;
         let (grid, group) = (object.grid()?, object.group.clone());
@@ -255,5 +258,5 @@ pub(crate) unsafe fn cart_sub(comm: MPI_Comm, remain_dims: *const c_int, newcomm
     })?;
     let topology = Arc::new(Topology::Cartesian(grid));
     // SAFETY: the caller's pointer.
-    unsafe { create(place, group, newcomm, |object| object.topology = Some(topology)) }
+    unsafe { create(Creation::CartesianSub, place, group, newcomm, |object| object.topology = Some(topology)) }
 }

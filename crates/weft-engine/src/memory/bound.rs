@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::{Line, SharedBuffer, UserData};
+use super::{Access, Line, SharedBuffer, UserData};
 use crate::error::{Error, Result, TRUNCATED, internal};
 use weft_core::collective::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 use weft_core::layout::{Element, Layout};
@@ -280,12 +280,12 @@ impl Run {
         }
     }
 
-    fn data(&self, slice: &Slice) -> UserData {
+    fn data(&self, slice: &Slice, access: Access) -> UserData {
         match (self.place(slice), self.bound.arguments.datatype(slice.kind)) {
             // SAFETY: `Bound::new` was promised what the slices of its schedule touch, and `Bound::shared` has checked that those of no
             // shared buffer have no items. `slice` is one of them.
             (CollectiveScope::Program(base), Some(datatype)) => unsafe {
-                UserData::new(base, slice.count, datatype.layout()).unwrap_or_else(|error| {
+                UserData::new_for(access, base, slice.count, datatype.layout()).unwrap_or_else(|error| {
                     panic!("the buffers of a collective are checked before it is planned: {error}")
                 })
             },
@@ -304,10 +304,11 @@ impl Run {
     /// When the step is none.
     #[inline]
     pub fn transfer(&self, step: u32) -> UserData {
-        let (Step::Send { slice, .. } | Step::Receive { slice, .. }) = self.bound.schedule.step(step) else {
-            panic!("step {step} is no transfer")
-        };
-        self.data(slice)
+        match self.bound.schedule.step(step) {
+            Step::Send { slice, .. } => self.data(slice, Access::Send),
+            Step::Receive { slice, .. } => self.data(slice, Access::Receive),
+            _ => panic!("step {step} is no transfer"),
+        }
     }
 
     /// Does a step that is no transfer, or returns the call of the program's function that does it.
@@ -321,7 +322,7 @@ impl Run {
     pub fn do_local(&self, step: u32) -> Result<Option<UserReduction>> {
         match self.bound.schedule.step(step) {
             Step::Copy { from, to } => {
-                let (from, to) = (self.data(from), self.data(to));
+                let (from, to) = (self.data(from, Access::Any), self.data(to, Access::Any));
                 super::copy(&from, &to);
                 if from.len() > to.len() { Err(truncated(from.len(), to.len())) } else { Ok(None) }
             }

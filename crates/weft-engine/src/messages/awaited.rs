@@ -70,32 +70,44 @@ impl Messages {
         probed();
     }
 
-    /// The ranks of which a message is here in `context` that nobody has asked for.
-    pub fn unasked_in(&mut self, context: u32) -> Vec<u32> {
-        let mut ranks = Vec::new();
+    /// The ranks of which a message is here in `context` that nobody has asked for, and its tag.
+    pub fn unasked_in(&mut self, context: u32) -> Vec<(u32, i32)> {
+        let mut found = Vec::new();
         let look = |envelope: &Envelope, _: &usize| {
-            ranks.push(envelope.source);
+            found.push((envelope.source, envelope.tag));
             false
         };
         self.matcher.unexpected_mut(context, look);
-        ranks
+        found
     }
 
-    /// `peer` sends nothing any more but in `context`: receives from it that somebody waits for, and that cannot be cancelled, fail with
-    /// the error of class [`OTHER`] that `reason` explains. Whether there are any.
-    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, reason: &str) -> bool {
-        // A receive that the peer may be writing to has a ticket: whether it does is not known here.
-        let waits = |request: &Request| match &request.state {
-            State::Posted(receive) => {
-                receive.blocking
-                    && receive.peer == Some(peer)
-                    && receive.context.is_some_and(|its| its != context)
-                    && request.ticket.is_none()
-            }
-            _ => false,
+    /// Forgets an empty message that nobody has asked for.
+    pub fn drop_unasked(&mut self, context: u32, source: u32, tag: i32) {
+        if let Some((_, unexpected)) = self.matcher.extract(context, Some(source), Some(tag)) {
+            self.unexpected.remove(unexpected);
+        }
+    }
+
+    /// The processes without which calls that block do not return, or `requests` do not complete; those in `context` do not count.
+    pub fn waited_for(&self, context: u32, requests: &[usize]) -> Vec<PeerId> {
+        let mut peers: Vec<PeerId> = self
+            .requests
+            .iter()
+            .filter(|(handle, request)| waits(request, context, requests.contains(handle)))
+            .filter_map(|(_, request)| partner(request))
+            .collect();
+        peers.sort_unstable();
+        peers.dedup();
+        peers
+    }
+
+    /// `peer` sends and receives nothing any more but in `context`: what calls wait for that block, and `requests`, for which
+    /// one waits as well, fail with the error of class [`OTHER`] that `reason` explains if they need `peer`. Whether there are any.
+    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, requests: &[usize], reason: &str) -> bool {
+        let is_affected = |(handle, request): &(usize, &Request)| {
+            partner(request) == Some(peer) && waits(request, context, requests.contains(handle))
         };
-        let affected: Vec<usize> =
-            self.requests.iter().filter(|(_, request)| waits(request)).map(|(handle, _)| handle).collect();
+        let affected: Vec<usize> = self.requests.iter().filter(is_affected).map(|(handle, _)| handle).collect();
         let any = !affected.is_empty();
         for handle in affected {
             if let Some(State::Posted(Receive { context: Some(context), .. })) =
@@ -140,5 +152,30 @@ impl Messages {
             let error = failure(peer, peers);
             self.fail_over(handle, error);
         }
+    }
+}
+
+/// The process that must do something before a request completes, if it has not begun to.
+fn partner(request: &Request) -> Option<PeerId> {
+    match &request.state {
+        State::Posted(receive) => receive.peer,
+        State::Announced(send) => send.peer,
+        State::AwaitingMatch { peer, .. } => Some(*peer),
+        _ => None,
+    }
+}
+
+/// Whether a call waits for `request` that does not return without it: one that blocks, or one that waits for this very request.
+fn waits(request: &Request, context: u32, is_awaited: bool) -> bool {
+    match &request.state {
+        // A receive that the peer may be writing to has a ticket: whether it does is not known here.
+        State::Posted(receive) => {
+            (receive.blocking || is_awaited)
+                && receive.context.is_some_and(|its| its != context)
+                && request.ticket.is_none()
+        }
+        State::Announced(send) => (send.blocking || is_awaited) && send.envelope.context != context,
+        State::AwaitingMatch { context: its, .. } => is_awaited && *its != context,
+        _ => false,
     }
 }

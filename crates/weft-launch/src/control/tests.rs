@@ -61,6 +61,7 @@ fn reports() -> Vec<Report> {
         Report::Ended { position: position(Phase::Silent, Whereabouts::Unknown), ended: Ended::Exit(3) },
         Report::Ended { position: position(Phase::Finalized, Whereabouts::Outside), ended: Ended::Signal(9) },
         Report::Bindings(vec![(0, "bound".into()), (3, "not bound".into())]),
+        Report::Started(vec![(0, 4711), (3, 4712)]),
         Report::Violation { rank: 0, text: "t".into() },
         Report::Pong,
         Report::Where(vec![

@@ -24,6 +24,7 @@ Which processors
   --map-by core|socket|numa
                            deal the ranks of a host to cores in order, or to sockets or memory nodes in turn;
                            :PE=2 behind any --map-by gives each rank two cores. Both bind to cores unless said otherwise.
+  --print-rank-map         say which ranks are on which host, as (host:rank,rank)
   --report-bindings        say for each rank which processors it has, or why it is not bound
                            A core is never given to two ranks, of whatever job; if there are too few, none is bound.
 

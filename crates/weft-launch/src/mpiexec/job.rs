@@ -116,6 +116,8 @@ struct Running {
     launched: bool,
     /// How far each rank had come when it ended; `None`: it has not ended.
     ended: Vec<Option<Phase>>,
+    /// The process of each rank on its host, once that is known.
+    processes: Vec<Option<i32>>,
     /// The exit status, once the job has failed.
     verdict: Option<i32>,
     /// When agents are given up.
@@ -152,6 +154,7 @@ impl Running {
             started_at: now,
             launched: false,
             ended: vec![None; size],
+            processes: vec![None; size],
             verdict: None,
             give_up_at: None,
             look_at: None,
@@ -169,6 +172,18 @@ impl Running {
             if verbose || (loudness == Loudness::Everybody && !quiet) {
                 self.console.say(&note);
             }
+        }
+        if self.job.settings.print_rank_map {
+            let lines: String = self
+                .job
+                .shares
+                .iter()
+                .map(|share| {
+                    let ranks: Vec<String> = share.plan.ranks.iter().map(|(rank, _)| rank.to_string()).collect();
+                    format!("({}:{})\n", share.host, ranks.join(","))
+                })
+                .collect();
+            self.console.queue_text(&lines);
         }
         if verbose {
             for (share, agent) in self.job.shares.iter().zip(&self.agents) {

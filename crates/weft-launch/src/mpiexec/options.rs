@@ -59,6 +59,8 @@ pub(crate) struct Settings {
     pub(crate) agent_timeout: Duration,
     /// How long a host may be silent once its ranks run; `None`: for ever.
     pub(crate) host_timeout: Option<Duration>,
+    /// Whether it is said which ranks are on which host.
+    pub(crate) print_rank_map: bool,
     pub(crate) stats: Option<stats::Format>,
     pub(crate) universe: Option<u32>,
     pub(crate) verbose: bool,
@@ -138,6 +140,7 @@ impl<'a> Parser<'a> {
             agent_program: None,
             agent_timeout: AGENT_TIMEOUT_DEFAULT,
             host_timeout: Some(HOST_TIMEOUT_DEFAULT),
+            print_rank_map: false,
             stats: None,
             universe: None,
             verbose: false,
@@ -208,6 +211,7 @@ impl<'a> Parser<'a> {
             Global::BindToFixed(word) => binding::bind_to(settings, name, word)?,
             Global::MapByFixed(word) => binding::map_by(settings, name, word)?,
             Global::ProcessorsPerRank => binding::each(settings, name, &first())?,
+            Global::PrintRankMap => settings.print_rank_map = true,
             Global::ReportBindings => settings.binding.report = true,
             Global::ByHost => settings.order = Order::ByHost,
             Global::Oversubscribe => settings.oversubscribe = true,

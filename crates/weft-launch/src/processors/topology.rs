@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// Where the kernel tells about processors and memory.
-const ROOT: &str = "/sys/devices/system";
+pub(super) const ROOT: &str = "/sys/devices/system";
 /// Most memory nodes that are looked at.
 const NODES_MAX: usize = 4096;
 
@@ -40,7 +40,7 @@ impl Topology {
     }
 
     /// What is not told counts as: every processor a core of its own, one socket, one memory node.
-    fn read(root: &Path, allowed: &Set) -> Self {
+    pub(super) fn read(root: &Path, allowed: &Set) -> Self {
         let nodes = nodes(root);
         let describe = |number: usize| {
             let folder = root.join(format!("cpu/cpu{number}/topology"));
@@ -90,7 +90,7 @@ impl Topology {
 }
 
 /// Memory nodes with their processors.
-fn nodes(root: &Path) -> Vec<(usize, Set)> {
+pub(super) fn nodes(root: &Path) -> Vec<(usize, Set)> {
     let Ok(entries) = fs::read_dir(root.join("node")) else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_prefix("node")?.parse().ok());
     let list = |node: usize| fs::read_to_string(root.join(format!("node/node{node}/cpulist"))).ok();

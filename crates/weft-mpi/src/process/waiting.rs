@@ -12,7 +12,6 @@ use weft_net::wait::{self, Interest};
 use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions, tell_events};
 use crate::awaited::Awaited;
 use crate::contention::is_contended;
-use crate::context::FINALIZE_CONTEXT;
 use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
 
 /// Times that a spinning waiter yields to threads that want the lock before it takes it again.
@@ -118,13 +117,14 @@ fn park(mut process: Guard) -> Guard {
 
 /// Sleeps in the kernel until there is something to do.
 fn sleep(mut process: Guard) -> Guard {
-    if process.heed_finalizing() {
+    let mut soon = None;
+    if process.heed_finalizing(&mut soon) {
         return process;
     }
     let Some(engine) = &mut process.engine else { return process };
     let Some(plan) = engine.prepare_sleep() else { return process };
     process.publish(true);
-    let timeout = plan.timeout.map(Duration);
+    let timeout = plan.timeout.map(Duration).into_iter().chain(soon).min();
     let alarm = process.alarm.as_ref().map(|(receiver, _)| receiver.as_raw_fd());
     process.waiters.fall_asleep(timeout.map(|timeout| clock::now() + timeout));
     drop(process);
@@ -216,6 +216,7 @@ impl Process {
     #[inline(never)]
     fn leave_wait(&mut self, wait: &Wait) {
         wait.conclude(&mut self.learned);
+        self.finalizing.end_wait();
         self.waiters.leave();
         WAITS.store(self.waiters.any(), Ordering::Relaxed);
     }
@@ -274,20 +275,6 @@ impl Process {
     #[inline]
     pub(crate) fn may_spin(&self) -> bool {
         self.has_processors() && self.learned.may_spin()
-    }
-
-    /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and `true` says so. What that one
-    /// sent before is here, since its messages to this process keep their order. (Where there are sessions, it may send more.)
-    fn heed_finalizing(&mut self) -> bool {
-        let Self { engine: Some(engine), job: Some(job), had_sessions: false, .. } = self else { return false };
-        let mut any = false;
-        for rank in engine.messages.unasked_in(FINALIZE_CONTEXT) {
-            let Some(peer) = job.members.get(rank as usize) else { continue };
-            let reason =
-                format!("rank {rank} of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for");
-            any |= engine.messages.nothing_more_from(*peer, FINALIZE_CONTEXT, &reason);
-        }
-        any
     }
 
     /// Wakes sleeping threads of this process when something has happened that they may wait for; whether there are any.

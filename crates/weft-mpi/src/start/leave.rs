@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use weft_core::collective;
-use weft_launch::{Client, Origin};
+use weft_launch::Origin;
 
 use super::other;
 use crate::blocking::wait;
@@ -24,6 +24,7 @@ use crate::process::{self, Phase, Process};
 /// A peer is gone, or the launcher is.
 pub fn finalize() -> Result<()> {
     let (scope, used) = process::with(|process| {
+        process.begin_finalizing();
         let used = process.had_sessions;
         let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
         let group = Group::new(job.members.clone(), process.own());
@@ -82,6 +83,7 @@ fn stay() -> Result<()> {
 
 fn end_world(process: &mut Process) {
     process.objects.end_world();
+    process.end_finalizing();
     process.phase = Phase::After;
     process::ACTIVE.store(!process.objects.sessions.is_empty(), Ordering::Relaxed);
 }
@@ -110,31 +112,21 @@ fn wait_for_the_others(mut process: process::Guard) -> Result<()> {
     }
     let Some(mut job) = process.job.take() else { return Ok(()) };
     drop(process);
-    let result = barrier_beside_progress(&mut job.client);
-    process::lock().job = Some(job);
-    result
-}
-
-fn barrier_beside_progress(client: &mut Client) -> Result<()> {
-    let mut outcome = None;
-    std::thread::scope(|scope| {
-        let (report, reported) = std::sync::mpsc::channel();
-        let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
-        let spawned = waiter.spawn_scoped(scope, move || {
-            let result = client.barrier();
-            // The channel outlives this thread, since its receiver is in the enclosing scope.
-            let _ = report.send(result);
-            process::with(Process::announce);
-        });
-        if spawned.is_ok() {
-            outcome = process::block_until(|_| reported.try_recv().ok().map(Some));
-        }
+    let (report, reported) = std::sync::mpsc::channel();
+    // Not a scoped thread: those leave memory behind that belongs to the thread that calls them.
+    let waiter = std::thread::Builder::new().name("weft-finalize".to_owned());
+    let spawned = waiter.spawn(move || {
+        let result = job.client.barrier();
+        // The channel outlives this: its receiver waits for it.
+        let _ = report.send((job, result));
+        process::with(Process::announce);
     });
-    match outcome {
-        Some(Ok(())) => Ok(()),
-        Some(Err(error)) => Err(other(error.to_string())),
-        None => Err(other("cannot start a thread to leave the job with")),
-    }
+    let Ok(waiter) = spawned else { return Err(other("cannot start a thread to leave the job with")) };
+    let (job, result) = process::block_until(|_| reported.try_recv().ok());
+    // It could only have panicked, which has been reported; it has done its work.
+    let _ = waiter.join();
+    process::lock().job = Some(job);
+    result.map_err(|error| other(error.to_string()))
 }
 
 /// What went where; `names` are those of the interfaces.

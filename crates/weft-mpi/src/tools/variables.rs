@@ -87,11 +87,30 @@ pub static VARIABLES: LazyLock<Vec<Variable>> = LazyLock::new(|| {
         meaning: "Packets that arrived damaged, or from nobody who could send them.".into(),
         source: Source::Engine(Engine::foreign),
     };
-    of_messages().into_iter().chain([foreign]).chain(counters).chain(gauges).collect()
+    let paths = [
+        (
+            "path_failures",
+            Class::Counter,
+            "Times that a path to a peer was given up, where there are several.",
+            path_failures as fn(&Engine) -> u64,
+        ),
+        ("paths_down", Class::Level, "Paths to peers that have failed, where there are several.", paths_down),
+    ];
+    let paths =
+        paths.map(|(name, class, meaning, read)| network(name, class, meaning.to_owned(), Source::Engine(read)));
+    of_messages().into_iter().chain([foreign]).chain(paths).chain(counters).chain(gauges).collect()
 });
 
 fn network(name: &str, class: Class, meaning: String, source: Source) -> Variable {
     Variable { name: format!("network_{name}"), class, category: NETWORK, meaning, source }
+}
+
+fn path_failures(engine: &Engine) -> u64 {
+    engine.rail_traffic().iter().map(|rail| u64::from(rail.failures)).sum()
+}
+
+fn paths_down(engine: &Engine) -> u64 {
+    engine.rail_traffic().iter().filter(|rail| rail.has_failed).count() as u64
 }
 
 fn of_messages() -> [Variable; 6] {

@@ -54,7 +54,10 @@ impl<P: Platform> Peers<P> {
             cooperative_copy.moved(&piece, copied);
         }
         match await_ending(cooperative_copy) {
-            Ending::Moved => Some(Fetched::Whole),
+            Ending::Moved => {
+                memory::note_written(data, 0..*limit);
+                Some(Fetched::Whole)
+            }
             Ending::Open => Some(Fetched::Begun),
             Ending::Failed => None,
         }

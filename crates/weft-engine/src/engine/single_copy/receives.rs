@@ -3,6 +3,7 @@
 use super::broken;
 use crate::engine::Engine;
 use crate::group::PeerId;
+use crate::memory;
 use crate::messages::{Announced, Fetched, Written};
 use crate::peers::Table;
 use crate::protocols::SINGLE_COPY_BYTES_MIN;
@@ -146,7 +147,10 @@ impl<P: Platform> Engine<P> {
                     self.peers.near.cooperative.push(announced);
                     continue;
                 }
-                Ending::Moved => Fetched::Whole,
+                Ending::Moved => {
+                    memory::note_written(&announced.data, 0..limit);
+                    Fetched::Whole
+                }
                 Ending::Failed => self.peers.fetch_alone(&announced),
             };
             self.messages.conclude_fetch(handle, peer, request, limit, fetched, &mut self.peers);
@@ -158,7 +162,7 @@ impl<P: Platform> Engine<P> {
         let mut receives = std::mem::take(&mut self.single_copy.receives);
         receives.retain(|handle| {
             let Some(request) = self.messages.requests.get(*handle) else { return false };
-            let (Some(ticket), State::Posted(Receive { peer, .. })) = (request.ticket, &request.state) else {
+            let (Some(ticket), State::Posted(Receive { peer, data, .. })) = (request.ticket, &request.state) else {
                 return false;
             };
             let peer = *peer;
@@ -167,6 +171,7 @@ impl<P: Platform> Engine<P> {
             match fate {
                 Fate::Open | Fate::Taken(_) => return true,
                 Fate::Done { taker, source, tag, total, rest } => {
+                    memory::note_written(data, 0..total);
                     posted_table.free(ticket);
                     // A sender that is none of the node's has broken the table: what it wrote counts as ours.
                     let peer = peer.or_else(|| self.peers.peer_of(taker)).unwrap_or(self.peers.own());

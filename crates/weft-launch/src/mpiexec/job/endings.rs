@@ -78,6 +78,7 @@ impl Running {
         };
         self.console.say(&format!("{}{ending}", verdict.clause));
         self.verdict = Some(verdict.status);
+        sys::show_abort(&verdict.clause);
         self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
     }
 

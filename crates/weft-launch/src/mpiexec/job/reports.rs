@@ -4,7 +4,7 @@ use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
 use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
 use crate::mpiexec::reach::Stage;
 use crate::mpiexec::verdict::{self, Verdict};
-use crate::sys::Ended;
+use crate::sys::{self, Ended};
 use std::collections::btree_map::Entry;
 use std::time::Instant;
 
@@ -107,6 +107,7 @@ impl Running {
                 let text = format!("on {}: {text}", self.agents[index].host);
                 self.note(&text);
             }
+            Report::Started(ranks) => self.note_started(&ranks),
             Report::Bindings(ranks) => {
                 for (rank, words) in ranks {
                     let text = format!("rank {rank} on {}: {words}", self.agents[index].host);
@@ -116,6 +117,23 @@ impl Running {
             Report::Pong => {}
             Report::Done => self.agents[index].stage = Stage::Done,
         }
+    }
+
+    /// What debuggers want to know, as soon as all ranks run. They wait for each other meanwhile: their messages are read later.
+    fn note_started(&mut self, ranks: &[(u32, i32)]) {
+        for (rank, pid) in ranks {
+            if let Some(process) = self.processes.get_mut(*rank as usize) {
+                *process = Some(*pid);
+            }
+        }
+        let Some(pids) = self.processes.iter().copied().collect::<Option<Vec<i32>>>() else { return };
+        let describe = |(rank, pid): (usize, i32)| {
+            let share = &self.job.shares[self.job.share_of_rank[rank]];
+            let program = share.plan.ranks.iter().find(|(number, _)| *number as usize == rank);
+            let program = program.and_then(|(_, program)| share.plan.programs[*program as usize].words.first());
+            (share.host.clone(), program.cloned().unwrap_or_default(), pid)
+        };
+        sys::show_ranks(pids.into_iter().enumerate().map(describe));
     }
 
     fn mark_unstarted(&mut self, index: usize, first: u32) {

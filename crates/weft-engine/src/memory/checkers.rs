@@ -1,0 +1,211 @@
+//! What memory checkers are told: valgrind's memcheck, and the address sanitizer that a program may have been built with.
+//!
+//! A peer writes to the program's memory where neither sees it, and what the library itself reads and writes is not always looked at. So
+//! a buffer is shown to the checker where a call of MPI describes it, all of it, as it would be to a library that was built with the
+//! checker; and what a peer has written counts as written from then on. Where no checker is there, [`UserData::new`] compares an address
+//! with a number, as it has to in any case.
+
+use std::ops::Range;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::{Count, PROGRAM_START, Shape, UserData};
+use weft_core::layout::Layout;
+
+/// What is going to happen to a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It is sent: it must have a value.
+    Send,
+    /// It is received into.
+    Receive,
+    /// It must be there.
+    Any,
+}
+
+/// A report of the address sanitizer, `__asan_report_load_n` or `__asan_report_store_n`: so many bytes at an address may not be touched. It says
+/// so and ends the program, or does whatever it has been told to.
+pub type Report = unsafe extern "C" fn(address: *mut u8, bytes: usize);
+
+/// `__asan_region_is_poisoned`: the first byte of those that may not be touched, or null.
+pub type FindPoison = unsafe extern "C" fn(start: *mut u8, bytes: usize) -> *mut u8;
+
+/// What an address sanitizer offers.
+#[derive(Clone, Copy, Debug)]
+pub struct Sanitizer {
+    /// Whether memory may be touched.
+    pub find_poison: FindPoison,
+    /// It may not be read.
+    pub report_load: Report,
+    /// It may not be written.
+    pub report_store: Report,
+}
+
+impl Sanitizer {
+    fn show(&self, start: *mut u8, bytes: usize, access: Access) {
+        // SAFETY: this looks whether memory may be touched, and touches none of it; `attach` was promised what it is.
+        let poison = unsafe { (self.find_poison)(start, bytes) };
+        if poison.is_null() {
+            return;
+        }
+        let left = bytes - (poison.addr() - start.addr());
+        let report = if access == Access::Receive { self.report_store } else { self.report_load };
+        // SAFETY: as above; it reports what it is told.
+        unsafe { report(poison, left) };
+    }
+}
+
+enum Checker {
+    Memcheck,
+    Sanitizer(Sanitizer),
+}
+
+static CHECKER: OnceLock<Checker> = OnceLock::new();
+
+/// Buffers below this address are looked at more closely: those that are nowhere, and with a checker all.
+pub(super) static LOOK_BELOW: AtomicUsize = AtomicUsize::new(PROGRAM_START);
+
+/// Looks once whether a checker is there. `sanitizer`: what the process has of it.
+///
+/// # Safety
+/// The functions are those of the address sanitizer.
+pub unsafe fn attach(sanitizer: Option<Sanitizer>) {
+    let byte = 0_u8;
+    let found = match sanitizer {
+        Some(sanitizer) => Checker::Sanitizer(sanitizer),
+        // Other tools of valgrind do not answer as memcheck does.
+        None if request(MAKE_DEFINED, &raw const byte, 1) == usize::MAX => Checker::Memcheck,
+        None => return,
+    };
+    let _ = CHECKER.set(found);
+    LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
+}
+
+/// Whether one is there.
+#[inline]
+pub fn is_attached() -> bool {
+    LOOK_BELOW.load(Ordering::Relaxed) != PROGRAM_START
+}
+
+/// Shows one run of the program's memory to the checker.
+pub(super) fn show_run(access: Access, start: *mut u8, bytes: u64) {
+    let Some(checker) = CHECKER.get() else { return };
+    let bytes = bytes as usize;
+    match (checker, access) {
+        (Checker::Memcheck, Access::Send) => _ = request(CHECK_DEFINED, start, bytes),
+        (Checker::Memcheck, _) => _ = request(CHECK_ADDRESSABLE, start, bytes),
+        (Checker::Sanitizer(sanitizer), _) => sanitizer.show(start, bytes, access),
+    }
+}
+
+/// The same for items in several runs.
+#[cold]
+#[inline(never)]
+pub(super) fn show_items(access: Access, base: *mut u8, count: u64, layout: &Layout) {
+    let bytes = layout.size() * count;
+    let data =
+        UserData { base, bytes, shape: Shape::Items { count: Count::of_program(count), layout: layout.clone() } };
+    each_run(&data, 0..bytes, &mut |start, bytes| show_run(access, start, bytes as u64));
+}
+
+/// A peer has written the packed bytes `range` of `data`. What is not in it is left out.
+pub(crate) fn note_written(data: &UserData, range: Range<u64>) {
+    if let Some(Checker::Memcheck) = CHECKER.get() {
+        each_run(data, range.start..range.end.min(data.bytes), &mut |start, bytes| {
+            // Not what cannot be addressed: that has been said.
+            request(MAKE_DEFINED_IF_ADDRESSABLE, start, bytes);
+        });
+    }
+}
+
+/// The runs of the program's memory that the packed bytes `range` are.
+fn each_run(data: &UserData, range: Range<u64>, visit: &mut dyn FnMut(*mut u8, usize)) {
+    if range.start >= range.end {
+        return;
+    }
+    match &data.shape {
+        Shape::Run => visit(data.base.wrapping_add(range.start as usize), (range.end - range.start) as usize),
+        Shape::Items { count, .. } if count.is_shared() => {}
+        Shape::Items { count, layout } => layout.batches(count.items(), range, &mut |batch| {
+            let start = data.base.wrapping_offset(batch.offset as isize);
+            for at in 0..batch.count as isize {
+                visit(start.wrapping_offset(at * batch.step as isize), batch.length);
+            }
+        }),
+    }
+}
+
+/// Requests of memcheck (`valgrind/memcheck.h`): the tool's letters, and a number.
+const MEMCHECK: usize = (b'M' as usize) << 24 | (b'C' as usize) << 16;
+const MAKE_DEFINED: usize = MEMCHECK + 2;
+const CHECK_ADDRESSABLE: usize = MEMCHECK + 4;
+const CHECK_DEFINED: usize = MEMCHECK + 5;
+const MAKE_DEFINED_IF_ADDRESSABLE: usize = MEMCHECK + 11;
+
+/// A client request (`valgrind/valgrind.h`): rotations that come back to where they began, and an exchange of a register with itself.
+/// Valgrind, which translates the program, knows the sequence; a processor does nothing. What it answers: 0 where nobody does.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn request(number: usize, start: *const u8, bytes: usize) -> usize {
+    let arguments = [number, start.addr(), bytes, 0, 0, 0];
+    let mut answer = 0_usize;
+    // SAFETY: the instructions leave all registers and memory as they were; valgrind reads the six words and writes the answer.
+    unsafe {
+        std::arch::asm!(
+            "rol rdi, 3", "rol rdi, 13", "rol rdi, 61", "rol rdi, 51", "xchg rbx, rbx",
+            in("rax") arguments.as_ptr(),
+            inout("rdx") answer,
+        );
+    }
+    answer
+}
+
+/// The same for another processor.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+fn request(number: usize, start: *const u8, bytes: usize) -> usize {
+    let arguments = [number, start.addr(), bytes, 0, 0, 0];
+    let mut answer = 0_usize;
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "ror x12, x12, #3", "ror x12, x12, #13", "ror x12, x12, #51", "ror x12, x12, #61", "orr x10, x10, x10",
+            in("x4") arguments.as_ptr(),
+            inout("x3") answer,
+        );
+    }
+    answer
+}
+
+/// Where valgrind's sequence is not known here.
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), not(miri))))]
+fn request(_: usize, _: *const u8, _: usize) -> usize {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weft_core::layout::Element;
+
+    #[test]
+    fn a_processor_answers_no_request() {
+        let byte = 7_u8;
+        for number in [MAKE_DEFINED, CHECK_ADDRESSABLE, CHECK_DEFINED, MAKE_DEFINED_IF_ADDRESSABLE] {
+            assert!([0, usize::MAX].contains(&request(number, &raw const byte, 1)), "outside of valgrind it is 0");
+        }
+    }
+
+    #[test]
+    fn all_bytes_of_the_items_are_shown_and_no_others() {
+        let comb = Layout::resized(&Layout::vector(3, 2, 7, &Layout::element(Element::Byte)).unwrap(), 0, 32).unwrap();
+        let mut memory = [0_u8; 4 * 32];
+        // SAFETY: `memory` outlives it.
+        let data = unsafe { UserData::new(memory.as_mut_ptr(), 4, &comb) }.unwrap();
+        let base = memory.as_ptr().addr();
+        for (range, expected) in [(0..24, 24), (3..9, 6), (5..5, 0)] {
+            let mut seen = Vec::new();
+            each_run(&data, range, &mut |start, bytes| seen.extend((0..bytes).map(|at| start.addr() - base + at)));
+            assert_eq!(seen.len(), expected);
+            assert!(seen.iter().all(|at| matches!(at % 32, 0 | 1 | 7 | 8 | 14 | 15)), "{seen:?}");
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! Parts of a communicator by the hardware that their processes are bound to (MPI-5.0 §7.4.2), and what a process is bound to (§9.1.2).
+
+use weft_launch::{RESOURCE_KINDS, Resource, resources};
+
+use crate::description::Info;
+
+/// The info key that names a type of hardware …
+pub const RESOURCE_KEY: &str = "mpi_hw_resource_type";
+/// … the one that names a process set …
+pub const SET_KEY: &str = "mpi_pset_name";
+/// … and the type that every library knows: what shares memory, the node.
+pub const NODE: &str = "mpi_shared_memory";
+const NODE_ALIASES: [&str; 3] = ["hwloc://Machine", "machine", "node"];
+
+/// Numbers of parts of one machine are below this: two to this power.
+const PART_BITS: u32 = 24;
+/// A process that may run in several parts of this kind, or of which that is not known.
+const UNBOUND: i64 = -1;
+
+/// What a process is bound to: its node, and of each kind of hardware the number of its part.
+pub type Bindings = [i64; 1 + RESOURCE_KINDS.len()];
+
+/// Those of this process. `node` is a number that all processes of its node, and no others, have.
+pub fn bindings(node: i64) -> Bindings {
+    let mut bindings = [node; 1 + RESOURCE_KINDS.len()];
+    for (binding, resource) in bindings[1..].iter_mut().zip(resources()) {
+        *binding = match resource {
+            Resource::One(number) if number < 1 << PART_BITS => node << PART_BITS | i64::from(number),
+            _ => UNBOUND,
+        };
+    }
+    bindings
+}
+
+/// The part that a process with these bindings is in, when they are divided by the type of hardware of this name. `None`: it is in no
+/// part, or the name is that of nothing.
+pub fn guided(bindings: &Bindings, name: &str) -> Option<i64> {
+    let is = |known: &str, aliases: &[&str]| {
+        name == known
+            || aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name))
+            || known.eq_ignore_ascii_case(name)
+    };
+    let level = if is(NODE, &NODE_ALIASES) {
+        0
+    } else {
+        1 + RESOURCE_KINDS.iter().position(|kind| is(kind.name, kind.aliases))?
+    };
+    Some(bindings[level]).filter(|part| *part != UNBOUND)
+}
+
+/// The largest kind of hardware that divides processes with these bindings into parts of which none has all of them, and its name.
+pub fn next_level(all: &[Bindings]) -> Option<(usize, &'static str)> {
+    let divides = |level: &usize| {
+        let first = all.iter().map(|bindings| bindings[*level]).find(|part| *part != UNBOUND);
+        first.is_some_and(|first| all.iter().any(|bindings| bindings[*level] != first))
+    };
+    let level = (0..=RESOURCE_KINDS.len()).find(divides)?;
+    Some((level, if level == 0 { NODE } else { RESOURCE_KINDS[level - 1].name }))
+}
+
+/// The part of a process at a level; `None`: none.
+pub fn part(bindings: &Bindings, level: usize) -> Option<i64> {
+    Some(bindings[level]).filter(|part| *part != UNBOUND)
+}
+
+/// Which types of hardware there are, and whether this process is bound to one of each.
+pub fn info() -> Info {
+    let mut info = vec![(NODE.to_owned(), "true".to_owned())];
+    for (kind, resource) in RESOURCE_KINDS.iter().zip(resources()) {
+        let value = match resource {
+            Resource::Unknown => continue,
+            Resource::Several => "false",
+            Resource::One(_) => "true",
+        };
+        info.push((kind.name.to_owned(), value.to_owned()));
+    }
+    info
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FREE: Bindings = [0, UNBOUND, UNBOUND, UNBOUND, UNBOUND, UNBOUND, UNBOUND];
+
+    fn bound(node: i64, package: i64, core: i64) -> Bindings {
+        [node, package, package, package, core, core, core]
+    }
+
+    #[test]
+    fn levels_go_down_until_nothing_divides_any_more() {
+        let two_nodes = [bound(0, 1, 2), bound(5, 6, 7)];
+        assert_eq!(next_level(&two_nodes), Some((0, NODE)));
+        let one_node = [bound(0, 1, 2), bound(0, 1, 3), bound(0, 4, 5)];
+        assert_eq!(next_level(&one_node), Some((1, "hwloc://Package")));
+        assert_eq!(next_level(&one_node[..2]), Some((4, "hwloc://L2Cache")));
+        assert_eq!(next_level(&one_node[..1]), None);
+        // Who is bound to nothing is in no part.
+        assert_eq!(next_level(&[FREE, FREE]), None);
+        assert_eq!(next_level(&[FREE, bound(0, 1, 2)]), Some((1, "hwloc://Package")));
+        assert_eq!((part(&FREE, 1), part(&FREE, 0)), (None, Some(0)));
+    }
+
+    #[test]
+    fn hardware_has_names() {
+        let process = bound(0, 1, 2);
+        for (name, part) in [
+            (NODE, Some(0)),
+            ("hwloc://Machine", Some(0)),
+            ("hwloc://Package", Some(1)),
+            ("socket", Some(1)),
+            ("hwloc://l3cache", Some(1)),
+            ("Core", Some(2)),
+            ("hwloc://PU", Some(2)),
+            ("gpu", None),
+        ] {
+            assert_eq!(guided(&process, name), part, "{name}");
+        }
+        assert_eq!((guided(&FREE, "core"), guided(&FREE, NODE)), (None, Some(0)));
+    }
+
+    #[test]
+    fn this_process_is_told_of_its_node_at_least() {
+        assert_eq!(info()[0], (NODE.to_owned(), "true".to_owned()));
+        assert!(info().iter().all(|(_, value)| ["true", "false"].contains(&value.as_str())));
+    }
+}

@@ -1,0 +1,176 @@
+//! A call that waits for a process that has called MPI_Finalize need not wait for ever: it fails with a sentence.
+//!
+//! Who calls MPI_Finalize sends messages to some of the others in a context that is nobody else's; what that one sent before is here then,
+//! since its messages to this process keep their order. The others hear nothing by themselves: who has waited for a while asks the process
+//! that it waits for, once, and whoever is in MPI_Finalize answers. So nobody who does not wait long sends anything.
+
+use weft_core::matching::Envelope;
+use weft_core::time::{Duration, Instant};
+use weft_net::clock;
+
+use super::Process;
+use crate::awaited::Awaited;
+use crate::constants::MPI_ERR_OTHER;
+use crate::context::FINALIZE_CONTEXT;
+use crate::error::{Error, Result};
+use crate::memory::UserData;
+use crate::object::PeerId;
+
+/// A question: are you in MPI_Finalize? The collectives there have lower tags.
+const QUESTION: i32 = 100;
+/// The answer: yes.
+const ANSWER: i32 = 101;
+/// How long a call sleeps before it asks.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// What is known of processes that are in MPI_Finalize.
+#[derive(Default)]
+pub(crate) struct Finalizing {
+    /// Since when the call that sleeps has slept, but for moments.
+    since: Option<Instant>,
+    /// Whom this process has asked.
+    asked: Vec<PeerId>,
+    /// Who is known to be there.
+    known: Vec<PeerId>,
+    /// This process is.
+    is_own: bool,
+}
+
+impl Finalizing {
+    /// Nobody is.
+    pub(super) const fn new() -> Self {
+        Self { since: None, asked: Vec::new(), known: Vec::new(), is_own: false }
+    }
+
+    /// No call waits any more.
+    pub(super) fn end_wait(&mut self) {
+        self.since = None;
+    }
+}
+
+impl Process {
+    /// This process has called MPI_Finalize: it answers from now on.
+    pub(crate) fn begin_finalizing(&mut self) {
+        self.finalizing.is_own = true;
+        self.answer();
+    }
+
+    /// The World Model is over.
+    pub(crate) fn end_finalizing(&mut self) {
+        self.finalizing = Finalizing::new();
+    }
+
+    /// Nothing comes of a probe for messages of `peer` if that has called MPI_Finalize.
+    ///
+    /// # Errors
+    /// It has.
+    pub(crate) fn check_not_finalizing(&self, peer: Option<PeerId>) -> Result<()> {
+        match peer.filter(|peer| self.finalizing.known.contains(peer)) {
+            Some(peer) => Err(Error::new(MPI_ERR_OTHER, self.sentence(peer))),
+            None => Ok(()),
+        }
+    }
+
+    fn sentence(&self, peer: PeerId) -> String {
+        let members = self.job.as_ref().map_or(&[][..], |job| &job.members);
+        let rank = members.iter().position(|member| *member == peer).unwrap_or_default();
+        format!("rank {rank} of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for")
+    }
+
+    /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and `true` says so. Otherwise it shall
+    /// not sleep longer than `timeout`, which is made shorter. (Where there are sessions, such a process may send more.)
+    pub(super) fn heed_finalizing(&mut self, timeout: &mut Option<Duration>) -> bool {
+        if self.finalizing.is_own {
+            self.answer();
+            return false;
+        }
+        if self.had_sessions || self.job.as_ref().is_none_or(|job| job.size == 1) {
+            return false;
+        }
+        self.learn();
+        let waited_for = self.waited_for();
+        let mut any = matches!(self.awaited, Awaited::Message { .. })
+            && waited_for.iter().any(|peer| self.finalizing.known.contains(peer));
+        for peer in self.finalizing.known.clone() {
+            let reason = self.sentence(peer);
+            let requests = self.awaited.requests();
+            let Some(engine) = &mut self.engine else { return false };
+            any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &reason);
+        }
+        if !any {
+            self.ask(&waited_for, timeout);
+        }
+        any
+    }
+
+    /// Who has called MPI_Finalize, as far as their messages say.
+    fn learn(&mut self) {
+        let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
+        for (rank, tag) in engine.messages.unasked_in(FINALIZE_CONTEXT) {
+            if let Some(peer) = job.members.get(rank as usize).filter(|_| tag != QUESTION)
+                && !self.finalizing.known.contains(peer)
+            {
+                self.finalizing.known.push(*peer);
+            }
+        }
+    }
+
+    /// The processes of which the call that is about to sleep needs something.
+    fn waited_for(&self) -> Vec<PeerId> {
+        let probed = match self.awaited {
+            Awaited::Message { communicator, source, .. } => {
+                self.objects.find_communicator(communicator).and_then(|object| object.peer(source, "source").ok()?)
+            }
+            _ => None,
+        };
+        let Some(engine) = &self.engine else { return Vec::new() };
+        let mut peers = engine.messages.waited_for(FINALIZE_CONTEXT, &self.awaited.requests());
+        peers.extend(probed);
+        peers
+    }
+
+    /// Asks those of `peers` that have not been asked, once the call has slept long enough; until then it sleeps no longer than that.
+    fn ask(&mut self, peers: &[PeerId], timeout: &mut Option<Duration>) {
+        let asked = &mut self.finalizing.asked;
+        let unasked: Vec<PeerId> = peers.iter().copied().filter(|peer| !asked.contains(peer)).collect();
+        if unasked.is_empty() {
+            return;
+        }
+        let now = clock::now();
+        let waited = now.since(*self.finalizing.since.get_or_insert(now));
+        if waited < PATIENCE {
+            let left = Duration(PATIENCE.0 - waited.0);
+            *timeout = Some(timeout.map_or(left, |timeout| timeout.min(left)));
+            return;
+        }
+        for peer in unasked {
+            if self.say(peer, QUESTION) {
+                self.finalizing.asked.push(peer);
+            }
+        }
+    }
+
+    /// Answers all who have asked.
+    fn answer(&mut self) {
+        let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return };
+        let asking = engine.messages.unasked_in(FINALIZE_CONTEXT).into_iter().filter(|(_, tag)| *tag == QUESTION);
+        let asking: Vec<(u32, PeerId)> =
+            asking.filter_map(|(rank, _)| Some((rank, *job.members.get(rank as usize)?))).collect();
+        for (rank, peer) in asking {
+            if self.say(peer, ANSWER)
+                && let Some(engine) = &mut self.engine
+            {
+                engine.messages.drop_unasked(FINALIZE_CONTEXT, rank, QUESTION);
+            }
+        }
+    }
+
+    /// Sends `peer` an empty message; false: not at this time.
+    fn say(&mut self, peer: PeerId, tag: i32) -> bool {
+        let (Some(engine), Some(job)) = (&mut self.engine, &self.job) else { return false };
+        let envelope = Envelope { context: FINALIZE_CONTEXT, source: job.rank, tag };
+        let said = engine.send_now(peer, envelope, &UserData::empty());
+        self.signal();
+        said
+    }
+}
