@@ -34,6 +34,7 @@ help:
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
+	@echo 'make collectives            every algorithm of every collective, 1 to 33 ranks, all cases (a few minutes)'
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
@@ -103,6 +104,9 @@ swarm: setup
 	$(CARGO) run --package weft-sim -- swarm --seed $(SEED) --runs $(RUNS) --jobs "$$(nproc)" --quiet
 	$(CARGO) run --package weft-sim -- programs --seed $(SEED) --runs $(PROGRAMS) --jobs "$$(nproc)"
 
+collectives:
+	WEFT_EVERY_COLLECTIVE=1 $(CARGO) test --release --package weft-core --test collective
+
 fuzz: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/fuzz.sh $(SECONDS) $(TARGETS)
 
@@ -115,4 +119,4 @@ bench: setup-bench own
 clean:
 	rm -rf build target
 
-.PHONY: test-applications test-large help setup setup-bench setup-demo setup-tests build install own demo check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: test-applications test-large help setup setup-bench setup-demo setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean

@@ -2,6 +2,7 @@
 //!
 //! Nothing is decided here: addresses, directories, limits and settings are asked of the code that a rank would run.
 
+mod choices;
 pub(crate) mod library;
 mod links;
 mod live;
@@ -28,6 +29,9 @@ pub(crate) struct Options {
     /// With --live: show them once instead of again and again
     #[arg(long, requires = "live")]
     once: bool,
+    /// Print the table by which algorithms of collectives are chosen: with changes, it is one for WEFT_COLLECTIVES_TABLE
+    #[arg(long)]
+    collectives: bool,
     /// Say by the exit code whether this process may copy from the memory of that one
     #[arg(long, hide = true, value_name = "PID")]
     copy_from: Option<i32>,
@@ -44,6 +48,8 @@ pub(crate) struct Info {
     memory: links::Memory,
     /// How messages travel, by kind of peer and situation.
     messages: Vec<travel::Journey>,
+    /// Algorithms of collectives among 8 processes, each on a node of its own.
+    collectives: Vec<choices::Choice>,
     settings: Vec<variables::Row>,
     /// Variables that look like settings and are none, each with a sentence.
     unknown_variables: Vec<String>,
@@ -69,6 +75,11 @@ pub(crate) fn run(options: &Options) -> ExitCode {
     }
     if let Some(below) = options.live {
         return live::run(below, options.json, options.once);
+    }
+    if options.collectives {
+        // A reader that has seen enough closes the pipe.
+        let _ = std::io::Write::write_all(&mut std::io::stdout(), weft_mpi::algorithms::choice::BUILT_IN.as_bytes());
+        return ExitCode::SUCCESS;
     }
     let info = collect();
     let written = if options.json {
@@ -101,6 +112,7 @@ fn collect() -> Info {
         memory: links::Memory::of(&settings, &machine, &addresses),
         addresses,
         machine,
+        collectives: choices::all(&settings.choices, 8),
         settings: variables::rows(|name| std::env::var(name).ok()),
         unknown_variables: weft_mpi::settings::unknown(names).iter().map(ToString::to_string).collect(),
         wrong_setting: read.err(),

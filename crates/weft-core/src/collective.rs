@@ -45,8 +45,8 @@ extern crate alloc;
 use alloc::vec::Vec;
 
 use select::{
-    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
-    ReduceScatterAlgorithm, ScanAlgorithm,
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
 };
 
 mod allgather;
@@ -56,6 +56,7 @@ mod arguments;
 mod barrier;
 mod bcast;
 mod between;
+pub mod choice;
 mod dependencies;
 mod frontier;
 mod gather;
@@ -70,6 +71,7 @@ mod scatter;
 mod schedule;
 pub mod select;
 mod tree;
+mod two_level;
 
 pub use frontier::Frontier;
 pub use schedule::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
@@ -89,12 +91,17 @@ fn planned(write: impl FnOnce(&mut plan::Plan)) -> Schedule {
 
 /// This rank's part in `MPI_Barrier` (MPI-5.0 §6.3).
 pub fn barrier(arguments: &Barrier) -> Schedule {
-    planned(|plan| barrier::dissemination(plan, arguments))
+    barrier_with(arguments, choice::barrier(arguments.size))
+}
+
+/// [`barrier`] by a given algorithm, the same at all ranks.
+pub fn barrier_with(arguments: &Barrier, algorithm: BarrierAlgorithm) -> Schedule {
+    planned(|plan| barrier::add(plan, arguments, algorithm))
 }
 
 /// This rank's part in `MPI_Bcast` (MPI-5.0 §6.4).
 pub fn bcast(arguments: &Bcast) -> Schedule {
-    bcast_with(arguments, select::bcast(arguments.size, plan::bytes(arguments.items)))
+    bcast_with(arguments, choice::bcast(arguments.size, plan::bytes(arguments.items)))
 }
 
 /// [`bcast`] by a given algorithm, the same at all ranks.
@@ -102,9 +109,15 @@ pub fn bcast_with(arguments: &Bcast, algorithm: BcastAlgorithm) -> Schedule {
     planned(|plan| bcast::add(plan, arguments, algorithm))
 }
 
+/// [`bcast`] in two levels: among one rank of each node, and from each of these to its node, by an algorithm for each level. `nodes` has
+/// the node of each rank, as numbers that are equal where the node is.
+pub fn bcast_in_two_levels(arguments: &Bcast, nodes: &[u32], algorithms: (BcastAlgorithm, BcastAlgorithm)) -> Schedule {
+    planned(|plan| two_level::add_bcast(plan, arguments, nodes, algorithms))
+}
+
 /// This rank's part in `MPI_Gather` (MPI-5.0 §6.5).
 pub fn gather(arguments: &Gather) -> Schedule {
-    gather_with(arguments, select::gather(arguments.size, gather::block_bytes(arguments)))
+    gather_with(arguments, choice::gather(arguments.size, arguments.gathered_bytes()))
 }
 
 /// [`gather`] by a given algorithm, the same at all ranks.
@@ -119,7 +132,7 @@ pub fn gatherv(arguments: &Gatherv<'_>) -> Schedule {
 
 /// This rank's part in `MPI_Scatter` (MPI-5.0 §6.6).
 pub fn scatter(arguments: &Gather) -> Schedule {
-    scatter_with(arguments, select::scatter(arguments.size, scatter::block_bytes(arguments)))
+    scatter_with(arguments, choice::scatter(arguments.size, arguments.scattered_bytes()))
 }
 
 /// [`scatter`] by a given algorithm, the same at all ranks.
@@ -134,7 +147,7 @@ pub fn scatterv(arguments: &Scatterv<'_>) -> Schedule {
 
 /// This rank's part in `MPI_Allgather` (MPI-5.0 §6.7).
 pub fn allgather(arguments: &Allgather) -> Schedule {
-    allgather_with(arguments, select::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
+    allgather_with(arguments, choice::allgather(arguments.size, arguments.size as u64 * plan::bytes(arguments.receive)))
 }
 
 /// [`allgather`] by a given algorithm, the same at all ranks.
@@ -145,7 +158,7 @@ pub fn allgather_with(arguments: &Allgather, algorithm: AllgatherAlgorithm) -> S
 /// This rank's part in `MPI_Allgatherv` (MPI-5.0 §6.7).
 pub fn allgatherv(arguments: &Allgatherv<'_>) -> Schedule {
     let total = arguments.receive.counts.iter().sum::<u64>() * arguments.receive.item_size;
-    allgatherv_with(arguments, select::allgather(arguments.size, total))
+    allgatherv_with(arguments, choice::allgather(arguments.size, total))
 }
 
 /// [`allgatherv`] by a given algorithm, the same at all ranks.
@@ -155,7 +168,7 @@ pub fn allgatherv_with(arguments: &Allgatherv<'_>, algorithm: AllgatherAlgorithm
 
 /// This rank's part in `MPI_Alltoall` (MPI-5.0 §6.8).
 pub fn alltoall(arguments: &Allgather) -> Schedule {
-    alltoall_with(arguments, select::alltoall(arguments.size, plan::bytes(arguments.receive)))
+    alltoall_with(arguments, choice::alltoall(arguments.size, plan::bytes(arguments.receive)))
 }
 
 /// [`alltoall`] by a given algorithm, the same at all ranks.
@@ -175,7 +188,7 @@ pub fn alltoallw(arguments: &Alltoallw<'_>) -> Schedule {
 
 /// This rank's part in `MPI_Reduce` (MPI-5.0 §6.9.1).
 pub fn reduce(arguments: &Reduce) -> Schedule {
-    reduce_with(arguments, select::reduce(arguments.size, plan::bytes(arguments.items)))
+    reduce_with(arguments, choice::reduce(arguments.size, plan::bytes(arguments.items), arguments.commutative))
 }
 
 /// [`reduce`] by a given algorithm, the same at all ranks.
@@ -186,18 +199,22 @@ pub fn reduce_with(arguments: &Reduce, algorithm: ReduceAlgorithm) -> Schedule {
 /// This rank's part in `MPI_Allreduce` (MPI-5.0 §6.9.6).
 pub fn allreduce(arguments: &Allreduce) -> Schedule {
     let bytes = plan::bytes(arguments.items);
-    allreduce_with(arguments, select::allreduce(arguments.size, bytes, arguments.commutative))
+    allreduce_with(arguments, choice::allreduce(arguments.size, bytes, arguments.commutative))
 }
 
-/// [`allreduce`] where ranks take turns on the processors of one node.
-pub fn allreduce_oversubscribed(arguments: &Allreduce) -> Schedule {
-    let bytes = plan::bytes(arguments.items);
-    allreduce_with(arguments, select::allreduce_oversubscribed(arguments.size, bytes, arguments.commutative))
-}
-
-/// [`allreduce`] by a given algorithm, the same at all ranks. `Ring` only if the operation commutes.
+/// [`allreduce`] by a given algorithm, the same at all ranks. Some only if the operation commutes.
 pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> Schedule {
     planned(|plan| allreduce::add(plan, arguments, algorithm))
+}
+
+/// [`allreduce`] in two levels: on each node to one rank, among these, and to the others again, by an algorithm for each. The operation
+/// commutes. `nodes`: as for [`bcast_in_two_levels`].
+pub fn allreduce_in_two_levels(
+    arguments: &Allreduce,
+    nodes: &[u32],
+    algorithms: (ReduceAlgorithm, AllreduceAlgorithm, BcastAlgorithm),
+) -> Schedule {
+    planned(|plan| two_level::add_allreduce(plan, arguments, nodes, algorithms))
 }
 
 /// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the result of the other. Ranks are
@@ -232,7 +249,7 @@ pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>) -> Schedule 
 /// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).
 pub fn reduce_scatter_block(arguments: &ReduceScatterBlock) -> Schedule {
     let total = arguments.size as u64 * plan::bytes(arguments.items);
-    reduce_scatter_block_with(arguments, select::reduce_scatter(arguments.size, total))
+    reduce_scatter_block_with(arguments, choice::reduce_scatter(arguments.size, total))
 }
 
 /// [`reduce_scatter_block`] by a given algorithm, the same at all ranks.
@@ -246,7 +263,7 @@ pub fn reduce_scatter_block_with(arguments: &ReduceScatterBlock, algorithm: Redu
 /// This rank's part in `MPI_Reduce_scatter` (MPI-5.0 §6.10.2).
 pub fn reduce_scatter(arguments: &ReduceScatter<'_>) -> Schedule {
     let total = arguments.counts.iter().sum::<u64>() * arguments.shape.size;
-    reduce_scatter_with(arguments, select::reduce_scatter(arguments.size, total))
+    reduce_scatter_with(arguments, choice::reduce_scatter(arguments.size, total))
 }
 
 /// [`reduce_scatter`] by a given algorithm, the same at all ranks.
@@ -262,7 +279,7 @@ pub fn reduce_scatter_with(arguments: &ReduceScatter<'_>, algorithm: ReduceScatt
 
 /// This rank's part in `MPI_Scan` (MPI-5.0 §6.11.1).
 pub fn scan(arguments: &Allreduce) -> Schedule {
-    scan_with(arguments, select::scan(arguments.size, plan::bytes(arguments.items)))
+    scan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
 
 /// [`scan`] by a given algorithm, the same at all ranks.
@@ -272,7 +289,7 @@ pub fn scan_with(arguments: &Allreduce, algorithm: ScanAlgorithm) -> Schedule {
 
 /// This rank's part in `MPI_Exscan` (MPI-5.0 §6.11.2).
 pub fn exscan(arguments: &Allreduce) -> Schedule {
-    exscan_with(arguments, select::scan(arguments.size, plan::bytes(arguments.items)))
+    exscan_with(arguments, choice::scan(arguments.size, plan::bytes(arguments.items)))
 }
 
 /// [`exscan`] by a given algorithm, the same at all ranks.

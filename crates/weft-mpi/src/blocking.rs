@@ -5,10 +5,8 @@ use crate::completion::Outcome;
 use crate::contention::is_contended;
 use crate::engine::Received;
 use crate::error::Result;
-use crate::memory::UserData;
 use crate::process::{self, Guard, Process};
 use crate::request::{Receive, Send};
-use weft_engine::arguments::CollectiveScope;
 
 /// Looks for the message of a blocking receive before that is posted: what arrives by then needs no request.
 const TURNS_MAX: u32 = 64;
@@ -59,56 +57,6 @@ pub fn exchange(mut process: Guard, mut send: Send, mut receive: Receive, commun
     let mut received = received.into_received();
     received.error = received.error.or(sent.error);
     Ok(received)
-}
-
-/// A barrier (MPI-5.0 §6.3): by dissemination, message for message as `weft_core::collective::barrier` plans it. Where processes take
-/// turns on the processors of one node, rank 0 hears of all and tells all: each needs a turn or two then, not one for each round.
-///
-/// # Errors
-/// `MPI_ERR_COMM`; what went wrong with one of its messages.
-pub fn barrier(mut process: Guard, communicator: usize) -> Result<()> {
-    let place = process.agreement_scope(communicator)?;
-    let (size, rank) = (place.group.size(), place.rank);
-    if size > 2 && process.are_oversubscribed(&place.group) {
-        return barrier_through_root(process, &place);
-    }
-    let mut distance = 1;
-    while distance < size {
-        let (to, from) = ((rank + distance) % size, (rank + size - distance) % size);
-        let exchanged =
-            exchange(process, place.send(to, UserData::empty()), place.receive(from, UserData::empty()), communicator)?;
-        exchanged.error.map_or(Ok(()), Err)?;
-        process = process::lock();
-        distance *= 2;
-    }
-    process.signal();
-    Ok(())
-}
-
-fn barrier_through_root(mut process: Guard, place: &CollectiveScope) -> Result<()> {
-    if place.rank != 0 {
-        let told = exchange(
-            process,
-            place.send(0, UserData::empty()),
-            place.receive(0, UserData::empty()),
-            place.communicator,
-        )?;
-        return told.error.map_or(Ok(()), Err);
-    }
-    for from in 1..place.group.size() {
-        receive(process, place.receive(from, UserData::empty()), place.communicator)?.error.map_or(Ok(()), Err)?;
-        process = process::lock();
-    }
-    for to in 1..place.group.size() {
-        let send = place.send(to, UserData::empty());
-        if !process.engine()?.submit_now(&send) {
-            let request = process.start_send(send, place.communicator)?;
-            wait(process, request)?.error.map_or(Ok(()), Err)?;
-            process = process::lock();
-        }
-    }
-    process.signal();
-    Ok(())
 }
 
 /// Waits for `handle` and takes its result.

@@ -217,13 +217,13 @@ impl Process {
         &mut self,
         comparison: CollectiveScope,
         place: CollectiveScope,
-        bound: Bound,
+        bound: Arc<Bound>,
         call: Call,
     ) -> Result<usize> {
         let request = self.messages()?.add(State::Collective, place.communicator)?;
         let then = move |process: &mut Self, error: Option<Error>| {
             let started = match error {
-                None => process.start_schedule(request, place, Arc::new(bound)),
+                None => process.start_schedule(request, place, bound),
                 Some(error) => Err(error),
             };
             if let Err(error) = started {

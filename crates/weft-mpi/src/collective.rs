@@ -4,6 +4,7 @@
 //! reduction functions are left to a thread that waits, because they must run while the lock is free.
 
 mod at_once;
+mod plans;
 
 use std::sync::Arc;
 
@@ -23,9 +24,9 @@ impl Process {
     ///
     /// # Errors
     /// Too many requests, or no memory for the scratch buffer.
-    pub fn start_collective(&mut self, place: CollectiveScope, bound: Bound) -> Result<usize> {
+    pub fn start_collective(&mut self, place: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
         let request = self.messages()?.add_collective(place.communicator)?;
-        self.start_schedule(request, place, Arc::new(bound))?;
+        self.start_schedule(request, place, bound)?;
         Ok(request)
     }
 
@@ -73,9 +74,9 @@ impl Process {
     ///
     /// # Errors
     /// As for [`Process::start_collective`].
-    pub fn make_persistent_collective(&mut self, place: CollectiveScope, bound: Bound) -> Result<usize> {
+    pub fn make_persistent_collective(&mut self, place: CollectiveScope, bound: Arc<Bound>) -> Result<usize> {
         let communicator = place.communicator;
-        let operation = Persistent::Collective(Box::new((place, Arc::new(bound))));
+        let operation = Persistent::Collective(Box::new((place, bound)));
         self.make_persistent(operation, communicator)
     }
 

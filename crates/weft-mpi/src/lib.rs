@@ -41,6 +41,7 @@ pub mod object;
 pub mod partitioned;
 mod partitions;
 pub mod placement;
+pub mod planner;
 pub mod point_to_point;
 pub mod predefined;
 pub mod process;

@@ -39,6 +39,8 @@ pub struct Communicator {
     pub buffer: crate::buffered::Buffer,
     /// Who is whose neighbour in it (§8), if anybody.
     pub topology: Option<Arc<Topology>>,
+    /// On how many nodes its group is, and how many of it share one at most, once somebody has asked.
+    pub spread: std::sync::OnceLock<(u32, u32)>,
 }
 
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
@@ -268,6 +270,7 @@ impl Objects {
                 collectives: 0,
                 buffer: Default::default(),
                 topology: None,
+                spread: std::sync::OnceLock::new(),
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");

@@ -17,7 +17,7 @@ const REORDERED_EDGES_MAX: i64 = 1 << 22;
 
 impl Process {
     /// The node of each of `members`, as numbers that are equal where the node is. Of whom nothing is known has one of its own.
-    fn nodes_of(&self, members: &[PeerId]) -> Vec<u32> {
+    pub(crate) fn nodes_of(&self, members: &[PeerId]) -> Vec<u32> {
         let known = |member: &PeerId| self.job.as_ref().and_then(|job| job.nodes.get(member));
         let mut names = std::collections::HashMap::new();
         let mut next = 0..;

@@ -76,6 +76,8 @@ pub struct Process {
     pub verbose_errors: bool,
     /// Whether what processes call is compared (`WEFT_CHECK`).
     pub checks_calls: bool,
+    /// What plans collectives.
+    pub planner: crate::planner::Planner,
     /// Names of the MPI calls by number.
     pub call_names: &'static [&'static str],
     /// Error classes, codes and strings of the program.
@@ -290,6 +292,7 @@ impl Process {
             temporaries: crate::buffered::Buffer::new(),
             verbose_errors: false,
             checks_calls: false,
+            planner: crate::planner::Planner::without_settings(),
             call_names: &[],
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),

@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use weft_core::collective::choice::{Choices, Operation, Table};
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
 use weft_net::{fabric, faults};
@@ -150,6 +151,42 @@ pub const SHM_DIR: Setting = Setting {
     meaning: "where the shared memory of a host lies; another directory is taken, and said, when it is too small",
     reader: Reader::Library,
 };
+/// A table of the user's for collectives.
+pub const COLLECTIVES_TABLE: Setting = Setting {
+    name: "WEFT_COLLECTIVES_TABLE",
+    default: "",
+    allowed: "the path of a file with such a table",
+    meaning: "rules by which algorithms of collectives are chosen, before those that are built in; `weft info --collectives` prints these, \
+              with how they are written; the same for all ranks",
+    reader: Reader::Library,
+};
+
+/// The algorithm of a collective for all cases.
+const fn algorithm(name: &'static str, operation: Operation) -> Setting {
+    Setting {
+        name,
+        default: "",
+        allowed: operation.algorithms(),
+        meaning: "the algorithm of this collective (K is a number, S the bytes of a segment, such as 64K), wherever it is possible; without it \
+                  tables choose; the same for all ranks",
+        reader: Reader::Library,
+    }
+}
+
+/// The operations whose algorithm can be asked for.
+pub const ALGORITHMS: [(Operation, Setting); 10] = [
+    (Operation::Barrier, algorithm("WEFT_BARRIER", Operation::Barrier)),
+    (Operation::Bcast, algorithm("WEFT_BCAST", Operation::Bcast)),
+    (Operation::Gather, algorithm("WEFT_GATHER", Operation::Gather)),
+    (Operation::Scatter, algorithm("WEFT_SCATTER", Operation::Scatter)),
+    (Operation::Allgather, algorithm("WEFT_ALLGATHER", Operation::Allgather)),
+    (Operation::Alltoall, algorithm("WEFT_ALLTOALL", Operation::Alltoall)),
+    (Operation::Reduce, algorithm("WEFT_REDUCE", Operation::Reduce)),
+    (Operation::Allreduce, algorithm("WEFT_ALLREDUCE", Operation::Allreduce)),
+    (Operation::ReduceScatter, algorithm("WEFT_REDUCE_SCATTER", Operation::ReduceScatter)),
+    (Operation::Scan, algorithm("WEFT_SCAN", Operation::Scan)),
+];
+
 /// Who makes progress while the program computes.
 pub const PROGRESS: Setting = Setting {
     name: "WEFT_PROGRESS",
@@ -249,7 +286,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 23] = [
+pub const TABLE: [&Setting; 34] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -269,6 +306,17 @@ pub const TABLE: [&Setting; 23] = [
     &VERBOSE_ERRORS,
     &CHECK,
     &COMMUNICATORS,
+    &COLLECTIVES_TABLE,
+    &ALGORITHMS[0].1,
+    &ALGORITHMS[1].1,
+    &ALGORITHMS[2].1,
+    &ALGORITHMS[3].1,
+    &ALGORITHMS[4].1,
+    &ALGORITHMS[5].1,
+    &ALGORITHMS[6].1,
+    &ALGORITHMS[7].1,
+    &ALGORITHMS[8].1,
+    &ALGORITHMS[9].1,
     &CAPTURE,
     &FAULTS,
     &AGENT,
@@ -363,6 +411,29 @@ impl Links {
     const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false, fabric: false, named: false };
 }
 
+/// Most bytes of a table for collectives.
+const TABLE_BYTES_MAX: u64 = 1 << 20;
+
+fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
+    let mut forced = Vec::new();
+    for (operation, setting) in &ALGORITHMS {
+        if let Some(name) = setting.value(variable) {
+            forced.push((*operation, operation.parse(&name).map_err(|_| setting.says(&name, "makes no sense"))?));
+        }
+    }
+    let table = COLLECTIVES_TABLE.value(variable).map(|path| users_table(&path)).transpose()?;
+    Ok(Choices::new(forced, table.unwrap_or_default()))
+}
+
+fn users_table(path: &str) -> Result<Table, String> {
+    let says = |what: String| format!("{}={path}: {what}", COLLECTIVES_TABLE.name);
+    let file = std::fs::File::open(path).map_err(|error| says(error.to_string()))?;
+    let mut text = String::new();
+    std::io::Read::read_to_string(&mut std::io::Read::take(file, TABLE_BYTES_MAX), &mut text)
+        .map_err(|error| says(error.to_string()))?;
+    Table::parse(&text).map_err(says)
+}
+
 /// Every setting of the library.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -376,6 +447,8 @@ pub struct Settings {
     pub single_copy: bool,
     /// `WEFT_CHECK`: whether what processes call is compared.
     pub check: bool,
+    /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
+    pub choices: Choices,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
@@ -465,6 +538,7 @@ impl Settings {
             reorder: switch(&REORDER, &variable)?,
             check: switch(&CHECK, &variable)?,
             communicators: communicators(&variable)?,
+            choices: choices(&variable)?,
             sealed: switch(&SEALED, &variable)?,
             verbose_errors: switch(&VERBOSE_ERRORS, &variable)?,
             interface: INTERFACE.value(&variable),
@@ -640,6 +714,22 @@ mod tests {
             }
             assert!(book.contains(&table), "docs/book/settings.md should have this table:\n{table}");
         }
+    }
+
+    #[test]
+    fn algorithms_are_asked_for_by_name_and_wrong_ones_are_told_with_what_there_is() {
+        use weft_core::collective::choice::{Facts, Place, Source};
+        let facts = Facts { ranks: 8, bytes: 8, commutative: true, place: Place::apart(8) };
+        let choices = read(&[("WEFT_BCAST", "double-tree/64K")]).unwrap().choices;
+        let (algorithm, source) = choices.choose(Operation::Bcast, &facts);
+        assert_eq!((algorithm.to_string().as_str(), source), ("double-tree/65536", Source::Forced));
+        for (operation, setting) in &ALGORITHMS {
+            assert_eq!(setting.name, format!("WEFT_{}", operation.name().to_uppercase()));
+            let said = read(&[(setting.name, "no-such")]).unwrap_err();
+            assert_eq!(said, format!("{}=no-such makes no sense: it may say {}", setting.name, operation.algorithms()));
+        }
+        let said = read(&[("WEFT_COLLECTIVES_TABLE", "/nowhere/at/all")]).unwrap_err();
+        assert!(said.starts_with("WEFT_COLLECTIVES_TABLE=/nowhere/at/all: "), "{said}");
     }
 
     #[test]

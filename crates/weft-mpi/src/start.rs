@@ -31,6 +31,7 @@ use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
 use crate::object::PeerId;
+use crate::planner::Planner;
 use crate::process::{self, Phase, Process};
 use crate::settings::{self, Settings};
 use crate::tools;
@@ -242,6 +243,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     process.call_names = names;
     process.checks_calls = settings.check && size > 1;
     process.contexts.limit_to(settings.communicators);
+    process.planner = Planner::new(settings.choices);
     Ok(())
 }
 

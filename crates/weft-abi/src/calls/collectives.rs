@@ -22,10 +22,9 @@ use buffers::{Part, Parts, TypedParts, check_apart};
 use plan::*;
 use sides::Side;
 use std::ffi::{c_int, c_void};
-use weft_mpi::algorithms;
-use weft_mpi::blocking;
+use std::sync::Arc;
 use weft_mpi::check::{self, Call};
-use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
+use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
@@ -71,7 +70,7 @@ fn run_from(
     let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?.check_collective()?)?;
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
-    let bound = unsafe { Bound::new(schedule, arguments) };
+    let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
     if process.checks_calls {
         let call = called(&process, process.objects.communicator(comm.0)?)?;
         let comparison = process.collective_scope(comm.0)?;
@@ -95,7 +94,8 @@ fn negative_count(count: i64) -> Error {
 
 /// Does what the form asks with `bound` among the processes of `place`.
 #[inline]
-fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: Bound) -> Result<()> {
+fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Into<Arc<Bound>>) -> Result<()> {
+    let bound = bound.into();
     let (handle, request) = match form {
         Form::Blocking => return weft_mpi::collective::run(process, place, bound),
         Form::Nonblocking(request) => (process.start_collective(place, bound)?, request),
@@ -109,18 +109,12 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: Bound) -
 
 /// MPI_Barrier (MPI-5.0 §6.3).
 pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
-    if let Form::Blocking = form {
-        let process = lock();
-        if !process.checks_calls {
-            return blocking::barrier(process, comm.0);
-        }
-    }
     let mut process = lock();
     if process.checks_calls {
         let comparison = process.agreement_scope(comm.0)?;
         if let Form::Nonblocking(request) = form {
             let place = process.agreement_scope(comm.0)?;
-            let bound = Bound::shared(plan_barrier(&place), Arguments::none());
+            let bound = process.barrier(&place);
             let handle = process.start_checked(comparison, place, bound, Call::default())?;
             process.signal();
             // SAFETY: the caller's pointer, which is not null.
@@ -130,7 +124,8 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
         process = check::check_now(process, comparison, Call::default())?;
     }
     let place = process.agreement_scope(comm.0)?;
-    start(form, process, place.clone(), Bound::shared(plan_barrier(&place), Arguments::none()))
+    let bound = process.barrier(&place);
+    start(form, process, place, bound)
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
@@ -270,7 +265,7 @@ pub(crate) unsafe fn allgather(
     run_either(
         form,
         comm,
-        |process, comm| plan_every(process, comm, send, receive, 1, algorithms::allgather),
+        |process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
         move |process, comm| called::every(process, comm, send, receive),
         // SAFETY: there are no arrays.
         |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Consecutive(receive)) },
@@ -317,7 +312,9 @@ pub(crate) unsafe fn alltoall(
     run_either(
         form,
         comm,
-        |process, comm| plan_every(process, comm, send, receive, comm.group.size(), algorithms::alltoall),
+        |process, comm| {
+            plan_every(process, comm, send, receive, comm.group.size(), |plans, shape| plans.alltoall(shape))
+        },
         move |process, comm| called::every(process, comm, send, receive),
         // SAFETY: there are no arrays.
         |process| unsafe { inter::exchange(form, process, comm, Side::Consecutive(send), Side::Consecutive(receive)) },
@@ -412,11 +409,7 @@ pub(crate) unsafe fn allreduce(
     run_either(
         form,
         comm,
-        |process, comm| {
-            let oversubscribed = process.are_oversubscribed(&comm.group);
-            let algorithm = if oversubscribed { algorithms::allreduce_oversubscribed } else { algorithms::allreduce };
-            plan_all(process, comm, send, recvbuf, op, algorithm)
-        },
+        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.allreduce(shape)),
         |process, _| called::reduction(process, (datatype, count as u64), op, None),
         |process| inter::allreduce(form, process, comm, send, recvbuf, op),
     )
@@ -490,7 +483,7 @@ pub(crate) unsafe fn scan(
     run(
         form,
         comm,
-        |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::scan),
+        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.scan(shape)),
         move |process, _| called::reduction(process, (datatype, count as u64), op, None),
     )
 }
@@ -509,7 +502,7 @@ pub(crate) unsafe fn exscan(
     run(
         form,
         comm,
-        |process, comm| plan_all(process, comm, send, recvbuf, op, algorithms::exscan),
+        |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.exscan(shape)),
         move |process, _| called::reduction(process, (datatype, count as u64), op, None),
     )
 }

@@ -84,6 +84,7 @@ pub(crate) fn page(info: &Info, style: Style) -> String {
     links(&mut page, info);
     memory(&mut page, info);
     messages(&mut page, info);
+    collectives(&mut page, info);
     settings(&mut page, info);
     page.text
 }
@@ -147,6 +148,18 @@ fn links(page: &mut Page, info: &Info) {
         page.choice(&address.interface, address.offered, &format!("{:22} {why}", address.address));
     }
     page.line("node", &format!("{}: ranks with the same number share memory", info.addresses.node));
+}
+
+fn collectives(page: &mut Page, info: &Info) {
+    page.section("Algorithms of collectives, among 8 processes on 8 nodes");
+    let mut operation = "";
+    for choice in &info.collectives {
+        let name = if choice.operation == operation { "" } else { choice.operation };
+        operation = choice.operation;
+        let source = if choice.source == "built in" { String::new() } else { format!("  ({})", choice.source) };
+        page.line(name, &format!("{:22} {}{source}", choice.sizes(), choice.algorithm));
+    }
+    page.remark("weft info --collectives prints the table that is built in");
 }
 
 fn memory(page: &mut Page, info: &Info) {

@@ -22,6 +22,9 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAl
             pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end));
         }
         AllgatherAlgorithm::Ring => pieces::ring(plan, rank, size, |place| place, |i| run(i, i + 1)),
+        AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, |i| run(i, i + 1)),
+        AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
+        AllgatherAlgorithm::Linear => pieces::linear(plan, rank, size, |i| run(i, i + 1)),
     }
 }
 
@@ -30,20 +33,24 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
     let block = |i: u32| receive.part(i, Buffer::Receive, Kind::Receive);
     let own = if in_place { block(rank) } else { Vector::of_send(send).part(0..send.count) };
     match algorithm {
-        AllgatherAlgorithm::Dissemination => packed(plan, arguments, own),
-        AllgatherAlgorithm::Ring => {
+        AllgatherAlgorithm::Dissemination | AllgatherAlgorithm::Doubling => packed(plan, arguments, own, algorithm),
+        AllgatherAlgorithm::Ring | AllgatherAlgorithm::NeighbourExchange | AllgatherAlgorithm::Linear => {
             if !in_place {
                 plan.copy(own, block(rank));
             }
             // A block without bytes may have items; neighbours must agree that it does not travel.
             let piece = |i: u32| if receive.bytes(i) == 0 { block(i).without_items() } else { block(i) };
-            pieces::ring(plan, rank, size, |place| place, piece);
+            match algorithm {
+                AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, piece),
+                AllgatherAlgorithm::Linear => pieces::linear(plan, rank, size, piece),
+                _ => pieces::ring(plan, rank, size, |place| place, piece),
+            }
         }
     }
 }
 
-/// Dissemination of packed blocks, which lie side by side in scratch as they need not in the user's buffer.
-fn packed(plan: &mut Plan, arguments: &Allgatherv<'_>, own: Part) {
+/// Exchange of packed blocks, which lie side by side in scratch as they need not in the user's buffer.
+fn packed(plan: &mut Plan, arguments: &Allgatherv<'_>, own: Part, algorithm: AllgatherAlgorithm) {
     let Allgatherv { rank, size, receive, in_place, .. } = *arguments;
     let mut starts = Vec::with_capacity(size as usize + 1);
     let mut total = 0;
@@ -55,7 +62,10 @@ fn packed(plan: &mut Plan, arguments: &Allgatherv<'_>, own: Part) {
     let data = plan.scratch_bytes(total);
     let run = |first: u32, end: u32| data.part(starts[first as usize]..starts[end as usize]);
     plan.copy(own, run(rank, rank + 1));
-    pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end));
+    match algorithm {
+        AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
+        _ => pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end)),
+    }
     for i in (0..size).filter(|&i| !(in_place && i == rank)) {
         plan.copy(run(i, i + 1), receive.part(i, Buffer::Receive, Kind::Receive));
     }

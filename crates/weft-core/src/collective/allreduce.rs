@@ -1,13 +1,14 @@
 //! Reduction whose result everybody gets. Each algorithm combines operands in one fixed order, and every rank gets the
 //! same bits.
 
-use super::gather::OUTSTANDING_MAX;
+use alloc::vec::Vec;
+
 use super::halving::{Exchange, Members, Role};
 use super::pieces::{self, cut, cut_range};
 use super::plan::{Fold, Plan, Vector, bytes};
-use super::select::AllreduceAlgorithm;
+use super::select::{AllreduceAlgorithm, Tree};
 use super::tree::cyclic;
-use super::{Allreduce, Items};
+use super::{Allreduce, Bcast, Items, Reduce, bcast, reduce};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAlgorithm) {
     if bytes(arguments.items) == 0 {
@@ -15,35 +16,75 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAl
     }
     match algorithm {
         AllreduceAlgorithm::Doubling => folded(plan, arguments, doubling),
+        AllreduceAlgorithm::Multiplying { radix } => multiplying(plan, arguments, radix.max(2)),
+        AllreduceAlgorithm::Tree { tree, segment_bytes } => up_and_down(plan, arguments, tree, segment_bytes),
         AllreduceAlgorithm::Halving => folded(plan, arguments, halving),
         AllreduceAlgorithm::Ring => ring(plan, arguments),
-        AllreduceAlgorithm::Gathered => gathered(plan, arguments),
     }
 }
 
-/// Rank 0 takes in what comes of the others one after the other, and sends all of them the result.
-fn gathered(plan: &mut Plan, arguments: &Allreduce) {
+/// Up a tree to rank 0, and down again: what has come to the top goes down while other segments come up.
+fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes: u64) {
+    let Allreduce { rank, size, items, commutative, in_place } = *arguments;
+    // Both ways the same segments.
+    let segment_bytes = segment_bytes / items.shape.size * items.shape.size;
+    let arguments = Reduce { rank, size, root: 0, items, commutative, in_place };
+    reduce::up(plan, &arguments, tree, segment_bytes, Vector::of_receive(items));
+    bcast::down(plan, &Bcast { rank, size, root: 0, items }, tree, segment_bytes);
+}
+
+/// The whole vector is exchanged with `radix` − 1 members, then with as many further away: log n rounds. In each, what the members of a
+/// group have is combined in the order of the group by all of them, so that all get the same bits. Ranks beyond the largest power of the radix are
+/// folded into members first.
+fn multiplying(plan: &mut Plan, arguments: &Allreduce, radix: u32) {
     let Allreduce { rank, size, items, in_place, .. } = *arguments;
     let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let result = Vector::of_receive(items);
-    if rank > 0 {
-        plan.send(0, own.part(whole.clone()));
-        plan.receive(0, result.part(whole));
+    let members = radix.pow(size.ilog(radix));
+    if rank >= members {
+        plan.send(rank % members, own.part(whole.clone()));
+        plan.receive(rank % members, result.part(whole));
         return;
     }
-    let other = plan.scratch_items(items);
-    let mut fold = Fold::new(own, result, other, size as usize - 1);
-    for from in 1..size {
-        plan.receive(from, fold.incoming().part(whole.clone()));
-        fold.absorb_right(plan, whole.clone());
+    let folded = || (rank..size).step_by(members as usize).skip(1);
+    let places = if members > 1 { radix } else { 1 }.max(1 + folded().count().min(1) as u32) as usize;
+    let mut buffers: Vec<Vector> = (1..places).map(|_| plan.scratch_items(items)).collect();
+    // The value is in the last of them.
+    buffers.push(result);
+    if !in_place {
+        plan.copy(own.part(whole.clone()), result.part(whole.clone()));
     }
-    fold.finish(plan, whole.clone());
-    plan.limit(OUTSTANDING_MAX, |plan| {
-        for to in 1..size {
-            plan.send(to, result.part(whole.clone()));
+    for from in folded() {
+        plan.receive(from, buffers[0].part(whole.clone()));
+        plan.reduce(buffers[0].part(whole.clone()), result.part(whole.clone()));
+    }
+    let mut distance = 1;
+    while distance < members {
+        let digit = rank / distance % radix;
+        let first = rank - digit * distance;
+        let value = buffers.pop().expect("there is a value");
+        buffers.insert(digit as usize, value);
+        for step in 1..radix {
+            let to = (digit + step) % radix;
+            plan.send(first + to * distance, value.part(whole.clone()));
         }
-    });
+        for step in 1..radix {
+            let from = (digit + radix - step) % radix;
+            plan.receive(first + from * distance, buffers[from as usize].part(whole.clone()));
+        }
+        for pair in buffers.windows(2) {
+            plan.reduce(pair[0].part(whole.clone()), pair[1].part(whole.clone()));
+        }
+        distance *= radix;
+    }
+    let value = buffers[buffers.len() - 1];
+    if value != result {
+        plan.copy(value.part(whole.clone()), result.part(whole.clone()));
+    }
+    for to in folded() {
+        plan.send(to, value.part(whole.clone()));
+    }
 }
 
 /// Pairs of ranks become one member each until a power of two remains (see [`Members`]); the folded ranks get the result

@@ -16,6 +16,25 @@ pub struct ElementShape {
     pub contiguous: bool,
 }
 
+impl Items {
+    /// Packed bytes.
+    pub const fn bytes(&self) -> u64 {
+        self.count * self.shape.size
+    }
+}
+
+impl Gather {
+    /// Packed bytes of one block, as everybody knows it: at the root where it gathers.
+    pub fn gathered_bytes(&self) -> u64 {
+        if self.rank == self.root { self.receive.bytes() } else { self.send.bytes() }
+    }
+
+    /// The same where it scatters.
+    pub fn scattered_bytes(&self) -> u64 {
+        if self.rank == self.root { self.send.bytes() } else { self.receive.bytes() }
+    }
+}
+
 impl ElementShape {
     /// A plain element of `size` bytes without holes, such as `MPI_INT`.
     pub const fn plain(size: u64) -> Self {
@@ -57,7 +76,7 @@ pub struct TypedBlocks<'a> {
 }
 
 /// Arguments of [`barrier`](super::barrier).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Barrier {
     /// This process in the group.
     pub rank: u32,
@@ -66,7 +85,7 @@ pub struct Barrier {
 }
 
 /// Arguments of [`bcast`](super::bcast). The buffer is [`Buffer::Receive`](super::Buffer::Receive) everywhere.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bcast {
     /// This process in the group.
     pub rank: u32,
@@ -79,7 +98,7 @@ pub struct Bcast {
 }
 
 /// Arguments of [`reduce`](super::reduce).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reduce {
     /// This process in the group.
     pub rank: u32,
@@ -192,7 +211,7 @@ pub struct ReduceScatterBetween<'a> {
 }
 
 /// Arguments of [`allreduce`](super::allreduce), [`scan`](super::scan) and [`exscan`](super::exscan).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allreduce {
     /// This process in the group.
     pub rank: u32,
@@ -207,7 +226,7 @@ pub struct Allreduce {
 }
 
 /// Arguments of [`gather`](super::gather) and [`scatter`](super::scatter).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gather {
     /// This process in the group.
     pub rank: u32,
@@ -258,7 +277,7 @@ pub struct Scatterv<'a> {
 }
 
 /// Arguments of [`allgather`](super::allgather) and [`alltoall`](super::alltoall). Counts are of one block; block `i` is based at `i × count × extent`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allgather {
     /// This process in the group.
     pub rank: u32,
@@ -318,7 +337,7 @@ pub struct Alltoallw<'a> {
 }
 
 /// Arguments of [`reduce_scatter_block`](super::reduce_scatter_block).
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReduceScatterBlock {
     /// This process in the group.
     pub rank: u32,

@@ -1,11 +1,21 @@
-//! Barrier by dissemination (Hensgen, Finkel, Manber, 1988): in round `k` everybody signals the rank `2^k` further on and
-//! waits for that `2^k` before; after ⌈log₂ n⌉ rounds everybody has heard, directly or not, of everybody.
+//! Barriers: messages without contents.
 
 use super::Barrier;
+use super::gather::OUTSTANDING_MAX;
 use super::plan::Plan;
+use super::select::{BarrierAlgorithm, Tree};
 use super::tree::cyclic;
 
-pub(super) fn dissemination(plan: &mut Plan, arguments: &Barrier) {
+pub(super) fn add(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgorithm) {
+    match algorithm {
+        BarrierAlgorithm::Dissemination => dissemination(plan, arguments),
+        BarrierAlgorithm::Tree(tree) => up_and_down(plan, arguments, tree),
+    }
+}
+
+/// In round `k` everybody signals the rank `2^k` further on and waits for that `2^k` before; after ⌈log₂ n⌉ rounds everybody has
+/// heard, directly or not, of everybody (Hensgen, Finkel, Manber, 1988).
+fn dissemination(plan: &mut Plan, arguments: &Barrier) {
     let Barrier { rank, size } = *arguments;
     let (here, n) = (rank as u64, size as u64);
     let mut distance = 1;
@@ -15,4 +25,19 @@ pub(super) fn dissemination(plan: &mut Plan, arguments: &Barrier) {
         plan.fence();
         distance *= 2;
     }
+}
+
+/// Each rank hears of all below it, says so, and passes on that all have entered.
+fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
+    let Barrier { rank, size } = *arguments;
+    let Some(one) = tree.each(size).next() else { return };
+    let (parent, children) = (one.parent(rank), one.children(rank));
+    plan.limit(OUTSTANDING_MAX, |plan| children.iter().for_each(|&child| plan.await_signal(child)));
+    plan.fence();
+    if let Some(parent) = parent {
+        plan.signal(parent);
+        plan.await_signal(parent);
+        plan.fence();
+    }
+    plan.limit(OUTSTANDING_MAX, |plan| children.iter().rev().for_each(|&child| plan.signal(child)));
 }

@@ -1,8 +1,11 @@
 //! Broadcast. Ranks may describe the data by different counts and datatypes, so data is cut at packed bytes only.
 
+use alloc::vec::Vec;
+
+use super::gather::OUTSTANDING_MAX;
 use super::pieces::{self, STEPS_UNDER_WAY, cut};
 use super::plan::{Plan, Vector, bytes};
-use super::select::BcastAlgorithm;
+use super::select::{BcastAlgorithm, Tree};
 use super::{Bcast, Buffer, tree};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm) {
@@ -10,23 +13,36 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
         return;
     }
     match algorithm {
-        BcastAlgorithm::Binomial => binomial(plan, arguments),
+        BcastAlgorithm::Tree { tree, segment_bytes } => down(plan, arguments, tree, segment_bytes),
         BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
         BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
-        BcastAlgorithm::Chain { segment_bytes } => chain(plan, arguments, segment_bytes),
     }
 }
 
-/// Down the binomial tree, whole: ⌈log₂ n⌉ steps, largest subtrees first.
-fn binomial(plan: &mut Plan, arguments: &Bcast) {
+/// Down a tree, in segments: in each a node's largest subtrees come first.
+pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes: u64) {
     let Bcast { rank, size, root, items } = *arguments;
-    let whole = Vector::of_receive(items).part(0..items.count);
+    let total = bytes(items);
+    let segments: Vec<_> = segments(total, segment_bytes, segments_max(tree, size)).collect();
+    let whole = segments.len() < 2 && tree != Tree::DoubleBinary;
+    let data = if whole { Vector::of_receive(items) } else { open(plan, arguments) };
     let here = tree::node(rank, root, size);
-    if let Some(parent) = tree::parent(here) {
-        plan.receive(tree::rank(parent, root, size), whole);
-    }
-    for child in tree::children(here, size).rev() {
-        plan.send(tree::rank(child, root, size), whole);
+    let family = |one: tree::OneTree| (one.parent(here), one.children(here));
+    let families: Vec<_> = tree.each(size).map(family).collect();
+    let transfers = families.iter().map(|(parent, children)| parent.is_some() as usize + children.len()).max();
+    plan.limit((STEPS_UNDER_WAY * transfers.unwrap_or(0)).min(OUTSTANDING_MAX), |plan| {
+        for (range, (parent, children)) in segments.into_iter().zip(families.iter().cycle()) {
+            let segment = data.part(if whole { 0..items.count } else { range });
+            if let Some(parent) = parent {
+                plan.receive(tree::rank(*parent, root, size), segment);
+            }
+            for child in children.iter().rev() {
+                plan.send(tree::rank(*child, root, size), segment);
+            }
+        }
+    });
+    if !whole {
+        close(plan, arguments, data);
     }
 }
 
@@ -54,33 +70,18 @@ fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     close(plan, arguments, data);
 }
 
-/// Segments follow one another from rank to rank: the time of one copy of the data, and of a segment for each rank.
-fn chain(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) {
-    let Bcast { rank, size, root, .. } = *arguments;
-    let total = bytes(arguments.items);
-    let data = open(plan, arguments);
-    let here = tree::node(rank, root, size);
-    let (receives, sends) = (here > 0, here + 1 < size);
-    plan.limit(STEPS_UNDER_WAY * (receives as usize + sends as usize), |plan| {
-        for segment in segments(total, segment_bytes).map(|range| data.part(range)) {
-            if receives {
-                plan.receive(tree::rank(here - 1, root, size), segment);
-            }
-            if sends {
-                plan.send(tree::rank(here + 1, root, size), segment);
-            }
-        }
-    });
-    close(plan, arguments, data);
-}
-
-/// Most segments that a pipeline is cut into; it bounds the size of a schedule.
+/// Most segments that a pipeline is cut into where each is sent once or received once; it bounds the size of a schedule.
 pub(super) const SEGMENTS_MAX: u64 = 1024;
 
-/// The ranges of segments of `length` (at least 1), longer if there would be more than [`SEGMENTS_MAX`].
-pub(super) fn segments(total: u64, length: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
-    let length = length.max(total.div_ceil(SEGMENTS_MAX)).max(1);
-    (0..total.div_ceil(length)).map(move |i| i * length..(i * length + length).min(total))
+/// Most segments where nodes send each segment to all their children.
+pub(super) fn segments_max(tree: Tree, size: u32) -> u64 {
+    (2 * SEGMENTS_MAX / (tree.fan_out(size) + 1)).clamp(1, SEGMENTS_MAX)
+}
+
+/// The ranges of segments of `length` (at least 1), longer if there would be more than `segments_max`.
+pub(super) fn segments(total: u64, length: u64, segments_max: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
+    let length = length.max(total.div_ceil(segments_max)).max(1);
+    (0..total.div_ceil(length)).map(move |i| i * length..(i * length).saturating_add(length).min(total))
 }
 
 /// The data as packed bytes: in the user's buffer if it is so there, else in scratch, packed at the root.

@@ -3,7 +3,7 @@
 use super::gather::OUTSTANDING_MAX;
 use super::plan::{Plan, Ranks, Vector, bytes};
 use super::reduce as reduction;
-use super::{AllreduceBetween, Bcast, Items, Reduce, ReduceBetween, ReduceScatterBetween, Schedule, bcast, select};
+use super::{AllreduceBetween, Bcast, Items, Reduce, ReduceBetween, ReduceScatterBetween, Schedule, bcast, choice};
 
 /// Each group reduces to its first process; these two exchange the results; each passes what it got to its group.
 pub(super) fn allreduce(arguments: &AllreduceBetween) -> Schedule {
@@ -15,7 +15,7 @@ pub(super) fn allreduce(arguments: &AllreduceBetween) -> Schedule {
     let own = Ranks::From(if is_first { 0 } else { remote_size });
     plan.among(own.clone(), |plan| {
         let arguments = Reduce { rank, size, root: 0, items, commutative, in_place: false };
-        reduction::add(plan, &arguments, select::reduce(size, bytes(items)));
+        reduction::add(plan, &arguments, choice::reduce(size, bytes(items), commutative));
     });
     if rank == 0 {
         let other = if is_first { size } else { 0 };
@@ -24,7 +24,7 @@ pub(super) fn allreduce(arguments: &AllreduceBetween) -> Schedule {
         plan.receive(other, theirs.part(0..items.count));
         plan.copy(theirs.part(0..items.count), result.part(0..items.count));
     }
-    plan.among(own, |plan| bcast::add(plan, &Bcast { rank, size, root: 0, items }, select::bcast(size, bytes(items))));
+    plan.among(own, |plan| bcast::add(plan, &Bcast { rank, size, root: 0, items }, choice::bcast(size, bytes(items))));
     plan.finish()
 }
 
@@ -86,7 +86,7 @@ fn reduce_in_group(plan: &mut Plan, (rank, size): (u32, u32), group: Ranks, item
     let result = if rank == 0 { plan.scratch_items(items) } else { Vector::contribution(items, false) };
     plan.among(group, |plan| {
         let arguments = Reduce { rank, size, root: 0, items, commutative, in_place: false };
-        reduction::add_to(plan, &arguments, select::reduce(size, bytes(items)), result);
+        reduction::add_to(plan, &arguments, choice::reduce(size, bytes(items), commutative), result);
     });
     result
 }

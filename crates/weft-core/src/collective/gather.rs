@@ -7,13 +7,8 @@ use super::{Buffer, Gather, Gatherv, Kind, tree};
 /// Most transfers that a root (or a process in an exchange with all) has under way.
 pub(super) const OUTSTANDING_MAX: usize = 64;
 
-/// Packed bytes of one block, as everybody knows it.
-pub(super) fn block_bytes(arguments: &Gather) -> u64 {
-    bytes(if arguments.rank == arguments.root { arguments.receive } else { arguments.send })
-}
-
 pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorithm) {
-    if block_bytes(arguments) == 0 {
+    if arguments.gathered_bytes() == 0 {
         return;
     }
     match algorithm {

@@ -4,6 +4,7 @@
 
 use core::ops::Range;
 
+use super::gather::OUTSTANDING_MAX;
 use super::plan::{Part, Plan};
 use super::tree::cyclic;
 
@@ -31,6 +32,62 @@ pub(super) fn ring(plan: &mut Plan, here: u32, size: u32, rank_of: impl Fn(u32) 
         for step in 0..n - 1 {
             plan.send(next, piece(cyclic(at + n - step, size)));
             plan.receive(previous, piece(cyclic(at + n - step - 1, size)));
+        }
+    });
+}
+
+/// Rounds with the one and the other neighbour in turns, in which the two pieces that came last go on: half as many rounds as the
+/// ring's (Chen and others, 2005). For odd sizes it is the ring.
+pub(super) fn neighbour_exchange(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) -> Part) {
+    if !size.is_multiple_of(2) {
+        return ring(plan, here, size, |place| place, piece);
+    }
+    let (n, is_even) = (size as u64, here.is_multiple_of(2));
+    let at = |number: u64| cyclic(number, size);
+    // Pieces come in pairs, named by the even one of them. First each completes its own pair.
+    let mut newest = (here & !1) as u64;
+    plan.send(here ^ 1, piece(here));
+    plan.receive(here ^ 1, piece(here ^ 1));
+    plan.limit(4 * STEPS_UNDER_WAY, |plan| {
+        for round in 1..n / 2 {
+            // In odd rounds the even ranks turn to the rank before, the odd ones to the rank behind.
+            let turns_back = is_even == (round % 2 == 1);
+            let peer = at(here as u64 + if turns_back { n - 1 } else { 1 });
+            // Even ranks get the pairs before theirs, then those behind, further away each time; odd ones the other way round.
+            let away = 2 * round.div_ceil(2);
+            let base = (here & !1) as u64;
+            let arriving = if turns_back { base + n - away } else { base + away };
+            for i in [0, 1] {
+                plan.send(peer, piece(at(newest + i)));
+            }
+            for i in [0, 1] {
+                plan.receive(peer, piece(at(arriving + i)));
+            }
+            newest = arriving;
+        }
+    });
+}
+
+/// log₂ size rounds with partners 1, 2, 4, … away, each of which gives all that it has: for powers of two, else dissemination.
+pub(super) fn doubling(plan: &mut Plan, here: u32, size: u32, run: impl Fn(Range<u32>) -> Part) {
+    if !size.is_power_of_two() {
+        return dissemination(plan, here, size, |place| place, run);
+    }
+    for distance in (0..size.trailing_zeros()).map(|bit| 1 << bit) {
+        let (mine, theirs) = (here & !(distance - 1), here & !(distance - 1) ^ distance);
+        plan.send(here ^ distance, run(mine..mine + distance));
+        plan.receive(here ^ distance, run(theirs..theirs + distance));
+    }
+}
+
+/// Each piece goes from its rank to all the others.
+pub(super) fn linear(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) -> Part) {
+    let (at, n) = (here as u64, size as u64);
+    plan.limit(2 * OUTSTANDING_MAX, |plan| {
+        for step in 1..n {
+            let (to, from) = (cyclic(at + step, size), cyclic(at + n - step, size));
+            plan.receive(from, piece(from));
+            plan.send(to, piece(here));
         }
     });
 }

@@ -85,6 +85,8 @@ pub(super) enum Ranks {
     All,
     /// From this one on.
     From(u32),
+    /// These.
+    Listed(Vec<u32>),
 }
 
 impl Ranks {
@@ -92,6 +94,7 @@ impl Ranks {
         match self {
             Self::All => number,
             Self::From(first) => first + number,
+            Self::Listed(ranks) => ranks[number as usize],
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Reduction to one rank.
 
+use alloc::vec::Vec;
+
+use super::bcast::{segments, segments_max};
+use super::gather::OUTSTANDING_MAX;
 use super::halving::{Exchange, Members, Role};
-use super::pieces::cut;
+use super::pieces::{STEPS_UNDER_WAY, cut};
 use super::plan::{Fold, Plan, Vector, bytes};
-use super::select::ReduceAlgorithm;
+use super::select::{ReduceAlgorithm, Tree};
 use super::{Reduce, tree};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm) {
@@ -16,21 +20,21 @@ pub(super) fn add_to(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgor
         return;
     }
     match algorithm {
-        ReduceAlgorithm::Binomial => binomial(plan, arguments, result),
+        ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, result),
         ReduceAlgorithm::Halving => halving(plan, arguments, result),
     }
 }
 
-/// Up the binomial tree, whole. The tree's nodes are ranks counted from the root if the operation commutes; else they are
+/// Up a tree, in segments. The tree's nodes are ranks counted from the root if the operation commutes; else they are
 /// the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
-fn binomial(plan: &mut Plan, arguments: &Reduce, result: Vector) {
+pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes: u64, result: Vector) {
     let Reduce { rank, size, root, items, commutative, in_place } = *arguments;
+    assert!(commutative || tree.is_ordered(), "{tree:?} keeps no order");
     let top = if commutative { root } else { 0 };
-    let whole = 0..items.count;
     let own = Vector::contribution(items, in_place);
     let here = tree::node(rank, top, size);
-    let children = tree::children(here, size);
-    let arrivals = children.clone().count();
+    let families: Vec<_> = tree.each(size).map(|one| (one.parent(here), one.children(here))).collect();
+    let arrivals = families.iter().map(|(_, children)| children.len()).max().unwrap_or(0);
 
     let target = match (rank == root && rank == top, arrivals) {
         (true, _) => result,
@@ -39,25 +43,28 @@ fn binomial(plan: &mut Plan, arguments: &Reduce, result: Vector) {
     };
     // The first arrival goes to the target or, in place, where `own` is the target, to the other buffer.
     let other = if arrivals > 1 || (arrivals == 1 && own == target) { plan.scratch_items(items) } else { target };
-    let mut fold = Fold::new(own, target, other, arrivals);
-    for child in children {
-        plan.receive(tree::rank(child, top, size), fold.incoming().part(whole.clone()));
-        if commutative && own == target {
-            fold.absorb_left(plan, whole.clone());
-        } else {
-            fold.absorb_right(plan, whole.clone());
+    let segments = segments(items.count, segment_bytes / items.shape.size, segments_max(tree, size));
+    plan.limit((STEPS_UNDER_WAY * (arrivals + 1)).min(OUTSTANDING_MAX), |plan| {
+        for (range, (parent, children)) in segments.zip(families.iter().cycle()) {
+            let mut fold = Fold::new(own, target, other, children.len());
+            for child in children {
+                plan.receive(tree::rank(*child, top, size), fold.incoming().part(range.clone()));
+                if commutative && own == target {
+                    fold.absorb_left(plan, range.clone());
+                } else {
+                    fold.absorb_right(plan, range.clone());
+                }
+            }
+            match parent {
+                Some(parent) => plan.send(tree::rank(*parent, top, size), fold.value().part(range.clone())),
+                None if rank == root => fold.finish(plan, range.clone()),
+                None => plan.send(root, fold.value().part(range.clone())),
+            }
+            if rank == root && rank != top {
+                plan.receive(top, result.part(range));
+            }
         }
-    }
-    if let Some(parent) = tree::parent(here) {
-        plan.send(tree::rank(parent, top, size), fold.value().part(whole.clone()));
-    } else if rank == root {
-        fold.finish(plan, whole.clone());
-    } else {
-        plan.send(root, fold.value().part(whole.clone()));
-    }
-    if rank == root && rank != top {
-        plan.receive(top, result.part(whole));
-    }
+    });
 }
 
 /// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than twice.

@@ -1,6 +1,6 @@
 //! Prefix reductions (scan and exscan). All algorithms keep the order of ranks.
 
-use super::bcast::segments;
+use super::bcast::{SEGMENTS_MAX, segments};
 use super::pieces::STEPS_UNDER_WAY;
 use super::plan::{Plan, Vector, bytes};
 use super::select::ScanAlgorithm;
@@ -93,7 +93,7 @@ fn scan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
     if !in_place {
         plan.copy(Vector::contribution(items, false).part(0..items.count), result.part(0..items.count));
     }
-    let mut segments = segments(items.count, segment_bytes / items.shape.size).peekable();
+    let mut segments = segments(items.count, segment_bytes / items.shape.size, SEGMENTS_MAX).peekable();
     // The first segment is the longest. One is combined while the next arrives.
     let longest = Items { count: segments.peek().map_or(0, |range| range.end), ..items };
     let arrived = if rank > 0 { [(); 2].map(|()| plan.scratch_items(longest)) } else { [result; 2] };
@@ -122,7 +122,7 @@ fn exscan_chain(plan: &mut Plan, arguments: &Allreduce, segment_bytes: u64) {
         plan.copy(own.part(0..items.count), inclusive.part(0..items.count));
     }
     plan.limit(STEPS_UNDER_WAY, |plan| {
-        for range in segments(items.count, segment_bytes / items.shape.size) {
+        for range in segments(items.count, segment_bytes / items.shape.size, SEGMENTS_MAX) {
             if rank > 0 {
                 plan.receive(rank - 1, result.part(range.clone()));
             }

@@ -5,13 +5,8 @@ use super::plan::{Plan, Vector, bytes};
 use super::select::GatherAlgorithm;
 use super::{Buffer, Gather, Kind, Scatterv, tree};
 
-/// Packed bytes of one block, as everybody knows it.
-pub(super) fn block_bytes(arguments: &Gather) -> u64 {
-    bytes(if arguments.rank == arguments.root { arguments.send } else { arguments.receive })
-}
-
 pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorithm) {
-    if block_bytes(arguments) == 0 {
+    if arguments.scattered_bytes() == 0 {
         return;
     }
     match algorithm {

@@ -1,33 +1,77 @@
-//! Which algorithm is used when. The algorithms themselves know nothing of this choice.
-//!
-//! The choice depends only on numbers that every rank of the operation has: the size of the group, packed bytes, and
-//! whether the operation commutes. The thresholds are starting points for Ethernet between hosts, from a model in which a
-//! round costs 20 µs and a link carries 1.25 GB/s, so that a round costs as much as 25 kB.
-//! A chain or a ring has many rounds, but sends every byte once from each host, however many ranks that has.
+//! The algorithms that there are, by operation. Which is used when is said by [`choice`](super::choice).
+
+/// Who passes data on to whom, from the root on or towards it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tree {
+    /// The root and all others.
+    Linear,
+    /// From rank to rank.
+    Chain,
+    /// Children stand 1, 2, … radix − 1, then as many times the radix, then its square … further on; radix 2 is the binomial tree.
+    KNomial {
+        /// At least 2.
+        radix: u32,
+    },
+    /// Each node has so many children, all as long as there are nodes.
+    KAry {
+        /// At least 1.
+        arity: u32,
+    },
+    /// Two binary trees for half of the data each, in which nobody is an inner node twice (Sanders, Speck, Träff, 2009).
+    DoubleBinary,
+}
+
+impl Tree {
+    /// The binomial tree.
+    pub const BINOMIAL: Self = Self::KNomial { radix: 2 };
+}
+
+/// Data that is not cut into segments.
+pub const WHOLE: u64 = u64::MAX;
 
 /// How to broadcast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BcastAlgorithm {
-    /// Whole, down a binomial tree.
-    Binomial,
+    /// Down a tree.
+    Tree {
+        /// Which.
+        tree: Tree,
+        /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
+        segment_bytes: u64,
+    },
     /// Scatter, then allgather in ⌈log₂ n⌉ rounds.
     ScatterDissemination,
     /// Scatter, then allgather round the ring.
     ScatterRing,
+}
+
+impl BcastAlgorithm {
+    /// Whole, down a binomial tree.
+    pub const BINOMIAL: Self = Self::Tree { tree: Tree::BINOMIAL, segment_bytes: WHOLE };
+
     /// Segments from rank to rank.
-    Chain {
-        /// Bytes of a segment; longer if there would be too many.
-        segment_bytes: u64,
-    },
+    pub const fn chain(segment_bytes: u64) -> Self {
+        Self::Tree { tree: Tree::Chain, segment_bytes }
+    }
 }
 
 /// How to reduce to one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceAlgorithm {
-    /// Whole, up a binomial tree.
-    Binomial,
+    /// Up a tree; one that keeps no order only if the operation commutes.
+    Tree {
+        /// Which.
+        tree: Tree,
+        /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
+        segment_bytes: u64,
+    },
     /// Reduce-scatter by recursive halving, then gather.
     Halving,
+}
+
+impl ReduceAlgorithm {
+    /// Whole, up a binomial tree.
+    pub const BINOMIAL: Self = Self::Tree { tree: Tree::BINOMIAL, segment_bytes: WHOLE };
 }
 
 /// How to reduce to all.
@@ -35,12 +79,22 @@ pub enum ReduceAlgorithm {
 pub enum AllreduceAlgorithm {
     /// Whole, by recursive doubling.
     Doubling,
-    /// Reduce-scatter by recursive halving, then allgather.
+    /// Whole, by recursive multiplying: each round combines what so many ranks have. For operations that commute.
+    Multiplying {
+        /// Ranks that exchange with each other in a round; at least 2.
+        radix: u32,
+    },
+    /// Up a tree and down again, segments one behind the other; a tree that keeps no order only if the operation commutes.
+    Tree {
+        /// Which.
+        tree: Tree,
+        /// Bytes of a segment, or [`WHOLE`]; longer if there would be too many.
+        segment_bytes: u64,
+    },
+    /// Reduce-scatter by recursive halving, then allgather (Rabenseifner, 2004).
     Halving,
     /// Reduce-scatter and allgather round the ring; for operations that commute.
     Ring,
-    /// At rank 0, which tells all.
-    Gathered,
 }
 
 /// How to gather or scatter.
@@ -59,6 +113,21 @@ pub enum AllgatherAlgorithm {
     Dissemination,
     /// Round the ring.
     Ring,
+    /// In turns with the one and the other neighbour on the ring, two blocks at a time (Chen and others, 2005); the ring for odd n.
+    NeighbourExchange,
+    /// With partners 1, 2, 4, … away; dissemination unless n is a power of two.
+    Doubling,
+    /// From each to each.
+    Linear,
+}
+
+/// How to wait for all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarrierAlgorithm {
+    /// ⌈log₂ n⌉ rounds of signals 1, 2, 4, … further on.
+    Dissemination,
+    /// Up a tree and down again.
+    Tree(Tree),
 }
 
 /// How to exchange blocks between all.
@@ -92,94 +161,4 @@ pub enum ReduceScatterAlgorithm {
     Halving,
     /// Each block straight to its owner.
     Pairwise,
-}
-
-const KIB: u64 = 1024;
-
-/// Bytes of a segment of a pipeline: enough to hide a round's cost.
-const SEGMENT_BYTES: u64 = 64 * KIB;
-
-/// For `bytes` in all.
-pub fn bcast(size: u32, bytes: u64) -> BcastAlgorithm {
-    // A pipeline needs about n + bytes/segment rounds, each of a segment; it must be full most of the time.
-    if size > 2 && bytes >= 2 * size as u64 * SEGMENT_BYTES {
-        BcastAlgorithm::Chain { segment_bytes: SEGMENT_BYTES }
-    } else if size <= 4 || bytes < 64 * KIB {
-        BcastAlgorithm::Binomial
-    } else if bytes / (size as u64) < 4 * KIB {
-        BcastAlgorithm::ScatterDissemination
-    } else {
-        BcastAlgorithm::ScatterRing
-    }
-}
-
-/// For `bytes` from each rank.
-pub fn reduce(size: u32, bytes: u64) -> ReduceAlgorithm {
-    if size <= 2 || bytes < 64 * KIB { ReduceAlgorithm::Binomial } else { ReduceAlgorithm::Halving }
-}
-
-/// For `bytes` from each rank.
-pub fn allreduce(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
-    let small = if size <= 4 { 128 * KIB } else { 32 * KIB };
-    if size <= 2 || bytes < small {
-        AllreduceAlgorithm::Doubling
-    } else if commutative && !size.is_power_of_two() && bytes >= size as u64 * 32 * KIB {
-        // Folding ranks together would cost a whole vector twice.
-        AllreduceAlgorithm::Ring
-    } else {
-        AllreduceAlgorithm::Halving
-    }
-}
-
-/// For `bytes` from each rank, where ranks take turns on the processors of one node: what counts then is how many turns each rank needs.
-pub fn allreduce_oversubscribed(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
-    if size > 2 && bytes <= 2 * KIB { AllreduceAlgorithm::Gathered } else { allreduce(size, bytes, commutative) }
-}
-
-/// For `block_bytes` from or to each rank: the tree saves the root messages and costs the others copies.
-pub fn gather(size: u32, block_bytes: u64) -> GatherAlgorithm {
-    if size >= 8 && block_bytes <= 4 * KIB { GatherAlgorithm::Binomial } else { GatherAlgorithm::Linear }
-}
-
-/// As [`gather`].
-pub fn scatter(size: u32, block_bytes: u64) -> GatherAlgorithm {
-    gather(size, block_bytes)
-}
-
-/// For `total_bytes` at the end at each rank; also for blocks of different lengths.
-pub fn allgather(size: u32, total_bytes: u64) -> AllgatherAlgorithm {
-    if total_bytes < 128 * KIB || total_bytes / size as u64 <= 2 * KIB {
-        AllgatherAlgorithm::Dissemination
-    } else {
-        AllgatherAlgorithm::Ring
-    }
-}
-
-/// For `block_bytes` between each two ranks.
-pub fn alltoall(size: u32, block_bytes: u64) -> AlltoallAlgorithm {
-    if size >= 8 && block_bytes <= 256 {
-        AlltoallAlgorithm::Bruck
-    } else if block_bytes <= 16 * KIB {
-        AlltoallAlgorithm::Exchange { outstanding: 32 }
-    } else {
-        AlltoallAlgorithm::Exchange { outstanding: 4 }
-    }
-}
-
-/// For `bytes` from each rank; scan and exscan.
-pub fn scan(size: u32, bytes: u64) -> ScanAlgorithm {
-    if size > 2 && bytes >= size as u64 * SEGMENT_BYTES {
-        ScanAlgorithm::Chain { segment_bytes: SEGMENT_BYTES }
-    } else {
-        ScanAlgorithm::Doubling
-    }
-}
-
-/// For `total_bytes` from each rank.
-pub fn reduce_scatter(size: u32, total_bytes: u64) -> ReduceScatterAlgorithm {
-    if total_bytes < 64 * KIB || total_bytes / (size as u64) < 2 * KIB {
-        ReduceScatterAlgorithm::Halving
-    } else {
-        ReduceScatterAlgorithm::Pairwise
-    }
 }

@@ -7,10 +7,28 @@ mod reduction;
 mod scale;
 
 use interpreter::Type;
+use weft_core::collective::select::{Tree, WHOLE};
+
+/// Whether every case is played (`make collectives`), or those that are drawn by their names.
+fn is_every_case_played() -> bool {
+    std::env::var_os("WEFT_EVERY_COLLECTIVE").is_some_and(|value| !value.is_empty())
+}
+
+/// Of this many cases one is played.
+const DRAWN_OF: u64 = 8;
+
+/// Whether a case is played. The same ones each time.
+fn is_played(label: &str) -> bool {
+    let draw = label
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |state: u64, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3));
+    (draw >> 32) % DRAWN_OF == 0 || is_every_case_played()
+}
 
 /// Sizes of groups: all small ones, and those around larger powers of two.
 fn sizes() -> impl Iterator<Item = u32> {
-    (1..=17).chain([24, 31, 32, 33])
+    let every = is_every_case_played();
+    (1..=33).filter(move |size| every || *size <= 17 || *size == 24 || *size >= 31)
 }
 
 /// All roots of small groups, some of larger ones.
@@ -19,6 +37,24 @@ fn roots(size: u32) -> Vec<u32> {
         return (0..size).collect();
     }
     vec![0, 1, size / 2, size - 1]
+}
+
+/// Trees of every kind.
+const TREES: [Tree; 6] = [
+    Tree::BINOMIAL,
+    Tree::Linear,
+    Tree::Chain,
+    Tree::KNomial { radix: 3 },
+    Tree::KAry { arity: 2 },
+    Tree::DoubleBinary,
+];
+
+/// Bytes of a segment: all, and few.
+const SEGMENTS: [u64; 2] = [WHOLE, 13];
+
+/// Those that keep the order of ranks.
+fn is_ordered(tree: Tree) -> bool {
+    !matches!(tree, Tree::KAry { .. } | Tree::DoubleBinary)
 }
 
 /// Datatypes of 4 packed bytes that differ in everything else.

@@ -1,14 +1,17 @@
 //! Operations that move data.
 
-use weft_core::collective::select::{AllgatherAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm};
+use weft_core::collective::select::{
+    AllgatherAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+};
 use weft_core::collective::{
     Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, Schedule,
     Step, TypedBlocks, allgather, allgather_with, allgatherv_with, alltoall, alltoall_with, alltoallv, alltoallw,
-    barrier, bcast, bcast_with, gather, gather_with, gatherv, scatter, scatter_with, scatterv,
+    barrier_with, bcast, bcast_in_two_levels, bcast_with, gather, gather_with, gatherv, scatter, scatter_with,
+    scatterv,
 };
 
 use crate::interpreter::{Memory, Process, Type, run};
-use crate::{double, no_op, pattern, roots, sizes, types};
+use crate::{SEGMENTS, TREES, double, is_played, no_op, pattern, roots, sizes, types};
 
 const COUNTS: [u64; 5] = [0, 2, 6, 14, 40];
 
@@ -37,16 +40,20 @@ fn blocks(size: u32, count: u64, seed: impl Fn(u32) -> u64) -> Vec<u8> {
 
 #[test]
 fn barrier_ends_after_all_have_entered() {
+    let algorithms = [BarrierAlgorithm::Dissemination].into_iter().chain(TREES.map(BarrierAlgorithm::Tree));
+    let algorithms: Vec<_> = algorithms.collect();
     for size in sizes() {
-        let schedules: Vec<_> = (0..size).map(|rank| barrier(&Barrier { rank, size })).collect();
-        let empty = || (Memory::default(), Type::bytes());
-        let processes = schedules.iter().map(|schedule| {
-            let ((send, of_send), (receive, of_receive)) = (empty(), empty());
-            Process::new(schedule.clone(), (send, &of_send), (receive, &of_receive))
-        });
-        run(&format!("barrier of {size}"), no_op, processes.collect());
-        let heard = heard_of(&schedules);
-        assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "barrier of {size}: {heard:?}");
+        for &algorithm in &algorithms {
+            let schedules: Vec<_> = (0..size).map(|rank| barrier_with(&Barrier { rank, size }, algorithm)).collect();
+            let empty = || (Memory::default(), Type::bytes());
+            let processes = schedules.iter().map(|schedule| {
+                let ((send, of_send), (receive, of_receive)) = (empty(), empty());
+                Process::new(schedule.clone(), (send, &of_send), (receive, &of_receive))
+            });
+            run(&format!("barrier {algorithm:?} of {size}"), no_op, processes.collect());
+            let heard = heard_of(&schedules);
+            assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "barrier {algorithm:?} of {size}: {heard:?}");
+        }
     }
 }
 
@@ -101,15 +108,16 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
 
 #[test]
 fn bcast_brings_the_roots_data_to_all() {
-    let algorithms = [
-        BcastAlgorithm::Binomial,
-        BcastAlgorithm::ScatterDissemination,
-        BcastAlgorithm::ScatterRing,
-        BcastAlgorithm::Chain { segment_bytes: 7 },
-    ];
-    for (size, algorithm) in sizes().flat_map(|size| algorithms.map(|algorithm| (size, algorithm))) {
+    let trees =
+        TREES.into_iter().flat_map(|tree| SEGMENTS.map(|segment_bytes| BcastAlgorithm::Tree { tree, segment_bytes }));
+    let algorithms = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing].into_iter().chain(trees);
+    let algorithms: Vec<_> = algorithms.collect();
+    for (size, algorithm) in sizes().flat_map(|size| algorithms.iter().map(move |&algorithm| (size, algorithm))) {
         for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
             let label = format!("bcast {algorithm:?} of {count} from {root} of {size}");
+            if !is_played(&label) {
+                continue;
+            }
             let data = pattern(root as u64, 4 * count);
             let (mut processes, mut expected) = (Vec::new(), Vec::new());
             for rank in 0..size {
@@ -118,6 +126,28 @@ fn bcast_brings_the_roots_data_to_all() {
                 let memory = if rank == root { holding(&kind, count, &data) } else { space(&kind, count) };
                 expected.push(holding(&kind, count, &data));
                 let schedule = bcast_with(&arguments, algorithm);
+                processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (memory, &kind)));
+            }
+            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        }
+    }
+}
+
+#[test]
+fn bcast_in_two_levels_brings_the_roots_data_to_all() {
+    for (size, number) in sizes().flat_map(|size| [0, 1, 2].map(|number| (size, number))) {
+        for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
+            let label = format!("bcast in two levels of {count} from {root} of {size} on nodes {number}");
+            let nodes = &crate::reduction::nodes(size)[number];
+            let data = pattern(root as u64, 4 * count);
+            let (mut processes, mut expected) = (Vec::new(), Vec::new());
+            for rank in 0..size {
+                let (kind, count) = described(rank, count);
+                let arguments = Bcast { rank, size, root, items: kind.items(count) };
+                let memory = if rank == root { holding(&kind, count, &data) } else { space(&kind, count) };
+                expected.push(holding(&kind, count, &data));
+                let algorithms = (BcastAlgorithm::chain(7), BcastAlgorithm::BINOMIAL);
+                let schedule = bcast_in_two_levels(&arguments, nodes, algorithms);
                 processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (memory, &kind)));
             }
             assert_eq!(run(&label, no_op, processes), expected, "{label}");
@@ -140,6 +170,9 @@ const GATHER: [GatherAlgorithm; 2] = [GatherAlgorithm::Linear, GatherAlgorithm::
 
 fn gather_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in_place: bool) {
     let label = format!("gather {algorithm:?} of {count} to {root} of {size}, in place {in_place}");
+    if !is_played(&label) {
+        return;
+    }
     let all = blocks(size, count, |i| i as u64);
     let (mut processes, mut expected) = (Vec::new(), Vec::new());
     for rank in 0..size {
@@ -186,6 +219,9 @@ fn scatter_distributes_blocks_in_rank_order() {
 
 fn scatter_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in_place: bool) {
     let label = format!("scatter {algorithm:?} of {count} from {root} of {size}, in place {in_place}");
+    if !is_played(&label) {
+        return;
+    }
     let all = blocks(size, count, |i| i as u64);
     let (mut processes, mut expected) = (Vec::new(), Vec::new());
     for rank in 0..size {
@@ -257,6 +293,9 @@ fn gatherv_and_scatterv_with_any_lengths() {
 
 fn gatherv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     let label = format!("gatherv of {scheme} to {root} of {size}, in place {in_place}");
+    if !is_played(&label) {
+        return;
+    }
     let lengths = lengths(size, scheme);
     let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
     let (mut processes, mut expected) = (Vec::new(), Vec::new());
@@ -290,6 +329,9 @@ fn gatherv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
 
 fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     let label = format!("scatterv of {scheme} from {root} of {size}, in place {in_place}");
+    if !is_played(&label) {
+        return;
+    }
     let lengths = lengths(size, scheme);
     let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
     let (mut processes, mut expected) = (Vec::new(), Vec::new());
@@ -317,7 +359,13 @@ fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     assert_eq!(run(&label, no_op, processes), expected, "{label}");
 }
 
-const ALLGATHER: [AllgatherAlgorithm; 2] = [AllgatherAlgorithm::Dissemination, AllgatherAlgorithm::Ring];
+const ALLGATHER: [AllgatherAlgorithm; 5] = [
+    AllgatherAlgorithm::Dissemination,
+    AllgatherAlgorithm::Ring,
+    AllgatherAlgorithm::NeighbourExchange,
+    AllgatherAlgorithm::Doubling,
+    AllgatherAlgorithm::Linear,
+];
 
 /// In place nowhere, everywhere, or at some.
 fn in_place_at(scheme: u32, rank: u32) -> bool {
@@ -329,6 +377,9 @@ fn allgather_collects_everywhere() {
     for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
         for (count, places) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
             let label = format!("allgather {algorithm:?} of {count} in {size}, in place {places}");
+            if !is_played(&label) {
+                continue;
+            }
             let all = blocks(size, count, |i| i as u64);
             let (mut processes, mut expected) = (Vec::new(), Vec::new());
             for rank in 0..size {
@@ -361,6 +412,9 @@ fn allgatherv_collects_everywhere() {
     for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
         for (scheme, places) in (0..2).flat_map(|scheme| [(scheme, 0), (scheme, 1), (scheme, 2)]) {
             let label = format!("allgatherv {algorithm:?} of {scheme} in {size}, in place {places}");
+            if !is_played(&label) {
+                continue;
+            }
             let lengths = lengths(size, scheme);
             let block = |i: u32| pattern(i as u64, 4 * lengths[i as usize]);
             let (mut processes, mut expected) = (Vec::new(), Vec::new());
@@ -396,6 +450,9 @@ fn alltoall_transposes() {
     for (size, algorithm) in sizes().flat_map(|size| algorithms.map(|algorithm| (size, algorithm))) {
         for (count, in_place) in [0, 2, 6].into_iter().flat_map(|count| [(count, false), (count, true)]) {
             let label = format!("alltoall {algorithm:?} of {count} in {size}, in place {in_place}");
+            if !is_played(&label) {
+                continue;
+            }
             let seed = |from: u32, to: u32| (from * 100 + to) as u64;
             let (mut processes, mut expected) = (Vec::new(), Vec::new());
             for rank in 0..size {
@@ -430,6 +487,9 @@ fn between(from: u32, to: u32, symmetric: bool) -> u64 {
 fn alltoallv_with_any_lengths() {
     for (size, in_place) in sizes().flat_map(|size| [(size, false), (size, true)]) {
         let label = format!("alltoallv in {size}, in place {in_place}");
+        if !is_played(&label) {
+            continue;
+        }
         let block = |from: u32, to: u32| pattern((from * 100 + to) as u64, 4 * between(from, to, in_place));
         let (mut processes, mut expected) = (Vec::new(), Vec::new());
         for rank in 0..size {
@@ -460,6 +520,9 @@ fn alltoallv_with_any_lengths() {
 fn alltoallw_with_any_types() {
     for (size, in_place) in sizes().flat_map(|size| [(size, false), (size, true)]) {
         let label = format!("alltoallw in {size}, in place {in_place}");
+        if !is_played(&label) {
+            continue;
+        }
         let block = |from: u32, to: u32| pattern((from * 100 + to) as u64, 4 * between(from, to, in_place));
         let (mut processes, mut expected) = (Vec::new(), Vec::new());
         for rank in 0..size {

@@ -1,14 +1,16 @@
 //! Operations that reduce.
 
-use weft_core::collective::select::{AllreduceAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm};
+use weft_core::collective::select::{
+    AllreduceAlgorithm, BcastAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
+};
 use weft_core::collective::{
     Allreduce, AllreduceBetween, Reduce, ReduceBetween, ReduceScatter, ReduceScatterBetween, ReduceScatterBlock,
-    Schedule, allreduce_between, allreduce_with, exscan_with, reduce_between, reduce_scatter_between,
-    reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
+    Schedule, allreduce_between, allreduce_in_two_levels, allreduce_with, exscan_with, reduce_between,
+    reduce_scatter_between, reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
 };
 
 use crate::interpreter::{Memory, Op, Process, Type, run};
-use crate::{pattern, roots, sizes, types};
+use crate::{SEGMENTS, TREES, is_ordered, is_played, pattern, roots, sizes, types};
 
 const COUNTS: [u64; 5] = [0, 1, 2, 7, 40];
 
@@ -88,6 +90,12 @@ fn some_types(size: u32) -> Vec<Type> {
     if size <= 6 { types() } else { vec![types()[size as usize % types().len()].clone()] }
 }
 
+fn reduce_algorithms(commutative: bool) -> Vec<ReduceAlgorithm> {
+    let trees = TREES.into_iter().filter(|&tree| commutative || is_ordered(tree));
+    let trees = trees.flat_map(|tree| SEGMENTS.map(|segment_bytes| ReduceAlgorithm::Tree { tree, segment_bytes }));
+    trees.chain([ReduceAlgorithm::Halving]).collect()
+}
+
 #[test]
 fn reduce_combines_in_rank_order_at_any_root() {
     for size in sizes() {
@@ -95,10 +103,13 @@ fn reduce_combines_in_rank_order_at_any_root() {
             roots(size).into_iter().flat_map(|root| some_types(size).into_iter().map(move |k| (root, k)))
         {
             for (op, commutative, name) in operations() {
-                for algorithm in [ReduceAlgorithm::Binomial, ReduceAlgorithm::Halving] {
+                for algorithm in reduce_algorithms(commutative) {
                     for (count, in_place) in COUNTS.into_iter().flat_map(|count| [(count, false), (count, true)]) {
                         let label =
                             format!("reduce {algorithm:?}, {name}, {count} to {root} of {size}, {in_place}, {kind:?}");
+                        if !is_played(&label) {
+                            continue;
+                        }
                         let (mut processes, mut expected) = (Vec::new(), Vec::new());
                         for rank in 0..size {
                             let in_place = in_place && rank == root;
@@ -118,8 +129,27 @@ fn reduce_combines_in_rank_order_at_any_root() {
     }
 }
 
-const ALLREDUCE: [AllreduceAlgorithm; 4] =
-    [AllreduceAlgorithm::Doubling, AllreduceAlgorithm::Halving, AllreduceAlgorithm::Ring, AllreduceAlgorithm::Gathered];
+fn allreduce_algorithms() -> Vec<AllreduceAlgorithm> {
+    let trees = TREES.into_iter();
+    let trees = trees.flat_map(|tree| SEGMENTS.map(|segment_bytes| AllreduceAlgorithm::Tree { tree, segment_bytes }));
+    let others = [
+        AllreduceAlgorithm::Doubling,
+        AllreduceAlgorithm::Multiplying { radix: 2 },
+        AllreduceAlgorithm::Multiplying { radix: 3 },
+        AllreduceAlgorithm::Multiplying { radix: 4 },
+        AllreduceAlgorithm::Halving,
+        AllreduceAlgorithm::Ring,
+    ];
+    others.into_iter().chain(trees).collect()
+}
+
+fn needs_commuting(algorithm: AllreduceAlgorithm) -> bool {
+    match algorithm {
+        AllreduceAlgorithm::Ring | AllreduceAlgorithm::Multiplying { .. } => true,
+        AllreduceAlgorithm::Tree { tree, .. } => !is_ordered(tree),
+        _ => false,
+    }
+}
 
 /// Runs an operation with the arguments of allreduce for every size, type, operation, count and place.
 fn for_all(
@@ -136,6 +166,9 @@ fn for_all(
             {
                 for places in 0..3 {
                     let label = format!("{name}, {op_name}, {count} in {size}, in place {places}, {kind:?}");
+                    if !is_played(&label) {
+                        continue;
+                    }
                     let (mut processes, mut expected) = (Vec::new(), Vec::new());
                     for rank in 0..size {
                         let in_place = in_place_at(places, rank);
@@ -157,8 +190,8 @@ fn for_all(
 
 #[test]
 fn allreduce_gives_all_the_result_in_rank_order() {
-    for algorithm in ALLREDUCE {
-        let commuting_only = algorithm == AllreduceAlgorithm::Ring;
+    for algorithm in allreduce_algorithms() {
+        let commuting_only = needs_commuting(algorithm);
         let name = format!("allreduce {algorithm:?}");
         for_all(&name, commuting_only, |arguments| allreduce_with(arguments, algorithm), |_, size| 0..size);
     }
@@ -171,6 +204,9 @@ fn allreduce_between_groups_gives_each_the_result_of_the_other() {
         for (op, commutative, op_name) in operations() {
             for (kind, count) in some_types(3).into_iter().flat_map(|kind| COUNTS.map(|count| (kind.clone(), count))) {
                 let label = format!("allreduce between {first} and {second}, {op_name}, {count}, {kind:?}");
+                if !is_played(&label) {
+                    continue;
+                }
                 let (mut processes, mut expected) = (Vec::new(), Vec::new());
                 for number in 0..first + second {
                     let is_first = number < first;
@@ -187,6 +223,29 @@ fn allreduce_between_groups_gives_each_the_result_of_the_other() {
                 assert_eq!(run(&label, op, processes), expected, "{label}");
             }
         }
+    }
+}
+
+/// Nodes in blocks, in turns, and of different sizes.
+pub(crate) fn nodes(size: u32) -> [Vec<u32>; 3] {
+    [
+        (0..size).map(|rank| rank / 4).collect(),
+        (0..size).map(|rank| rank % 3).collect(),
+        (0..size).map(|rank| rank * rank % 5).collect(),
+    ]
+}
+
+#[test]
+fn allreduce_in_two_levels_gives_all_the_result() {
+    let algorithms = [
+        (ReduceAlgorithm::BINOMIAL, AllreduceAlgorithm::Doubling, BcastAlgorithm::BINOMIAL),
+        (ReduceAlgorithm::Halving, AllreduceAlgorithm::Ring, BcastAlgorithm::chain(13)),
+    ];
+    for (number, algorithms) in (0..3).flat_map(|number| algorithms.map(|algorithms| (number, algorithms))) {
+        let name = format!("allreduce in two levels {algorithms:?} on nodes {number}");
+        let schedule =
+            |arguments: &Allreduce| allreduce_in_two_levels(arguments, &nodes(arguments.size)[number], algorithms);
+        for_all(&name, true, schedule, |_, size| 0..size);
     }
 }
 
@@ -255,9 +314,14 @@ fn reduce_scatter_between_groups_gives_each_its_part_of_the_others_result() {
 #[test]
 fn allreduce_gives_all_the_same_bits() {
     let kind = &types()[0];
-    for (size, algorithm) in sizes().flat_map(|size| ALLREDUCE.map(|algorithm| (size, algorithm))) {
+    for (size, algorithm) in
+        sizes().flat_map(|size| allreduce_algorithms().into_iter().map(move |algorithm| (size, algorithm)))
+    {
         for (count, places) in [1, 7, 40].into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
             let label = format!("allreduce {algorithm:?} of {count} in {size}");
+            if !is_played(&label) {
+                continue;
+            }
             let of = |rank: u32| {
                 let (items, in_place) = (kind.items(count), in_place_at(places, rank));
                 let arguments = Allreduce { rank, size, items, commutative: true, in_place };
@@ -322,6 +386,9 @@ fn reduce_scatter_block_gives_each_its_block() {
                 for places in 0..3 {
                     let label =
                         format!("reduce_scatter_block {algorithm:?}, {name}, {count} in {size}, {places}, {kind:?}");
+                    if !is_played(&label) {
+                        continue;
+                    }
                     reduce_scatter_case(&label, &kind, (op, places), &vec![count; size as usize], |rank, in_place| {
                         let items = kind.items(count);
                         let arguments = ReduceScatterBlock { rank, size, items, commutative, in_place };
@@ -343,6 +410,9 @@ fn reduce_scatter_gives_each_its_block_of_any_length() {
         {
             for (kind, places) in some_types(size).into_iter().flat_map(|kind| [0, 1, 2].map(|p| (kind.clone(), p))) {
                 let label = format!("reduce_scatter {algorithm:?}, {name}, {counts:?}, {places}, {kind:?}");
+                if !is_played(&label) {
+                    continue;
+                }
                 reduce_scatter_case(&label, &kind, (op, places), counts, |rank, in_place| {
                     let shape = kind.shape();
                     reduce_scatter_with(&ReduceScatter { rank, size, counts, shape, commutative, in_place }, algorithm)

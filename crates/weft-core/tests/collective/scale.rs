@@ -4,12 +4,12 @@ use std::collections::VecDeque;
 
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
-    ReduceScatterAlgorithm, ScanAlgorithm,
+    ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
 use weft_core::collective::{
     Allgather, Allreduce, Barrier, Bcast, Blocks, ElementShape, Frontier, Gather, Items, Reduce, ReduceScatterBlock,
-    Schedule, allgather_with, allgatherv_with, allreduce_with, alltoall, alltoall_with, barrier, bcast_with,
-    exscan_with, gather_with, reduce_scatter_block_with, reduce_with, scan_with, scatter_with, select,
+    Schedule, allgather_with, allgatherv_with, allreduce_with, alltoall, alltoall_with, barrier, bcast_with, choice,
+    exscan_with, gather_with, reduce_scatter_block_with, reduce_with, scan_with, scatter_with,
 };
 
 const INT: ElementShape = ElementShape::plain(4);
@@ -58,14 +58,14 @@ fn schedules_for_one_vector_have_few_steps() {
         let items = Items { count: 100_000, shape: INT };
         check("barrier", size, few, |rank| barrier(&Barrier { rank, size }));
         for (algorithm, steps_max) in [
-            (BcastAlgorithm::Binomial, few),
+            (BcastAlgorithm::BINOMIAL, few),
             (BcastAlgorithm::ScatterDissemination, few),
             (BcastAlgorithm::ScatterRing, linear),
-            (BcastAlgorithm::Chain { segment_bytes: 1 }, 2050),
+            (BcastAlgorithm::chain(1), 2050),
         ] {
             check("bcast", size, steps_max, |rank| bcast_with(&Bcast { rank, size, root: 3, items }, algorithm));
         }
-        for algorithm in [ReduceAlgorithm::Binomial, ReduceAlgorithm::Halving] {
+        for algorithm in [ReduceAlgorithm::BINOMIAL, ReduceAlgorithm::Halving] {
             check("reduce", size, few, |rank| {
                 reduce_with(&Reduce { rank, size, root: 3, items, commutative: false, in_place: false }, algorithm)
             });
@@ -75,7 +75,7 @@ fn schedules_for_one_vector_have_few_steps() {
             (AllreduceAlgorithm::Doubling, few),
             (AllreduceAlgorithm::Halving, few),
             (AllreduceAlgorithm::Ring, 2 * linear),
-            (AllreduceAlgorithm::Gathered, linear),
+            (AllreduceAlgorithm::Tree { tree: Tree::Linear, segment_bytes: WHOLE }, linear),
         ] {
             check("allreduce", size, steps_max, |rank| allreduce_with(&arguments(rank), algorithm));
         }
@@ -125,30 +125,30 @@ fn schedules_for_blocks_have_steps_in_proportion_to_ranks() {
 fn selection_takes_few_rounds_for_little_and_little_traffic_for_much() {
     let (small, large) = (8, 256 << 20);
     for size in [2, 3, 4, 8, 16, 100, 1000, 4096] {
-        assert_eq!(select::bcast(size, small), BcastAlgorithm::Binomial);
-        assert_eq!(select::reduce(size, small), ReduceAlgorithm::Binomial);
-        assert_eq!(select::allgather(size, small), AllgatherAlgorithm::Dissemination);
-        assert_eq!(select::scan(size, small), ScanAlgorithm::Doubling);
-        assert_eq!(select::reduce_scatter(size, small), ReduceScatterAlgorithm::Halving);
-        assert_eq!(select::gather(size, large), GatherAlgorithm::Linear);
-        assert_eq!(select::scatter(size, large), GatherAlgorithm::Linear);
-        assert_eq!(select::allgather(size, large), AllgatherAlgorithm::Ring);
-        assert_eq!(select::alltoall(size, large), AlltoallAlgorithm::Exchange { outstanding: 4 });
-        assert_eq!(select::reduce_scatter(size, large), ReduceScatterAlgorithm::Pairwise);
+        assert_eq!(choice::bcast(size, small), BcastAlgorithm::BINOMIAL);
+        assert_eq!(choice::reduce(size, small, true), ReduceAlgorithm::BINOMIAL);
+        assert_eq!(choice::allgather(size, small), AllgatherAlgorithm::Dissemination);
+        assert_eq!(choice::scan(size, small), ScanAlgorithm::Doubling);
+        assert_eq!(choice::reduce_scatter(size, small), ReduceScatterAlgorithm::Halving);
+        assert_eq!(choice::gather(size, large), GatherAlgorithm::Linear);
+        assert_eq!(choice::scatter(size, large), GatherAlgorithm::Linear);
+        assert_eq!(choice::allgather(size, large), AllgatherAlgorithm::Ring);
+        assert_eq!(choice::alltoall(size, large), AlltoallAlgorithm::Exchange { outstanding: 4 });
+        assert_eq!(choice::reduce_scatter(size, large), ReduceScatterAlgorithm::Pairwise);
         for commutative in [false, true] {
-            assert_eq!(select::allreduce(size, small, commutative), AllreduceAlgorithm::Doubling);
+            assert_eq!(choice::allreduce(size, small, commutative), AllreduceAlgorithm::Doubling);
         }
         // The ring only gives the right result for operations that commute.
         for bytes in (0..32).map(|bits| 1 << bits) {
-            assert_ne!(select::allreduce(size, bytes, false), AllreduceAlgorithm::Ring);
+            assert_ne!(choice::allreduce(size, bytes, false), AllreduceAlgorithm::Ring);
         }
     }
-    assert_eq!(select::allreduce(6, large, true), AllreduceAlgorithm::Ring);
-    assert_eq!(select::allreduce(8, large, true), AllreduceAlgorithm::Halving);
-    assert_eq!(select::bcast(2, large), BcastAlgorithm::Binomial);
-    assert_eq!(select::bcast(8, large), BcastAlgorithm::Chain { segment_bytes: 64 << 10 });
-    assert_eq!(select::bcast(1000, 1 << 20), BcastAlgorithm::ScatterDissemination);
-    assert_eq!(select::bcast(16, 1 << 20), BcastAlgorithm::ScatterRing);
-    assert_eq!(select::alltoall(8, small), AlltoallAlgorithm::Bruck);
-    assert_eq!(select::gather(8, small), GatherAlgorithm::Binomial);
+    assert_eq!(choice::allreduce(6, large, true), AllreduceAlgorithm::Ring);
+    assert_eq!(choice::allreduce(8, large, true), AllreduceAlgorithm::Halving);
+    assert_eq!(choice::bcast(2, large), BcastAlgorithm::BINOMIAL);
+    assert_eq!(choice::bcast(8, large), BcastAlgorithm::chain(64 << 10));
+    assert_eq!(choice::bcast(1000, 1 << 20), BcastAlgorithm::ScatterDissemination);
+    assert_eq!(choice::bcast(16, 1 << 20), BcastAlgorithm::ScatterRing);
+    assert_eq!(choice::alltoall(8, small), AlltoallAlgorithm::Bruck);
+    assert_eq!(choice::gather(8, small), GatherAlgorithm::Binomial);
 }

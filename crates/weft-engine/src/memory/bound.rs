@@ -172,7 +172,7 @@ impl Arguments {
 
 /// A schedule and the buffers that it is for. Neither changes, so a persistent collective is started again without copying them.
 pub struct Bound {
-    schedule: Schedule,
+    schedule: Arc<Schedule>,
     arguments: Arguments,
     /// All that the schedule touches was found to be in buffers of ours.
     is_checked: bool,
@@ -189,16 +189,16 @@ impl Bound {
     ///
     /// One thread at a time uses it, its runs and what these give out; nobody uses what a run has given out once that run is gone. So it
     /// is with collectives that are started, moved on and completed under the process lock.
-    pub const unsafe fn new(schedule: Schedule, arguments: Arguments) -> Self {
-        Self { schedule, arguments, is_checked: false }
+    pub unsafe fn new(schedule: impl Into<Arc<Schedule>>, arguments: Arguments) -> Self {
+        Self { schedule: schedule.into(), arguments, is_checked: false }
     }
 
     /// The same where all buffers are [shared](SharedBuffer) ones: what the schedule touches is checked.
     ///
     /// # Panics
     /// When a slice of the schedule is not inside of its buffer, or a reduction is done by a function of the program.
-    pub fn shared(schedule: Schedule, arguments: Arguments) -> Self {
-        let bound = Self { schedule, arguments, is_checked: true };
+    pub fn shared(schedule: impl Into<Arc<Schedule>>, arguments: Arguments) -> Self {
+        let bound = Self { schedule: schedule.into(), arguments, is_checked: true };
         let by_program = matches!(bound.arguments.operation, Some(Operation::User(_)));
         for step in bound.schedule.steps() {
             let (read, written) = step.slices();
@@ -213,8 +213,11 @@ impl Bound {
         let address = match slice.buffer {
             Buffer::Send => &self.arguments.send,
             Buffer::Receive => &self.arguments.receive,
-            // Each run has its own, which is shared memory too, so each access is checked.
-            Buffer::Scratch => return,
+            // Each run has its own, which is shared memory too, so each access is checked; but for none at all.
+            Buffer::Scratch => {
+                assert!(slice.count == 0 || self.schedule.scratch > 0, "there is no working memory");
+                return;
+            }
         };
         match (address.place(slice.offset), self.arguments.datatype(slice.kind)) {
             (CollectiveScope::Program(_), _) => assert!(slice.count == 0, "the buffer is not one of ours"),
@@ -239,7 +242,7 @@ impl Bound {
     /// Working memory for one run.
     pub fn scratch(&self) -> Scratch {
         let bytes = self.schedule.scratch as usize;
-        if self.is_checked { Scratch::shared(SharedBuffer::new(bytes)) } else { Scratch::new(bytes) }
+        if self.is_checked && bytes > 0 { Scratch::shared(SharedBuffer::new(bytes)) } else { Scratch::new(bytes) }
     }
 }
 
@@ -260,7 +263,7 @@ impl Run {
             "the collective has less working memory than it asks for"
         );
         assert!(
-            !bound.is_checked || scratch.is_shared(),
+            !bound.is_checked || scratch.is_shared() || bound.schedule.scratch == 0,
             "the collective's working memory is not shared as its buffers are"
         );
         Self { bound, scratch }

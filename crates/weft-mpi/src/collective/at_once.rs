@@ -14,9 +14,9 @@ use crate::process::{self, Guard, Running};
 ///
 /// # Errors
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
-pub fn run(mut process: Guard, place: CollectiveScope, bound: Bound) -> Result<()> {
+pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
     let communicator = place.communicator;
-    let mut cursor = Cursor::new(place, Arc::new(bound))?;
+    let mut cursor = Cursor::new(place, bound)?;
     loop {
         match cursor.go_without_requests(process.engine()?)? {
             AtOnce::Complete => {

@@ -2,13 +2,12 @@
 
 use std::sync::atomic::Ordering;
 
-use weft_core::collective;
 use weft_launch::Origin;
 
 use super::other;
 use crate::blocking::wait;
 use crate::check::Call;
-use crate::collective::{Arguments, Bound, CollectiveScope, run};
+use crate::collective::{CollectiveScope, run};
 use crate::communicator::highest;
 use crate::constants::MPI_COMM_WORLD;
 use crate::context::FINALIZE_CONTEXT;
@@ -32,10 +31,8 @@ pub fn finalize() -> Result<()> {
         Ok((CollectiveScope { communicator, context: FINALIZE_CONTEXT, tag: 0, group, rank, sources: None }, used))
     })?;
     // The barrier comes first: its messages go straight to those who may wait for this process.
-    let shape = collective::Barrier { rank: scope.rank, size: scope.group.size() };
-    let barrier = Bound::shared(collective::barrier(&shape), Arguments::none());
     let mut sessions = [i64::from(used)];
-    meet(scope.clone(), barrier)
+    meet(scope.clone())
         .and_then(|()| highest(CollectiveScope { tag: 1, ..scope }, &mut sessions))
         // The World Model ends whoever hears of the error.
         .map_err(|error| Error::new(error.class, error.message.clone()))?;
@@ -43,9 +40,10 @@ pub fn finalize() -> Result<()> {
     if sessions[0] == 0 { leave() } else { stay() }
 }
 
-/// Runs `barrier` in `scope`; with `WEFT_CHECK`, once all are found to call the same.
-fn meet(scope: CollectiveScope, barrier: Bound) -> Result<()> {
+/// A barrier in `scope`; with `WEFT_CHECK`, once all are found to call the same.
+fn meet(scope: CollectiveScope) -> Result<()> {
     let mut process = process::lock();
+    let barrier = process.barrier(&scope);
     if !process.checks_calls {
         return run(process, scope, barrier);
     }

@@ -8,8 +8,8 @@ use super::shape::content;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use weft_core::collective::select::{
-    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BcastAlgorithm, GatherAlgorithm, ReduceAlgorithm,
-    ReduceScatterAlgorithm, ScanAlgorithm,
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
 use weft_core::collective::{self as core, Blocks, ElementShape, Items, Schedule, TypedBlocks};
 use weft_core::layout::{Element, Layout};
@@ -24,6 +24,17 @@ use weft_engine::schedules::{Cursor, Progress};
 const ITEM: usize = 8;
 /// Bytes around what may be touched.
 const GUARD: usize = 64;
+
+/// Trees, with the bytes of their segments.
+const TREES: [(Tree, u64); 7] = [
+    (Tree::BINOMIAL, WHOLE),
+    (Tree::Chain, 3000),
+    (Tree::KNomial { radix: 3 }, WHOLE),
+    (Tree::KNomial { radix: 4 }, 2000),
+    (Tree::KAry { arity: 2 }, 3000),
+    (Tree::DoubleBinary, 2000),
+    (Tree::Linear, WHOLE),
+];
 
 /// The datatype of items: eight bytes, or eight bytes in two parts.
 struct Item {
@@ -222,6 +233,14 @@ impl View {
         }
     }
 
+    /// The algorithm that the program asks for; none for the one that is chosen by default.
+    fn asked<A>(&self, algorithms: impl IntoIterator<Item = A>) -> Option<A> {
+        let mut algorithms: Vec<Option<A>> = algorithms.into_iter().map(Some).collect();
+        algorithms.insert(0, None);
+        let number = usize::from(self.collective.algorithm) % algorithms.len();
+        algorithms.swap_remove(number)
+    }
+
     fn shape(&self) -> ElementShape {
         shape(item(self.collective.strided).layout())
     }
@@ -255,15 +274,23 @@ impl View {
             expected: Some(Vec::new()),
         };
         match collective.kind {
-            Kind::Barrier => Plan { schedule: core::barrier(&core::Barrier { rank, size }), ..no_plan },
+            Kind::Barrier => {
+                let barrier = core::Barrier { rank, size };
+                let trees = TREES.map(|(tree, _)| BarrierAlgorithm::Tree(tree));
+                let schedule = match self.asked(trees) {
+                    Some(algorithm) => core::barrier_with(&barrier, algorithm),
+                    None => core::barrier(&barrier),
+                };
+                Plan { schedule, ..no_plan }
+            }
             Kind::Bcast => {
                 let arguments = core::Bcast { rank, size, root, items };
-                let schedule = match collective.algorithm {
-                    1 => core::bcast_with(&arguments, BcastAlgorithm::Binomial),
-                    2 => core::bcast_with(&arguments, BcastAlgorithm::ScatterDissemination),
-                    3 => core::bcast_with(&arguments, BcastAlgorithm::ScatterRing),
-                    4 => core::bcast_with(&arguments, BcastAlgorithm::Chain { segment_bytes: 3000 }),
-                    _ => core::bcast(&arguments),
+                let tree = |(tree, segment_bytes)| BcastAlgorithm::Tree { tree, segment_bytes };
+                let others = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing];
+                let algorithms = TREES.map(tree).into_iter().chain(others);
+                let schedule = match self.asked(algorithms) {
+                    Some(algorithm) => core::bcast_with(&arguments, algorithm),
+                    None => core::bcast(&arguments),
                 };
                 let expected = Some(vec![(0, self.items(root, 0, count))]);
                 Plan { schedule, receive_items: count, expected, ..no_plan }
@@ -322,14 +349,20 @@ impl View {
     fn allgather(&self) -> Plan {
         let Self { collective, rank, size, ref counts } = *self;
         let (count, shape) = (collective.count, self.shape());
-        let algorithm =
-            [AllgatherAlgorithm::Dissemination, AllgatherAlgorithm::Ring][usize::from(collective.algorithm) % 2];
+        let algorithms = [
+            AllgatherAlgorithm::Dissemination,
+            AllgatherAlgorithm::Ring,
+            AllgatherAlgorithm::NeighbourExchange,
+            AllgatherAlgorithm::Doubling,
+            AllgatherAlgorithm::Linear,
+        ];
+        let algorithm = self.asked(algorithms);
         if collective.kind == Kind::Allgather {
             let items = Items { count, shape };
             let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
-            let schedule = match collective.algorithm {
-                0 => core::allgather(&arguments),
-                _ => core::allgather_with(&arguments, algorithm),
+            let schedule = match algorithm {
+                None => core::allgather(&arguments),
+                Some(algorithm) => core::allgather_with(&arguments, algorithm),
             };
             let expected = (0..size).map(|from| (u64::from(from) * count, self.items(from, 0, count))).collect();
             let send = vec![(0, self.items(rank, 0, count))];
@@ -344,9 +377,9 @@ impl View {
         let (own, places, displacements) = (counts[rank as usize], self.places(), self.displacements());
         let receive = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
         let arguments = core::Allgatherv { rank, size, send: Items { count: own, shape }, receive, in_place: false };
-        let schedule = match collective.algorithm {
-            0 => core::allgatherv(&arguments),
-            _ => core::allgatherv_with(&arguments, algorithm),
+        let schedule = match algorithm {
+            None => core::allgatherv(&arguments),
+            Some(algorithm) => core::allgatherv_with(&arguments, algorithm),
         };
         let block = |from: u32| (places[from as usize], self.items(from, 0, counts[from as usize]));
         let receive_items = counts.iter().sum::<u64>() + u64::from(size) + 1;
@@ -423,10 +456,11 @@ impl View {
         let (schedule, expected) = match collective.kind {
             Kind::Reduce => {
                 let arguments = core::Reduce { rank, size, root, items, commutative: true, in_place: false };
-                let schedule = match collective.algorithm {
-                    1 => core::reduce_with(&arguments, ReduceAlgorithm::Binomial),
-                    2 => core::reduce_with(&arguments, ReduceAlgorithm::Halving),
-                    _ => core::reduce(&arguments),
+                let tree = |(tree, segment_bytes)| ReduceAlgorithm::Tree { tree, segment_bytes };
+                let algorithms = TREES.map(tree).into_iter().chain([ReduceAlgorithm::Halving]);
+                let schedule = match self.asked(algorithms) {
+                    Some(algorithm) => core::reduce_with(&arguments, algorithm),
+                    None => core::reduce(&arguments),
                 };
                 if rank != root {
                     receive_items = 0;
@@ -434,12 +468,16 @@ impl View {
                 (schedule, Some(if rank == root { whole } else { Vec::new() }))
             }
             Kind::Allreduce => {
-                let schedule = match collective.algorithm {
-                    1 => core::allreduce_with(&all, AllreduceAlgorithm::Doubling),
-                    2 => core::allreduce_with(&all, AllreduceAlgorithm::Halving),
-                    3 => core::allreduce_with(&all, AllreduceAlgorithm::Ring),
-                    4 => core::allreduce_with(&all, AllreduceAlgorithm::Gathered),
-                    _ => core::allreduce(&all),
+                let tree = |(tree, segment_bytes)| AllreduceAlgorithm::Tree { tree, segment_bytes };
+                let others = [
+                    AllreduceAlgorithm::Doubling,
+                    AllreduceAlgorithm::Halving,
+                    AllreduceAlgorithm::Ring,
+                    AllreduceAlgorithm::Multiplying { radix: 3 },
+                ];
+                let schedule = match self.asked(TREES.map(tree).into_iter().chain(others)) {
+                    Some(algorithm) => core::allreduce_with(&all, algorithm),
+                    None => core::allreduce(&all),
                 };
                 (schedule, Some(whole))
             }

@@ -410,7 +410,7 @@ impl Draw {
                 kind: self.random.pick(&KINDS),
                 root: self.random.below(size) as usize,
                 count: bytes / 8 / self.random.pick(&[1, size]),
-                algorithm: self.random.below(5) as u8,
+                algorithm: self.random.below(16) as u8,
                 strided: self.random.chance(self.strided),
                 part: None,
             };

@@ -2,14 +2,14 @@
 
 use super::buffers::Part;
 use super::buffers::check_apart;
-use super::plan::{describe_bcast, operands, operation, plan_barrier, reduction, refuse_in_place, root_rank};
+use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
 use super::sides::{Side, plan_exchange};
 use super::start;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::algorithms;
-use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
+use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::Result;
 use weft_mpi::object::Group;
 use weft_mpi::process::Guard;
@@ -48,7 +48,7 @@ fn scope(process: &mut Guard, comm: MPI_Comm, role: Role) -> Result<CollectiveSc
 /// A process of the root's group has nothing to do; the call counts as a collective nevertheless.
 fn do_nothing(form: Form, mut process: Guard, comm: MPI_Comm) -> Result<()> {
     let place = scope(&mut process, comm, Role::Absent)?;
-    let nothing = Bound::shared(plan_barrier(&place), Arguments::none());
+    let nothing = process.barrier(&place);
     start(form, process, place, nothing)
 }
 

@@ -7,15 +7,16 @@ use crate::types::*;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use weft_mpi::algorithms::{self as plan, Items, Schedule};
-use weft_mpi::collective::{Arguments, CollectiveScope, SharedDatatype};
+use weft_mpi::collective::{Arguments, SharedDatatype};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{Address, Footprint};
 use weft_mpi::object::{Communicator, Description, Operation};
+use weft_mpi::planner::Plans;
 use weft_mpi::process::Process;
 use weft_mpi::reduce::{self, Op};
 
 /// A schedule, and the buffers it is for.
-pub(super) type Plan = (Schedule, Arguments);
+pub(super) type Plan = (Arc<Schedule>, Arguments);
 
 /// The root's rank, which is one of the remote group where there is one.
 pub(super) fn root_rank(comm: &Communicator, root: c_int) -> Result<u32> {
@@ -50,15 +51,11 @@ pub(super) fn operation(process: &Process, op: MPI_Op, description: &Description
     Ok(operation)
 }
 
-pub(super) fn plan_barrier(place: &CollectiveScope) -> Schedule {
-    plan::barrier(&plan::Barrier { rank: place.rank, size: place.group.size() })
-}
-
 pub(super) fn plan_bcast(process: &Process, comm: &Communicator, part: Part, root: c_int) -> Result<Plan> {
     let root = root_rank(comm, root)?;
     let (items, arguments) = describe_bcast(process, part)?;
     let shape = plan::Bcast { rank: comm.rank, size: comm.group.size(), root, items };
-    Ok((plan::bcast(&shape), arguments))
+    Ok((process.plans(comm).bcast(&shape), arguments))
 }
 
 pub(super) fn describe_bcast(process: &Process, part: Part) -> Result<(Items, Arguments)> {
@@ -91,7 +88,7 @@ pub(super) fn plan_reduce(
         commutative: operation.is_commutative(),
         in_place,
     };
-    Ok((plan::reduce(&shape), reduction(send, recvbuf, description, operation)))
+    Ok((process.plans(comm).reduce(&shape), reduction(send, recvbuf, description, operation)))
 }
 
 /// The items that are reduced, in a send buffer of so many blocks of them and a receive buffer, if that is significant, of so many.
@@ -141,7 +138,7 @@ pub(super) fn plan_all(
     send: Part,
     recvbuf: *mut c_void,
     op: MPI_Op,
-    algorithm: fn(&plan::Allreduce) -> Schedule,
+    schedule: fn(&Plans<'_>, &plan::Allreduce) -> Arc<Schedule>,
 ) -> Result<Plan> {
     let (items, description) = operands(process, send, Some(recvbuf), (1, 1))?;
     let operation = operation(process, op, &description)?;
@@ -152,7 +149,7 @@ pub(super) fn plan_all(
         commutative: operation.is_commutative(),
         in_place: is_in_place(send.buffer),
     };
-    Ok((algorithm(&shape), reduction(send, recvbuf, description, operation)))
+    Ok((schedule(&process.plans(comm), &shape), reduction(send, recvbuf, description, operation)))
 }
 
 pub(super) fn plan_reduce_scatter_block(
@@ -171,7 +168,7 @@ pub(super) fn plan_reduce_scatter_block(
         commutative: operation.is_commutative(),
         in_place: is_in_place(send.buffer),
     };
-    Ok((plan::reduce_scatter_block(&shape), reduction(send, recvbuf, description, operation)))
+    Ok((process.plans(comm).reduce_scatter_block(&shape), reduction(send, recvbuf, description, operation)))
 }
 
 pub(super) unsafe fn plan_reduce_scatter(
@@ -204,7 +201,7 @@ pub(super) unsafe fn plan_reduce_scatter(
         commutative: operation.is_commutative(),
         in_place: is_in_place(send.buffer),
     };
-    Ok((plan::reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
+    Ok((process.plans(comm).reduce_scatter(&shape), reduction(send, recvbuf, description, operation)))
 }
 
 /// Items, description and place of a part that may be insignificant: then there are none. The buffer has `blocks` times as many items.
@@ -261,7 +258,10 @@ pub(super) fn plan_gather(
         receive: received.items,
         in_place,
     };
-    Ok((plan::gather(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
+    Ok((
+        process.plans(comm).gather(&shape),
+        buffers(send.address(), receive.address(), sent.description, received.description),
+    ))
 }
 
 pub(super) fn plan_scatter(
@@ -288,7 +288,10 @@ pub(super) fn plan_scatter(
         receive: received.items,
         in_place,
     };
-    Ok((plan::scatter(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
+    Ok((
+        process.plans(comm).scatter(&shape),
+        buffers(send.address(), receive.address(), sent.description, received.description),
+    ))
 }
 
 pub(super) unsafe fn plan_gatherv(
@@ -321,7 +324,7 @@ pub(super) unsafe fn plan_gatherv(
         receive: blocks.as_ref().map(|(blocks, _)| blocks.view()).unwrap_or_default(),
         in_place,
     };
-    let schedule = plan::gatherv(&shape);
+    let schedule = Arc::new(plan::gatherv(&shape));
     let receive_type = blocks.map(|(_, description)| description);
     Ok((schedule, buffers(send.address(), address(receive.buffer), sent.description, receive_type)))
 }
@@ -356,7 +359,7 @@ pub(super) unsafe fn plan_scatterv(
         receive: received.items,
         in_place,
     };
-    let schedule = plan::scatterv(&shape);
+    let schedule = Arc::new(plan::scatterv(&shape));
     let send_type = blocks.map(|(_, description)| description);
     Ok((schedule, buffers(address(send.buffer), receive.address(), send_type, received.description)))
 }
@@ -367,7 +370,7 @@ pub(super) fn plan_every(
     send: Part,
     receive: Part,
     send_blocks: u32,
-    algorithm: fn(&plan::Allgather) -> Schedule,
+    schedule: fn(&Plans<'_>, &plan::Allgather) -> Arc<Schedule>,
 ) -> Result<Plan> {
     refuse_in_place(receive.buffer, "recvbuf")?;
     let in_place = is_in_place(send.buffer);
@@ -381,7 +384,10 @@ pub(super) fn plan_every(
         receive: received.items,
         in_place,
     };
-    Ok((algorithm(&shape), buffers(send.address(), receive.address(), sent.description, received.description)))
+    Ok((
+        schedule(&process.plans(comm), &shape),
+        buffers(send.address(), receive.address(), sent.description, received.description),
+    ))
 }
 
 pub(super) unsafe fn plan_allgatherv(
@@ -401,7 +407,7 @@ pub(super) unsafe fn plan_allgatherv(
     }
     let shape = plan::Allgatherv { rank: comm.rank, size, send: sent.items, receive: blocks.view(), in_place };
     let receive = address(receive.buffer);
-    Ok((plan::allgatherv(&shape), buffers(send.address(), receive, sent.description, Some(receive_type))))
+    Ok((process.plans(comm).allgatherv(&shape), buffers(send.address(), receive, sent.description, Some(receive_type))))
 }
 
 pub(super) unsafe fn plan_alltoallv(
@@ -430,7 +436,7 @@ pub(super) unsafe fn plan_alltoallv(
         receive: blocks.view(),
         in_place,
     };
-    let schedule = plan::alltoallv(&shape);
+    let schedule = Arc::new(plan::alltoallv(&shape));
     let send_type = outgoing.map(|(_, description)| description);
     let (send, receive) = (address(send.buffer), address(receive.buffer));
     Ok((schedule, buffers(send, receive, send_type, Some(receive_type))))
@@ -455,7 +461,7 @@ pub(super) unsafe fn plan_alltoallw(
         check_apart(outgoing.footprint(send.buffer, rank), incoming.footprint(receive.buffer, rank))?;
     }
     let shape = plan::Alltoallw { rank: comm.rank, size, send: outgoing.view(), receive: incoming.view(), in_place };
-    let schedule = plan::alltoallw(&shape);
+    let schedule = Arc::new(plan::alltoallw(&shape));
     let arguments = Arguments {
         send: address(send.buffer),
         receive: address(receive.buffer),

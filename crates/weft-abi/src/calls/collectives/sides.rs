@@ -143,5 +143,5 @@ pub(super) unsafe fn plan_exchange(
         receive_type: shared(received.datatype),
         ..Arguments::none()
     };
-    Ok((schedule, arguments))
+    Ok((schedule.into(), arguments))
 }

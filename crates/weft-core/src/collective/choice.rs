@@ -1,0 +1,667 @@
+//! Which algorithm is used when: a table of rules, and pure functions that look into it. The algorithms themselves know nothing of this choice.
+//!
+//! The choice depends only on numbers that every rank of the operation has, so all of them choose the same. The table that is built in
+//! (`choice.table`) says how one is written.
+
+use alloc::format;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+
+use super::select::{
+    AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
+};
+
+/// The table that is built in.
+pub const BUILT_IN: &str = include_str!("choice.table");
+
+/// Most rules of a table, and most conditions of a rule: one that is read from a file stays small.
+const RULES_MAX: usize = 1000;
+const CONDITIONS_MAX: usize = 16;
+
+/// What can be chosen for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// `MPI_Barrier`.
+    Barrier,
+    /// `MPI_Bcast`.
+    Bcast,
+    /// `MPI_Gather`.
+    Gather,
+    /// `MPI_Scatter`.
+    Scatter,
+    /// `MPI_Allgather` and `MPI_Allgatherv`.
+    Allgather,
+    /// `MPI_Alltoall`.
+    Alltoall,
+    /// `MPI_Reduce`.
+    Reduce,
+    /// `MPI_Allreduce`.
+    Allreduce,
+    /// `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block`.
+    ReduceScatter,
+    /// `MPI_Scan` and `MPI_Exscan`.
+    Scan,
+}
+
+impl Operation {
+    /// All of them.
+    pub const ALL: [Self; 10] = [
+        Self::Barrier,
+        Self::Bcast,
+        Self::Gather,
+        Self::Scatter,
+        Self::Allgather,
+        Self::Alltoall,
+        Self::Reduce,
+        Self::Allreduce,
+        Self::ReduceScatter,
+        Self::Scan,
+    ];
+
+    /// Its name in a table.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Barrier => "barrier",
+            Self::Bcast => "bcast",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::Allgather => "allgather",
+            Self::Alltoall => "alltoall",
+            Self::Reduce => "reduce",
+            Self::Allreduce => "allreduce",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Scan => "scan",
+        }
+    }
+
+    /// The algorithms that it has, as a table names them: K is a number, S a segment's bytes.
+    pub const fn algorithms(self) -> &'static str {
+        match self {
+            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain or linear",
+            Self::Bcast => {
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination or scatter-ring"
+            }
+            Self::Reduce => "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; or halving",
+            Self::Allreduce => {
+                "doubling, multiplying:K, halving or ring; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
+            }
+            Self::Gather | Self::Scatter => "linear or binomial",
+            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange or linear",
+            Self::Alltoall => "bruck or pairwise:K",
+            Self::ReduceScatter => "halving or pairwise",
+            Self::Scan => "doubling or chain/S",
+        }
+    }
+
+    /// The algorithm of a name.
+    ///
+    /// # Errors
+    /// There is none of it: a sentence.
+    pub fn parse(self, name: &str) -> Result<Algorithm, String> {
+        let found = Written::parse(name).and_then(|written| self.of(written));
+        found.ok_or_else(|| format!("there is no algorithm {name} of {}: it may be {}", self.name(), self.algorithms()))
+    }
+
+    fn of(self, written: Written<'_>) -> Option<Algorithm> {
+        let plain = (written.number.is_none() && written.segment.is_none()).then_some(written.name);
+        Some(match self {
+            Self::Barrier => Algorithm::Barrier(match plain {
+                Some("dissemination") => BarrierAlgorithm::Dissemination,
+                _ if written.segment.is_none() => {
+                    BarrierAlgorithm::Tree(written.tree().filter(|tree| *tree != Tree::DoubleBinary)?)
+                }
+                _ => return None,
+            }),
+            Self::Bcast => Algorithm::Bcast(match plain {
+                Some("scatter-dissemination") => BcastAlgorithm::ScatterDissemination,
+                Some("scatter-ring") => BcastAlgorithm::ScatterRing,
+                _ => BcastAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
+            }),
+            Self::Reduce => Algorithm::Reduce(match plain {
+                Some("halving") => ReduceAlgorithm::Halving,
+                _ => ReduceAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
+            }),
+            Self::Allreduce => Algorithm::Allreduce(match (plain, written.name, written.number) {
+                (Some("doubling"), ..) => AllreduceAlgorithm::Doubling,
+                (Some("halving"), ..) => AllreduceAlgorithm::Halving,
+                (Some("ring"), ..) => AllreduceAlgorithm::Ring,
+                (_, "multiplying", Some(radix @ 2..=64)) if written.segment.is_none() => {
+                    AllreduceAlgorithm::Multiplying { radix }
+                }
+                _ => AllreduceAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
+            }),
+            Self::Gather | Self::Scatter => Algorithm::Gather(match plain? {
+                "linear" => GatherAlgorithm::Linear,
+                "binomial" => GatherAlgorithm::Binomial,
+                _ => return None,
+            }),
+            Self::Allgather => Algorithm::Allgather(match plain? {
+                "dissemination" => AllgatherAlgorithm::Dissemination,
+                "doubling" => AllgatherAlgorithm::Doubling,
+                "ring" => AllgatherAlgorithm::Ring,
+                "neighbour-exchange" => AllgatherAlgorithm::NeighbourExchange,
+                "linear" => AllgatherAlgorithm::Linear,
+                _ => return None,
+            }),
+            Self::Alltoall => Algorithm::Alltoall(match (plain, written.name, written.number) {
+                (Some("bruck"), ..) => AlltoallAlgorithm::Bruck,
+                (_, "pairwise", Some(outstanding @ 1..=1024)) if written.segment.is_none() => {
+                    AlltoallAlgorithm::Exchange { outstanding: outstanding as usize }
+                }
+                _ => return None,
+            }),
+            Self::ReduceScatter => Algorithm::ReduceScatter(match plain? {
+                "halving" => ReduceScatterAlgorithm::Halving,
+                "pairwise" => ReduceScatterAlgorithm::Pairwise,
+                _ => return None,
+            }),
+            Self::Scan => Algorithm::Scan(match (plain, written.name, written.number, written.segment) {
+                (Some("doubling"), ..) => ScanAlgorithm::Doubling,
+                (_, "chain", None, Some(segment_bytes)) => ScanAlgorithm::Chain { segment_bytes },
+                _ => return None,
+            }),
+        })
+    }
+}
+
+/// An algorithm as it is written: `name:number/segment`.
+struct Written<'a> {
+    name: &'a str,
+    number: Option<u32>,
+    segment: Option<u64>,
+}
+
+impl<'a> Written<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let (text, segment) = match text.split_once('/') {
+            Some((before, segment)) => (before, Some(size(segment).filter(|&bytes| bytes > 0)?)),
+            None => (text, None),
+        };
+        let (name, number) = match text.split_once(':') {
+            Some((name, number)) => (name, Some(number.parse().ok()?)),
+            None => (text, None),
+        };
+        Some(Self { name, number, segment })
+    }
+
+    fn tree(&self) -> Option<Tree> {
+        Some(match (self.name, self.number) {
+            ("binomial", None) => Tree::BINOMIAL,
+            ("linear", None) => Tree::Linear,
+            ("chain", None) => Tree::Chain,
+            ("double-tree", None) => Tree::DoubleBinary,
+            ("k-nomial", Some(radix @ 2..=1024)) => Tree::KNomial { radix },
+            ("k-ary", Some(arity @ 1..=1024)) => Tree::KAry { arity },
+            _ => return None,
+        })
+    }
+
+    fn segment_bytes(&self) -> u64 {
+        self.segment.unwrap_or(WHOLE)
+    }
+}
+
+/// A number, with K or M behind it.
+fn size(text: &str) -> Option<u64> {
+    let (digits, unit) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 1 << 10),
+        b'M' => (&text[..text.len() - 1], 1 << 20),
+        _ => (text, 1),
+    };
+    digits.bytes().all(|byte| byte.is_ascii_digit()).then(|| digits.parse::<u64>().ok()?.checked_mul(unit))?
+}
+
+/// An algorithm of some operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each is that of its operation")]
+pub enum Algorithm {
+    Barrier(BarrierAlgorithm),
+    Bcast(BcastAlgorithm),
+    Gather(GatherAlgorithm),
+    Allgather(AllgatherAlgorithm),
+    Alltoall(AlltoallAlgorithm),
+    Reduce(ReduceAlgorithm),
+    Allreduce(AllreduceAlgorithm),
+    ReduceScatter(ReduceScatterAlgorithm),
+    Scan(ScanAlgorithm),
+}
+
+impl Algorithm {
+    /// Whether it changes the order of operands.
+    fn needs_commuting(self) -> bool {
+        let reorders = |tree: Tree| !tree.is_ordered();
+        match self {
+            Self::Reduce(ReduceAlgorithm::Tree { tree, .. })
+            | Self::Allreduce(AllreduceAlgorithm::Tree { tree, .. }) => reorders(tree),
+            Self::Allreduce(AllreduceAlgorithm::Ring | AllreduceAlgorithm::Multiplying { .. }) => true,
+            _ => false,
+        }
+    }
+}
+
+/// What a choice depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts {
+    /// Processes of the group.
+    pub ranks: u32,
+    /// Packed bytes, see the table.
+    pub bytes: u64,
+    /// The reduction commutes; true where there is none.
+    pub commutative: bool,
+    /// Where the processes are.
+    pub place: Place,
+}
+
+/// Where the processes of a group are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Nodes with any of them.
+    pub nodes: u32,
+    /// Most of them on one node.
+    pub per_node: u32,
+    /// All of them are on one node, and take turns on its processors.
+    pub oversubscribed: bool,
+}
+
+impl Place {
+    /// Each of `ranks` processes on a node of its own.
+    pub const fn apart(ranks: u32) -> Self {
+        Self { nodes: ranks, per_node: 1, oversubscribed: false }
+    }
+}
+
+/// What a condition looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantity {
+    Ranks,
+    Nodes,
+    RanksPerNode,
+    Bytes,
+    BytesPerRank,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flag {
+    Commutative,
+    Oversubscribed,
+    PowerOfTwo,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    /// From the first number to the second.
+    Between(Quantity, u64, u64),
+    Is(Flag, bool),
+}
+
+impl Condition {
+    fn parse(text: &str) -> Option<Self> {
+        let (flag, wanted) = text.strip_prefix("not-").map_or((text, true), |flag| (flag, false));
+        match flag {
+            "commutative" => return Some(Self::Is(Flag::Commutative, wanted)),
+            "oversubscribed" => return Some(Self::Is(Flag::Oversubscribed, wanted)),
+            "power-of-two" => return Some(Self::Is(Flag::PowerOfTwo, wanted)),
+            _ => {}
+        }
+        let at = text.find(['<', '>'])?;
+        let quantity = match &text[..at] {
+            "ranks" => Quantity::Ranks,
+            "nodes" => Quantity::Nodes,
+            "ranks/node" => Quantity::RanksPerNode,
+            "bytes" => Quantity::Bytes,
+            "bytes/ranks" => Quantity::BytesPerRank,
+            _ => return None,
+        };
+        let (less, rest) = (text[at..].starts_with('<'), &text[at + 1..]);
+        let (or_equal, number) = rest.strip_prefix('=').map_or((false, rest), |number| (true, number));
+        let number = size(number)?;
+        Some(match (less, or_equal) {
+            (true, true) => Self::Between(quantity, 0, number),
+            (true, false) => Self::Between(quantity, 0, number.checked_sub(1)?),
+            (false, true) => Self::Between(quantity, number, u64::MAX),
+            (false, false) => Self::Between(quantity, number.checked_add(1)?, u64::MAX),
+        })
+    }
+
+    fn holds(self, facts: &Facts) -> bool {
+        match self {
+            Self::Between(quantity, low, high) => {
+                let number = match quantity {
+                    Quantity::Ranks => facts.ranks as u64,
+                    Quantity::Nodes => facts.place.nodes as u64,
+                    Quantity::RanksPerNode => facts.place.per_node as u64,
+                    Quantity::Bytes => facts.bytes,
+                    Quantity::BytesPerRank => facts.bytes / facts.ranks.max(1) as u64,
+                };
+                low <= number && number <= high
+            }
+            Self::Is(flag, wanted) => {
+                let is = match flag {
+                    Flag::Commutative => facts.commutative,
+                    Flag::Oversubscribed => facts.place.oversubscribed,
+                    Flag::PowerOfTwo => facts.ranks.is_power_of_two(),
+                };
+                is == wanted
+            }
+        }
+    }
+}
+
+/// A line of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Rule {
+    operation: Operation,
+    conditions: Vec<Condition>,
+    algorithm: Algorithm,
+}
+
+impl Rule {
+    /// The rule of a line; `None` for one without any.
+    fn parse(line: &str) -> Result<Option<Self>, String> {
+        let line = line.split('#').next().unwrap_or_default();
+        let mut words = line.split_whitespace();
+        let Some(name) = words.next() else { return Ok(None) };
+        let operation = Operation::ALL.into_iter().find(|operation| operation.name() == name);
+        let operation = operation.ok_or_else(|| {
+            let names = Operation::ALL.map(Operation::name).join(", ");
+            format!("there is no operation {name}: it may be {names}")
+        })?;
+        let mut words: Vec<&str> = words.collect();
+        let algorithm = words.pop().ok_or_else(|| format!("{name} has no algorithm"))?;
+        if words.len() > CONDITIONS_MAX {
+            return Err(format!("there are more than {CONDITIONS_MAX} conditions"));
+        }
+        let condition = |word: &&str| {
+            Condition::parse(word).ok_or_else(|| format!("{word} is no condition: one is commutative, oversubscribed, power-of-two, or such as ranks>8 or bytes/ranks<=4K"))
+        };
+        let conditions = words.iter().map(condition).collect::<Result<_, _>>()?;
+        Ok(Some(Self { operation, conditions, algorithm: operation.parse(algorithm)? }))
+    }
+
+    fn fits(&self, operation: Operation, facts: &Facts) -> bool {
+        self.operation == operation
+            && self.conditions.iter().all(|condition| condition.holds(facts))
+            && (facts.commutative || !self.algorithm.needs_commuting())
+    }
+}
+
+/// Rules, of which the first that fits is taken.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    rules: Vec<Rule>,
+}
+
+impl Table {
+    /// The table of a text.
+    ///
+    /// # Errors
+    /// A line that makes no sense: a sentence with its number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut rules = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let rule = Rule::parse(line).map_err(|what| format!("line {}: {what}", number + 1))?;
+            rules.extend(rule);
+            if rules.len() > RULES_MAX {
+                return Err(format!("there are more than {RULES_MAX} rules"));
+            }
+        }
+        Ok(Self { rules })
+    }
+
+    fn choose(&self, operation: Operation, facts: &Facts) -> Option<Algorithm> {
+        self.rules.iter().find(|rule| rule.fits(operation, facts)).map(|rule| rule.algorithm)
+    }
+}
+
+/// Where a choice came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The algorithm is asked for.
+    Forced,
+    /// The user's table.
+    Users,
+    /// The table that is built in.
+    BuiltIn,
+}
+
+/// What is asked for, the user's table, and the one that is built in: in this order.
+#[derive(Clone, Debug)]
+pub struct Choices {
+    forced: Vec<(Operation, Algorithm)>,
+    users: Table,
+    built_in: Table,
+}
+
+impl Choices {
+    /// By the built-in table alone, which is read anew for each choice.
+    pub const fn without_settings() -> Self {
+        Self { forced: Vec::new(), users: Table { rules: Vec::new() }, built_in: Table { rules: Vec::new() } }
+    }
+
+    /// With these algorithms for all cases in which they are possible, and this table for the others.
+    ///
+    /// # Panics
+    /// The table that is built in makes no sense: a test sees to that.
+    pub fn new(forced: Vec<(Operation, Algorithm)>, users: Table) -> Self {
+        Self { forced, users, built_in: Table::parse(BUILT_IN).expect("the built-in table makes sense") }
+    }
+
+    /// The algorithm for a case, and who says so.
+    ///
+    /// # Panics
+    /// The table that is built in has no line for it: a test sees to that.
+    pub fn choose(&self, operation: Operation, facts: &Facts) -> (Algorithm, Source) {
+        let is_possible = |algorithm: &Algorithm| facts.commutative || !algorithm.needs_commuting();
+        let forced = self.forced.iter().find(|(of, algorithm)| *of == operation && is_possible(algorithm));
+        if let Some((_, algorithm)) = forced {
+            return (*algorithm, Source::Forced);
+        }
+        if let Some(algorithm) = self.users.choose(operation, facts) {
+            return (algorithm, Source::Users);
+        }
+        (self.built_in.choose(operation, facts).unwrap_or_else(|| built_in(operation, facts)), Source::BuiltIn)
+    }
+}
+
+/// The same by the built-in table alone, of which only the lines of the operation are read: for what is not done often.
+pub(super) fn built_in(operation: Operation, facts: &Facts) -> Algorithm {
+    let lines = BUILT_IN.lines().filter(|line| line.split_whitespace().next() == Some(operation.name()));
+    let mut rules = lines.filter_map(|line| Rule::parse(line).ok().flatten());
+    let rule = rules.find(|rule| rule.fits(operation, facts));
+    rule.expect("there is a line for every case").algorithm
+}
+
+/// A choice by the built-in table, for processes that are each on a node of their own.
+macro_rules! chosen {
+    ($operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {{
+        let (ranks, bytes, commutative) = ($ranks, $bytes, $commutative);
+        let facts = Facts { ranks, bytes, commutative, place: Place::apart(ranks) };
+        match built_in(Operation::$operation, &facts) {
+            Algorithm::$kind(algorithm) => algorithm,
+            other => unreachable!("{other} is for another operation"),
+        }
+    }};
+}
+
+/// Of messages without contents.
+pub fn barrier(size: u32) -> BarrierAlgorithm {
+    chosen!(Barrier, Barrier, size, 0, true)
+}
+
+/// For `bytes` in all.
+pub fn bcast(size: u32, bytes: u64) -> BcastAlgorithm {
+    chosen!(Bcast, Bcast, size, bytes, true)
+}
+
+/// For `bytes` from each rank.
+pub fn reduce(size: u32, bytes: u64, commutative: bool) -> ReduceAlgorithm {
+    chosen!(Reduce, Reduce, size, bytes, commutative)
+}
+
+/// For `bytes` from each rank.
+pub fn allreduce(size: u32, bytes: u64, commutative: bool) -> AllreduceAlgorithm {
+    chosen!(Allreduce, Allreduce, size, bytes, commutative)
+}
+
+/// For `block_bytes` from each rank.
+pub fn gather(size: u32, block_bytes: u64) -> GatherAlgorithm {
+    chosen!(Gather, Gather, size, block_bytes, true)
+}
+
+/// For `block_bytes` to each rank.
+pub fn scatter(size: u32, block_bytes: u64) -> GatherAlgorithm {
+    chosen!(Scatter, Gather, size, block_bytes, true)
+}
+
+/// For `total_bytes` at the end at each rank; also for blocks of different lengths.
+pub fn allgather(size: u32, total_bytes: u64) -> AllgatherAlgorithm {
+    chosen!(Allgather, Allgather, size, total_bytes, true)
+}
+
+/// For `block_bytes` between each two ranks.
+pub fn alltoall(size: u32, block_bytes: u64) -> AlltoallAlgorithm {
+    chosen!(Alltoall, Alltoall, size, block_bytes, true)
+}
+
+/// For `bytes` from each rank; scan and exscan.
+pub fn scan(size: u32, bytes: u64) -> ScanAlgorithm {
+    chosen!(Scan, Scan, size, bytes, true)
+}
+
+/// For `total_bytes` from each rank.
+pub fn reduce_scatter(size: u32, total_bytes: u64) -> ReduceScatterAlgorithm {
+    chosen!(ReduceScatter, ReduceScatter, size, total_bytes, true)
+}
+
+/// How a table writes an algorithm.
+impl core::fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let tree = |tree: Tree| match tree {
+            Tree::Linear => "linear".to_string(),
+            Tree::Chain => "chain".to_string(),
+            Tree::BINOMIAL => "binomial".to_string(),
+            Tree::KNomial { radix } => format!("k-nomial:{radix}"),
+            Tree::KAry { arity } => format!("k-ary:{arity}"),
+            Tree::DoubleBinary => "double-tree".to_string(),
+        };
+        let segmented = |name: String, bytes: u64| if bytes == WHOLE { name } else { format!("{name}/{bytes}") };
+        let text = match *self {
+            Self::Barrier(BarrierAlgorithm::Dissemination) => "dissemination".to_string(),
+            Self::Barrier(BarrierAlgorithm::Tree(one)) => tree(one),
+            Self::Bcast(BcastAlgorithm::ScatterDissemination) => "scatter-dissemination".to_string(),
+            Self::Bcast(BcastAlgorithm::ScatterRing) => "scatter-ring".to_string(),
+            Self::Bcast(BcastAlgorithm::Tree { tree: one, segment_bytes })
+            | Self::Reduce(ReduceAlgorithm::Tree { tree: one, segment_bytes })
+            | Self::Allreduce(AllreduceAlgorithm::Tree { tree: one, segment_bytes }) => {
+                segmented(tree(one), segment_bytes)
+            }
+            Self::Gather(GatherAlgorithm::Linear) | Self::Allgather(AllgatherAlgorithm::Linear) => "linear".to_string(),
+            Self::Gather(GatherAlgorithm::Binomial) => "binomial".to_string(),
+            Self::Allgather(AllgatherAlgorithm::Dissemination) => "dissemination".to_string(),
+            Self::Allgather(AllgatherAlgorithm::Doubling)
+            | Self::Allreduce(AllreduceAlgorithm::Doubling)
+            | Self::Scan(ScanAlgorithm::Doubling) => "doubling".to_string(),
+            Self::Allgather(AllgatherAlgorithm::Ring) | Self::Allreduce(AllreduceAlgorithm::Ring) => "ring".to_string(),
+            Self::Allgather(AllgatherAlgorithm::NeighbourExchange) => "neighbour-exchange".to_string(),
+            Self::Alltoall(AlltoallAlgorithm::Bruck) => "bruck".to_string(),
+            Self::Alltoall(AlltoallAlgorithm::Exchange { outstanding }) => format!("pairwise:{outstanding}"),
+            Self::Reduce(ReduceAlgorithm::Halving)
+            | Self::Allreduce(AllreduceAlgorithm::Halving)
+            | Self::ReduceScatter(ReduceScatterAlgorithm::Halving) => "halving".to_string(),
+            Self::Allreduce(AllreduceAlgorithm::Multiplying { radix }) => format!("multiplying:{radix}"),
+            Self::ReduceScatter(ReduceScatterAlgorithm::Pairwise) => "pairwise".to_string(),
+            Self::Scan(ScanAlgorithm::Chain { segment_bytes }) => segmented("chain".to_string(), segment_bytes),
+        };
+        f.write_str(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(ranks: u32, bytes: u64, commutative: bool) -> Facts {
+        Facts { ranks, bytes, commutative, place: Place::apart(ranks) }
+    }
+
+    #[test]
+    fn the_built_in_table_has_a_line_for_every_case() {
+        let choices = Choices::new(Vec::new(), Table::default());
+        for operation in Operation::ALL {
+            for ranks in (1..40).chain([1000, 1 << 20]) {
+                for bytes in
+                    [0, 1].into_iter().chain((0..40).flat_map(|bit| [(1 << bit) - 1, 1 << bit, (1 << bit) + 1]))
+                {
+                    for commutative in [false, true] {
+                        let facts = facts(ranks, bytes, commutative);
+                        let (algorithm, source) = choices.choose(operation, &facts);
+                        assert_eq!(source, Source::BuiltIn);
+                        assert_eq!(algorithm, built_in(operation, &facts));
+                        assert!(commutative || !algorithm.needs_commuting());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_an_algorithm_is_called_names_it() {
+        let names = [
+            (Operation::Barrier, "dissemination binomial k-nomial:4 k-ary:2 chain linear"),
+            (
+                Operation::Bcast,
+                "binomial k-nomial:3/100 double-tree/65536 scatter-ring scatter-dissemination chain/1 linear",
+            ),
+            (Operation::Reduce, "halving binomial k-ary:2/4096"),
+            (Operation::Allreduce, "doubling multiplying:4 halving ring double-tree/9 linear"),
+            (Operation::Gather, "linear binomial"),
+            (Operation::Scatter, "linear binomial"),
+            (Operation::Allgather, "dissemination doubling ring neighbour-exchange linear"),
+            (Operation::Alltoall, "bruck pairwise:7"),
+            (Operation::ReduceScatter, "halving pairwise"),
+            (Operation::Scan, "doubling chain/100"),
+        ];
+        for (operation, names) in names {
+            for name in names.split(' ') {
+                assert_eq!(operation.parse(name).map(|algorithm| algorithm.to_string()), Ok(name.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_told_in_a_sentence_with_its_line() {
+        let cases = [
+            ("bcast binomial\n\nbcats linear", "line 3: there is no operation bcats: it may be barrier, bcast,"),
+            ("bcast", "line 1: bcast has no algorithm"),
+            ("bcast ranks=3 linear", "line 1: ranks=3 is no condition: "),
+            ("bcast bytes<4G linear", "line 1: bytes<4G is no condition: "),
+            ("bcast bytes<0 linear", "line 1: bytes<0 is no condition: "),
+            ("bcast tree", "line 1: there is no algorithm tree of bcast: it may be binomial,"),
+            ("alltoall pairwise", "line 1: there is no algorithm pairwise of alltoall: it may be bruck or pairwise:K"),
+            ("bcast chain/0", "line 1: there is no algorithm chain/0"),
+            ("bcast k-nomial:1", "line 1: there is no algorithm k-nomial:1"),
+            ("gather linear/4", "line 1: there is no algorithm linear/4"),
+            ("reduce k-nomial:99999999999", "line 1: there is no algorithm"),
+        ];
+        for (text, sentence) in cases {
+            let said = Table::parse(text).map(|_| ()).unwrap_err();
+            assert!(said.starts_with(sentence), "{text}: {said}");
+        }
+    }
+
+    #[test]
+    fn what_is_asked_for_comes_before_tables_where_it_is_possible() {
+        let ring = Operation::Allreduce.parse("ring").unwrap();
+        let users =
+            Table::parse("allreduce nodes>=2 ranks/node<=4 linear # few\nbcast commutative ranks>8 chain/1K").unwrap();
+        let choices = Choices::new(alloc::vec![(Operation::Allreduce, ring)], users);
+        let linear = Operation::Allreduce.parse("linear").unwrap();
+        assert_eq!(choices.choose(Operation::Allreduce, &facts(4, 8, true)), (ring, Source::Forced));
+        assert_eq!(choices.choose(Operation::Allreduce, &facts(4, 8, false)), (linear, Source::Users));
+        assert_eq!(choices.choose(Operation::Bcast, &facts(8, 8, true)).1, Source::BuiltIn);
+        assert_eq!(choices.choose(Operation::Bcast, &facts(9, 8, true)).1, Source::Users);
+        let one_node = Facts { place: Place { nodes: 1, per_node: 4, oversubscribed: true }, ..facts(4, 8, false) };
+        assert_eq!(choices.choose(Operation::Allreduce, &one_node), (linear, Source::BuiltIn));
+    }
+}
