@@ -2,6 +2,7 @@
 
 mod binding;
 mod console;
+mod debugger;
 mod environment;
 mod help;
 pub(crate) mod hosts;
@@ -15,11 +16,14 @@ mod survey;
 mod table;
 mod verdict;
 
+pub use debugger::Debugger;
+
 use options::Request;
 use std::ffi::OsString;
 
-/// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status.
-pub fn run(arguments: Vec<OsString>) -> i32 {
+/// Runs `mpiexec` with these arguments (without the program's own name) and returns its exit status; `debugger` hears of the job.
+pub fn run(arguments: Vec<OsString>, debugger: &'static dyn Debugger) -> i32 {
+    debugger::use_debugger(debugger);
     match options::parse(arguments, &|name| std::env::var_os(name)) {
         Ok(Request::Help) => {
             print!("{}", help::TEXT);

@@ -1,13 +1,11 @@
 //! The one module that is allowed to be unsafe: thin, safe wrappers around what the standard library does not offer.
 
 mod affinity;
-mod debugger;
 mod poll;
 mod process;
 mod signals;
 
 pub(crate) use affinity::affinity;
-pub(crate) use debugger::{show_abort, show_ranks};
 pub(crate) use poll::{Poll, READ, WRITE};
 pub(crate) use process::{Ended, Fork, Spawn, clear_death_signal, exit_now, fork, is_foreground, on_fork, reap};
 pub(crate) use process::{SpawnError, Step, become_subreaper, kill, kill_group, new_group, spawn};

@@ -185,8 +185,8 @@ mod tests {
         objects.begin();
         let classes = [
             (MPI_TYPECLASS_INTEGER, &[1, 2, 4, 8, 16][..]),
-            (MPI_TYPECLASS_REAL, &[4, 8, 16]),
-            (MPI_TYPECLASS_COMPLEX, &[8, 16, 32]),
+            (MPI_TYPECLASS_REAL, &[2, 4, 8, 16]),
+            (MPI_TYPECLASS_COMPLEX, &[4, 8, 16, 32]),
         ];
         for (class, sizes) in classes {
             for size in -1..=64 {

@@ -2,6 +2,7 @@
 
 use super::{EARLY_END_GRACE, END_GRACE_MS, END_RESERVE, INTERRUPT_LIMIT, Running, SURVEY_LIMIT};
 use crate::control::{Order, Phase};
+use crate::mpiexec::debugger;
 use crate::mpiexec::reach::{Agent, Stage};
 use crate::mpiexec::standings::Found;
 use crate::mpiexec::survey::{Purpose, Survey};
@@ -78,7 +79,7 @@ impl Running {
         };
         self.console.say(&format!("{}{ending}", verdict.clause));
         self.verdict = Some(verdict.status);
-        sys::show_abort(&verdict.clause);
+        debugger::show_abort(&verdict.clause);
         self.end_ranks(libc::SIGTERM, END_GRACE_MS, spare);
     }
 

@@ -2,9 +2,10 @@
 
 use super::{EARLY_END_GRACE, Running, STATUS_WAIT};
 use crate::control::{Gathered, NameRequest, Order, Phase, Position, Report};
+use crate::mpiexec::debugger;
 use crate::mpiexec::reach::Stage;
 use crate::mpiexec::verdict::{self, Verdict};
-use crate::sys::{self, Ended};
+use crate::sys::Ended;
 use std::collections::btree_map::Entry;
 use std::time::Instant;
 
@@ -133,7 +134,7 @@ impl Running {
             let program = program.and_then(|(_, program)| share.plan.programs[*program as usize].words.first());
             (share.host.clone(), program.cloned().unwrap_or_default(), pid)
         };
-        sys::show_ranks(pids.into_iter().enumerate().map(describe));
+        debugger::show_ranks(pids.into_iter().enumerate().map(describe));
     }
 
     fn mark_unstarted(&mut self, index: usize, first: u32) {

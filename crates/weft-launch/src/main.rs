@@ -1,5 +1,0 @@
-//! `mpiexec`: starts the ranks of an MPI job, here and on other hosts.
-
-fn main() {
-    std::process::exit(weft_launch::mpiexec::run(std::env::args_os().skip(1).collect()));
-}
