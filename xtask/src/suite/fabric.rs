@@ -25,7 +25,6 @@ const WAITING: &[(&str, Whither)] = &[
     ("tcp;ofi_rxm", Whither::Hosts),
     ("net", Whither::Hosts),
     ("udp;ofi_rxd", Whither::Hosts),
-    ("sockets", Whither::Hosts),
     ("shm", Whither::Loopback),
 ];
 const BLOCKED_LIMIT: Duration = Duration::from_secs(45);
