@@ -509,6 +509,7 @@ static void mistakes_seldom_noticed(void)
     MPI_Comm graph;
     STORY("§8.5 mistakes that are seldom noticed");
     CHECK_CLASS(MPI_Cart_get(world, 1, self, self, self), MPI_ERR_TOPOLOGY);
+    CHECK_CLASS(MPI_Cart_map(world, 1, &zero, &one, &beyond), MPI_ERR_DIMS);
     CHECK_CLASS(MPI_Dims_create(0, 2, (int[]){0, 0}), MPI_ERR_DIMS);
     CHECK_CLASS(MPI_Dims_create(6, -1, &one), MPI_ERR_DIMS);
     CHECK_CLASS(MPI_Cart_create(world, 1, &zero, &zero, 0, &graph), MPI_ERR_DIMS);
@@ -579,7 +580,6 @@ static void mistakes(void)
     CHECK_CLASS_IN(MPI_Cart_create(world, -1, dims, periods, 0, &comm), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
     CHECK_CLASS_IN(MPI_Cart_create(world, 1, (int[]){ranks + 1}, periods, 0, &comm), MPI_ERR_DIMS, MPI_ERR_ARG,
                    MPI_ERR_TOPOLOGY);
-    CHECK_CLASS_IN(MPI_Cart_map(world, 1, (int[]){0}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
     CHECK_CLASS_IN(MPI_Cart_map(world, -1, (int[]){1}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG, MPI_ERR_DIMS);
     CHECK_CLASS_IN(MPI_Cart_map(world, 1, (int[]){ranks + 1}, periods, &found), MPI_ERR_DIMS, MPI_ERR_ARG,
                    MPI_ERR_TOPOLOGY);
