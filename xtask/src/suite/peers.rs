@@ -84,7 +84,20 @@ pub(crate) fn mpi4py(_: &Context) -> Vec<Case> {
 
 /// All runs, with the numbers of ranks on one host and on two.
 pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
-    mpi4py_runs(&[1, 2, 3, 4, 5], &[2, 4])
+    let mut cases = mpi4py_runs(&[1, 2, 3, 4, 5], &[2, 4]);
+    for provider in ["udp", "tcp"] {
+        let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
+        cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
+            Some(skipped) => skipped,
+            None => mpi4py_tests(context, 4, || {
+                let script = "exec \"$0\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
+                let hosts =
+                    Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
+                Ok(super::libfabric::by(provider, hosts.arg(context.bin("mpiexec"))))
+            }),
+        }));
+    }
+    cases
 }
 
 fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
@@ -114,16 +127,6 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
         cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
             Some(skipped) => skipped,
             None => mpi4py_tests(context, 2, || Ok(super::libfabric::by(provider, context.mpiexec_on_hosts(2)?))),
-        }));
-        let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
-        cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
-            Some(skipped) => skipped,
-            None => mpi4py_tests(context, 4, || {
-                let script = "exec \"$0\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
-                let hosts =
-                    Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
-                Ok(super::libfabric::by(provider, hosts.arg(context.bin("mpiexec"))))
-            }),
         }));
     }
     cases
