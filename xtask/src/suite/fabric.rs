@@ -197,15 +197,18 @@ enum Whither {
     Loopback,
 }
 
+/// Why a case that takes libfabric and hosts in namespaces is not run.
+fn cannot_run(context: &Context) -> Option<Outcome> {
+    missing(context).or_else(|| match context.hosts().map(Hosts::no_namespaces) {
+        Ok(skipped) => skipped,
+        Err(error) => Some(Outcome::Failed(error.to_string())),
+    })
+}
+
 /// Ten seconds in MPI_Recv over each provider that there is, all of them at the same time.
 fn blocked(context: &Context) -> Outcome {
-    if let Some(skipped) = missing(context) {
-        return skipped;
-    }
-    match context.hosts().map(Hosts::no_namespaces) {
-        Ok(None) => {}
-        Ok(Some(skipped)) => return skipped,
-        Err(error) => return Outcome::Failed(error.to_string()),
+    if let Some(outcome) = cannot_run(context) {
+        return outcome;
     }
     let start = |&(provider, whither): &(&'static str, Whither)| {
         let program = context.compile("tests/c/blocked.c")?;
@@ -243,13 +246,8 @@ fn blocked(context: &Context) -> Outcome {
 
 /// The kernel of the first host ends all connections of TCP while messages are under way.
 fn breaks(context: &Context) -> Outcome {
-    if let Some(skipped) = missing(context) {
-        return skipped;
-    }
-    match context.hosts().map(Hosts::no_namespaces) {
-        Ok(None) => {}
-        Ok(Some(skipped)) => return skipped,
-        Err(error) => return Outcome::Failed(error.to_string()),
+    if let Some(outcome) = cannot_run(context) {
+        return outcome;
     }
     if !Run::new("nft").arg("-v").finish().is_ok_and(|finished| finished.code == Some(0)) {
         return Outcome::Skipped("needs nft (Debian has it in the package nftables)".into());
