@@ -44,9 +44,10 @@ extern crate alloc;
 
 use alloc::vec::Vec;
 
+use choice::Choices;
 use select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
-    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
+    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree,
 };
 
 mod allgather;
@@ -57,6 +58,8 @@ mod barrier;
 mod bcast;
 mod between;
 pub mod choice;
+mod chosen;
+pub mod cost;
 mod dependencies;
 mod frontier;
 mod gather;
@@ -73,6 +76,7 @@ pub mod select;
 mod tree;
 mod two_level;
 
+pub use chosen::Chosen;
 pub use frontier::Frontier;
 pub use schedule::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
@@ -207,20 +211,47 @@ pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> S
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
+/// [`barrier`] in two levels: up a tree on each node, among one rank of each, and down again. `nodes`: as for [`bcast_in_two_levels`].
+pub fn barrier_in_two_levels(arguments: &Barrier, nodes: &[u32], algorithms: (Tree, BarrierAlgorithm)) -> Schedule {
+    planned(|plan| two_level::add_barrier(plan, arguments, nodes, algorithms))
+}
+
+/// [`reduce`] in two levels: on each node to one rank, and among these, by an algorithm for each. The operation commutes. `nodes`: as for
+/// [`bcast_in_two_levels`].
+pub fn reduce_in_two_levels(
+    arguments: &Reduce,
+    nodes: &[u32],
+    algorithms: (ReduceAlgorithm, ReduceAlgorithm),
+) -> Schedule {
+    planned(|plan| two_level::add_reduce(plan, arguments, nodes, algorithms))
+}
+
 /// [`allreduce`] in two levels: on each node to one rank, among these, and to the others again, by an algorithm for each. The operation
-/// commutes. `nodes`: as for [`bcast_in_two_levels`].
+/// commutes. Of the data so many ranks of each node lead for a share each, or as many as the smallest node has. `nodes`: as for
+/// [`bcast_in_two_levels`].
 pub fn allreduce_in_two_levels(
     arguments: &Allreduce,
     nodes: &[u32],
+    leaders: u32,
     algorithms: (ReduceAlgorithm, AllreduceAlgorithm, BcastAlgorithm),
 ) -> Schedule {
-    planned(|plan| two_level::add_allreduce(plan, arguments, nodes, algorithms))
+    planned(|plan| two_level::add_allreduce(plan, arguments, nodes, leaders, algorithms))
+}
+
+/// [`allgather`] in two levels: among one rank of each node, and from these to their nodes. The ranks of each node follow each other.
+/// `nodes`: as for [`bcast_in_two_levels`].
+pub fn allgather_in_two_levels(
+    arguments: &Allgather,
+    nodes: &[u32],
+    algorithms: (AllgatherAlgorithm, BcastAlgorithm),
+) -> Schedule {
+    planned(|plan| two_level::add_allgather(plan, arguments, nodes, algorithms))
 }
 
 /// This process's part in `MPI_Allreduce` on an intercommunicator (MPI-5.0 §6.9.6): each group gets the result of the other. Ranks are
 /// those of both groups together, the first group's first.
-pub fn allreduce_between(arguments: &AllreduceBetween) -> Schedule {
-    between::allreduce(arguments)
+pub fn allreduce_between(arguments: &AllreduceBetween, choices: &Choices) -> Schedule {
+    between::allreduce(arguments, choices)
 }
 
 /// This process's part in `MPI_Neighbor_allgather`, `MPI_Neighbor_alltoall` and their forms with counts and datatypes (MPI-5.0 §8.6).
@@ -236,14 +267,14 @@ pub fn exchange_between(arguments: &ExchangeBetween<'_>) -> Schedule {
 
 /// This process's part in `MPI_Reduce` on an intercommunicator (MPI-5.0 §6.9.1): the root gets the result of the other group. Ranks are
 /// those of the root, which comes first, and of that group.
-pub fn reduce_between(arguments: &ReduceBetween) -> Schedule {
-    between::reduce(arguments)
+pub fn reduce_between(arguments: &ReduceBetween, choices: &Choices) -> Schedule {
+    between::reduce(arguments, choices)
 }
 
 /// This process's part in `MPI_Reduce_scatter` and `MPI_Reduce_scatter_block` on an intercommunicator (MPI-5.0 §6.10): each group gets
 /// the result of the other in parts. Ranks are those of both groups together, the first group's first.
-pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>) -> Schedule {
-    between::reduce_scatter(arguments)
+pub fn reduce_scatter_between(arguments: &ReduceScatterBetween<'_>, choices: &Choices) -> Schedule {
+    between::reduce_scatter(arguments, choices)
 }
 
 /// This rank's part in `MPI_Reduce_scatter_block` (MPI-5.0 §6.10.1).

@@ -35,7 +35,9 @@ mod words;
 pub use call_site::CallSite;
 pub use client::{Client, Origin};
 pub use error::LaunchError;
-pub use processors::{Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, resources, usable_processors};
+pub use processors::{
+    Load, REGISTRY, RESOURCE_KINDS, Resource, ResourceKind, named_processors, resources, usable_processors,
+};
 pub use say::say;
 pub use secret::JobSecret;
 

@@ -25,6 +25,12 @@ pub fn usable_processors() -> usize {
     reduce_by_quota(Set::allowed().len())
 }
 
+/// A name for the processors that this process may use, by which processes that share them know each other, in whatever containers or network
+/// namespaces of one machine they are; and how many these are, whatever the time quota.
+pub fn named_processors() -> (String, usize) {
+    (machine(), Set::allowed().len())
+}
+
 /// So many processors as the time quota leaves of `allowed`, at least 1.
 pub(crate) fn reduce_by_quota(allowed: usize) -> usize {
     reduce(allowed, quota::quota())

@@ -254,7 +254,7 @@ impl Process {
             collectives: 0,
             buffer: Default::default(),
             topology: None,
-            spread: std::sync::OnceLock::new(),
+            layout: std::sync::OnceLock::new(),
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }

@@ -1,6 +1,6 @@
 //! The job that this process belongs to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use weft_engine::group::PeerId;
 use weft_launch::Client;
@@ -25,6 +25,8 @@ pub struct Job {
     pub(crate) reorders: bool,
     /// The node of each process, as a number without meaning but equality.
     pub(crate) nodes: HashMap<PeerId, u64>,
+    /// Processes that take turns on their processors: the job has more on these than there are.
+    pub(crate) crowded: HashSet<PeerId>,
     /// Its processes, by their rank.
     pub members: Vec<PeerId>,
     /// `MPI_APPNUM` of each, by rank.

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
+use weft_core::collective::choice::Layout;
+
 use crate::constants::*;
 use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
@@ -39,8 +41,8 @@ pub struct Communicator {
     pub buffer: crate::buffered::Buffer,
     /// Who is whose neighbour in it (§8), if anybody.
     pub topology: Option<Arc<Topology>>,
-    /// On how many nodes its group is, and how many of it share one at most, once somebody has asked.
-    pub spread: std::sync::OnceLock<(u32, u32)>,
+    /// Where the processes of its group are, once somebody has asked.
+    pub layout: OnceLock<Layout>,
 }
 
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
@@ -270,7 +272,7 @@ impl Objects {
                 collectives: 0,
                 buffer: Default::default(),
                 topology: None,
-                spread: std::sync::OnceLock::new(),
+                layout: OnceLock::new(),
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");

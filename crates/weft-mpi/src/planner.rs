@@ -4,9 +4,10 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use weft_core::collective::choice::{Algorithm, Choices, Facts, Operation, Place};
+use weft_core::collective::choice::{Choices, Layout};
 use weft_core::collective::{
-    self, Allgather, Allgatherv, Allreduce, Barrier, Bcast, Gather, Reduce, ReduceScatter, ReduceScatterBlock, Schedule,
+    Allgather, Allgatherv, Allreduce, Barrier, Bcast, Chosen, Gather, Reduce, ReduceScatter, ReduceScatterBlock,
+    Schedule,
 };
 
 use weft_engine::arguments::{Arguments, Bound};
@@ -22,11 +23,11 @@ pub struct Planner {
 }
 
 struct Kept {
-    schedules: Vec<(Key, Place, Arc<Schedule>)>,
+    schedules: Vec<(Key, Layout, Arc<Schedule>)>,
     /// Which of them goes next.
     oldest: usize,
     /// The newest barrier, with the buffers that it has not.
-    barrier: Option<(Barrier, Place, Arc<Bound>)>,
+    barrier: Option<(Barrier, Layout, Arc<Bound>)>,
 }
 
 /// All that a schedule depends on, but for the place of the processes.
@@ -59,33 +60,30 @@ impl Planner {
 /// The planner, for the processes of one communicator.
 pub struct Plans<'a> {
     pub(crate) planner: &'a Planner,
-    pub(crate) place: Place,
+    pub(crate) layout: Layout,
 }
 
-/// The chosen algorithm, of the kind that the operation has.
-macro_rules! chosen {
-    ($plans:expr, $operation:ident, $kind:ident, $ranks:expr, $bytes:expr, $commutative:expr) => {
-        match $plans.choose(Operation::$operation, $ranks, $bytes, $commutative) {
-            Algorithm::$kind(algorithm) => algorithm,
-            other => unreachable!("{other} is for another operation"),
-        }
-    };
+impl Planner {
+    /// How algorithms are chosen.
+    pub const fn choices(&self) -> &Choices {
+        &self.choices
+    }
 }
 
 impl Plans<'_> {
-    fn choose(&self, operation: Operation, ranks: u32, bytes: u64, commutative: bool) -> Algorithm {
-        self.planner.choices.choose(operation, &Facts { ranks, bytes, commutative, place: self.place }).0
+    fn chosen(&self) -> Chosen<'_> {
+        Chosen { choices: &self.planner.choices, layout: &self.layout }
     }
 
-    fn kept(&self, key: Key, plan: impl FnOnce() -> Schedule) -> Arc<Schedule> {
+    fn kept(&self, key: Key, plan: impl FnOnce(Chosen<'_>) -> Schedule) -> Arc<Schedule> {
         let mut kept = self.planner.kept.borrow_mut();
-        let known = kept.schedules.iter().find(|(known, place, _)| *known == key && *place == self.place);
+        let known = kept.schedules.iter().find(|(known, layout, _)| *known == key && *layout == self.layout);
         if let Some((_, _, schedule)) = known {
             return schedule.clone();
         }
-        let schedule = Arc::new(plan());
+        let schedule = Arc::new(plan(self.chosen()));
         if schedule.len() <= KEPT_STEPS_MAX {
-            let entry = (key, self.place, schedule.clone());
+            let entry = (key, self.layout.clone(), schedule.clone());
             if kept.schedules.len() < KEPT_MAX {
                 kept.schedules.push(entry);
             } else {
@@ -99,103 +97,75 @@ impl Plans<'_> {
 
     /// This rank's part in `MPI_Bcast`.
     pub fn bcast(&self, of: &Bcast) -> Arc<Schedule> {
-        self.kept(Key::Bcast(*of), || {
-            collective::bcast_with(of, chosen!(self, Bcast, Bcast, of.size, of.items.bytes(), true))
-        })
+        self.kept(Key::Bcast(*of), |chosen| chosen.bcast(of))
     }
 
     /// This rank's part in `MPI_Gather`.
     pub fn gather(&self, of: &Gather) -> Arc<Schedule> {
-        self.kept(Key::Gather(*of), || {
-            collective::gather_with(of, chosen!(self, Gather, Gather, of.size, of.gathered_bytes(), true))
-        })
+        self.kept(Key::Gather(*of), |chosen| chosen.gather(of))
     }
 
     /// This rank's part in `MPI_Scatter`.
     pub fn scatter(&self, of: &Gather) -> Arc<Schedule> {
-        self.kept(Key::Scatter(*of), || {
-            collective::scatter_with(of, chosen!(self, Scatter, Gather, of.size, of.scattered_bytes(), true))
-        })
+        self.kept(Key::Scatter(*of), |chosen| chosen.scatter(of))
     }
 
     /// This rank's part in `MPI_Allgather`.
     pub fn allgather(&self, of: &Allgather) -> Arc<Schedule> {
-        self.kept(Key::Allgather(*of), || {
-            let bytes = u64::from(of.size) * of.receive.bytes();
-            collective::allgather_with(of, chosen!(self, Allgather, Allgather, of.size, bytes, true))
-        })
+        self.kept(Key::Allgather(*of), |chosen| chosen.allgather(of))
     }
 
     /// This rank's part in `MPI_Allgatherv`.
     pub fn allgatherv(&self, of: &Allgatherv<'_>) -> Arc<Schedule> {
-        let bytes = of.receive.counts.iter().sum::<u64>() * of.receive.item_size;
-        let algorithm = chosen!(self, Allgather, Allgather, of.size, bytes, true);
-        Arc::new(collective::allgatherv_with(of, algorithm))
+        Arc::new(self.chosen().allgatherv(of))
     }
 
     /// This rank's part in `MPI_Alltoall`.
     pub fn alltoall(&self, of: &Allgather) -> Arc<Schedule> {
-        self.kept(Key::Alltoall(*of), || {
-            collective::alltoall_with(of, chosen!(self, Alltoall, Alltoall, of.size, of.receive.bytes(), true))
-        })
+        self.kept(Key::Alltoall(*of), |chosen| chosen.alltoall(of))
     }
 
     /// This rank's part in `MPI_Reduce`.
     pub fn reduce(&self, of: &Reduce) -> Arc<Schedule> {
-        self.kept(Key::Reduce(*of), || {
-            collective::reduce_with(of, chosen!(self, Reduce, Reduce, of.size, of.items.bytes(), of.commutative))
-        })
+        self.kept(Key::Reduce(*of), |chosen| chosen.reduce(of))
     }
 
     /// This rank's part in `MPI_Allreduce`.
     pub fn allreduce(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Allreduce(*of), || {
-            let algorithm = chosen!(self, Allreduce, Allreduce, of.size, of.items.bytes(), of.commutative);
-            collective::allreduce_with(of, algorithm)
-        })
+        self.kept(Key::Allreduce(*of), |chosen| chosen.allreduce(of))
     }
 
     /// This rank's part in `MPI_Reduce_scatter_block`.
     pub fn reduce_scatter_block(&self, of: &ReduceScatterBlock) -> Arc<Schedule> {
-        self.kept(Key::ReduceScatterBlock(*of), || {
-            let bytes = u64::from(of.size) * of.items.bytes();
-            let algorithm = chosen!(self, ReduceScatter, ReduceScatter, of.size, bytes, of.commutative);
-            collective::reduce_scatter_block_with(of, algorithm)
-        })
+        self.kept(Key::ReduceScatterBlock(*of), |chosen| chosen.reduce_scatter_block(of))
     }
 
     /// This rank's part in `MPI_Reduce_scatter`.
     pub fn reduce_scatter(&self, of: &ReduceScatter<'_>) -> Arc<Schedule> {
-        let bytes = of.counts.iter().sum::<u64>() * of.shape.size;
-        let algorithm = chosen!(self, ReduceScatter, ReduceScatter, of.size, bytes, of.commutative);
-        Arc::new(collective::reduce_scatter_with(of, algorithm))
+        Arc::new(self.chosen().reduce_scatter(of))
     }
 
     /// This rank's part in `MPI_Scan`.
     pub fn scan(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Scan(*of), || {
-            collective::scan_with(of, chosen!(self, Scan, Scan, of.size, of.items.bytes(), of.commutative))
-        })
+        self.kept(Key::Scan(*of), |chosen| chosen.scan(of))
     }
 
     /// This rank's part in `MPI_Exscan`.
     pub fn exscan(&self, of: &Allreduce) -> Arc<Schedule> {
-        self.kept(Key::Exscan(*of), || {
-            collective::exscan_with(of, chosen!(self, Scan, Scan, of.size, of.items.bytes(), of.commutative))
-        })
+        self.kept(Key::Exscan(*of), |chosen| chosen.exscan(of))
     }
 
     /// The barrier of these processes, and the buffers that it has not.
     pub fn barrier(&self, barrier: Barrier) -> Arc<Bound> {
         let newest = &mut self.planner.kept.borrow_mut().barrier;
-        if let Some((known, place, bound)) = newest
-            && (*known, *place) == (barrier, self.place)
+        if let Some((known, layout, bound)) = newest
+            && *known == barrier
+            && *layout == self.layout
         {
             return bound.clone();
         }
-        let algorithm = chosen!(self, Barrier, Barrier, barrier.size, 0, true);
-        let bound = Arc::new(Bound::shared(collective::barrier_with(&barrier, algorithm), Arguments::none()));
-        *newest = Some((barrier, self.place, bound.clone()));
+        let bound = Arc::new(Bound::shared(self.chosen().barrier(&barrier), Arguments::none()));
+        *newest = Some((barrier, self.layout.clone(), bound.clone()));
         bound
     }
 }

@@ -107,6 +107,8 @@ pub struct Process {
     learned: Learned,
     looks: Looks,
     processors: usize,
+    /// The job has more processes on its processors than there are of these, on this node or as nodes of their own.
+    pub(crate) is_crowded: bool,
     helped: Helped,
     progress_thread: Option<ProgressThread>,
     waiters: Waiters,
@@ -250,7 +252,7 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     // Programs test in a loop: those who wait for the lock must come to have it, and so must ranks without a processor, of which one
     // may be what the program tests for.
     let yields = found.is_none() && {
-        let wanted = is_contended() || process.engine().is_ok_and(|engine| engine.is_oversubscribed());
+        let wanted = is_contended() || process.is_oversubscribed();
         process.looks.in_vain(wanted)
     };
     drop(process);
@@ -310,6 +312,7 @@ impl Process {
             learned: Learned::new(SPIN_NODE),
             looks: Looks::new(),
             processors: 1,
+            is_crowded: false,
             helped: Helped::Nothing,
             progress_thread: None,
             waiters: Waiters::new(),
@@ -370,9 +373,16 @@ impl Process {
         self.engine.as_ref().map_or(PeerId::FIRST, |engine| engine.peers.own())
     }
 
-    /// Whether the processes of `group` take turns on the processors of this node; the same at all of them.
+    /// Whether processes of `group` take turns on their processors; the same at all of them.
     pub fn are_oversubscribed(&self, group: &Group) -> bool {
         self.engine.as_ref().is_some_and(|engine| engine.are_oversubscribed(&group.members))
+            || self.job.as_ref().is_some_and(|job| group.members.iter().any(|member| job.crowded.contains(member)))
+    }
+
+    /// Whether this process takes turns with others of the job on the processors that it may use.
+    #[inline]
+    pub(crate) fn is_oversubscribed(&self) -> bool {
+        self.is_crowded || self.engine.as_ref().is_some_and(|engine| engine.is_oversubscribed())
     }
 
     /// Requests and matching.

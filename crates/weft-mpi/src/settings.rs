@@ -161,6 +161,17 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     reader: Reader::Library,
 };
 
+/// Whether reductions are the same wherever ranks are.
+pub const REPRODUCIBLE: Setting = Setting {
+    name: "WEFT_REPRODUCIBLE",
+    default: "0",
+    allowed: "1 or 0",
+    meaning: "`1`: reductions combine their operands in an order that depends on the number of ranks and of bytes only, so that sums of \
+              floating-point numbers have the same bits however ranks are spread over hosts; without it they have so from run to run with \
+              ranks spread alike; the same for all ranks",
+    reader: Reader::Library,
+};
+
 /// The algorithm of a collective for all cases.
 const fn algorithm(name: &'static str, operation: Operation) -> Setting {
     Setting {
@@ -286,7 +297,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 34] = [
+pub const TABLE: [&Setting; 35] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -307,6 +318,7 @@ pub const TABLE: [&Setting; 34] = [
     &CHECK,
     &COMMUNICATORS,
     &COLLECTIVES_TABLE,
+    &REPRODUCIBLE,
     &ALGORITHMS[0].1,
     &ALGORITHMS[1].1,
     &ALGORITHMS[2].1,
@@ -422,7 +434,8 @@ fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String
         }
     }
     let table = COLLECTIVES_TABLE.value(variable).map(|path| users_table(&path)).transpose()?;
-    Ok(Choices::new(forced, table.unwrap_or_default()))
+    let one_order = switch(&REPRODUCIBLE, variable)?;
+    Ok(Choices::new(forced, table.unwrap_or_default()).with_one_order(one_order))
 }
 
 fn users_table(path: &str) -> Result<Table, String> {

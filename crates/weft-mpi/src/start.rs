@@ -57,6 +57,10 @@ struct Card {
     fabric: Vec<fabric::Card>,
     /// Which of several programs of one command line it runs.
     appnum: Option<i32>,
+    /// A number for the processors that it may use, and how many these are.
+    processors: (u64, usize),
+    /// What differs where algorithms of collectives would be chosen differently.
+    choices: u64,
 }
 
 impl Card {
@@ -67,7 +71,9 @@ impl Card {
         let fabric: Vec<String> = self.fabric.iter().map(fabric::Card::encode).collect();
         let appnum = self.appnum.map_or_else(|| "-".to_owned(), |appnum| appnum.to_string());
         let Self { node, pid, host, .. } = self;
-        format!("7,{node:x},{pid},{host},{secret},{addresses},{},{},{appnum}", raw.join("+"), fabric.join("+"))
+        let (set, processors) = self.processors;
+        let (raw, fabric, choices) = (raw.join("+"), fabric.join("+"), self.choices);
+        format!("8,{node:x},{pid},{host},{secret},{addresses},{raw},{fabric},{appnum},{set:x},{processors},{choices:x}")
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
@@ -76,12 +82,15 @@ impl Card {
             "a process of the job describes itself in a way that this version of Weft does not understand: do all use the same?".to_owned()
         };
         let parts: Vec<&str> = text.split(',').collect();
-        let ["7", node, pid, host, secret, addresses, raw, fabric, appnum] = parts[..] else { return Err(wrong()) };
+        let ["8", node, pid, host, secret, addresses, raw, fabric, appnum, set, processors, choices] = parts[..] else {
+            return Err(wrong());
+        };
+        let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| wrong());
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
         let fabric = fabric.split('+').filter(|text| !text.is_empty()).map(fabric::Card::decode);
         let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
         Ok(Self {
-            node: u64::from_str_radix(node, 16).map_err(|_| wrong())?,
+            node: number(node)?,
             pid: pid.parse().map_err(|_| wrong())?,
             host: host.to_owned(),
             secret: JobSecret::from_hex(secret),
@@ -89,6 +98,8 @@ impl Card {
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             fabric: fabric.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             appnum: Some(appnum).filter(|text| *text != "-").map(str::parse).transpose().map_err(|_| wrong())?,
+            processors: (number(set)?, processors.parse().map_err(|_| wrong())?),
+            choices: number(choices)?,
         })
     }
 }
@@ -190,6 +201,11 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         raw: raw::cards(&settings, &links.raw),
         fabric: links.fabric_cards(&settings),
         appnum: client.appnum(),
+        processors: {
+            let (name, count) = weft_launch::named_processors();
+            (node::hash(name.as_bytes()), count)
+        },
+        choices: settings.choices.digest(),
     };
     if settings.single_copy && settings.links.shared && client.local_ranks().is_none_or(|ranks| ranks.len() > 1) {
         // Before the others know this process, and try.
@@ -202,6 +218,12 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         card.fabric = links.fabric_cards(&settings);
         cards = exchange(client, &card)?;
     }
+    if let Some(other) = cards.iter().position(|card| card.choices != cards[0].choices) {
+        return Err(self::other(format!(
+            "rank {other} would choose algorithms of collectives in another way than rank 0: WEFT_COLLECTIVES_TABLE (what the file \
+             says), WEFT_REPRODUCIBLE, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
+        )));
+    }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
         let what = "ranks of this host cannot all share memory (their pid namespaces, /dev/shm or users differ)";
         warn(rank, &format!("{what}: those that cannot talk over the network, which is slower"));
@@ -211,12 +233,14 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let load = Load::of_this_process(neighbours);
     let live = Live::new(rank, size, names);
     let (interfaces, links_open) = (links.interfaces(), links.any());
+    let crowded: Vec<bool> = cards.iter().map(|card| is_crowded(card, &cards)).collect();
     let engine = connect(&settings, rank, size, &cards, links, secret)?;
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
     let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
     process
         .attach_engine(engine, load, neighbours, live)
         .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
+    process.is_crowded = crowded[rank as usize];
     if settings.progress_thread {
         process.allow_progress_thread();
     }
@@ -233,6 +257,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         processor_name: processor_name(settings.node.as_deref()),
         interfaces,
         nodes,
+        crowded: members.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(member, _)| *member).collect(),
         reorders: settings.reorder,
         members,
         appnums: cards.iter().map(|card| card.appnum).collect(),
@@ -250,6 +275,12 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
 fn exchange(client: &mut Client, card: &Card) -> Result<Vec<Card>> {
     let texts = client.exchange(&card.encode()).map_err(|error| other(error.to_string()))?;
     texts.iter().map(|text| Card::decode(text).map_err(other)).collect()
+}
+
+/// Whether the job has more processes on the processors of one than these are. Those that share memory, and those that count as nodes of
+/// their own on one machine, alike; all processes come to the same answer.
+fn is_crowded(card: &Card, cards: &[Card]) -> bool {
+    cards.iter().filter(|other| other.processors.0 == card.processors.0).count() > card.processors.1
 }
 
 /// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory: containers. All

@@ -33,6 +33,13 @@ pub fn network() -> u32 {
     ((whole ^ (whole >> 32)) as u32).max(1)
 }
 
+/// A number for a name; others that read the same have the same.
+pub fn hash(name: &[u8]) -> u64 {
+    let mut hash = Hash::new();
+    hash.add(name);
+    hash.finish()
+}
+
 fn add_machine(hash: &mut Hash) {
     // A machine without a boot id (no /proc) is told from others by its name.
     let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_else(|_| crate::sys::host_name());

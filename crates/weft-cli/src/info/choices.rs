@@ -26,7 +26,7 @@ pub(crate) fn all(choices: &Choices, nodes: u32) -> Vec<Choice> {
         let sizes = if operation == Operation::Barrier { 0..1 } else { 0..25 };
         for bytes in sizes.map(|bit| 1_u64 << bit) {
             let bytes = if operation == Operation::Barrier { 0 } else { bytes };
-            let place = Place { nodes, per_node: RANKS / nodes, oversubscribed: false };
+            let place = Place { nodes, per_node: RANKS / nodes, ..Place::apart(RANKS) };
             let (algorithm, source) =
                 choices.choose(operation, &Facts { ranks: RANKS, bytes, commutative: true, place });
             let source = match source {

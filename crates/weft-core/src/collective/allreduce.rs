@@ -29,7 +29,8 @@ fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes
     // Both ways the same segments.
     let segment_bytes = segment_bytes / items.shape.size * items.shape.size;
     let arguments = Reduce { rank, size, root: 0, items, commutative, in_place };
-    reduce::up(plan, &arguments, tree, segment_bytes, Vector::of_receive(items));
+    let own = Vector::contribution(items, in_place);
+    reduce::up(plan, &arguments, tree, segment_bytes, own, Vector::of_receive(items));
     bcast::down(plan, &Bcast { rank, size, root: 0, items }, tree, segment_bytes);
 }
 

@@ -29,15 +29,30 @@ fn dissemination(plan: &mut Plan, arguments: &Barrier) {
 
 /// Each rank hears of all below it, says so, and passes on that all have entered.
 fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
+    up(plan, arguments, tree);
+    down(plan, arguments, tree);
+}
+
+/// Each rank hears of all below it, and says so.
+pub(super) fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     let Barrier { rank, size } = *arguments;
     let Some(one) = tree.each(size).next() else { return };
-    let (parent, children) = (one.parent(rank), one.children(rank));
+    let children = one.children(rank);
     plan.limit(OUTSTANDING_MAX, |plan| children.iter().for_each(|&child| plan.await_signal(child)));
     plan.fence();
-    if let Some(parent) = parent {
+    if let Some(parent) = one.parent(rank) {
         plan.signal(parent);
+    }
+}
+
+/// Each rank hears from above that all have entered, and passes it on.
+pub(super) fn down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
+    let Barrier { rank, size } = *arguments;
+    let Some(one) = tree.each(size).next() else { return };
+    if let Some(parent) = one.parent(rank) {
         plan.await_signal(parent);
         plan.fence();
     }
+    let children = one.children(rank);
     plan.limit(OUTSTANDING_MAX, |plan| children.iter().rev().for_each(|&child| plan.signal(child)));
 }

@@ -3,8 +3,10 @@
 //! The choice depends only on numbers that every rank of the operation has, so all of them choose the same. The table that is built in
 //! (`choice.table`) says how one is written.
 
+use alloc::collections::BTreeMap;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 
 use super::select::{
@@ -78,20 +80,79 @@ impl Operation {
     /// The algorithms that it has, as a table names them: K is a number, S a segment's bytes.
     pub const fn algorithms(self) -> &'static str {
         match self {
-            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain or linear",
+            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear or two-level",
             Self::Bcast => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination or scatter-ring"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring or two-level"
             }
-            Self::Reduce => "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; or halving",
+            Self::Reduce => {
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving or two-level"
+            }
             Self::Allreduce => {
-                "doubling, multiplying:K, halving or ring; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
+                "doubling, multiplying:K, halving, ring or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
             }
-            Self::Gather | Self::Scatter => "linear or binomial",
-            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange or linear",
+            Self::Gather | Self::Scatter => "linear, binomial or k-nomial:K",
+            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange, linear or two-level",
             Self::Alltoall => "bruck or pairwise:K",
             Self::ReduceScatter => "halving or pairwise",
             Self::Scan => "doubling or chain/S",
         }
+    }
+
+    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows.
+    pub const fn candidates(self) -> &'static [&'static str] {
+        match self {
+            Self::Barrier => &["dissemination", "binomial", "k-nomial:4", "linear", "two-level"],
+            Self::Bcast => &[
+                "binomial",
+                "k-nomial:4",
+                "k-nomial:8",
+                "linear",
+                "chain/16K",
+                "chain/64K",
+                "k-ary:2/16K",
+                "double-tree/16K",
+                "double-tree/64K",
+                "scatter-dissemination",
+                "scatter-ring",
+                "two-level",
+            ],
+            Self::Reduce => &[
+                "binomial",
+                "k-nomial:4",
+                "linear",
+                "chain/16K",
+                "chain/64K",
+                "double-tree/16K",
+                "double-tree/64K",
+                "halving",
+                "two-level",
+            ],
+            Self::Allreduce => &[
+                "doubling",
+                "multiplying:4",
+                "multiplying:8",
+                "halving",
+                "ring",
+                "linear",
+                "binomial",
+                "chain/64K",
+                "double-tree/16K",
+                "double-tree/64K",
+                "two-level",
+                "two-level:2",
+                "two-level:4",
+            ],
+            Self::Gather | Self::Scatter => &["linear", "binomial", "k-nomial:4", "k-nomial:8"],
+            Self::Allgather => &["dissemination", "doubling", "ring", "neighbour-exchange", "linear", "two-level"],
+            Self::Alltoall => &["bruck", "pairwise:1", "pairwise:4", "pairwise:32"],
+            Self::ReduceScatter => &["halving", "pairwise"],
+            Self::Scan => &["doubling", "chain/16K", "chain/64K"],
+        }
+    }
+
+    /// Whether it combines operands.
+    const fn is_reduction(self) -> bool {
+        matches!(self, Self::Reduce | Self::Allreduce | Self::ReduceScatter | Self::Scan)
     }
 
     /// The algorithm of a name.
@@ -104,6 +165,15 @@ impl Operation {
     }
 
     fn of(self, written: Written<'_>) -> Option<Algorithm> {
+        if let ("two-level", None) = (written.name, written.segment) {
+            return match (self, written.number) {
+                (Self::Barrier | Self::Bcast | Self::Reduce | Self::Allreduce | Self::Allgather, None) => {
+                    Some(Algorithm::TwoLevel { leaders: 1 })
+                }
+                (Self::Allreduce, Some(leaders @ 1..=64)) => Some(Algorithm::TwoLevel { leaders }),
+                _ => None,
+            };
+        }
         let plain = (written.number.is_none() && written.segment.is_none()).then_some(written.name);
         Some(match self {
             Self::Barrier => Algorithm::Barrier(match plain {
@@ -131,9 +201,9 @@ impl Operation {
                 }
                 _ => AllreduceAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
             }),
-            Self::Gather | Self::Scatter => Algorithm::Gather(match plain? {
-                "linear" => GatherAlgorithm::Linear,
-                "binomial" => GatherAlgorithm::Binomial,
+            Self::Gather | Self::Scatter => Algorithm::Gather(match (written.segment, written.tree()?) {
+                (None, Tree::KNomial { radix }) => GatherAlgorithm::Tree { radix },
+                (None, Tree::Linear) => GatherAlgorithm::Linear,
                 _ => return None,
             }),
             Self::Allgather => Algorithm::Allgather(match plain? {
@@ -225,9 +295,25 @@ pub enum Algorithm {
     Allreduce(AllreduceAlgorithm),
     ReduceScatter(ReduceScatterAlgorithm),
     Scan(ScanAlgorithm),
+    /// Within each node, and between so many ranks of each, by what is chosen for a group within a node and for one of a rank on each.
+    TwoLevel {
+        leaders: u32,
+    },
 }
 
 impl Algorithm {
+    /// Whether it can be run in such a case.
+    fn is_possible(self, operation: Operation, facts: &Facts) -> bool {
+        let in_order = facts.commutative || !self.needs_commuting();
+        let Self::TwoLevel { .. } = self else { return in_order };
+        let place = &facts.place;
+        in_order
+            && place.nodes > 1
+            && place.per_node > 1
+            && (facts.commutative || !operation.is_reduction())
+            && (place.consecutive || operation != Operation::Allgather)
+    }
+
     /// Whether it changes the order of operands.
     fn needs_commuting(self) -> bool {
         let reorders = |tree: Tree| !tree.is_ordered();
@@ -260,14 +346,66 @@ pub struct Place {
     pub nodes: u32,
     /// Most of them on one node.
     pub per_node: u32,
-    /// All of them are on one node, and take turns on its processors.
+    /// They take turns on the processors that they share.
     pub oversubscribed: bool,
+    /// The ranks of each node follow each other.
+    pub consecutive: bool,
 }
 
 impl Place {
     /// Each of `ranks` processes on a node of its own.
     pub const fn apart(ranks: u32) -> Self {
-        Self { nodes: ranks, per_node: 1, oversubscribed: false }
+        Self { nodes: ranks, per_node: 1, oversubscribed: false, consecutive: true }
+    }
+
+    /// All of `ranks` processes on one node.
+    pub const fn together(ranks: u32) -> Self {
+        Self { nodes: 1, per_node: ranks, oversubscribed: false, consecutive: true }
+    }
+}
+
+/// Where each process of a group is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    place: Place,
+    /// The node of each rank, as numbers that are equal where the node is; empty where that makes no difference.
+    nodes: Arc<[u32]>,
+}
+
+impl Layout {
+    /// Each of `ranks` processes on a node of its own.
+    pub fn apart(ranks: u32) -> Self {
+        Self { place: Place::apart(ranks), nodes: Arc::new([]) }
+    }
+
+    /// Of ranks on these nodes, numbered anyhow.
+    pub fn of(nodes: Vec<u32>) -> Self {
+        let mut counts = BTreeMap::new();
+        nodes.iter().for_each(|node| *counts.entry(*node).or_insert(0_u32) += 1);
+        let changes = nodes.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        let place = Place {
+            nodes: counts.len() as u32,
+            per_node: counts.values().copied().max().unwrap_or(0),
+            oversubscribed: false,
+            consecutive: changes < counts.len().max(1),
+        };
+        let levels = place.nodes > 1 && place.per_node > 1;
+        Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) } }
+    }
+
+    /// The same ranks, which take turns on processors that they share, or do not.
+    pub fn with_oversubscription(self, oversubscribed: bool) -> Self {
+        Self { place: Place { oversubscribed, ..self.place }, ..self }
+    }
+
+    /// The numbers of it.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// The node of each rank, where there are several nodes of which one has several ranks; else nothing.
+    pub fn nodes(&self) -> &[u32] {
+        &self.nodes
     }
 }
 
@@ -382,7 +520,7 @@ impl Rule {
     fn fits(&self, operation: Operation, facts: &Facts) -> bool {
         self.operation == operation
             && self.conditions.iter().all(|condition| condition.holds(facts))
-            && (facts.commutative || !self.algorithm.needs_commuting())
+            && self.algorithm.is_possible(operation, facts)
     }
 }
 
@@ -431,12 +569,19 @@ pub struct Choices {
     forced: Vec<(Operation, Algorithm)>,
     users: Table,
     built_in: Table,
+    /// Reductions combine in the same order wherever ranks are.
+    same_everywhere: bool,
 }
 
 impl Choices {
     /// By the built-in table alone, which is read anew for each choice.
     pub const fn without_settings() -> Self {
-        Self { forced: Vec::new(), users: Table { rules: Vec::new() }, built_in: Table { rules: Vec::new() } }
+        Self {
+            forced: Vec::new(),
+            users: Table { rules: Vec::new() },
+            built_in: Table { rules: Vec::new() },
+            same_everywhere: false,
+        }
     }
 
     /// With these algorithms for all cases in which they are possible, and this table for the others.
@@ -444,7 +589,21 @@ impl Choices {
     /// # Panics
     /// The table that is built in makes no sense: a test sees to that.
     pub fn new(forced: Vec<(Operation, Algorithm)>, users: Table) -> Self {
-        Self { forced, users, built_in: Table::parse(BUILT_IN).expect("the built-in table makes sense") }
+        let built_in = Table::parse(BUILT_IN).expect("the built-in table makes sense");
+        Self { forced, users, built_in, same_everywhere: false }
+    }
+
+    /// The same, but that operands of reductions are combined in an order that depends on the number of ranks only, and not on where they are
+    /// (MPI-5.0 §6.9.1, advice to implementors).
+    pub fn with_one_order(self, same_everywhere: bool) -> Self {
+        Self { same_everywhere, ..self }
+    }
+
+    /// A number that differs, but by an accident of one in 2⁶⁴, where choices could.
+    pub fn digest(&self) -> u64 {
+        let text = format!("{:?}{:?}{}{BUILT_IN}", self.forced, self.users, self.same_everywhere);
+        // FNV-1a.
+        text.bytes().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
     /// The algorithm for a case, and who says so.
@@ -452,8 +611,10 @@ impl Choices {
     /// # Panics
     /// The table that is built in has no line for it: a test sees to that.
     pub fn choose(&self, operation: Operation, facts: &Facts) -> (Algorithm, Source) {
-        let is_possible = |algorithm: &Algorithm| facts.commutative || !algorithm.needs_commuting();
-        let forced = self.forced.iter().find(|(of, algorithm)| *of == operation && is_possible(algorithm));
+        let apart = Facts { place: Place::apart(facts.ranks), ..*facts };
+        let facts = if self.same_everywhere && operation.is_reduction() { &apart } else { facts };
+        let forced =
+            self.forced.iter().find(|(of, algorithm)| *of == operation && algorithm.is_possible(operation, facts));
         if let Some((_, algorithm)) = forced {
             return (*algorithm, Source::Forced);
         }
@@ -557,7 +718,7 @@ impl core::fmt::Display for Algorithm {
                 segmented(tree(one), segment_bytes)
             }
             Self::Gather(GatherAlgorithm::Linear) | Self::Allgather(AllgatherAlgorithm::Linear) => "linear".to_string(),
-            Self::Gather(GatherAlgorithm::Binomial) => "binomial".to_string(),
+            Self::Gather(GatherAlgorithm::Tree { radix }) => tree(Tree::KNomial { radix }),
             Self::Allgather(AllgatherAlgorithm::Dissemination) => "dissemination".to_string(),
             Self::Allgather(AllgatherAlgorithm::Doubling)
             | Self::Allreduce(AllreduceAlgorithm::Doubling)
@@ -572,6 +733,8 @@ impl core::fmt::Display for Algorithm {
             Self::Allreduce(AllreduceAlgorithm::Multiplying { radix }) => format!("multiplying:{radix}"),
             Self::ReduceScatter(ReduceScatterAlgorithm::Pairwise) => "pairwise".to_string(),
             Self::Scan(ScanAlgorithm::Chain { segment_bytes }) => segmented("chain".to_string(), segment_bytes),
+            Self::TwoLevel { leaders: 1 } => "two-level".to_string(),
+            Self::TwoLevel { leaders } => format!("two-level:{leaders}"),
         };
         f.write_str(&text)
     }
@@ -608,16 +771,16 @@ mod tests {
     #[test]
     fn what_an_algorithm_is_called_names_it() {
         let names = [
-            (Operation::Barrier, "dissemination binomial k-nomial:4 k-ary:2 chain linear"),
+            (Operation::Barrier, "dissemination binomial k-nomial:4 k-ary:2 chain linear two-level"),
             (
                 Operation::Bcast,
-                "binomial k-nomial:3/100 double-tree/65536 scatter-ring scatter-dissemination chain/1 linear",
+                "binomial k-nomial:3/100 double-tree/65536 scatter-ring scatter-dissemination chain/1 linear two-level",
             ),
-            (Operation::Reduce, "halving binomial k-ary:2/4096"),
-            (Operation::Allreduce, "doubling multiplying:4 halving ring double-tree/9 linear"),
-            (Operation::Gather, "linear binomial"),
-            (Operation::Scatter, "linear binomial"),
-            (Operation::Allgather, "dissemination doubling ring neighbour-exchange linear"),
+            (Operation::Reduce, "halving binomial k-ary:2/4096 two-level"),
+            (Operation::Allreduce, "doubling multiplying:4 halving ring double-tree/9 linear two-level two-level:4"),
+            (Operation::Gather, "linear binomial k-nomial:4"),
+            (Operation::Scatter, "linear binomial k-nomial:3"),
+            (Operation::Allgather, "dissemination doubling ring neighbour-exchange linear two-level"),
             (Operation::Alltoall, "bruck pairwise:7"),
             (Operation::ReduceScatter, "halving pairwise"),
             (Operation::Scan, "doubling chain/100"),
@@ -625,6 +788,16 @@ mod tests {
         for (operation, names) in names {
             for name in names.split(' ') {
                 assert_eq!(operation.parse(name).map(|algorithm| algorithm.to_string()), Ok(name.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn all_candidates_are_algorithms() {
+        for operation in Operation::ALL {
+            for name in operation.candidates() {
+                // K and M are written as bytes.
+                assert!(operation.parse(name).is_ok(), "{name} of {}", operation.name());
             }
         }
     }
@@ -643,6 +816,8 @@ mod tests {
             ("bcast k-nomial:1", "line 1: there is no algorithm k-nomial:1"),
             ("gather linear/4", "line 1: there is no algorithm linear/4"),
             ("reduce k-nomial:99999999999", "line 1: there is no algorithm"),
+            ("gather two-level", "line 1: there is no algorithm two-level of gather"),
+            ("bcast two-level:2", "line 1: there is no algorithm two-level:2 of bcast"),
         ];
         for (text, sentence) in cases {
             let said = Table::parse(text).map(|_| ()).unwrap_err();
@@ -661,7 +836,46 @@ mod tests {
         assert_eq!(choices.choose(Operation::Allreduce, &facts(4, 8, false)), (linear, Source::Users));
         assert_eq!(choices.choose(Operation::Bcast, &facts(8, 8, true)).1, Source::BuiltIn);
         assert_eq!(choices.choose(Operation::Bcast, &facts(9, 8, true)).1, Source::Users);
-        let one_node = Facts { place: Place { nodes: 1, per_node: 4, oversubscribed: true }, ..facts(4, 8, false) };
+        let one_node = Facts { place: Place { oversubscribed: true, ..Place::together(4) }, ..facts(4, 8, false) };
         assert_eq!(choices.choose(Operation::Allreduce, &one_node), (linear, Source::BuiltIn));
+    }
+
+    #[test]
+    fn two_levels_are_chosen_only_where_there_are_two_and_the_order_allows_it() {
+        let two_level = Operation::Allreduce.parse("two-level:2").unwrap();
+        let forced = Operation::ALL.map(|operation| (operation, two_level));
+        let choices = Choices::new(forced.to_vec(), Table::default());
+        let blocks = Layout::of(alloc::vec![0, 0, 1, 1]);
+        let in_turns = Layout::of(alloc::vec![0, 1, 0, 1]);
+        let in_order = Facts { place: *blocks.place(), ..facts(4, 8, false) };
+        let commutes = Facts { place: *blocks.place(), ..facts(4, 8, true) };
+        let mixed = Facts { place: *in_turns.place(), ..facts(4, 8, true) };
+        let is_two_level = |operation, facts: &Facts| choices.choose(operation, facts).0 == two_level;
+        assert!(is_two_level(Operation::Allreduce, &commutes) && is_two_level(Operation::Allgather, &commutes));
+        assert!(is_two_level(Operation::Allreduce, &mixed) && !is_two_level(Operation::Allgather, &mixed));
+        assert!(!is_two_level(Operation::Allreduce, &in_order) && is_two_level(Operation::Bcast, &in_order));
+        for place in [Place::apart(4), Place::together(4)] {
+            assert!(!is_two_level(Operation::Bcast, &Facts { place, ..commutes }), "{place:?}");
+        }
+        let choices = choices.with_one_order(true);
+        assert_ne!(choices.choose(Operation::Allreduce, &commutes).0, two_level);
+        assert_eq!(
+            choices.choose(Operation::Allreduce, &commutes),
+            choices.choose(Operation::Allreduce, &facts(4, 8, true))
+        );
+    }
+
+    #[test]
+    fn choices_that_differ_have_different_digests() {
+        let table = |text| Choices::new(Vec::new(), Table::parse(text).unwrap());
+        let forced =
+            Choices::new(alloc::vec![(Operation::Bcast, Operation::Bcast.parse("chain").unwrap())], Table::default());
+        let all =
+            [table(""), table("bcast chain"), table("bcast ranks>2 chain"), forced, table("").with_one_order(true)];
+        for (i, one) in all.iter().enumerate() {
+            assert!(all.iter().enumerate().all(|(j, other)| (i == j) == (one.digest() == other.digest())), "{i}");
+        }
+        // How it is written makes no difference.
+        assert_eq!(table("bcast  bytes<1K chain # quick").digest(), table("\nbcast bytes<1024 chain").digest());
     }
 }

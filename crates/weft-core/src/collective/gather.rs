@@ -13,7 +13,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorith
     }
     match algorithm {
         GatherAlgorithm::Linear => linear(plan, arguments),
-        GatherAlgorithm::Binomial => binomial(plan, arguments),
+        GatherAlgorithm::Tree { radix } => up(plan, arguments, radix),
     }
 }
 
@@ -38,20 +38,21 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     });
 }
 
-/// Up the binomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes keep them
+/// Up the k-nomial tree of ranks counted from the root: a subtree's blocks travel as one message. Inner nodes keep them
 /// packed in scratch; the root receives in place, unless a subtree wraps from the last rank to rank 0.
-fn binomial(plan: &mut Plan, arguments: &Gather) {
+fn up(plan: &mut Plan, arguments: &Gather, radix: u32) {
+    let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
     let here = tree::node(rank, root, size);
     let own = Vector::of_send(send).part(0..send.count);
-    let Some(parent) = tree::parent(here) else {
+    let Some(parent) = tree.parent(here) else {
         let all = Vector::of_receive(receive);
         let blocks = |first: u32, count: u32| {
             all.part(first as u64 * receive.count..(first as u64 + count as u64) * receive.count)
         };
         let mut wrapped = None;
-        for child in tree::children(here, size) {
-            let (from, count) = (tree::rank(child, root, size), tree::subtree(child, size));
+        for child in tree.children(here) {
+            let (from, count) = (tree::rank(child, root, size), tree.subtree(child));
             if from + count <= size {
                 plan.receive(from, blocks(from, count));
             } else {
@@ -70,7 +71,7 @@ fn binomial(plan: &mut Plan, arguments: &Gather) {
         }
         return;
     };
-    let (parent, mine) = (tree::rank(parent, root, size), tree::subtree(here, size));
+    let (parent, mine) = (tree::rank(parent, root, size), tree.subtree(here));
     if mine == 1 {
         plan.send(parent, own);
         return;
@@ -78,8 +79,8 @@ fn binomial(plan: &mut Plan, arguments: &Gather) {
     let length = bytes(send);
     let packed = plan.scratch_bytes(mine as u64 * length);
     let blocks = |first: u32, count: u32| packed.part(first as u64 * length..(first as u64 + count as u64) * length);
-    for child in tree::children(here, size) {
-        plan.receive(tree::rank(child, root, size), blocks(child - here, tree::subtree(child, size)));
+    for child in tree.children(here) {
+        plan.receive(tree::rank(child, root, size), blocks(child - here, tree.subtree(child)));
     }
     plan.copy(own, blocks(0, 1));
     plan.send(parent, blocks(0, mine));

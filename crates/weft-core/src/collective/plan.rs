@@ -39,7 +39,7 @@ use core::ops::Range;
 
 use super::dependencies::Dependencies;
 use super::schedule::Node;
-use super::{Blocks, Buffer, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
+use super::{Blocks, Buffer, ElementShape, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 /// Where the spans of scratch memory begin; those of the receive buffer lie below.
 const SCRATCH_SPANS: u64 = 1 << 62;
@@ -58,6 +58,7 @@ pub(super) struct Plan {
     fence: Fence,
     limit: Option<Limit>,
     ranks: Ranks,
+    shift: Shift,
     scratch: u64,
     /// Packed bytes of scratch memory that have spans.
     spans: u64,
@@ -75,6 +76,15 @@ struct Fence {
 struct Limit {
     transfers_max: usize,
     transfers: Vec<u32>,
+}
+
+/// How far on in the user's buffers everything is than it says.
+#[derive(Clone, Copy, Default)]
+struct Shift {
+    /// Bytes in memory,
+    offset: i64,
+    /// and packed bytes.
+    span: u64,
 }
 
 /// Which ranks are meant by 0, 1, …
@@ -102,6 +112,7 @@ impl Ranks {
 impl Plan {
     /// Sends a part; nothing if it has no items (the receiver leaves it out as well).
     pub(super) fn send(&mut self, to: u32, part: Part) {
+        let part = self.shifted(part);
         if part.slice.count > 0 {
             self.transfer(Step::Send { to: self.ranks.of(to), slice: part.slice }, Some(part), None);
         }
@@ -109,6 +120,7 @@ impl Plan {
 
     /// Receives a part; nothing if it has no items.
     pub(super) fn receive(&mut self, from: u32, part: Part) {
+        let part = self.shifted(part);
         if part.slice.count > 0 {
             self.transfer(Step::Receive { from: self.ranks.of(from), slice: part.slice }, None, Some(part));
         }
@@ -126,6 +138,7 @@ impl Plan {
 
     /// Copies packed bytes.
     pub(super) fn copy(&mut self, from: Part, to: Part) {
+        let (from, to) = (self.shifted(from), self.shifted(to));
         if from.slice.count > 0 && to.slice.count > 0 {
             self.add(Step::Copy { from: from.slice, to: to.slice }, Some(from), Some(to));
         }
@@ -134,6 +147,7 @@ impl Plan {
     /// `inout = input op inout`.
     pub(super) fn reduce(&mut self, input: Part, inout: Part) {
         assert_eq!(input.slice.count, inout.slice.count);
+        let (input, inout) = (self.shifted(input), self.shifted(inout));
         if input.slice.count > 0 {
             self.add(Step::Reduce { input: input.slice, inout: inout.slice }, Some(input), Some(inout));
         }
@@ -176,6 +190,25 @@ impl Plan {
         let outer = core::mem::replace(&mut self.ranks, ranks);
         write(self);
         self.ranks = outer;
+    }
+
+    /// What `write` adds sees the user's buffers from item `first` on, as if they began there.
+    pub(super) fn beginning_at(&mut self, first: u64, shape: ElementShape, write: impl FnOnce(&mut Self)) {
+        let outer = self.shift;
+        self.shift.offset += first as i64 * shape.extent;
+        self.shift.span += first * shape.size;
+        write(self);
+        self.shift = outer;
+    }
+
+    fn shifted(&self, mut part: Part) -> Part {
+        if part.slice.buffer != Buffer::Scratch {
+            part.slice.offset += self.shift.offset;
+            if part.slice.buffer == Buffer::Receive {
+                part.span = (part.span.0 + self.shift.span, part.span.1 + self.shift.span);
+            }
+        }
+        part
     }
 
     /// Scratch memory for packed bytes.

@@ -16,22 +16,27 @@ pub(super) fn add(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorith
 
 /// The same with the result somewhere else than in the root's receive buffer.
 pub(super) fn add_to(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, result: Vector) {
+    let own = Vector::contribution(arguments.items, arguments.in_place);
+    add_from(plan, arguments, algorithm, own, result);
+}
+
+/// The same with this rank's contribution somewhere else than in a buffer of the user; at the root it may be where the result comes.
+pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlgorithm, own: Vector, result: Vector) {
     if bytes(arguments.items) == 0 {
         return;
     }
     match algorithm {
-        ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, result),
-        ReduceAlgorithm::Halving => halving(plan, arguments, result),
+        ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, own, result),
+        ReduceAlgorithm::Halving => halving(plan, arguments, own, result),
     }
 }
 
 /// Up a tree, in segments. The tree's nodes are ranks counted from the root if the operation commutes; else they are
 /// the ranks, so that subtrees are adjacent ranks in order, and rank 0 passes the result on.
-pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes: u64, result: Vector) {
-    let Reduce { rank, size, root, items, commutative, in_place } = *arguments;
+pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes: u64, own: Vector, result: Vector) {
+    let Reduce { rank, size, root, items, commutative, .. } = *arguments;
     assert!(commutative || tree.is_ordered(), "{tree:?} keeps no order");
     let top = if commutative { root } else { 0 };
-    let own = Vector::contribution(items, in_place);
     let here = tree::node(rank, top, size);
     let families: Vec<_> = tree.each(size).map(|one| (one.parent(here), one.children(here))).collect();
     let arrivals = families.iter().map(|(_, children)| children.len()).max().unwrap_or(0);
@@ -68,11 +73,10 @@ pub(super) fn up(plan: &mut Plan, arguments: &Reduce, tree: Tree, segment_bytes:
 }
 
 /// Reduce-scatter by halving, then the parts are gathered at the root: every byte leaves a rank less than twice.
-fn halving(plan: &mut Plan, arguments: &Reduce, result: Vector) {
-    let Reduce { rank, size, root, items, in_place, .. } = *arguments;
+fn halving(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
+    let Reduce { rank, size, root, items, .. } = *arguments;
     let members = Members::new(size, Some(root));
     let whole = 0..items.count;
-    let own = Vector::contribution(items, in_place);
     let (index, folded) = match members.role(rank) {
         Role::Folded { keeper } => {
             plan.send(keeper, own.part(whole));

@@ -1,5 +1,7 @@
 //! Scatter: one block from the root to each rank.
 
+use alloc::vec::Vec;
+
 use super::gather::OUTSTANDING_MAX;
 use super::plan::{Plan, Vector, bytes};
 use super::select::GatherAlgorithm;
@@ -11,7 +13,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Gather, algorithm: GatherAlgorith
     }
     match algorithm {
         GatherAlgorithm::Linear => linear(plan, arguments),
-        GatherAlgorithm::Binomial => binomial(plan, arguments),
+        GatherAlgorithm::Tree { radix } => down(plan, arguments, radix),
     }
 }
 
@@ -36,21 +38,22 @@ fn linear(plan: &mut Plan, arguments: &Gather) {
     }
 }
 
-/// Down the binomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel as one
+/// Down the k-nomial tree of ranks counted from the root, largest subtrees first: a subtree's blocks travel as one
 /// message. The root sends from the user's buffer, unless a subtree wraps from the last rank to rank 0.
-fn binomial(plan: &mut Plan, arguments: &Gather) {
+fn down(plan: &mut Plan, arguments: &Gather, radix: u32) {
+    let tree = tree::k_nomial(radix, arguments.size);
     let Gather { rank, size, root, send, receive, in_place } = *arguments;
     let here = tree::node(rank, root, size);
     let own = Vector::of_receive(receive).part(0..receive.count);
-    let children = tree::children(here, size).rev();
-    let Some(parent) = tree::parent(here) else {
+    let children: Vec<u32> = tree.children(here).into_iter().rev().collect();
+    let Some(parent) = tree.parent(here) else {
         let all = Vector::of_send(send);
         let blocks =
             |first: u32, count: u32| all.part(first as u64 * send.count..(first as u64 + count as u64) * send.count);
         let first_rank = |child| tree::rank(child, root, size);
-        let wraps = |child| first_rank(child) + tree::subtree(child, size) > size;
-        let wrapped = children.clone().find(|&child| wraps(child)).map(|child| {
-            let (from, count) = (first_rank(child), tree::subtree(child, size));
+        let wraps = |child| first_rank(child) + tree.subtree(child) > size;
+        let wrapped = children.iter().copied().find(|&child| wraps(child)).map(|child| {
+            let (from, count) = (first_rank(child), tree.subtree(child));
             let (before, length) = ((size - from) as u64 * bytes(send), count as u64 * bytes(send));
             let packed = plan.scratch_bytes(length);
             plan.copy(blocks(from, size - from), packed.part(0..before));
@@ -60,7 +63,7 @@ fn binomial(plan: &mut Plan, arguments: &Gather) {
         for child in children {
             let slice = match wrapped {
                 Some(packed) if wraps(child) => packed,
-                _ => blocks(first_rank(child), tree::subtree(child, size)),
+                _ => blocks(first_rank(child), tree.subtree(child)),
             };
             plan.send(first_rank(child), slice);
         }
@@ -69,7 +72,7 @@ fn binomial(plan: &mut Plan, arguments: &Gather) {
         }
         return;
     };
-    let (parent, mine) = (tree::rank(parent, root, size), tree::subtree(here, size));
+    let (parent, mine) = (tree::rank(parent, root, size), tree.subtree(here));
     if mine == 1 {
         plan.receive(parent, own);
         return;
@@ -79,7 +82,7 @@ fn binomial(plan: &mut Plan, arguments: &Gather) {
     let blocks = |first: u32, count: u32| packed.part(first as u64 * length..(first as u64 + count as u64) * length);
     plan.receive(parent, blocks(0, mine));
     for child in children {
-        plan.send(tree::rank(child, root, size), blocks(child - here, tree::subtree(child, size)));
+        plan.send(tree::rank(child, root, size), blocks(child - here, tree.subtree(child)));
     }
     plan.copy(blocks(0, 1), own);
 }

@@ -102,8 +102,16 @@ pub enum AllreduceAlgorithm {
 pub enum GatherAlgorithm {
     /// Between the root and each rank.
     Linear,
+    /// Along a k-nomial tree.
+    Tree {
+        /// At least 2; 2 is the binomial tree.
+        radix: u32,
+    },
+}
+
+impl GatherAlgorithm {
     /// Along a binomial tree.
-    Binomial,
+    pub const BINOMIAL: Self = Self::Tree { radix: 2 };
 }
 
 /// How to allgather.

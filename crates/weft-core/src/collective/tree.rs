@@ -85,6 +85,14 @@ impl OneTree {
         }
     }
 
+    /// Number of nodes in the subtree of `v` of a k-nomial tree, itself included: those that follow it.
+    pub(super) fn subtree(self, v: u32) -> u32 {
+        let Tree::KNomial { radix } = self.tree else {
+            unreachable!("only subtrees of k-nomial trees are runs of known length")
+        };
+        if v == 0 { self.size } else { place_value(v, radix.max(2)).min(self.size - v) }
+    }
+
     fn binary_children(self, v: u32) -> Vec<u32> {
         if self.size < 2 {
             return Vec::new();
@@ -135,6 +143,11 @@ impl OneTree {
             }
         }
     }
+}
+
+/// The k-nomial tree of so many nodes.
+pub(super) fn k_nomial(radix: u32, size: u32) -> OneTree {
+    OneTree { tree: Tree::KNomial { radix }, second: false, size }
 }
 
 /// The value of the lowest digit of `v`, which is not 0, that is not 0 itself.

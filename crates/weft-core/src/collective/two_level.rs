@@ -1,11 +1,12 @@
 //! Two levels: within each node, and between one rank of each node, its leader. Between nodes each byte travels once for a node, however many
-//! ranks that has.
+//! ranks that has. A reduction to all may have several leaders on each node, each for a share of the data.
 
 use alloc::vec::Vec;
 
-use super::plan::{Plan, Ranks};
-use super::select::{AllreduceAlgorithm, BcastAlgorithm, ReduceAlgorithm};
-use super::{Allreduce, Bcast, Reduce, allreduce, bcast, reduce};
+use super::pieces::{self, cut_range};
+use super::plan::{Plan, Ranks, Vector, bytes};
+use super::select::{AllgatherAlgorithm, AllreduceAlgorithm, BarrierAlgorithm, BcastAlgorithm, ReduceAlgorithm, Tree};
+use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allreduce, barrier, bcast, reduce};
 
 /// The ranks of this rank's node, and the leaders of all nodes.
 struct Levels {
@@ -45,6 +46,23 @@ impl Levels {
         self.leaders.len() as u32
     }
 
+    /// The ranks that stand at `place` on their nodes, by nodes: the leaders for a share of the data.
+    fn leaders_at(place: u32, nodes: &[u32]) -> Vec<u32> {
+        let mut seen = alloc::collections::BTreeMap::new();
+        let mut leaders: Vec<Option<u32>> = Vec::new();
+        for (rank, node) in (0..).zip(nodes) {
+            let (at, count) = seen.entry(*node).or_insert_with(|| {
+                leaders.push(None);
+                (leaders.len() - 1, 0)
+            });
+            if *count == place {
+                leaders[*at] = Some(rank);
+            }
+            *count += 1;
+        }
+        leaders.into_iter().flatten().collect()
+    }
+
     fn within(&self) -> Ranks {
         Ranks::Listed(self.node.clone())
     }
@@ -72,23 +90,143 @@ pub(super) fn add_bcast(
     plan.among(levels.within(), |plan| bcast::add(plan, &arguments, within));
 }
 
-/// To the leaders, among these, and from these to their nodes. Operands do not stay in the order of ranks.
+/// To the leaders, and from these to the root, which leads its own node. Operands do not stay in the order of ranks.
+pub(super) fn add_reduce(
+    plan: &mut Plan,
+    arguments: &Reduce,
+    nodes: &[u32],
+    (within, between): (ReduceAlgorithm, ReduceAlgorithm),
+) {
+    let Reduce { rank, root, items, in_place, .. } = *arguments;
+    let levels = Levels::new(rank, root, nodes);
+    let own = Vector::contribution(items, in_place);
+    let of_node = match (levels.within, levels.node_size()) {
+        _ if rank == root => Vector::of_receive(items),
+        (0, 2..) => plan.scratch_items(items),
+        _ => own,
+    };
+    if rank == root || levels.node_size() > 1 {
+        let arguments =
+            Reduce { rank: levels.within, size: levels.node_size(), root: 0, commutative: true, ..*arguments };
+        plan.among(levels.within(), |plan| reduce::add_from(plan, &arguments, within, own, of_node));
+    }
+    if levels.within == 0 {
+        let root = Levels::new(root, root, nodes).between;
+        let arguments = Reduce { rank: levels.between, size: levels.nodes(), root, commutative: true, ..*arguments };
+        let result = Vector::of_receive(items);
+        plan.among(levels.between(), |plan| reduce::add_from(plan, &arguments, between, of_node, result));
+    }
+}
+
+/// To the leaders, among these, and from these to their nodes. Operands do not stay in the order of ranks. Each of `leaders` ranks of a
+/// node (fewer, if some node has fewer) leads for its share of the items.
 pub(super) fn add_allreduce(
     plan: &mut Plan,
     arguments: &Allreduce,
     nodes: &[u32],
+    leaders: u32,
     (up, between, down): (ReduceAlgorithm, AllreduceAlgorithm, BcastAlgorithm),
 ) {
     let Allreduce { rank, items, in_place, .. } = *arguments;
     let levels = Levels::new(rank, 0, nodes);
-    let (rank, size) = (levels.within, levels.node_size());
-    plan.among(levels.within(), |plan| {
-        reduce::add(plan, &Reduce { rank, size, root: 0, items, commutative: true, in_place }, up);
-    });
-    if levels.within == 0 {
-        let (rank, size) = (levels.between, levels.nodes());
-        let arguments = Allreduce { rank, size, items, commutative: true, in_place: true };
-        plan.among(levels.between(), |plan| allreduce::add(plan, &arguments, between));
+    let shares = leaders.clamp(1, fewest(nodes));
+    let (within, size) = (levels.within, levels.node_size());
+    let share = |number: u32| cut_range(items.count, shares, number);
+    let items_of = |number: u32| Items { count: share(number).end - share(number).start, ..items };
+    for number in 0..shares {
+        let arguments =
+            Reduce { rank: within, size, root: number, items: items_of(number), commutative: true, in_place };
+        plan.beginning_at(share(number).start, items.shape, |plan| {
+            plan.among(levels.within(), |plan| reduce::add(plan, &arguments, up));
+        });
     }
-    plan.among(levels.within(), |plan| bcast::add(plan, &Bcast { rank, size, root: 0, items }, down));
+    if within < shares {
+        let arguments = Allreduce {
+            rank: levels.between,
+            size: levels.nodes(),
+            items: items_of(within),
+            commutative: true,
+            in_place: true,
+        };
+        plan.beginning_at(share(within).start, items.shape, |plan| {
+            let leaders = Ranks::Listed(Levels::leaders_at(within, nodes));
+            plan.among(leaders, |plan| allreduce::add(plan, &arguments, between));
+        });
+    }
+    for number in 0..shares {
+        let arguments = Bcast { rank: within, size, root: number, items: items_of(number) };
+        plan.beginning_at(share(number).start, items.shape, |plan| {
+            plan.among(levels.within(), |plan| bcast::add(plan, &arguments, down));
+        });
+    }
+}
+
+/// All of a node have told its leader, the leaders have met, and tell their nodes.
+pub(super) fn add_barrier(
+    plan: &mut Plan,
+    arguments: &Barrier,
+    nodes: &[u32],
+    (within, between): (Tree, BarrierAlgorithm),
+) {
+    let levels = Levels::new(arguments.rank, 0, nodes);
+    let node = Barrier { rank: levels.within, size: levels.node_size() };
+    plan.among(levels.within(), |plan| barrier::up(plan, &node, within));
+    plan.fence();
+    if levels.within == 0 {
+        let leaders = Barrier { rank: levels.between, size: levels.nodes() };
+        plan.among(levels.between(), |plan| barrier::add(plan, &leaders, between));
+        plan.fence();
+    }
+    plan.among(levels.within(), |plan| barrier::down(plan, &node, within));
+}
+
+/// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes. The ranks of each node follow
+/// each other, so that its blocks lie side by side.
+pub(super) fn add_allgather(
+    plan: &mut Plan,
+    arguments: &Allgather,
+    nodes: &[u32],
+    (between, within): (AllgatherAlgorithm, BcastAlgorithm),
+) {
+    let Allgather { rank, size, send, receive, in_place } = *arguments;
+    if bytes(receive) == 0 {
+        return;
+    }
+    let levels = Levels::new(rank, 0, nodes);
+    let all = Vector::of_receive(receive);
+    let run = |first: u32, end: u32| all.part(first as u64 * receive.count..end as u64 * receive.count);
+    let own = if in_place { run(rank, rank + 1) } else { Vector::of_send(send).part(0..send.count) };
+    if levels.within == 0 {
+        if !in_place {
+            plan.copy(own, run(rank, rank + 1));
+        }
+        levels.node.iter().skip(1).for_each(|&member| plan.receive(member, run(member, member + 1)));
+        let mut starts = levels.leaders.clone();
+        starts.push(size);
+        let run = |first: u32, end: u32| run(starts[first as usize], starts[end as usize]);
+        let (here, count) = (levels.between, levels.nodes());
+        plan.among(levels.between(), |plan| match between {
+            AllgatherAlgorithm::Dissemination => {
+                pieces::dissemination(plan, here, count, |place| place, |range| run(range.start, range.end));
+            }
+            AllgatherAlgorithm::Ring => pieces::ring(plan, here, count, |place| place, |i| run(i, i + 1)),
+            AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, here, count, |i| run(i, i + 1)),
+            AllgatherAlgorithm::Doubling => {
+                pieces::doubling(plan, here, count, |range| run(range.start, range.end));
+            }
+            AllgatherAlgorithm::Linear => pieces::linear(plan, here, count, |i| run(i, i + 1)),
+        });
+    } else {
+        plan.send(levels.node[0], own);
+    }
+    let items = Items { count: size as u64 * receive.count, ..receive };
+    let arguments = Bcast { rank: levels.within, size: levels.node_size(), root: 0, items };
+    plan.among(levels.within(), |plan| bcast::add(plan, &arguments, within));
+}
+
+/// The ranks of the node that has the fewest.
+fn fewest(nodes: &[u32]) -> u32 {
+    let mut counts = alloc::collections::BTreeMap::new();
+    nodes.iter().for_each(|node| *counts.entry(*node).or_insert(0) += 1);
+    counts.into_values().min().unwrap_or(1)
 }

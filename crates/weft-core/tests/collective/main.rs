@@ -1,5 +1,6 @@
 //! Every collective operation, every algorithm, all ranks, compared with a naive result (MPI-5.0 chapter 6).
 
+mod best;
 mod interpreter;
 mod movement;
 mod neighbours;

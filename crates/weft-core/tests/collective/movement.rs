@@ -1,16 +1,17 @@
 //! Operations that move data.
 
 use weft_core::collective::select::{
-    AllgatherAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
+    AllgatherAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm, Tree,
 };
 use weft_core::collective::{
     Allgather, Allgatherv, Alltoallv, Alltoallw, Barrier, Bcast, Blocks, Gather, Gatherv, Items, Scatterv, Schedule,
-    Step, TypedBlocks, allgather, allgather_with, allgatherv_with, alltoall, alltoall_with, alltoallv, alltoallw,
-    barrier_with, bcast, bcast_in_two_levels, bcast_with, gather, gather_with, gatherv, scatter, scatter_with,
-    scatterv,
+    Step, TypedBlocks, allgather, allgather_in_two_levels, allgather_with, allgatherv_with, alltoall, alltoall_with,
+    alltoallv, alltoallw, barrier_in_two_levels, barrier_with, bcast, bcast_in_two_levels, bcast_with, gather,
+    gather_with, gatherv, scatter, scatter_with, scatterv,
 };
 
 use crate::interpreter::{Memory, Process, Type, run};
+use crate::reduction::nodes;
 use crate::{SEGMENTS, TREES, double, is_played, no_op, pattern, roots, sizes, types};
 
 const COUNTS: [u64; 5] = [0, 2, 6, 14, 40];
@@ -53,6 +54,24 @@ fn barrier_ends_after_all_have_entered() {
             run(&format!("barrier {algorithm:?} of {size}"), no_op, processes.collect());
             let heard = heard_of(&schedules);
             assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "barrier {algorithm:?} of {size}: {heard:?}");
+        }
+    }
+}
+
+#[test]
+fn barrier_in_two_levels_ends_after_all_have_entered() {
+    for (size, tree) in sizes().flat_map(|size| [Tree::BINOMIAL, Tree::Linear].map(|tree| (size, tree))) {
+        for (number, nodes) in nodes(size).into_iter().enumerate() {
+            let algorithms = (tree, BarrierAlgorithm::Dissemination);
+            let schedule = |rank| barrier_in_two_levels(&Barrier { rank, size }, &nodes, algorithms);
+            let schedules: Vec<_> = (0..size).map(schedule).collect();
+            let processes = schedules.iter().map(|schedule| {
+                let empty = (Memory::default(), &Type::bytes());
+                Process::new(schedule.clone(), empty.clone(), empty)
+            });
+            run(&format!("barrier in two levels {tree:?} of {size} on {number}"), no_op, processes.collect());
+            let heard = heard_of(&schedules);
+            assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "{tree:?} of {size} on {number}: {heard:?}");
         }
     }
 }
@@ -166,7 +185,8 @@ fn gather_collects_blocks_in_rank_order() {
     }
 }
 
-const GATHER: [GatherAlgorithm; 2] = [GatherAlgorithm::Linear, GatherAlgorithm::Binomial];
+const GATHER: [GatherAlgorithm; 3] =
+    [GatherAlgorithm::Linear, GatherAlgorithm::BINOMIAL, GatherAlgorithm::Tree { radix: 4 }];
 
 fn gather_case(size: u32, algorithm: GatherAlgorithm, root: u32, count: u64, in_place: bool) {
     let label = format!("gather {algorithm:?} of {count} to {root} of {size}, in place {in_place}");
@@ -375,35 +395,56 @@ fn in_place_at(scheme: u32, rank: u32) -> bool {
 #[test]
 fn allgather_collects_everywhere() {
     for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
-        for (count, places) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
-            let label = format!("allgather {algorithm:?} of {count} in {size}, in place {places}");
-            if !is_played(&label) {
-                continue;
-            }
-            let all = blocks(size, count, |i| i as u64);
-            let (mut processes, mut expected) = (Vec::new(), Vec::new());
-            for rank in 0..size {
-                let own = pattern(rank as u64, 4 * count);
-                let (of_send, send_count) = described(rank, count);
-                let (of_receive, receive_count) = described(rank + 1, count);
-                let in_place = in_place_at(places, rank);
-                let mut receive = space(&of_receive, receive_count * size as u64);
-                let (mut send, mut items) = (Memory::default(), Items::default());
-                if in_place {
-                    let offset = rank as i64 * receive_count as i64 * of_receive.extent;
-                    receive.put(&of_receive, offset, receive_count, &own);
-                } else {
-                    send = holding(&of_send, send_count, &own);
-                    items = of_send.items(send_count);
-                }
-                let receive_items = of_receive.items(receive_count);
-                let arguments = Allgather { rank, size, send: items, receive: receive_items, in_place };
-                expected.push(holding(&of_receive, receive_count * size as u64, &all));
-                let schedule = allgather_with(&arguments, algorithm);
-                processes.push(Process::new(schedule, (send, &of_send), (receive, &of_receive)));
-            }
-            assert_eq!(run(&label, no_op, processes), expected, "{label}");
+        allgather_cases(size, &format!("{algorithm:?}"), |arguments| allgather_with(arguments, algorithm));
+    }
+}
+
+#[test]
+fn allgather_in_two_levels_collects_everywhere() {
+    for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
+        // In blocks, of the same length or not.
+        for (number, nodes) in
+            [(0..size).map(|rank| rank / 4).collect(), (0..size).map(|rank| (rank + 1).ilog2()).collect::<Vec<_>>()]
+                .into_iter()
+                .enumerate()
+        {
+            let algorithms = (algorithm, BcastAlgorithm::chain(7));
+            allgather_cases(size, &format!("in two levels {algorithm:?} on {number}"), |arguments| {
+                allgather_in_two_levels(arguments, &nodes, algorithms)
+            });
         }
+    }
+}
+
+fn allgather_cases(size: u32, name: &str, schedule: impl Fn(&Allgather) -> Schedule) {
+    for (count, places) in COUNTS.into_iter().flat_map(|count| [(count, 0), (count, 1), (count, 2)]) {
+        let label = format!("allgather {name} of {count} in {size}, in place {places}");
+        if !is_played(&label) {
+            continue;
+        }
+        let all = blocks(size, count, |i| i as u64);
+        let (mut processes, mut expected) = (Vec::new(), Vec::new());
+        for rank in 0..size {
+            let own = pattern(rank as u64, 4 * count);
+            let (of_send, send_count) = described(rank, count);
+            let (of_receive, receive_count) = described(rank + 1, count);
+            let in_place = in_place_at(places, rank);
+            let mut receive = space(&of_receive, receive_count * size as u64);
+            let (mut send, mut items) = (Memory::default(), Items::default());
+            if in_place {
+                let offset = rank as i64 * receive_count as i64 * of_receive.extent;
+                receive.put(&of_receive, offset, receive_count, &own);
+            } else {
+                send = holding(&of_send, send_count, &own);
+                items = of_send.items(send_count);
+            }
+            let receive_items = of_receive.items(receive_count);
+            let arguments = Allgather { rank, size, send: items, receive: receive_items, in_place };
+            expected.push(holding(&of_receive, receive_count * size as u64, &all));
+            let schedule = schedule(&arguments);
+            processes.push(Process::new(schedule, (send, &of_send), (receive, &of_receive)));
+        }
+        assert_eq!(run(&label, no_op, processes), expected, "{label}");
     }
 }
 

@@ -1,12 +1,14 @@
 //! Operations that reduce.
 
+use weft_core::collective::choice::Choices;
 use weft_core::collective::select::{
-    AllreduceAlgorithm, BcastAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
+    AllreduceAlgorithm, BcastAlgorithm, ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree,
 };
 use weft_core::collective::{
     Allreduce, AllreduceBetween, Reduce, ReduceBetween, ReduceScatter, ReduceScatterBetween, ReduceScatterBlock,
     Schedule, allreduce_between, allreduce_in_two_levels, allreduce_with, exscan_with, reduce_between,
-    reduce_scatter_between, reduce_scatter_block_with, reduce_scatter_with, reduce_with, scan_with,
+    reduce_in_two_levels, reduce_scatter_between, reduce_scatter_block_with, reduce_scatter_with, reduce_with,
+    scan_with,
 };
 
 use crate::interpreter::{Memory, Op, Process, Type, run};
@@ -216,7 +218,7 @@ fn allreduce_between_groups_gives_each_the_result_of_the_other() {
                     };
                     let items = kind.items(count);
                     let arguments = AllreduceBetween { rank, size, remote_size, is_first, items, commutative };
-                    let schedule = allreduce_between(&arguments);
+                    let schedule = allreduce_between(&arguments, &Choices::without_settings());
                     processes.push(process(&kind, schedule, &contribution(number, count), count, false));
                     expected.push(holding(&kind, &naive(op, others, count)));
                 }
@@ -242,10 +244,50 @@ fn allreduce_in_two_levels_gives_all_the_result() {
         (ReduceAlgorithm::Halving, AllreduceAlgorithm::Ring, BcastAlgorithm::chain(13)),
     ];
     for (number, algorithms) in (0..3).flat_map(|number| algorithms.map(|algorithms| (number, algorithms))) {
-        let name = format!("allreduce in two levels {algorithms:?} on nodes {number}");
-        let schedule =
-            |arguments: &Allreduce| allreduce_in_two_levels(arguments, &nodes(arguments.size)[number], algorithms);
-        for_all(&name, true, schedule, |_, size| 0..size);
+        for leaders in [1, 2, 3] {
+            let name = format!("allreduce in two levels {algorithms:?} on nodes {number} by {leaders}");
+            let schedule = |arguments: &Allreduce| {
+                allreduce_in_two_levels(arguments, &nodes(arguments.size)[number], leaders, algorithms)
+            };
+            for_all(&name, true, schedule, |_, size| 0..size);
+        }
+    }
+}
+
+#[test]
+fn reduce_in_two_levels_gives_any_root_the_result() {
+    let algorithms = [
+        (ReduceAlgorithm::BINOMIAL, ReduceAlgorithm::Halving),
+        (ReduceAlgorithm::Halving, ReduceAlgorithm::Tree { tree: Tree::Chain, segment_bytes: 13 }),
+    ];
+    for (size, number, algorithms) in
+        sizes().flat_map(|size| (0..3).flat_map(move |number| algorithms.map(|algorithms| (size, number, algorithms))))
+    {
+        let nodes = &nodes(size)[number];
+        for (root, kind) in
+            roots(size).into_iter().flat_map(|root| some_types(size).into_iter().map(move |k| (root, k)))
+        {
+            for (count, in_place) in COUNTS.into_iter().flat_map(|count| [(count, false), (count, true)]) {
+                let label = format!(
+                    "reduce in two levels {algorithms:?} on {number}, {count} to {root} of {size}, {in_place}, {kind:?}"
+                );
+                if !is_played(&label) {
+                    continue;
+                }
+                let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                for rank in 0..size {
+                    let in_place = in_place && rank == root;
+                    let items = kind.items(count);
+                    let arguments = Reduce { rank, size, root, items, commutative: true, in_place };
+                    let schedule = reduce_in_two_levels(&arguments, nodes, algorithms);
+                    let room = if rank == root { count } else { 0 };
+                    processes.push(process(&kind, schedule, &contribution(rank, count), room, in_place));
+                    let result = if rank == root { naive(sum, 0..size, count) } else { Vec::new() };
+                    expected.push(holding(&kind, &result));
+                }
+                assert_eq!(run(&label, sum, processes), expected, "{label}");
+            }
+        }
     }
 }
 
@@ -257,7 +299,10 @@ fn reduce_between_groups_gives_the_root_the_result_of_the_other() {
                 let label = format!("reduce of {group} to the other group, {op_name}, {count}, {kind:?}");
                 let schedule = |rank| {
                     let items = kind.items(count);
-                    reduce_between(&ReduceBetween { rank, size: group + 1, items, commutative })
+                    reduce_between(
+                        &ReduceBetween { rank, size: group + 1, items, commutative },
+                        &Choices::without_settings(),
+                    )
                 };
                 let root = Process::new(schedule(0), (Memory::default(), &kind), (space(&kind, count), &kind));
                 let mut processes = vec![root];
@@ -298,7 +343,7 @@ fn reduce_scatter_between_groups_gives_each_its_part_of_the_others_result() {
                     let shape = kind.items(0).shape;
                     let arguments =
                         ReduceScatterBetween { rank, size, remote_size, is_first, counts: &counts, shape, commutative };
-                    let schedule = reduce_scatter_between(&arguments);
+                    let schedule = reduce_scatter_between(&arguments, &Choices::without_settings());
                     let own = counts[rank as usize];
                     processes.push(process(&kind, schedule, &contribution(number, total), own, false));
                     let start = counts[..rank as usize].iter().sum::<u64>() as usize * 4;

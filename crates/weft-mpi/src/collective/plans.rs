@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use weft_core::collective::Barrier;
-use weft_core::collective::choice::Place;
+use weft_core::collective::choice::{Choices, Layout};
 
 use super::{Bound, CollectiveScope};
 use crate::object::{Communicator, Group};
@@ -13,9 +13,8 @@ use crate::process::Process;
 impl Process {
     /// What plans collectives of a communicator's own group.
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
-        let (nodes, per_node) = *communicator.spread.get_or_init(|| self.spread(&communicator.group));
-        let oversubscribed = self.are_oversubscribed(&communicator.group);
-        Plans { planner: &self.planner, place: Place { nodes, per_node, oversubscribed } }
+        let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
+        Plans { planner: &self.planner, layout }
     }
 
     /// The barrier of all processes of `scope`, and the buffers that it has not.
@@ -26,18 +25,24 @@ impl Process {
         let plans = match own {
             Some(communicator) => self.plans(communicator),
             // Both groups of an intercommunicator.
-            None => {
-                let oversubscribed = self.are_oversubscribed(&scope.group);
-                Plans { planner: &self.planner, place: Place { oversubscribed, ..Place::apart(barrier.size) } }
-            }
+            None => Plans { planner: &self.planner, layout: self.layout(&scope.group) },
         };
         plans.barrier(barrier)
     }
 
-    /// On how many nodes the processes of a group are, and how many of them share one at most.
-    fn spread(&self, group: &Group) -> (u32, u32) {
-        let mut ranks = vec![0_u32; group.members.len()];
-        self.nodes_of(&group.members).into_iter().for_each(|node| ranks[node as usize] += 1);
-        (ranks.iter().filter(|ranks| **ranks > 0).count() as u32, ranks.into_iter().max().unwrap_or(0))
+    /// What plans collectives of `size` processes wherever they are.
+    pub fn plans_apart(&self, size: u32) -> Plans<'_> {
+        Plans { planner: &self.planner, layout: Layout::apart(size) }
+    }
+
+    /// How algorithms are chosen where the places of processes make no difference.
+    pub fn choices(&self) -> &Choices {
+        self.planner.choices()
+    }
+
+    /// Where the processes of a group are; the same at all of them.
+    fn layout(&self, group: &Group) -> Layout {
+        let layout = Layout::of(self.nodes_of(&group.members));
+        layout.with_oversubscription(self.are_oversubscribed(group))
     }
 }

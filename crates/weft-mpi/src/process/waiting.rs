@@ -268,7 +268,7 @@ impl Process {
     /// will want theirs as soon as they are woken, and would have to wait for the end of a spin.
     #[inline]
     fn has_processors(&self) -> bool {
-        self.engine.as_ref().is_none_or(|engine| !engine.is_oversubscribed() && engine.awake() <= self.processors)
+        !self.is_oversubscribed() && self.engine.as_ref().is_none_or(|engine| engine.awake() <= self.processors)
     }
 
     /// Whether a pass in vain is worth more than a sleep, as far as is known.

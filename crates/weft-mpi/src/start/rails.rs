@@ -231,6 +231,8 @@ mod tests {
             raw: interfaces.iter().enumerate().map(raw).collect(),
             fabric: Vec::new(),
             appnum: None,
+            processors: (0, 1),
+            choices: 0,
         }
     }
 

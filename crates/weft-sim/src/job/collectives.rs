@@ -255,7 +255,7 @@ impl View {
         let (root, count, shape) = (collective.root as u32, collective.count, self.shape());
         let at_root = rank == root;
         let items = Items { count, shape };
-        let gather = [GatherAlgorithm::Linear, GatherAlgorithm::Binomial];
+        let gather = [GatherAlgorithm::Linear, GatherAlgorithm::BINOMIAL, GatherAlgorithm::Tree { radix: 3 }];
         let both = core::Gather { rank, size, root, send: items, receive: items, in_place: false };
         let displacements = self.displacements();
         let blocks = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };

@@ -63,7 +63,7 @@ pub(super) fn bcast(form: Form, mut process: Guard, comm: MPI_Comm, part: Part, 
     let shape = algorithms::Bcast { rank: place.rank, size: place.group.size(), root: 0, items };
     // SAFETY: the contract of every function of this chapter: the buffer holds what count and datatype say until the collective is
     // complete; the schedule was planned for just that. `weft_mpi` uses it under the process lock, and until then.
-    let bound = unsafe { Bound::new(algorithms::bcast(&shape), arguments) };
+    let bound = unsafe { Bound::new(process.plans_apart(shape.size).bcast(&shape), arguments) };
     start(form, process, place, bound)
 }
 
@@ -172,7 +172,7 @@ pub(super) fn reduce(
     let commutative = operation.is_commutative();
     let place = scope(&mut process, comm, role)?;
     let shape = algorithms::ReduceBetween { rank: place.rank, size: place.group.size(), items, commutative };
-    let schedule = algorithms::reduce_between(&shape);
+    let schedule = algorithms::reduce_between(&shape, process.choices());
     // SAFETY: as for the broadcast.
     let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };
     start(form, process, place, bound)
@@ -210,7 +210,7 @@ pub(super) fn reduce_scatter(
         shape: items.shape,
         commutative: operation.is_commutative(),
     };
-    let schedule = algorithms::reduce_scatter_between(&shape);
+    let schedule = algorithms::reduce_scatter_between(&shape, process.choices());
     let place = process.agreement_scope(comm.0)?;
     // SAFETY: as for the broadcast.
     let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };
@@ -239,7 +239,7 @@ pub(super) fn allreduce(
         items,
         commutative: operation.is_commutative(),
     };
-    let schedule = algorithms::allreduce_between(&shape);
+    let schedule = algorithms::allreduce_between(&shape, process.choices());
     let place = process.agreement_scope(comm.0)?;
     // SAFETY: as for the broadcast.
     let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };

@@ -1,0 +1,190 @@
+//! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
+
+use super::choice::{Algorithm, Choices, Facts, Layout, Operation, Place};
+use super::select::{BarrierAlgorithm, Tree};
+use super::*;
+
+/// Plans the collectives of one group.
+#[derive(Clone, Copy)]
+pub struct Chosen<'a> {
+    /// How algorithms are chosen.
+    pub choices: &'a Choices,
+    /// Where the processes of the group are; the same at all of them.
+    pub layout: &'a Layout,
+}
+
+/// A case: how many ranks, where, and the packed bytes as the table counts them.
+#[derive(Clone, Copy)]
+struct Case {
+    ranks: u32,
+    place: Place,
+    bytes: u64,
+    commutative: bool,
+}
+
+/// The chosen algorithm, of the kind that the operation has.
+macro_rules! chosen {
+    ($chosen:expr, $operation:ident, $kind:ident, $case:expr) => {
+        match $chosen.choose(Operation::$operation, $case) {
+            Algorithm::$kind(algorithm) => algorithm,
+            other => unreachable!("{other} is for another operation, or for another place"),
+        }
+    };
+}
+
+impl Chosen<'_> {
+    fn choose(&self, operation: Operation, case: Case) -> Algorithm {
+        let Case { ranks, place, bytes, commutative } = case;
+        self.choices.choose(operation, &Facts { ranks, bytes, commutative, place }).0
+    }
+
+    /// The whole group.
+    fn whole(&self, ranks: u32, bytes: u64, commutative: bool) -> Case {
+        Case { ranks, place: *self.layout.place(), bytes, commutative }
+    }
+
+    /// The ranks of the node of one of them.
+    fn within(&self, rank: u32, bytes: u64) -> Case {
+        let nodes = self.layout.nodes();
+        let ranks = nodes.iter().filter(|node| **node == nodes[rank as usize]).count() as u32;
+        let oversubscribed = self.layout.place().oversubscribed;
+        Case { ranks, place: Place { oversubscribed, ..Place::together(ranks) }, bytes, commutative: true }
+    }
+
+    /// One rank of each node.
+    fn between(&self, bytes: u64) -> Case {
+        let Place { nodes, oversubscribed, .. } = *self.layout.place();
+        Case { ranks: nodes, place: Place { oversubscribed, ..Place::apart(nodes) }, bytes, commutative: true }
+    }
+
+    /// Whether an operation runs in two levels, and with how many leaders on each node.
+    fn two_level(&self, operation: Operation, case: Case) -> Option<u32> {
+        match self.choose(operation, case) {
+            Algorithm::TwoLevel { leaders } => Some(leaders),
+            _ => None,
+        }
+    }
+
+    /// This rank's part in `MPI_Barrier`.
+    pub fn barrier(&self, of: &Barrier) -> Schedule {
+        let case = self.whole(of.size, 0, true);
+        if self.two_level(Operation::Barrier, case).is_none() {
+            return barrier_with(of, chosen!(self, Barrier, Barrier, case));
+        }
+        let within = match chosen!(self, Barrier, Barrier, self.within(of.rank, 0)) {
+            BarrierAlgorithm::Tree(tree) => tree,
+            BarrierAlgorithm::Dissemination => Tree::BINOMIAL,
+        };
+        barrier_in_two_levels(of, self.layout.nodes(), (within, chosen!(self, Barrier, Barrier, self.between(0))))
+    }
+
+    /// This rank's part in `MPI_Bcast`.
+    pub fn bcast(&self, of: &Bcast) -> Schedule {
+        let bytes = of.items.bytes();
+        let case = self.whole(of.size, bytes, true);
+        if self.two_level(Operation::Bcast, case).is_none() {
+            return bcast_with(of, chosen!(self, Bcast, Bcast, case));
+        }
+        let between = chosen!(self, Bcast, Bcast, self.between(bytes));
+        let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
+        bcast_in_two_levels(of, self.layout.nodes(), (between, within))
+    }
+
+    /// This rank's part in `MPI_Gather`.
+    pub fn gather(&self, of: &Gather) -> Schedule {
+        gather_with(of, chosen!(self, Gather, Gather, self.whole(of.size, of.gathered_bytes(), true)))
+    }
+
+    /// This rank's part in `MPI_Scatter`.
+    pub fn scatter(&self, of: &Gather) -> Schedule {
+        scatter_with(of, chosen!(self, Scatter, Gather, self.whole(of.size, of.scattered_bytes(), true)))
+    }
+
+    /// This rank's part in `MPI_Allgather`.
+    pub fn allgather(&self, of: &Allgather) -> Schedule {
+        let bytes = u64::from(of.size) * of.receive.bytes();
+        let case = self.whole(of.size, bytes, true);
+        if self.two_level(Operation::Allgather, case).is_none() {
+            return allgather_with(of, chosen!(self, Allgather, Allgather, case));
+        }
+        let between = chosen!(self, Allgather, Allgather, self.between(bytes));
+        let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
+        allgather_in_two_levels(of, self.layout.nodes(), (between, within))
+    }
+
+    /// This rank's part in `MPI_Allgatherv`.
+    pub fn allgatherv(&self, of: &Allgatherv<'_>) -> Schedule {
+        let bytes = of.receive.counts.iter().sum::<u64>() * of.receive.item_size;
+        let mut case = self.whole(of.size, bytes, true);
+        // Its blocks lie anywhere, so those of a node do not lie side by side.
+        case.place.consecutive = false;
+        allgatherv_with(of, chosen!(self, Allgather, Allgather, case))
+    }
+
+    /// This rank's part in `MPI_Alltoall`.
+    pub fn alltoall(&self, of: &Allgather) -> Schedule {
+        alltoall_with(of, chosen!(self, Alltoall, Alltoall, self.whole(of.size, of.receive.bytes(), true)))
+    }
+
+    /// This rank's part in `MPI_Reduce`.
+    pub fn reduce(&self, of: &Reduce) -> Schedule {
+        let bytes = of.items.bytes();
+        let case = self.whole(of.size, bytes, of.commutative);
+        if self.two_level(Operation::Reduce, case).is_none() {
+            return reduce_with(of, chosen!(self, Reduce, Reduce, case));
+        }
+        let within = chosen!(self, Reduce, Reduce, self.within(of.rank, bytes));
+        let between = chosen!(self, Reduce, Reduce, self.between(bytes));
+        reduce_in_two_levels(of, self.layout.nodes(), (within, between))
+    }
+
+    /// This rank's part in `MPI_Allreduce`.
+    pub fn allreduce(&self, of: &Allreduce) -> Schedule {
+        let bytes = of.items.bytes();
+        let case = self.whole(of.size, bytes, of.commutative);
+        let Some(leaders) = self.two_level(Operation::Allreduce, case) else {
+            return allreduce_with(of, chosen!(self, Allreduce, Allreduce, case));
+        };
+        // Each leader has about so much.
+        let share = bytes / u64::from(leaders.max(1));
+        let up = chosen!(self, Reduce, Reduce, self.within(of.rank, share));
+        let between = chosen!(self, Allreduce, Allreduce, self.between(share));
+        let down = chosen!(self, Bcast, Bcast, self.within(of.rank, share));
+        allreduce_in_two_levels(of, self.layout.nodes(), leaders, (up, between, down))
+    }
+
+    /// This rank's part in `MPI_Reduce_scatter_block`.
+    pub fn reduce_scatter_block(&self, of: &ReduceScatterBlock) -> Schedule {
+        let bytes = u64::from(of.size) * of.items.bytes();
+        let case = self.whole(of.size, bytes, of.commutative);
+        reduce_scatter_block_with(of, chosen!(self, ReduceScatter, ReduceScatter, case))
+    }
+
+    /// This rank's part in `MPI_Reduce_scatter`.
+    pub fn reduce_scatter(&self, of: &ReduceScatter<'_>) -> Schedule {
+        let bytes = of.counts.iter().sum::<u64>() * of.shape.size;
+        let case = self.whole(of.size, bytes, of.commutative);
+        reduce_scatter_with(of, chosen!(self, ReduceScatter, ReduceScatter, case))
+    }
+
+    /// This rank's part in `MPI_Scan`.
+    pub fn scan(&self, of: &Allreduce) -> Schedule {
+        scan_with(of, chosen!(self, Scan, Scan, self.whole(of.size, of.items.bytes(), of.commutative)))
+    }
+
+    /// This rank's part in `MPI_Exscan`.
+    pub fn exscan(&self, of: &Allreduce) -> Schedule {
+        exscan_with(of, chosen!(self, Scan, Scan, self.whole(of.size, of.items.bytes(), of.commutative)))
+    }
+
+    /// The algorithms by which a group of `ranks` reduces, and passes on, so many bytes.
+    pub(super) fn reduce_and_bcast(
+        &self,
+        ranks: u32,
+        bytes: u64,
+        commutative: bool,
+    ) -> (select::ReduceAlgorithm, select::BcastAlgorithm) {
+        let case = Case { ranks, place: Place::apart(ranks), bytes, commutative };
+        (chosen!(self, Reduce, Reduce, case), chosen!(self, Bcast, Bcast, case))
+    }
+}
