@@ -34,7 +34,7 @@ help:
 	@echo 'make check                 formatting, lints, generated files, house rules, unit tests'
 	@echo 'make suite [SUITE="NAME"]  the integration suites, or some of them'
 	@echo 'make swarm [RUNS=N] [PROGRAMS=N] [SEED=N]  protocol and engine in virtual time, in many more networks and programs than `make check`'
-	@echo 'make collectives            every algorithm of every collective, 1 to 33 ranks, all cases (a few minutes)'
+	@echo 'make collectives            every algorithm of every collective, 1 to 33 ranks, all cases; choices beside the best (a few minutes)'
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'

@@ -12,7 +12,9 @@ mod measure;
 mod record;
 mod report;
 mod show;
+mod simulate;
 mod tools;
+mod tune;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,10 @@ enum Command {
     Info(info::Options),
     /// Tables, charts and pages from the run files of `weft compare`
     Report(report::Options),
+    /// What collectives take in jobs of up to 4096 ranks, on a simulated network
+    Simulate(simulate::Arguments),
+    /// Measure all algorithms of collectives here, and write the table by which the library chooses them
+    Tune(tune::Arguments),
     /// Print the version
     Version,
 }
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         Command::Doctor(options) => doctor::run(&options),
         Command::Info(options) => info::run(&options),
         Command::Report(options) => report::run(&options),
+        Command::Simulate(arguments) => simulate::main(&arguments),
+        Command::Tune(arguments) => tune::main(&arguments),
         Command::Version => {
             println!("weft {}", env!("CARGO_PKG_VERSION"));
             ExitCode::SUCCESS

@@ -9,7 +9,7 @@
 //! A session knows no statistics: it writes what programs printed, and how each of them ended.
 
 pub(crate) mod arguments;
-mod build;
+pub(crate) mod build;
 mod carrier;
 pub(crate) mod catalogue;
 mod condition;
@@ -19,7 +19,7 @@ pub(crate) mod library;
 pub(crate) mod output;
 mod place;
 mod process;
-mod progress;
+pub(crate) mod progress;
 mod session;
 mod verdict;
 
@@ -28,7 +28,7 @@ use std::path::PathBuf;
 pub(crate) use session::{Ended, Refused, Wanted, run};
 
 /// Where what is worth keeping between runs lies: fetched peers and built programs.
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     let named = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let home = || named("HOME").map(|home| home.join(".cache"));
     named("XDG_CACHE_HOME").or_else(home).unwrap_or_else(std::env::temp_dir).join("weft")

@@ -14,7 +14,7 @@ macro_rules! sources {
 /// The files of bench/programs and bench/carriers; a test compares the list with the directories.
 const PROGRAMS: &[(&str, &str)] = &sources!("programs":
     "allgather.c", "allreduce.c", "alltoall.c", "availability.c", "bandwidth.c", "barrier.c", "bcast.c", "bcast_skew.c",
-    "bcast_throughput.c", "bibandwidth.c", "broadcast.h", "common.c", "common.h", "exchange.c", "get_bandwidth.c",
+    "bcast_throughput.c", "bibandwidth.c", "broadcast.h", "collective_times.c", "common.c", "common.h", "exchange.c", "get_bandwidth.c",
     "get_latency.c", "library.c", "lines.h", "memory.c", "nas.h", "nas_cg.c", "nas_is.c", "onesided.h", "pingpong.c", "plain.h", "put_bandwidth.c",
     "put_latency.c", "rate.c", "rate_threads.c", "reducescatter.c", "sendrecv.c", "startup.c", "sums.h", "waitcpu.c");
 const CARRIERS: &[(&str, &str)] =
@@ -22,6 +22,9 @@ const CARRIERS: &[(&str, &str)] =
 
 /// The program whose samples say which library runs, and whether it does.
 pub(crate) const LIBRARY: &str = "library";
+
+/// The program of `weft tune`.
+pub(crate) const TUNE: &str = "collective_times";
 
 /// Programs built by one compiler.
 #[derive(Clone, Debug)]
@@ -143,7 +146,7 @@ mod tests {
     #[test]
     fn every_program_is_a_measurement_and_the_reverse() {
         let programs = PROGRAMS.iter().filter_map(|(name, _)| name.strip_suffix(".c"));
-        for program in programs.filter(|name| !["common", LIBRARY].contains(name)) {
+        for program in programs.filter(|name| !["common", LIBRARY, TUNE].contains(name)) {
             assert!(MEASUREMENTS.iter().any(|known| known.program == program), "{program} is no measurement");
         }
         for measurement in MEASUREMENTS {

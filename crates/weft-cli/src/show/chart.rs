@@ -7,10 +7,12 @@ mod axis;
 mod bars;
 mod canvas;
 mod conceptual;
+mod curves;
 mod font;
 mod gallery;
 mod plot;
 mod png;
 
 pub(crate) use canvas::{Style, escape};
+pub(crate) use curves::{Curve, Words, svg as curves};
 pub(crate) use gallery::{Chart, all, prefix};

@@ -39,6 +39,18 @@ impl Axis {
         }
     }
 
+    /// Powers of two, each with its number, from the lowest value to the highest.
+    pub(super) fn powers(values: impl Iterator<Item = f64>) -> Axis {
+        let bits: Vec<f64> = values.filter(|value| *value > 0.0).map(f64::log2).collect();
+        let low = bits.iter().copied().fold(f64::INFINITY, f64::min).floor();
+        let high = bits.iter().copied().fold(f64::NEG_INFINITY, f64::max).ceil();
+        if !low.is_finite() {
+            return Axis { scale: Scale::Sizes, low: 1.0, high: 2.0, ticks: Vec::new() };
+        }
+        let ticks = (low as i32..=high as i32).map(|bit| 2_f64.powi(bit)).map(|value| (value, value.to_string()));
+        Axis { scale: Scale::Sizes, low: low.exp2(), high: high.exp2(), ticks: ticks.collect() }
+    }
+
     /// Where a value lies, 0 at the low end and 1 at the high end; values outside lie outside.
     pub(super) fn at(&self, value: f64) -> f64 {
         let place = |value: f64| if self.scale == Scale::Linear { value } else { value.max(f64::MIN_POSITIVE).log2() };

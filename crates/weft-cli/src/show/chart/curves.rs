@@ -1,0 +1,57 @@
+//! Curves that belong to no run: a name and some points each.
+
+use super::axis::{Axis, Scale};
+use super::canvas::PALETTE;
+use super::plot::{Plot, Point, Series};
+
+/// A curve: its title, and its points from left to right.
+pub(crate) type Curve = (String, Vec<(f64, f64)>);
+
+/// What is written around them.
+pub(crate) struct Words<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) subtitle: &'a str,
+    pub(crate) x: &'a str,
+    pub(crate) y: &'a str,
+}
+
+/// Draws curves over powers of two, with a logarithmic axis upwards, as an SVG file.
+pub(crate) fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
+    let points = || curves.iter().flat_map(|(_, points)| points);
+    let plot = Plot {
+        title: words.title.to_owned(),
+        subtitle: words.subtitle.to_owned(),
+        x_title: words.x.to_owned(),
+        y_title: words.y.to_owned(),
+        x: Axis::powers(points().map(|(x, _)| *x)),
+        y: Axis::new(Scale::Log, points().map(|(_, y)| *y)),
+        series: curves
+            .iter()
+            .enumerate()
+            .map(|(number, (title, points))| Series {
+                title: title.clone(),
+                colour: number % PALETTE.len(),
+                dashed: number >= PALETTE.len(),
+                strong: false,
+                points: points.iter().map(|&(x, y)| Point { x, y, low: y, high: y }).collect(),
+            })
+            .collect(),
+        notes: Vec::new(),
+    };
+    plot.draw().file(words.title)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_curve_and_every_word_is_drawn() {
+        let words = Words { title: "barrier", subtitle: "leaf and spine", x: "ranks", y: "us" };
+        let curves = [("8 B".to_owned(), vec![(2.0, 10.0), (4096.0, 100.0)]), ("1 MB".to_owned(), vec![(2.0, 1000.0)])];
+        let svg = svg(&words, &curves);
+        for text in ["barrier", "leaf and spine", "ranks", "8 B", "1 MB", "4096"] {
+            assert!(svg.contains(text), "{text} is missing");
+        }
+    }
+}
