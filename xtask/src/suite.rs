@@ -5,6 +5,7 @@
 
 mod checked;
 mod checkers;
+mod collectives;
 pub(crate) mod conformance;
 pub(crate) mod context;
 mod doctor;
@@ -65,6 +66,11 @@ struct Suite {
 const SUITES: &[Suite] = &[
     Suite { name: "c", what: "C programs with 1 to 8 ranks on one host", cases: programs::one_host },
     Suite { name: "hosts", what: "the same over two hosts", cases: programs::two_hosts },
+    Suite {
+        name: "collectives",
+        what: "algorithms of collectives that are asked for, and ranks out of step",
+        cases: collectives::cases,
+    },
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },

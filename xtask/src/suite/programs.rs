@@ -200,7 +200,7 @@ fn program(name: &'static str, ranks: u32, place: Where, fault: Option<(&'static
 }
 
 /// Makes the run and expects it to succeed.
-fn attempt(make: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
+pub(super) fn attempt(make: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
     Expected::code(0).judge(make().and_then(|run| run.limit(LIMIT_SECONDS).finish()))
 }
 
