@@ -120,7 +120,7 @@ fn nohup_and_background_jobs_are_respected() {
             "{before} {mpiexec} -n 1 bash -c '{rank}' & while ! test -e {there}; do sleep 0.02; done; \
              kill -{signal} $!; wait $!; echo $?; rm {there}"
         );
-        let mut shell = std::process::Command::new("bash");
+        let mut shell = common::with_default_signals("bash");
         shell.args(["-c", &script]);
         Run::start(shell, b"").wait().expect(0).out
     };
@@ -160,7 +160,7 @@ fn signals_for_programs_reach_all_ranks() {
 #[test]
 fn a_closed_output_ends_the_job_as_in_any_pipeline() {
     let script = format!("'{}' -n 2 yes | head -1; echo ${{PIPESTATUS[0]}}", common::MPIEXEC);
-    let mut shell = std::process::Command::new("bash");
+    let mut shell = common::with_default_signals("bash");
     shell.args(["-c", &script]);
     assert_eq!(Run::start(shell, b"").wait().expect(0).out, "y\n141\n");
 }

@@ -128,8 +128,14 @@ impl Run {
         let directory = std::env::temp_dir();
         let log = directory.join(format!("weft-suite-{mark}.log"));
         let file = File::create(&log)?;
-        let mut command = Command::new(&self.program);
-        command.args(&self.arguments).env("PATH", search_path()).envs(&self.environment);
+        // Under nohup(1), or in the background of a script, signals are ignored here, and would be by what is started.
+        let mut command = Command::new("env");
+        command
+            .arg("--default-signal")
+            .arg(&self.program)
+            .args(&self.arguments)
+            .env("PATH", search_path())
+            .envs(&self.environment);
         command.env(MARK, &mark).process_group(0);
         command.stdout(file.try_clone()?).stderr(file);
         command.stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -138,7 +144,7 @@ impl Run {
         }
         let mut child = command
             .spawn()
-            .map_err(|error| anyhow::anyhow!("cannot run {}: {error}", self.program.to_string_lossy()))?;
+            .map_err(|error| anyhow::anyhow!("cannot run env, to run {}: {error}", self.program.to_string_lossy()))?;
         if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
             use std::io::Write;
             // A program that does not read its input closes the pipe: no failure by itself.

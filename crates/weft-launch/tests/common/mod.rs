@@ -71,9 +71,17 @@ pub(crate) fn words(line: &str) -> Vec<String> {
     line.split_whitespace().map(|word| word.replace('|', " ").replace("PEER", &peer())).collect()
 }
 
+/// A program for which no signal is ignored: who runs the tests under nohup(1), or in the background of a script, has some ignored, and what is ignored stays
+/// so in what is started. The process is that of the program, which env(1) becomes.
+pub(crate) fn with_default_signals(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal", program]);
+    command
+}
+
 /// `mpiexec` with the words of `line`, without variables of whoever runs the tests.
 pub(crate) fn command(line: &str) -> Command {
-    let mut command = Command::new(MPIEXEC);
+    let mut command = with_default_signals(MPIEXEC);
     command.args(words(line));
     for name in ["WEFT_AGENT", "MPIEXEC_TIMEOUT", "PMI_FD", "PMI_RANK", "PMI_SIZE", "PMI_PORT", "PMI_ID"] {
         command.env_remove(name);
