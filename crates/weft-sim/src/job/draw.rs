@@ -191,6 +191,7 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
             bytes_max: random.pick(&[500, 10_000, 1 << 20]),
             unexposed: random.pick(&[0, 100_000]),
             refused: random.pick(&[0, 0, 50_000]),
+            overtaken: random.pick(&[0, 500_000]),
         }),
     });
 }

@@ -36,6 +36,8 @@ pub(in crate::job) struct Placing {
     pub(in crate::job) unexposed: u32,
     /// It refuses to write for ever, from one moment on.
     pub(in crate::job) refused: u32,
+    /// A packet that is sent before it has told of a write arrives before what is written.
+    pub(in crate::job) overtaken: u32,
 }
 
 impl Placing {
@@ -154,9 +156,12 @@ impl Inner {
     /// The carrier takes a packet that may leave at `sent`.
     pub(super) fn hold(&mut self, (from, to): (usize, usize), sent: u64, ordered: Ordered, bytes: &[u8]) {
         let now = self.clock.now();
+        let overtakes = ordered.placing.is_some_and(|placing| self.random.chance(placing.overtaken));
         let line = self.line(from, to);
         let at_once = bytes.len() <= ordered.inject_max && line.held.is_empty();
-        line.held.push_back((if at_once { now } else { sent }, Load::Packet(bytes.to_vec())));
+        let behind_packets = || line.held.iter().rposition(|(_, load)| matches!(load, Load::Packet(_)));
+        let place = if overtakes { behind_packets().map_or(0, |last| last + 1) } else { line.held.len() };
+        line.held.insert(place, (if at_once { now } else { sent }, Load::Packet(bytes.to_vec())));
         if at_once {
             self.depart(from);
         }
