@@ -38,7 +38,7 @@ help:
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
-	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, conformance programs on MPICH and Weft (an hour)'
+	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
@@ -91,9 +91,10 @@ miri: setup
 test-applications: setup-tests own
 	$(CARGO) xtask applications --json build/applications.jsonl $(APPLICATIONS)
 
-# The suites that take too long for every change: mpi4py's own tests in all runs, and the conformance programs with 1 to 5 ranks.
+# The suites that take too long for every change: mpi4py's own tests in all runs, the conformance programs with 1 to 5 ranks, and all programs over libfabric
+# on four hosts.
 test-large: setup-tests own
-	$(CARGO) xtask suite mpi4py-all conformance-all
+	$(CARGO) xtask suite mpi4py-all conformance-all fabric-all
 
 # Errors put in by hand, one at a time: each must be found by some program.
 mutants: setup

@@ -1,11 +1,26 @@
 /*
- * A libfabric with one provider, "strict", for tests: datagrams over UDP, with the properties of other providers on demand, and no mercy. What
- * the interface forbids ends the program with a sentence: a buffer that is not registered, a packet that is too long, a context that is
- * used twice. Packets leave and arrive only when the completion queue is read, so a buffer that is used again too early shows.
+ * A libfabric with one provider, "strict", for tests: datagrams over UDP, or reliable messages and remote writes, with the properties of other providers on
+ * demand, and no mercy. What the interface forbids ends the program with a sentence: memory that is not registered, a key that leads nowhere, a packet that is
+ * too long, a context that is used twice. Packets leave and arrive only when the completion queue is read, so a buffer that is used again too early shows.
  *
- * STRICT says what it is like, a list of: prefix=N (bytes in front of each packet that are the provider's), register (memory must be
- * registered), endpoint (and registrations bound to the endpoint, and enabled), nowait (nothing to sleep on), inject=N (bytes that leave at once), size=N (bytes of the largest packet), queue=N (operations
- * under way), fail=N (each send after N fails).
+ * STRICT says what it is like, a list of:
+ *   prefix=N     bytes in front of each packet that are the provider's
+ *   register     own memory must be registered (FI_MR_LOCAL)
+ *   endpoint     registrations must be bound to the endpoint, and enabled (FI_MR_ENDPOINT)
+ *   nowait       nothing to sleep on
+ *   inject=N     bytes that leave at once
+ *   size=N       bytes of the largest packet, and of the largest write
+ *   queue=N      operations under way
+ *   fail=N       each send after N fails
+ *   reliable     messages arrive once and in order (FI_EP_RDM), over sockets in the directory that STRICT_DIRECTORY names
+ *   placing      the same, and memory of peers is written (FI_RMA), before messages that were sent later arrive
+ *   virtual      a peer's memory is named by its addresses (FI_MR_VIRT_ADDR), not by the distance from its beginning
+ *   keys         the provider chooses keys (FI_MR_PROV_KEY)
+ *   keybytes=N   otherwise, bytes of a key
+ *   regions=N    registrations at a time
+ *   refuse=N     each write after N is refused
+ *   broken=N     the write after N ends with an error
+ *   tell         at the end it says how many bytes were written to memory of peers
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -17,6 +32,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include <rdma/fabric.h>
@@ -24,13 +40,32 @@
 #include <rdma/fi_domain.h>
 #include <rdma/fi_endpoint.h>
 #include <rdma/fi_eq.h>
+#include <rdma/fi_rma.h>
 
-enum { QUEUE_MAX = 1024, PEERS_MAX = 256, PACKET_MAX = 9000 };
+enum { QUEUE_MAX = 1024, PEERS_MAX = 256, REGIONS_MAX = 4200, PART_MAX = 16384, PACKET_MAX = 1 << 16, ADDRESS = 6 };
 
 struct operation {
     void *context, *buffer;
     size_t length;
     fi_addr_t to;
+    /* Of a write: its memory, how much of it has left, and where it goes. */
+    struct region *region;
+    size_t gone;
+    uint64_t address, key;
+    int is_write, is_broken;
+};
+
+/* Registered memory; it is free while it has no number. */
+struct region {
+    struct fid_mr mr;
+    const char *start, *end;
+    uint64_t number, key, access;
+    int is_bound, is_enabled, used;
+};
+
+/* What a datagram of reliable endpoints begins with. */
+struct header {
+    uint64_t is_write, address, key;
 };
 
 struct queue {
@@ -44,13 +79,16 @@ static struct {
     struct fid_av av;
     struct fid_cq cq;
     struct fid_ep ep;
-    struct fid_mr regions[8];
-    struct { const char *start, *end; } ranges[8];
-    int bound[8], region_count, socket, has_wait, enabled;
-    struct sockaddr_in peers[PEERS_MAX];
+    struct region regions[REGIONS_MAX];
+    uint64_t registrations;
+    long open_regions;
+    int socket, has_wait, enabled;
+    union { struct sockaddr any; struct sockaddr_in in; struct sockaddr_un un; } peers[PEERS_MAX], own;
     size_t peer_count;
     struct queue receives, sends;
-    long sent;
+    struct operation broken;
+    long sent, writes;
+    unsigned long long written;
 } state = {.socket = -1};
 
 static void wrong(const char *format, ...)
@@ -80,6 +118,8 @@ static long property(const char *name, long other)
 static size_t prefix(void) { return property("prefix", 0); }
 static size_t largest(void) { return property("size", 1400); }
 static size_t depth(void) { return property("queue", 64); }
+static int places(void) { return property("placing", 0); }
+static int is_reliable(void) { return places() || property("reliable", 0); }
 
 static int push(struct queue *queue, struct operation operation)
 {
@@ -100,25 +140,76 @@ static struct operation pop(struct queue *queue)
     return operation;
 }
 
-static void check_memory(const void *buffer, size_t length, void *desc)
+/* The region that a descriptor means, which must have all of this memory and this right; none where nothing need be registered. */
+static struct region *check_memory(const void *buffer, size_t length, void *desc, uint64_t right)
 {
     if (!property("register", 0))
-        return;
-    for (int i = 0; i < state.region_count; i++)
-        if (desc == fi_mr_desc(&state.regions[i]) && (!property("endpoint", 0) || state.bound[i] == 2) && (const char *)buffer >= state.ranges[i].start
-            && (const char *)buffer + length <= state.ranges[i].end)
-            return;
-    wrong("%zu bytes that are not registered, or with another descriptor", length);
+        return NULL;
+    for (struct region *region = state.regions; region < state.regions + REGIONS_MAX; region++)
+        if (region->number && desc == fi_mr_desc(&region->mr)) {
+            if ((const char *)buffer < region->start || (const char *)buffer + length > region->end)
+                wrong("%zu bytes that are not those of the descriptor", length);
+            if (!region->is_enabled)
+                wrong("memory whose registration is not bound to the endpoint and enabled");
+            if (!(region->access & right))
+                wrong("memory that is registered for something else");
+            return region;
+        }
+    wrong("%zu bytes that are not registered, or whose registration is closed", length);
+    return NULL;
 }
 
 /* --- Completion queue --------------------------------------------------------------------------------------------- */
 
-static void transmit(const void *packet, size_t length, fi_addr_t to)
+/* Whether it has left: a peer that takes nothing now has it later. */
+static int transmit(struct header header, const void *bytes, size_t length, fi_addr_t to)
 {
     if (to >= state.peer_count)
         wrong("a packet to an address that is not in the address vector");
-    /* Datagrams may be lost. */
-    (void)sendto(state.socket, packet, length, 0, (struct sockaddr *)&state.peers[to], sizeof *state.peers);
+    if (!is_reliable()) {
+        /* Datagrams may be lost. */
+        (void)sendto(state.socket, bytes, length, 0, &state.peers[to].any, sizeof state.peers[to].in);
+        return 1;
+    }
+    struct iovec parts[] = {{&header, sizeof header}, {(void *)bytes, length}};
+    struct msghdr message = {.msg_name = &state.peers[to], .msg_namelen = sizeof state.peers[to].un, .msg_iov = parts, .msg_iovlen = 2};
+    if (sendmsg(state.socket, &message, MSG_DONTWAIT) >= 0)
+        return 1;
+    /* Who is gone takes everything. */
+    return errno != EAGAIN && errno != ENOBUFS;
+}
+
+/* The next part of an operation leaves, if there is room; whether all of it has. */
+static int advance(struct operation *operation)
+{
+    if (!operation->is_write)
+        return transmit((struct header){0}, (char *)operation->buffer + prefix(), operation->length - prefix(), operation->to);
+    while (operation->gone < operation->length) {
+        size_t part = operation->length - operation->gone;
+        part = part < PART_MAX ? part : PART_MAX;
+        struct header header = {1, operation->address + operation->gone, operation->key};
+        if (!transmit(header, (char *)operation->buffer + operation->gone, part, operation->to))
+            return 0;
+        operation->gone += part;
+    }
+    return 1;
+}
+
+/* What a peer has written. */
+static void place(struct header header, const char *bytes, size_t length)
+{
+    for (struct region *region = state.regions; region < state.regions + REGIONS_MAX; region++)
+        if (region->number && region->key == header.key) {
+            uint64_t size = region->end - region->start;
+            uint64_t offset = property("virtual", 0) ? header.address - (uintptr_t)region->start : header.address;
+            if (offset > size || length > size - offset)
+                wrong("%zu bytes at %#llx, outside of the memory of their key", length, (unsigned long long)header.address);
+            if (!region->is_enabled || !(region->access & FI_REMOTE_WRITE))
+                wrong("a peer writes to memory that is not registered for that");
+            memcpy((char *)region->start + offset, bytes, length);
+            return;
+        }
+    wrong("a peer writes with a key that leads nowhere");
 }
 
 static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
@@ -126,17 +217,34 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
     struct fi_cq_msg_entry *entries = buffer;
     size_t done = 0;
     (void)cq;
-    while (done < count && state.sends.count) {
+    if (state.broken.context)
+        return -FI_EAVAIL;
+    while (done < count && state.sends.count && advance(&state.sends.operations[state.sends.first])) {
         struct operation send = pop(&state.sends);
-        transmit((char *)send.buffer + prefix(), send.length - prefix(), send.to);
-        entries[done++] = (struct fi_cq_msg_entry){.op_context = send.context, .flags = FI_SEND | FI_MSG, .len = send.length};
+        if (send.region)
+            send.region->used--;
+        if (send.is_broken) {
+            state.broken = send;
+            return done ? (ssize_t)done : -FI_EAVAIL;
+        }
+        uint64_t flags = send.is_write ? FI_WRITE | FI_RMA : FI_SEND | FI_MSG;
+        entries[done++] = (struct fi_cq_msg_entry){.op_context = send.context, .flags = flags, .len = send.length};
     }
     /* One for each look, like the provider udp: who does not look until there is nothing left falls behind. */
     if (done < count && state.receives.count) {
-        char packet[PACKET_MAX];
-        ssize_t length = recv(state.socket, packet, sizeof packet, MSG_DONTWAIT);
+        static char packet[PACKET_MAX];
+        struct header header = {0};
+        struct iovec parts[] = {{&header, sizeof header}, {packet, sizeof packet}};
+        struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+        ssize_t length = is_reliable() ? recvmsg(state.socket, &message, MSG_DONTWAIT) : recv(state.socket, packet, sizeof packet, MSG_DONTWAIT);
         if (length < 0)
             return done ? (ssize_t)done : -FI_EAGAIN;
+        if (is_reliable())
+            length -= sizeof header;
+        if (header.is_write) {
+            place(header, packet, length);
+            return done ? (ssize_t)done : -FI_EAGAIN;
+        }
         struct operation receive = pop(&state.receives);
         if (prefix() + length > receive.length)
             wrong("a packet of %zd bytes for a buffer of %zu", length, receive.length);
@@ -150,8 +258,12 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
 
 static ssize_t cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uint64_t flags)
 {
-    (void)cq, (void)entry, (void)flags;
-    return -FI_EAGAIN;
+    (void)cq, (void)flags;
+    if (!state.broken.context)
+        return -FI_EAGAIN;
+    *entry = (struct fi_cq_err_entry){.op_context = state.broken.context, .flags = FI_WRITE | FI_RMA, .err = FI_EIO};
+    state.broken.context = NULL;
+    return 1;
 }
 
 static int cq_control(struct fid *fid, int command, void *argument)
@@ -170,10 +282,10 @@ static ssize_t ep_recv(struct fid_ep *ep, void *buffer, size_t length, void *des
     (void)ep, (void)from;
     if (!state.enabled)
         wrong("a receive before fi_enable");
-    check_memory(buffer, length, desc);
+    check_memory(buffer, length, desc, FI_RECV);
     if (length < prefix() + largest())
         wrong("a receive of %zu bytes for packets of %zu", length, largest());
-    return push(&state.receives, (struct operation){context, buffer, length, 0});
+    return push(&state.receives, (struct operation){.context = context, .buffer = buffer, .length = length});
 }
 
 static int fails(void)
@@ -182,15 +294,45 @@ static int fails(void)
     return limit >= 0 && state.sent++ >= limit;
 }
 
+/* An operation that leaves; its memory stays registered until it has. */
+static ssize_t take(struct operation operation)
+{
+    int code = push(&state.sends, operation);
+    if (code == 0 && operation.region)
+        operation.region->used++;
+    return code;
+}
+
 static ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t to, void *context)
 {
     (void)ep;
-    check_memory(buffer, length, desc);
+    struct region *region = check_memory(buffer, length, desc, FI_SEND);
     if (length < prefix() || length > prefix() + largest())
         wrong("a packet of %zu bytes, and at most %zu fit", length, prefix() + largest());
     if (fails())
         return -FI_EIO;
-    return push(&state.sends, (struct operation){context, (void *)buffer, length, to});
+    return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region});
+}
+
+static ssize_t ep_write(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t to, uint64_t address, uint64_t key, void *context)
+{
+    (void)ep;
+    struct region *region = check_memory(buffer, length, desc, FI_WRITE);
+    if (!length || length > largest())
+        wrong("a write of %zu bytes, and at most %zu fit", length, largest());
+    long number = ++state.writes, limit = property("refuse", -1), broken = property("broken", -1);
+    if (limit >= 0 && number > limit)
+        return -FI_EIO;
+    state.written += length;
+    return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region,
+                                   .address = address, .key = key, .is_write = 1, .is_broken = broken >= 0 && number == broken + 1});
+}
+
+static ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t from, uint64_t address, uint64_t key, void *context)
+{
+    (void)ep, (void)buffer, (void)length, (void)desc, (void)from, (void)address, (void)key, (void)context;
+    wrong("fi_read, which nothing here needs and this provider has not");
+    return -FI_ENOSYS;
 }
 
 static ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_t to)
@@ -202,7 +344,9 @@ static ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, f
         wrong("fi_inject without the room in front");
     if (fails())
         return -FI_EIO;
-    transmit(buffer, length, to);
+    if (is_reliable())
+        wrong("fi_inject over a reliable endpoint: nobody would hear whether it was delivered");
+    transmit((struct header){0}, buffer, length, to);
     return 0;
 }
 
@@ -229,6 +373,15 @@ static int ep_getname(fid_t fid, void *address, size_t *length)
     socklen_t own_length = sizeof own;
     struct ifaddrs *list, *one;
     (void)fid;
+    if (*length < ADDRESS)
+        return -FI_ETOOSMALL;
+    *length = ADDRESS;
+    memset(address, 0, ADDRESS);
+    if (is_reliable()) {
+        uint32_t name = getpid();
+        memcpy(address, &name, sizeof name);
+        return 0;
+    }
     getsockname(state.socket, (struct sockaddr *)&own, &own_length);
     /* The first address that is not loopback's, if there is one. */
     own.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -238,12 +391,18 @@ static int ep_getname(fid_t fid, void *address, size_t *length)
                 own.sin_addr = ((struct sockaddr_in *)one->ifa_addr)->sin_addr;
         freeifaddrs(list);
     }
-    if (*length < 6)
-        return -FI_ETOOSMALL;
     memcpy(address, &own.sin_addr, 4);
     memcpy((char *)address + 4, &own.sin_port, 2);
-    *length = 6;
     return 0;
+}
+
+/* Where the process of this name receives reliable messages. */
+static int socket_name(struct sockaddr_un *name, uint32_t process)
+{
+    const char *directory = getenv("STRICT_DIRECTORY");
+    name->sun_family = AF_UNIX;
+    int length = snprintf(name->sun_path, sizeof name->sun_path, "%s/%u", directory ? directory : ".", process);
+    return length < (int)sizeof name->sun_path ? 0 : -FI_EINVAL;
 }
 
 /* --- The objects -------------------------------------------------------------------------------------------------- */
@@ -252,22 +411,60 @@ static int do_close(struct fid *fid) { (void)fid; return 0; }
 static int no_bind(struct fid *fid, struct fid *other, uint64_t flags) { (void)fid, (void)other, (void)flags; return -FI_ENOSYS; }
 static int no_control(struct fid *fid, int command, void *argument) { (void)fid, (void)command, (void)argument; return -FI_ENOSYS; }
 
+static int ep_close(struct fid *fid)
+{
+    (void)fid;
+    /* What was under way is no more. */
+    while (state.sends.count) {
+        struct operation operation = pop(&state.sends);
+        if (operation.region)
+            operation.region->used--;
+    }
+    return 0;
+}
+
+static int domain_close(struct fid *fid)
+{
+    (void)fid;
+    if (state.open_regions)
+        wrong("%ld registrations are left", state.open_regions);
+    if (is_reliable())
+        unlink(state.own.un.sun_path);
+    close(state.socket);
+    if (property("tell", 0))
+        fprintf(stderr, "strict libfabric: %llu bytes were written to memory of peers\n", state.written);
+    return 0;
+}
+
+static int mr_close(struct fid *fid)
+{
+    struct region *region = (struct region *)fid;
+    if (!region->number)
+        wrong("a registration is closed twice");
+    if (region->used)
+        wrong("a registration is closed while its memory is in use");
+    state.open_regions--;
+    region->number = 0;
+    return 0;
+}
+
 static int mr_bind(struct fid *fid, struct fid *other, uint64_t flags)
 {
     (void)flags;
     if (other != &state.ep.fid)
         wrong("fi_mr_bind with something else than the endpoint");
-    state.bound[(struct fid_mr *)fid - state.regions] = 1;
+    ((struct region *)fid)->is_bound = 1;
     return 0;
 }
 
 static int mr_control(struct fid *fid, int command, void *argument)
 {
-    int *bound = &state.bound[(struct fid_mr *)fid - state.regions];
+    struct region *region = (struct region *)fid;
     (void)argument;
-    if (command != FI_ENABLE || *bound != 1)
+    if (command != FI_ENABLE || !region->is_bound)
         return -FI_ENOSYS;
-    *bound = 2;
+    region->is_enabled = 1;
+    region->mr.key = region->key;
     return 0;
 }
 
@@ -276,10 +473,17 @@ static int av_insert(struct fid_av *av, const void *address, size_t count, fi_ad
     (void)av, (void)flags, (void)context;
     if (count != 1 || state.peer_count == PEERS_MAX)
         return -FI_ENOMEM;
-    struct sockaddr_in *peer = &state.peers[state.peer_count];
-    peer->sin_family = AF_INET;
-    memcpy(&peer->sin_addr, address, 4);
-    memcpy(&peer->sin_port, (const char *)address + 4, 2);
+    uint32_t process;
+    memcpy(&process, address, sizeof process);
+    if (is_reliable()) {
+        if (socket_name(&state.peers[state.peer_count].un, process))
+            return -FI_EINVAL;
+    } else {
+        struct sockaddr_in *peer = &state.peers[state.peer_count].in;
+        peer->sin_family = AF_INET;
+        memcpy(&peer->sin_addr, address, 4);
+        memcpy(&peer->sin_port, (const char *)address + 4, 2);
+    }
     *name = state.peer_count++;
     return 1;
 }
@@ -287,13 +491,34 @@ static int av_insert(struct fid_av *av, const void *address, size_t count, fi_ad
 static int mr_reg(struct fid *fid, const void *buffer, size_t length, uint64_t access, uint64_t offset, uint64_t key, uint64_t flags,
                   struct fid_mr **mr, void *context)
 {
-    (void)fid, (void)access, (void)offset, (void)flags, (void)context;
-    int place = state.region_count++;
-    state.ranges[place].start = buffer;
-    state.ranges[place].end = (const char *)buffer + length;
-    static struct fi_ops ops = {.size = sizeof ops, .close = do_close, .bind = mr_bind, .control = mr_control};
-    state.regions[place] = (struct fid_mr){.fid.ops = &ops, .mem_desc = &state.ranges[place], .key = key};
-    *mr = &state.regions[place];
+    static struct fi_ops ops = {.size = sizeof ops, .close = mr_close, .bind = mr_bind, .control = mr_control};
+    long bytes = property("keybytes", 8);
+    struct region *region = NULL;
+    (void)fid, (void)context;
+    if (!length || !access || offset || flags)
+        wrong("fi_mr_reg with a length or rights of nothing, an offset or flags");
+    if (state.open_regions >= property("regions", REGIONS_MAX))
+        return -FI_ENOMEM;
+    if (!property("keys", 0) && bytes < 8 && key >> 8 * bytes)
+        wrong("a key of more than %ld bytes", bytes);
+    for (struct region *other = state.regions; other < state.regions + REGIONS_MAX; other++) {
+        if (!other->number)
+            region = region ? region : other;
+        else if (!property("keys", 0) && other->key == key)
+            return -FI_ENOKEY;
+    }
+    if (!region)
+        return -FI_ENOMEM;
+    state.open_regions++;
+    uint64_t number = ++state.registrations;
+    if (property("keys", 0))
+        key = number * 0x9e3779b97f4a7c15;
+    int waits = property("endpoint", 0);
+    /* No descriptor is given twice, and where a registration is to be enabled there is no key before. */
+    *region = (struct region){
+        .mr = {.fid.ops = &ops, .mem_desc = (void *)(uintptr_t)number, .key = waits ? FI_KEY_NOTAVAIL : key},
+        .start = buffer, .end = (const char *)buffer + length, .number = number, .key = key, .access = access, .is_enabled = !waits};
+    *mr = &region->mr;
     return 0;
 }
 
@@ -324,25 +549,33 @@ static int cq_open(struct fid_domain *domain, struct fi_cq_attr *attr, struct fi
 
 static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep, void *context)
 {
-    static struct fi_ops ops = {.size = sizeof ops, .close = do_close, .bind = ep_bind, .control = ep_control};
+    static struct fi_ops ops = {.size = sizeof ops, .close = ep_close, .bind = ep_bind, .control = ep_control};
     static struct fi_ops_cm cm = {.size = sizeof cm, .getname = ep_getname};
     static struct fi_ops_msg msg = {.size = sizeof msg, .recv = ep_recv, .send = ep_send, .inject = ep_inject};
+    static struct fi_ops_rma rma = {.size = sizeof rma, .read = ep_read, .write = ep_write};
     (void)domain, (void)info, (void)context;
-    state.ep = (struct fid_ep){.fid.ops = &ops, .cm = &cm, .msg = &msg};
+    state.ep = (struct fid_ep){.fid.ops = &ops, .cm = &cm, .msg = &msg, .rma = &rma};
     *ep = &state.ep;
     return 0;
 }
 
 static int domain(struct fid_fabric *fabric, struct fi_info *info, struct fid_domain **made, void *context)
 {
-    static struct fi_ops ops = {.size = sizeof ops, .close = do_close, .bind = no_bind, .control = no_control};
+    static struct fi_ops ops = {.size = sizeof ops, .close = domain_close, .bind = no_bind, .control = no_control};
     static struct fi_ops_domain domain_ops =
         {.size = sizeof domain_ops, .av_open = av_open, .cq_open = cq_open, .endpoint = endpoint};
     static struct fi_ops_mr mr = {.size = sizeof mr, .reg = mr_reg};
-    struct sockaddr_in any = {.sin_family = AF_INET};
     (void)fabric, (void)info, (void)context;
-    state.socket = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (bind(state.socket, (struct sockaddr *)&any, sizeof any))
+    state.socket = socket(is_reliable() ? AF_UNIX : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    socklen_t length = sizeof state.own.in;
+    state.own.in = (struct sockaddr_in){.sin_family = AF_INET};
+    if (is_reliable()) {
+        length = sizeof state.own.un;
+        if (socket_name(&state.own.un, getpid()))
+            return -FI_EINVAL;
+        unlink(state.own.un.sun_path);
+    }
+    if (bind(state.socket, &state.own.any, length))
         return -errno;
     state.domain = (struct fid_domain){.fid.ops = &ops, .ops = &domain_ops, .mr = &mr};
     *made = &state.domain;
@@ -395,23 +628,26 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
 {
     const char *provider = hints->fabric_attr->prov_name;
     (void)version, (void)node, (void)service, (void)flags;
-    if (hints->ep_attr->type != FI_EP_DGRAM || (provider && strcmp(provider, "strict")))
+    enum fi_ep_type type = is_reliable() ? FI_EP_RDM : FI_EP_DGRAM;
+    uint64_t orders = FI_ORDER_SAS | (places() ? FI_ORDER_SAW : 0);
+    if (hints->ep_attr->type != type || hints->tx_attr->msg_order & ~orders || (hints->caps & FI_RMA && !places()) || (provider && strcmp(provider, "strict")))
         return -FI_ENODATA;
     if (prefix() && !(hints->mode & FI_MSG_PREFIX))
         return -FI_ENODATA;
-    if (property("register", 0) && !(hints->domain_attr->mr_mode & FI_MR_LOCAL))
-        return -FI_ENODATA;
-    if (property("endpoint", 0) && !(hints->domain_attr->mr_mode & FI_MR_ENDPOINT))
+    int mode = (property("register", 0) ? FI_MR_LOCAL : 0) | (property("endpoint", 0) ? FI_MR_ENDPOINT : 0)
+               | (property("virtual", 0) ? FI_MR_VIRT_ADDR : 0) | (property("keys", 0) ? FI_MR_PROV_KEY : 0);
+    if (mode & ~hints->domain_attr->mr_mode)
         return -FI_ENODATA;
     *info = fi_dupinfo(NULL);
     (*info)->mode = prefix() ? FI_MSG_PREFIX : 0;
     (*info)->addr_format = FI_FORMAT_UNSPEC;
     (*info)->tx_attr->inject_size = property("inject", 64);
     (*info)->tx_attr->size = (*info)->rx_attr->size = depth();
-    (*info)->ep_attr->type = FI_EP_DGRAM;
+    (*info)->ep_attr->type = type;
     (*info)->ep_attr->max_msg_size = prefix() + largest();
     (*info)->ep_attr->msg_prefix_size = prefix();
-    (*info)->domain_attr->mr_mode = (property("register", 0) ? FI_MR_LOCAL : 0) | (property("endpoint", 0) ? FI_MR_ENDPOINT : 0);
+    (*info)->domain_attr->mr_mode = mode;
+    (*info)->domain_attr->mr_key_size = property("keybytes", 8);
     (*info)->domain_attr->name = strdup("strict0");
     (*info)->fabric_attr->name = strdup("tests");
     (*info)->fabric_attr->prov_name = strdup("strict");

@@ -107,6 +107,7 @@ const LARGE: &[Suite] = &[
         what: "the same with 1 to 5 ranks, and known faults",
         cases: conformance::all_cases,
     },
+    Suite { name: "fabric-all", what: "all programs over libfabric on four hosts", cases: fabric::all_cases },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
 ];
 

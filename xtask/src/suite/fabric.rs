@@ -16,6 +16,8 @@ const FOUR_HOSTS_LIMIT_SECONDS: u64 = 300;
 const DAMAGE_ROUNDS: &str = "12";
 /// Ranks of the programs of the suite `hosts`: two on each of two hosts, one on each of four.
 const RANKS: u32 = 4;
+/// Programs that run on four hosts here; all of them do in `make test-large`.
+const ON_FOUR_HOSTS: &[&str] = &["point_to_point", "collectives", "sizes"];
 /// Programs that it runs with two.
 const WITH_TWO: &[&str] = &["misuse", "flood"];
 /// Providers whose waiting is looked at, and what they need beside their name.
@@ -49,6 +51,20 @@ const STRICT: &[&str] = &[
     "register,inject=0,queue=4",
     "size=508,inject=16",
 ];
+/// Properties of such a provider that writes to memory of peers: what it demands of registered memory, in either form, and what it refuses.
+const STRICT_PLACING: &[&str] = &[
+    "placing,size=20000,register",
+    "placing,size=20000,endpoint,virtual,keybytes=2",
+    "placing,size=4000,register,endpoint,virtual,keys",
+    "placing,size=20000,register,endpoint,keys,queue=8",
+    "placing,size=20000,register,endpoint,regions=4",
+    "placing,size=20000,register,refuse=3",
+];
+/// Where a peer is to be given up.
+const GIVES_UP: &[(&str, &str)] = &[("WEFT_PEER_TIMEOUT", "2")];
+/// What it says at the end of a rank that wrote nothing, and of each.
+const WROTE_NOTHING: &str = "strict libfabric: 0 bytes were written";
+const WROTE: &str = " bytes were written to memory of peers";
 /// Where the declarations of that library are.
 const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 /// What hides the library from everything that `"$@"` starts.
@@ -65,15 +81,25 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             let settings = &[("WEFT_FABRIC_PROVIDER", provider)];
             cases.push(over(format!("provider {provider}, {program}, {ranks} ranks"), program, ranks, "", settings));
         }
-        cases.push(Case::new(format!("provider {provider}, all programs on 4 hosts"), move |context| {
-            four_hosts(context, provider)
-        }));
+        cases
+            .push(Case::new(format!("provider {provider}, {} on 4 hosts", ON_FOUR_HOSTS.join(", ")), move |context| {
+                four_hosts(context, provider, ON_FOUR_HOSTS)
+            }));
     }
     for (provider, size) in
         [("udp", "packets of 64 and 1472 bytes arrive"), ("net", "packets of 64 and 65507 bytes arrive")]
     {
         cases.push(Case::new(format!("doctor, provider {provider}"), move |context| doctor(context, provider, size)));
     }
+    cases.push(Case::new("doctor, provider udp, each of two interfaces", |context| {
+        if let Some(skipped) = cannot_run(context) {
+            return skipped;
+        }
+        let expected = Expected::code(0)
+            .says("fabric on 198.18.0.0/24: packets of 64")
+            .says("fabric on 198.18.1.0/24: packets of 64");
+        expected.says("0 faults").judge(doctor_on(context, "udp", &["--interfaces", "2"]))
+    }));
     cases.extend(["udp", "tcp"].into_iter().flat_map(|provider| gone::over(Some(provider))));
     cases.extend(rails::over_fabric());
     for program in ["point_to_point", "sizes", "collectives"] {
@@ -107,11 +133,31 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     }
     for property in STRICT {
         cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
-            strict(context, property, &Expected::code(0).never_says("nothing to sleep on"))
+            strict(context, property, &[], &Expected::code(0).never_says("nothing to sleep on"))
         }));
     }
+    for property in STRICT_PLACING {
+        cases.push(Case::new(format!("a strict provider, {property}, sizes, 2 ranks"), move |context| {
+            strict(context, property, &[], &Expected::code(0).says(WROTE).never_says(WROTE_NOTHING))
+        }));
+    }
+    cases.push(Case::new(
+        "a strict provider that could write to memory of peers and is not to, sizes, 2 ranks",
+        |context| {
+            let off = &[("WEFT_FABRIC_PLACEMENT", "0")];
+            strict(context, "placing,size=20000,register", off, &Expected::code(0).says(WROTE_NOTHING))
+        },
+    ));
+    cases.push(Case::new("a strict provider without remote writes, reliable messages, sizes, 2 ranks", |context| {
+        strict(context, "reliable,size=20000,register", &[], &Expected::code(0).says(WROTE_NOTHING))
+    }));
+    cases.push(Case::new("a write to a peer's memory that fails is named with its call and the peer", |context| {
+        let expected =
+            Expected::failure().says("of the job, on host").says("provider strict, fi_write: a failure made");
+        strict(context, "placing,size=20000,register,broken=3", GIVES_UP, &expected)
+    }));
     cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
-        strict(context, "nowait", &Expected::code(0).says("provider strict has nothing to sleep on"))
+        strict(context, "nowait", &[], &Expected::code(0).says("provider strict has nothing to sleep on"))
     }));
     let small: Vec<_> = SMALL.iter().copied().chain([tcp]).collect();
     cases.push(over("provider tcp, sizes, 2 ranks, small buffers and queues".into(), "sizes", 2, "", &small));
@@ -119,7 +165,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases.push(Case::new("provider tcp, a connection that breaks is named with call and peer", breaks));
     cases.push(Case::new("a provider that fails in the middle is named with its call and the peer", |context| {
         let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_send: a failure made");
-        strict(context, "fail=200", &expected)
+        strict(context, "fail=200", GIVES_UP, &expected)
     }));
     cases.push(Case::new("a provider that is not there is named", |context| {
         if let Some(skipped) = missing(context) {
@@ -138,8 +184,18 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     cases
 }
 
+/// What takes too long for every change.
+pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
+    let case = |provider| {
+        Case::new(format!("provider {provider}, all programs on 4 hosts"), move |context| {
+            four_hosts(context, provider, PROGRAMS)
+        })
+    };
+    ["udp", "tcp"].into_iter().map(case).collect()
+}
+
 /// The program `sizes` over the library of `tests/fabric`, whose provider is like this.
-fn strict(context: &Context, property: &str, expected: &Expected) -> Outcome {
+fn strict(context: &Context, property: &str, settings: &[(&str, &str)], expected: &Expected) -> Outcome {
     if !HEADERS.iter().any(|path| std::path::Path::new(path).exists()) {
         return Outcome::Skipped("libfabric's headers are not installed".into());
     }
@@ -151,8 +207,14 @@ fn strict(context: &Context, property: &str, expected: &Expected) -> Outcome {
             Run::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]).arg(&library);
         let compiled = compile.arg(context.root.join("tests/fabric/libfabric.c")).finish()?;
         anyhow::ensure!(compiled.code == Some(0), "{}", compiled.report());
-        let run = on_hosts(context, "sizes", 2, &[("STRICT", property), ("WEFT_PEER_TIMEOUT", "2")])?;
-        run.env("LD_LIBRARY_PATH", &directory).finish()
+        // Its sockets, which a rank that fails leaves; names of sockets are short.
+        let sockets = std::env::temp_dir().join(format!("weft-strict-{}", std::process::id()));
+        std::fs::create_dir_all(&sockets)?;
+        let property = format!("{property},tell");
+        let run = on_hosts(context, "sizes", 2, &[&[("STRICT", property.as_str())], settings].concat())?;
+        let finished = run.env("LD_LIBRARY_PATH", &directory).env("STRICT_DIRECTORY", &sockets).finish();
+        std::fs::remove_dir_all(&sockets)?;
+        finished
     };
     expected.judge(run())
 }
@@ -161,10 +223,7 @@ fn doctor(context: &Context, provider: &str, size: &'static str) -> Outcome {
     if let Some(skipped) = missing(context) {
         return skipped;
     }
-    let script = "\"$0\" doctor \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\"";
-    let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2", "--", "sh", "-c", script]);
-    let run = run.arg(context.bin("weft")).env("WEFT_LINK", LINK).env("WEFT_FABRIC_PROVIDER", provider);
-    let finished = run.limit(LIMIT_SECONDS).finish();
+    let finished = doctor_on(context, provider, &[]);
     // Newer libraries call it otherwise.
     if finished.as_ref().is_ok_and(|finished| finished.output.contains("has no endpoints here")) {
         return Outcome::Skipped(format!("libfabric has no provider {provider}"));
@@ -172,7 +231,15 @@ fn doctor(context: &Context, provider: &str, size: &'static str) -> Outcome {
     Expected::code(0).says(size).says("0 faults").judge(finished)
 }
 
-fn four_hosts(context: &Context, provider: &str) -> Outcome {
+/// What the doctor says of two hosts made with these options.
+fn doctor_on(context: &Context, provider: &str, options: &[&str]) -> anyhow::Result<Finished> {
+    let script = "\"$0\" doctor \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\"";
+    let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "2"]).args(options);
+    let run = run.args(["--", "sh", "-c", script]).arg(context.bin("weft"));
+    libfabric::by(provider, run).limit(LIMIT_SECONDS).finish()
+}
+
+fn four_hosts(context: &Context, provider: &str, programs: &[&str]) -> Outcome {
     if let Some(skipped) = missing(context) {
         return skipped;
     }
@@ -181,7 +248,7 @@ fn four_hosts(context: &Context, provider: &str) -> Outcome {
     let run = || {
         let mut run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
         run = run.arg(context.bin("mpiexec"));
-        for program in PROGRAMS {
+        for program in programs {
             run = run.arg(context.compile(&format!("tests/c/{program}.c"))?);
         }
         libfabric::by(provider, run).limit(FOUR_HOSTS_LIMIT_SECONDS).finish()

@@ -239,7 +239,8 @@ pub(super) struct Packets {
 impl Packets {
     /// `count` packets of `bytes` bytes.
     pub(super) fn new(count: usize, bytes: usize) -> Self {
-        let stride = bytes.next_multiple_of(ALIGNMENT);
+        // An odd number of cache lines: at a power of two the first lines of all packets would compete for a few places of each cache.
+        let stride = (bytes.div_ceil(ALIGNMENT) | 1) * ALIGNMENT;
         let size = (count * (CONTEXT_BYTES + stride)).max(ALIGNMENT);
         let layout = Layout::from_size_align(size, ALIGNMENT).expect("some megabytes at most");
         // SAFETY: the size is not 0.
