@@ -12,7 +12,7 @@ use super::agent;
 use super::facts::Facts;
 use super::findings::{self, Finding, HostSeen, PairSeen};
 use super::host::{Host, Unreachable};
-use super::protocol::{Fate, MULTICAST, Reply, Request, SHORT_BYTES, Target, VERSION};
+use super::protocol::{FABRIC, FABRIC_ON, Fate, MULTICAST, Reply, Request, SHORT_BYTES, Target, VERSION};
 
 /// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
 pub(crate) const ALL_PAIRS_HOSTS_MAX: usize = 16;
@@ -185,9 +185,11 @@ impl Examination {
         self.pairs = directions(self.hosts.len()).into_iter().flat_map(|(from, to)| self.pairs_of(from, to)).collect();
     }
 
-    /// One direction over each link that both hosts have.
+    /// One direction over each link that both hosts have. The best endpoints of libfabric are a pair only where none are on a common interface.
     fn pairs_of(&self, from: usize, to: usize) -> Vec<Pair> {
-        let common = self.seen[to].links.iter().filter(|link| self.has(from, &link.name));
+        let common = || self.seen[to].links.iter().filter(|link| self.has(from, &link.name));
+        let has_interfaces = common().any(|link| link.name.starts_with(FABRIC_ON));
+        let common = common().filter(|link| !(has_interfaces && link.name == FABRIC));
         let pair = |link: &super::protocol::OpenedLink| {
             let seen = PairSeen {
                 link: link.name.clone(),

@@ -16,7 +16,7 @@ use weft_net::udp::{self, Card, Udp};
 use weft_net::xdp;
 
 use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, OpenedLink, SentTo, Target};
-use super::protocol::{COPIES, SHORT_BYTES};
+use super::protocol::{COPIES, FABRIC, FABRIC_ON, SHORT_BYTES};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
 const MAGIC: &[u8; 8] = b"weftdoc1";
@@ -43,8 +43,8 @@ pub(crate) struct Identity {
 
 /// A link, opened.
 pub(crate) trait Link {
-    /// As `WEFT_LINK` says it.
-    fn name(&self) -> &'static str;
+    /// As `WEFT_LINK` says it, and where there are several the interface: what both ends call the same belongs together.
+    fn name(&self) -> &str;
     /// What peers need to know.
     fn card(&self) -> String;
     fn warnings(&self) -> Vec<String>;
@@ -60,7 +60,7 @@ pub(crate) trait Link {
 struct UdpLink(Udp);
 
 impl Link for UdpLink {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "udp"
     }
 
@@ -101,7 +101,7 @@ impl Link for UdpLink {
 struct EthernetLink(Ethernet);
 
 impl Link for EthernetLink {
-    fn name(&self) -> &'static str {
+    fn name(&self) -> &str {
         "ethernet"
     }
 
@@ -138,27 +138,30 @@ impl Link for EthernetLink {
     }
 }
 
-struct FabricLink(Fabric);
+struct FabricLink {
+    name: String,
+    fabric: Fabric,
+}
 
 impl Link for FabricLink {
-    fn name(&self) -> &'static str {
-        "fabric"
+    fn name(&self) -> &str {
+        &self.name
     }
 
     fn card(&self) -> String {
-        self.0.card().encode()
+        self.fabric.card().encode()
     }
 
     fn warnings(&self) -> Vec<String> {
-        self.0.warning().into_iter().collect()
+        self.fabric.warning().into_iter().collect()
     }
 
     fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
         let peer = fabric::Card::decode(card).map_err(|error| error.to_string())?;
-        let to = self.0.address_of(&peer).map_err(|error| error.to_string())?;
-        let own = self.0.card();
+        let to = self.fabric.address_of(&peer).map_err(|error| error.to_string())?;
+        let own = self.fabric.card();
         let way = LinkPath {
-            own: self.0.own_address().to_string(),
+            own: self.fabric.own_address().to_string(),
             peer: to.to_string(),
             own_bytes: usize::from(own.packet_size),
             peer_bytes: usize::from(peer.packet_size),
@@ -168,11 +171,11 @@ impl Link for FabricLink {
     }
 
     fn datagrams(&mut self) -> &mut dyn Datagrams {
-        &mut self.0
+        &mut self.fabric
     }
 
     fn refusal(&self) -> String {
-        self.0.last_refusal().unwrap_or_default()
+        self.fabric.last_refusal().unwrap_or_default()
     }
 
     fn cut(&self) -> u64 {
@@ -201,7 +204,7 @@ impl Probe {
         for (name, opened) in open_all(settings) {
             let warnings = opened.as_ref().map_or(Vec::new(), |link| link.warnings());
             let card = opened.as_ref().map(|link| link.card()).map_err(Clone::clone);
-            told.push(OpenedLink { name: name.to_owned(), card, warnings });
+            told.push(OpenedLink { name, card, warnings });
             self.links.extend(opened.ok());
         }
         let own = self.links.iter().find_map(|link| Card::decode(&link.card()).ok()?.candidates.first().copied());
@@ -251,8 +254,8 @@ impl Probe {
             }
         };
         for link in &mut self.links {
-            let name = link.name();
-            took += link.datagrams().receive(&mut |bytes| note(name, bytes), BATCH);
+            let name = link.name().to_owned();
+            took += link.datagrams().receive(&mut |bytes| note(&name, bytes), BATCH);
         }
         if let Some(multicast) = &self.multicast {
             let mut bytes = [0; SHORT_BYTES + 1];
@@ -305,25 +308,45 @@ fn fate(error: ErrorKind) -> Option<Fate> {
 /// A link, or why it cannot be used here.
 type Opened = Result<Box<dyn Link>, String>;
 
-fn open_all(settings: &Settings) -> Vec<(&'static str, Opened)> {
+fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     let mut all = Vec::new();
     let wanted = udp::Settings { interfaces: settings.interface.clone(), packet_size_max: None };
     if settings.links.udp {
         let opened = Udp::bind(&wanted).map(|udp| Box::new(UdpLink(udp)) as Box<dyn Link>);
-        all.push(("udp", opened.map_err(|error| error.to_string())));
+        all.push(("udp".to_owned(), opened.map_err(|error| error.to_string())));
     }
     if settings.links.fabric {
-        let opened = Fabric::open(&weft_mpi::settings::fabric(settings));
-        let opened = opened.map(|link| Box::new(FabricLink(link)) as Box<dyn Link>);
-        all.push(("fabric", opened.map_err(|error| error.to_string())));
+        all.extend(open_fabric(settings, &wanted));
     }
     if settings.links.ethernet {
         let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());
         // Where it can be had, its frames are those of the raw link, and no others are tried.
         let xdp = opened.as_ref().ok().filter(|_| settings.links.xdp).map(xdp::outlook);
         let opened = opened.map(|link| Box::new(EthernetLink(link)) as Box<dyn Link>);
-        all.push(("ethernet", opened.map_err(|error| error.to_string())));
-        all.extend(xdp.and_then(Result::err).map(|why| ("xdp", Err(why.to_string()))));
+        all.push(("ethernet".to_owned(), opened.map_err(|error| error.to_string())));
+        all.extend(xdp.and_then(Result::err).map(|why| ("xdp".to_owned(), Err(why.to_string()))));
+    }
+    all
+}
+
+/// libfabric's best endpoint, for a host that has one; where there are several each of them as well, by what both ends call it ([`super::protocol::FABRIC_ON`]):
+/// programs pair those in a common subnet, and devices without addresses of IP by their order.
+fn open_fabric(settings: &Settings, wanted: &udp::Settings) -> Vec<(String, Opened)> {
+    let settings = weft_mpi::settings::fabric(settings);
+    let link = |name: String, opened: Result<Fabric, weft_net::Error>| {
+        let made = |fabric| Box::new(FabricLink { name: name.clone(), fabric }) as Box<dyn Link>;
+        let opened = opened.map(made).map_err(|error| error.to_string());
+        (name, opened)
+    };
+    let mut all = vec![link(FABRIC.to_owned(), Fabric::open(&settings))];
+    let several = Fabric::open_all(&settings).unwrap_or_default();
+    if several.len() > 1 {
+        let candidates = udp::candidates(wanted).unwrap_or_default();
+        for fabric in several {
+            let on = candidates.iter().find(|candidate| Some(candidate.ip) == fabric.offer().address);
+            let on = on.map_or_else(|| format!("device {}", fabric.rail() + 1), udp::Candidate::subnet);
+            all.push(link(format!("{FABRIC_ON}{on}"), Ok(fabric)));
+        }
     }
     all
 }

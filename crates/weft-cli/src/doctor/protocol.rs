@@ -79,6 +79,11 @@ pub(crate) enum Reply {
     },
 }
 
+/// libfabric's best endpoint of a host …
+pub(crate) const FABRIC: &str = "fabric";
+/// … and what the names of its endpoints begin with where there are several.
+pub(crate) const FABRIC_ON: &str = "fabric on ";
+
 /// A link of one host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OpenedLink {

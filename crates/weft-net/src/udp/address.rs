@@ -37,6 +37,17 @@ pub struct Candidate {
 }
 
 impl Candidate {
+    /// The subnet it is in, as `10.0.0.0/24`.
+    pub fn subnet(&self) -> String {
+        let first = network(self.ip, self.prefix);
+        let left = |bits: u8| first.checked_shl(u32::from(bits.saturating_sub(self.prefix))).unwrap_or(0);
+        let ip: IpAddr = match self.ip {
+            IpAddr::V4(_) => Ipv4Addr::from(left(32) as u32).into(),
+            IpAddr::V6(_) => Ipv6Addr::from(left(128)).into(),
+        };
+        format!("{ip}/{}", self.prefix)
+    }
+
     /// The name of the interface, of this machine's own addresses.
     pub fn interface_name(&self) -> String {
         sys::interface_name(self.interface).unwrap_or_else(|| format!("interface {}", self.interface))
