@@ -17,6 +17,16 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAl
     if !in_place {
         plan.copy(Vector::of_send(send).part(0..send.count), run(rank, rank + 1));
     }
+    exchange(plan, (rank, size), algorithm, run);
+}
+
+/// Each rank has its own block, and gets all: `run(first, end)` is the part of adjacent ones.
+pub(super) fn exchange(
+    plan: &mut Plan,
+    (rank, size): (u32, u32),
+    algorithm: AllgatherAlgorithm,
+    run: impl Fn(u32, u32) -> Part,
+) {
     match algorithm {
         AllgatherAlgorithm::Dissemination => {
             pieces::dissemination(plan, rank, size, |place| place, |range| run(range.start, range.end));

@@ -3,10 +3,10 @@
 
 use alloc::vec::Vec;
 
-use super::pieces::{self, cut_range};
+use super::pieces::cut_range;
 use super::plan::{Plan, Ranks, Vector, bytes};
 use super::select::{AllgatherAlgorithm, AllreduceAlgorithm, BarrierAlgorithm, BcastAlgorithm, ReduceAlgorithm, Tree};
-use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allreduce, barrier, bcast, reduce};
+use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allgather, allreduce, barrier, bcast, reduce};
 
 /// The ranks of this rank's node, and the leaders of all nodes.
 struct Levels {
@@ -205,17 +205,7 @@ pub(super) fn add_allgather(
         starts.push(size);
         let run = |first: u32, end: u32| run(starts[first as usize], starts[end as usize]);
         let (here, count) = (levels.between, levels.nodes());
-        plan.among(levels.between(), |plan| match between {
-            AllgatherAlgorithm::Dissemination => {
-                pieces::dissemination(plan, here, count, |place| place, |range| run(range.start, range.end));
-            }
-            AllgatherAlgorithm::Ring => pieces::ring(plan, here, count, |place| place, |i| run(i, i + 1)),
-            AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, here, count, |i| run(i, i + 1)),
-            AllgatherAlgorithm::Doubling => {
-                pieces::doubling(plan, here, count, |range| run(range.start, range.end));
-            }
-            AllgatherAlgorithm::Linear => pieces::linear(plan, here, count, |i| run(i, i + 1)),
-        });
+        plan.among(levels.between(), |plan| allgather::exchange(plan, (here, count), between, run));
     } else {
         plan.send(levels.node[0], own);
     }
