@@ -73,6 +73,7 @@ mod scan;
 mod scatter;
 mod schedule;
 pub mod select;
+mod shared;
 mod tree;
 mod two_level;
 

@@ -23,4 +23,15 @@ pub struct CollectiveScope {
     /// this context: groups that overlap agree in one context (MPI-5.0 §7.4.2, `MPI_Comm_create_group`), and the first of one is
     /// not the first of another.
     pub sources: Option<Arc<[u32]>>,
+    /// Where it stands among the operations that go through memory that the node's processes share, if it is one of those.
+    pub turn: Option<Turn>,
+}
+
+/// An operation among those of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turn {
+    /// The slot.
+    pub slot: u32,
+    /// Its first phase.
+    pub first: u32,
 }

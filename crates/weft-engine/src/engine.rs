@@ -10,6 +10,7 @@ mod outgoing;
 mod placement;
 mod report;
 mod single_copy;
+mod slots;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
 pub use report::Traffic;
+pub(crate) use slots::SlotWait;
 
 /// What the engine is made of.
 pub struct Parts<P: Platform> {
@@ -74,6 +76,7 @@ pub struct Engine<P: Platform> {
     node: Option<P::Node>,
     single_copy: single_copy::SingleCopies,
     network: network::Network,
+    slots: slots::Slots,
     awaited: awaited::Awaited,
     eager_limit: u64,
     frame_max: u64,
@@ -103,6 +106,7 @@ impl<P: Platform> Engine<P> {
             node: parts.node,
             single_copy: single_copy::SingleCopies::default(),
             network: network::Network::new(parts.devices, parts.secret),
+            slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
             eager_limit: parts.eager_limit,
             frame_max,
@@ -248,6 +252,7 @@ impl<P: Platform> Engine<P> {
         }
         let arrived = self.poll_node() + self.poll_myself();
         self.progress_single_copies();
+        self.poll_slots();
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.network.active.is_empty()
@@ -356,7 +361,8 @@ impl<P: Platform> Engine<P> {
 
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
     pub fn due(&self) -> Option<u64> {
-        let mut span = (!self.backlog.is_empty() || !self.network.stalled.is_empty()).then_some(FULL_RING_RETRY_NS);
+        let full = !self.backlog.is_empty() || !self.network.stalled.is_empty();
+        let mut span = full.then_some(FULL_RING_RETRY_NS).or(self.slots_due());
         let grants = self.messages.grants.next_timeout();
         if self.network.active.is_empty() && grants.is_none() {
             return span;
@@ -397,7 +403,20 @@ impl<P: Platform> Engine<P> {
     /// A thread of this process watches the doorbell from now on; `false` when something has arrived already.
     pub fn arm_for_thread(&mut self) -> bool {
         self.doorbell_used = true;
-        self.node.as_mut().is_none_or(|node| node.arm(SleepMode::Thread))
+        self.node.is_none() || self.arm_node(SleepMode::Thread)
+    }
+
+    /// Says to the node how this process is about to sleep; false when something has arrived, and it must not.
+    fn arm_node(&mut self, rest: SleepMode) -> bool {
+        let Some(node) = &mut self.node else { return false };
+        if !node.arm(rest) {
+            return false;
+        }
+        let is_here = self.has_awaited_slot();
+        if is_here && let Some(node) = &mut self.node {
+            node.disarm();
+        }
+        !is_here
     }
 
     /// It does no more.
@@ -425,9 +444,10 @@ impl<P: Platform> Engine<P> {
         };
         if !self.network.devices.is_empty() {
             let rest = SleepOn::Descriptors { doorbell: Some(node.doorbell_fd()), network };
-            return node.arm(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
+            return self.arm_node(SleepMode::Doorbell).then_some(Sleep { rest, timeout });
         }
-        node.arm(SleepMode::Futex).then(|| Sleep { rest: SleepOn::Neighbours(node.sleeper()), timeout })
+        let rest = SleepOn::Neighbours(node.sleeper());
+        self.arm_node(SleepMode::Futex).then_some(Sleep { rest, timeout })
     }
 
     /// Wakes the thread of this process that sleeps until a neighbour wakes it; `false` when none sleeps like that.

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use weft_core::collective::{Frontier, Step};
 use weft_core::matching::Envelope;
 
-use crate::arguments::{Bound, CollectiveScope, Operation};
-use crate::engine::Engine;
+use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
+use crate::engine::{Engine, SlotWait};
 use crate::error::{Error, NO_MEMORY, Result};
 use crate::memory::{Run, Scratch, UserData, UserReduction};
 use crate::request::{Mode, Receive, Request, Send, State};
@@ -83,8 +83,114 @@ pub struct Cursor {
     /// The receive that somebody waits for without a request.
     received: Option<u32>,
     reducing: Option<Reducing>,
+    /// Steps that wait for what others of the node publish, and what that is.
+    waiting: Vec<(u32, SlotWait)>,
+    /// Where it stood among the operations of its slot, until it has finished.
+    turn: Option<Turn>,
     /// A local step that went wrong: the others wait for what comes after it, so the operation goes on, and fails at its end.
     failed: Option<Error>,
+    /// Steps that are not complete, and that are not only for this process.
+    owed: u32,
+}
+
+/// Whether others wait for a step, or it is a message.
+fn is_owed(step: &Step) -> bool {
+    step.is_transfer() || matches!(step, Step::Publish { .. } | Step::Finish { .. })
+}
+
+/// What has become of a step that goes through memory that the node's processes share.
+enum Share {
+    /// It is complete, perhaps with an error.
+    Done(Option<Error>),
+    /// The program's reduction function is to be called for it: so, or after another call.
+    Due(Option<UserReduction>),
+    /// For what this rank publishes, or for room, or for operations before this one.
+    Waits(Option<u32>),
+}
+
+/// Does a step that publishes something, or takes what has been published, of an operation that is at `turn`.
+#[inline]
+fn share<P: Platform>(engine: &mut Engine<P>, turn: &Turn, run: &Run, number: u32) -> Share {
+    if !engine.is_turn(turn) {
+        return Share::Waits(None);
+    }
+    let (phase, from) = match run.bound().schedule().step(number) {
+        Step::Publish { phase, .. } => {
+            let published = engine.publish(turn, *phase, &run.published(number));
+            return if published { Share::Done(None) } else { Share::Waits(None) };
+        }
+        Step::Finish { phase } => {
+            engine.finish_phase(turn, *phase);
+            return Share::Done(None);
+        }
+        Step::Collect { phase, from, .. } | Step::Combine { phase, from, .. } => (*phase, *from),
+        _ => return Share::Done(None),
+    };
+    let taken = engine.with_published(turn, phase, from, |bytes| run.take_published(number, bytes));
+    let Some(taken) = taken else { return Share::Waits(Some(from)) };
+    engine.note_published(turn, from);
+    match taken {
+        Ok(None) => Share::Done(None),
+        Ok(due) => Share::Due(due),
+        Err(error) => Share::Done(Some(error)),
+    }
+}
+
+/// How far an operation has come that was [run in order](run_in_order).
+pub enum InOrder {
+    /// It is complete.
+    Complete,
+    /// So many of its steps are: the next one must wait, or needs a request. It goes on as a cursor [behind](Cursor::behind) these.
+    Stopped {
+        /// How many.
+        complete: u32,
+        /// What went wrong in one of them.
+        failed: Option<Error>,
+    },
+}
+
+/// Does the steps of an operation through shared memory one after the other, in the order in which they were planned, which is always
+/// possible, and without anything that would have to be built for it. As long as what it needs is not there it looks again while `goes_on`, which
+/// is told how often it has looked.
+///
+/// # Errors
+/// What went wrong in the operation, which is complete.
+pub fn run_in_order<P: Platform>(
+    engine: &mut Engine<P>,
+    place: &CollectiveScope,
+    run: &Run,
+    goes_on: impl Fn(u32) -> bool,
+) -> Result<InOrder> {
+    let schedule = run.bound().schedule();
+    let by_program = matches!(run.bound().operation(), Some(Operation::User(_)));
+    let Some(turn) = place.turn.filter(|_| !by_program) else {
+        return Ok(InOrder::Stopped { complete: 0, failed: None });
+    };
+    let mut failed = None;
+    for (number, step) in schedule.steps().enumerate() {
+        let number = number as u32;
+        if step.is_transfer() {
+            return Ok(InOrder::Stopped { complete: number, failed });
+        }
+        if step.phase().is_none() {
+            failed = failed.or(run.do_local(number).err());
+            continue;
+        }
+        let mut looks = 0;
+        loop {
+            match share(engine, &turn, run, number) {
+                Share::Done(error) => {
+                    failed = failed.or(error);
+                    break;
+                }
+                Share::Waits(_) if goes_on(looks) => std::hint::spin_loop(),
+                Share::Waits(_) | Share::Due(_) => return Ok(InOrder::Stopped { complete: number, failed }),
+            }
+            looks += 1;
+        }
+    }
+    engine.finish_turn(&turn, schedule.phases);
+    failed.map_or(Ok(InOrder::Complete), Err)
 }
 
 /// The program's reduction function is due, or runs.
@@ -101,12 +207,20 @@ impl Cursor {
     /// # Errors
     /// The schedule asks for more working memory than there can be.
     pub fn new(place: CollectiveScope, bound: Arc<Bound>) -> Result<Self> {
+        let scratch = Self::scratch(&bound)?;
+        Ok(Self::in_scratch(place, bound, scratch))
+    }
+
+    /// Working memory for one run of `bound`.
+    ///
+    /// # Errors
+    /// As for [`Cursor::new`].
+    pub fn scratch(bound: &Bound) -> Result<Scratch> {
         let bytes = bound.schedule().scratch;
         if bytes > SCRATCH_MAX {
             return Err(Error::new(NO_MEMORY, format!("the collective needs {bytes} bytes of working memory")));
         }
-        let scratch = bound.scratch();
-        Ok(Self::in_scratch(place, bound, scratch))
+        Ok(bound.scratch())
     }
 
     /// The same with working memory that somebody else has made: see [`Run::new`].
@@ -114,17 +228,40 @@ impl Cursor {
     /// # Panics
     /// As for that.
     pub fn in_scratch(place: CollectiveScope, bound: Arc<Bound>, scratch: Scratch) -> Self {
+        Self::of_run(place, Run::new(bound, scratch))
+    }
+
+    fn of_run(place: CollectiveScope, run: Run) -> Self {
+        let bound = run.bound();
         let frontier = Frontier::new(bound.schedule());
+        let bound_phases = bound.schedule().phases;
+        let owed = bound.schedule().steps().filter(|step| is_owed(step)).count() as u32;
+        assert!(bound_phases == 0 || place.turn.is_some(), "an operation through shared memory has its turn");
         Self {
-            run: Run::new(bound, scratch),
+            run,
             frontier,
             transfers: Vec::new(),
             steps: Vec::new(),
-            place,
             received: None,
             reducing: None,
+            waiting: Vec::new(),
+            turn: place.turn.filter(|_| bound_phases > 0),
+            place,
             failed: None,
+            owed,
         }
+    }
+
+    /// A run of which the first `complete` steps have been done [in order](run_in_order).
+    pub fn behind(place: CollectiveScope, run: Run, complete: u32, failed: Option<Error>) -> Self {
+        let mut cursor = Self { failed, ..Self::of_run(place, run) };
+        for number in 0..complete {
+            // In their order each of them may begin when those before it are complete.
+            let taken = cursor.frontier.take(number);
+            assert!(taken, "step {number} was done before what it waits for");
+            cursor.complete(number);
+        }
+        cursor
     }
 
     /// Among whom it runs.
@@ -184,13 +321,24 @@ impl Cursor {
     }
 
     fn complete(&mut self, number: u32) {
+        self.owed -= u32::from(is_owed(self.run.bound().schedule().step(number)));
         self.frontier.complete(self.run.bound().schedule(), number);
     }
 
     /// Begins all that may begin.
     fn begin<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<()> {
         while let Some(number) = self.frontier.take_next() {
-            let is_complete = if self.run.bound().schedule().step(number).is_transfer() {
+            let step = self.run.bound().schedule().step(number);
+            let is_complete = if let Some(phase) = step.phase() {
+                match self.share(engine, number) {
+                    Share::Done(_) => true,
+                    Share::Due(_) => false,
+                    Share::Waits(from) => {
+                        self.wait_for(engine, number, phase, from)?;
+                        false
+                    }
+                }
+            } else if step.is_transfer() {
                 let under_way = self.start_transfer(engine, number)?;
                 self.frontier.start(self.run.bound().schedule(), number);
                 !under_way
@@ -202,6 +350,73 @@ impl Cursor {
             }
         }
         Ok(())
+    }
+
+    /// Does a step that publishes something, or takes what has been published.
+    fn share<P: Platform>(&mut self, engine: &mut Engine<P>, number: u32) -> Share {
+        let is_reduction = matches!(self.run.bound().schedule().step(number), Step::Combine { .. });
+        if let Some(reducing) = self.reducing.as_mut().filter(|_| is_reduction) {
+            reducing.others.push(number);
+            return Share::Due(None);
+        }
+        let Some(turn) = self.turn else { return Share::Waits(None) };
+        let mut shared = share(engine, &turn, &self.run, number);
+        match &mut shared {
+            Share::Due(due) => self.reducing = Some(Reducing { step: number, due: due.take(), others: Vec::new() }),
+            Share::Done(error) => self.failed = self.failed.take().or(error.take()),
+            Share::Waits(_) => {}
+        }
+        shared
+    }
+
+    /// A step must wait for rank `from`, or for room.
+    ///
+    /// # Errors
+    /// That is in vain.
+    fn wait_for<P: Platform>(
+        &mut self,
+        engine: &mut Engine<P>,
+        number: u32,
+        phase: u32,
+        from: Option<u32>,
+    ) -> Result<()> {
+        let Some(turn) = self.turn else { return Ok(()) };
+        if let Some(error) = engine.slot_error(&turn) {
+            return Err(error);
+        }
+        let wait = engine.slot_wait(&turn, phase, from);
+        engine.await_slot(wait);
+        self.waiting.push((number, wait));
+        Ok(())
+    }
+
+    /// Steps that have waited for others of the node may be tried again.
+    fn put_back_waiting<P: Platform>(&mut self, engine: &mut Engine<P>) {
+        for (number, wait) in self.waiting.drain(..) {
+            engine.forget_slot_wait(wait);
+            self.frontier.put_back(number);
+        }
+    }
+
+    /// Its part is done: those that come after it in its slot may begin.
+    fn finish_turn<P: Platform>(&mut self, engine: &mut Engine<P>) {
+        if let Some(turn) = self.turn.take() {
+            engine.finish_turn(&turn, self.run.bound().schedule().phases);
+        }
+    }
+
+    /// Whether others may need something of this process before the operation is complete: not so where all that is left is to take a
+    /// little out of what others publish.
+    pub fn needs_help(&self) -> bool {
+        self.owed > 0
+    }
+
+    /// The ranks that steps wait for who have not published what they need.
+    pub fn missing(&self) -> impl Iterator<Item = u32> {
+        self.waiting.iter().filter_map(|(number, _)| match self.run.bound().schedule().step(*number) {
+            Step::Collect { from, .. } | Step::Combine { from, .. } => Some(*from),
+            _ => None,
+        })
     }
 
     /// Removes the transfers that are complete; whether there were any.
@@ -222,6 +437,7 @@ impl Cursor {
 
     /// Goes as far as possible.
     pub fn advance<P: Platform>(&mut self, engine: &mut Engine<P>) -> Progress {
+        self.put_back_waiting(engine);
         loop {
             let goes_on = self.collect(engine).and_then(|goes_on| {
                 self.begin(engine)?;
@@ -230,6 +446,7 @@ impl Cursor {
             match goes_on {
                 Err(error) => return Progress::Failed(error),
                 Ok(_) if self.frontier.is_at_end() => {
+                    self.finish_turn(engine);
                     return self.failed.take().map_or(Progress::Complete, Progress::Failed);
                 }
                 // What has just begun may be complete: only a look that finds nothing ends this.
@@ -246,7 +463,11 @@ impl Cursor {
 
     /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it is dropped, what would be
     /// read for it is zeros.
-    pub fn abandon<P: Platform>(self, engine: &mut Engine<P>) {
+    pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {
+        self.put_back_waiting(engine);
+        if let Some(turn) = self.turn {
+            engine.break_slot(&turn);
+        }
         for handle in self.transfers {
             engine.abandon_receive(handle);
         }
@@ -293,17 +514,21 @@ impl Cursor {
                     self.received = Some(number);
                     continue;
                 }
+                step if step.phase().is_some() => return Ok(self.stop_at(number)),
                 _ => {
                     self.do_local(number);
                 }
             }
-            self.frontier.complete(schedule, number);
+            self.complete(number);
         }
         match self.received.map(|number| (number, schedule.step(number))) {
             Some((number, Step::Receive { from, .. })) => {
                 Ok(AtOnce::Receive(self.place.receive(*from, self.run.transfer(number))))
             }
-            _ => self.failed.take().map_or(Ok(AtOnce::Complete), Err),
+            _ => {
+                self.finish_turn(engine);
+                self.failed.take().map_or(Ok(AtOnce::Complete), Err)
+            }
         }
     }
 

@@ -67,6 +67,15 @@ pub enum SleepMode {
     Thread = 3,
 }
 
+/// A phase of the collectives of one context: no two of them are alike, of whatever communicators, until numbers come round again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The context.
+    pub context: u32,
+    /// Phases of it before this one, modulo 2³².
+    pub phase: u32,
+}
+
 /// This process's place among those of its node: frames of at most [`Self::frame_max`] bytes, head and payload together, delivered
 /// exactly once and in the order of sending from one process to another. Processes are named by their place on the node.
 pub trait Node {
@@ -74,6 +83,42 @@ pub trait Node {
     type Table: PostedTable;
     /// Sleeps until a neighbour wakes this process, while others use the node.
     type Sleeper;
+
+    /// This process's place on the node.
+    fn own_place(&self) -> usize;
+
+    /// Slots that each process has, in which it can publish something for collectives; the same at all of them, and 0 where there is no memory
+    /// for that. A slot serves one communicator at a time.
+    fn slots(&self) -> usize;
+
+    /// Bytes that can be published at once.
+    fn published_max(&self) -> usize;
+
+    /// A process may publish `len` bytes if all have finished so many phases before, counting the one it publishes in.
+    fn phases_ahead(&self, len: usize) -> u32;
+
+    /// Publishes `len` bytes that `fill` writes in place, in a slot of this process: instead of what it published [`Self::phases_ahead`] phases before,
+    /// with as many bytes, which nobody may need any more. Visible to all, and ordered before a look at who sleeps, when it returns.
+    ///
+    /// # Panics
+    /// When `len` exceeds [`Self::published_max`].
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8]));
+
+    /// Wakes a process of the node if it sleeps.
+    fn wake_if_asleep(&mut self, place: usize);
+
+    /// Gives `take` what the process `of` has published in a slot under a stamp; `None`: nothing yet. It may be wrong, as whatever a peer
+    /// writes.
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R>;
+
+    /// Whether there is something; ordered behind [`Self::arm`].
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool;
+
+    /// This process needs nothing more of what was published in a slot for phases before this one.
+    fn finish_phases(&mut self, slot: usize, before: Stamp);
+
+    /// What the process `of` has said so last.
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp;
 
     /// Bytes of the largest frame.
     fn frame_max(&self) -> usize;

@@ -66,7 +66,7 @@ impl Process {
         object.collectives = object.collectives.wrapping_add(1);
         let context = object.collective_context();
         let (group, rank) = object.everybody();
-        Ok(CollectiveScope { communicator, context, tag, group: group.clone(), rank, sources: None })
+        Ok(CollectiveScope { communicator, context, tag, group: group.clone(), rank, sources: None, turn: None })
     }
 
     /// Makes a persistent collective (MPI-5.0 §6.13). Its messages have a tag of their own, so that different ones

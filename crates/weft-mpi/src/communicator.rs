@@ -19,6 +19,7 @@ use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::object::{Class, Communicator, Group, Operation, full};
 use crate::process::{Process, lock, with};
+use crate::slots::Slots;
 
 pub use exchange::exchange;
 
@@ -217,6 +218,8 @@ pub struct Agreement {
     in_use: u32,
     offer: Option<Serial>,
     serial: Serial,
+    /// The slot that goes with that is reserved.
+    has_slot: bool,
 }
 
 impl Agreement {
@@ -255,6 +258,7 @@ impl Process {
             buffer: Default::default(),
             topology: None,
             layout: std::sync::OnceLock::new(),
+            slot: None,
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }
@@ -281,6 +285,7 @@ impl Process {
             in_use: 0,
             offer: None,
             serial: Serial(0),
+            has_slot: false,
         };
         self.offer_context(request, agreement);
         Ok(request)
@@ -299,7 +304,7 @@ impl Process {
         self.reduce_agreement(request, agreement, Op::Max);
     }
 
-    fn reduce_agreement(&mut self, request: usize, agreement: Agreement, op: Op) {
+    fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
         let place = agreement.place.clone();
         let prepared =
             reduction(&place, &agreement.value, op, self).and_then(|bound| Cursor::new(place, Arc::new(bound)));
@@ -307,7 +312,7 @@ impl Process {
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
                 process.continue_agreement(request, agreement, error);
             }),
-            Err(error) => self.end_agreement(request, &agreement, Some(error)),
+            Err(error) => self.end_agreement(request, &mut agreement, Some(error)),
         }
     }
 
@@ -319,33 +324,44 @@ impl Process {
         let error = error.or(opening.err());
         let failed = error.is_some();
         match agreement.step {
-            _ if failed => self.end_agreement(request, &agreement, error),
+            _ if failed => self.end_agreement(request, &mut agreement, error),
             Step::Offer if value == i64::MAX => {
                 let message = "a process of the group has as many communicators as it can have: MPI_Comm_free makes room for more";
-                self.end_agreement(request, &agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
+                self.end_agreement(request, &mut agreement, Some(Error::new(MPI_ERR_NO_MEM, message)));
             }
             Step::Offer => {
                 agreement.serial = Serial(value as u64);
                 let is_clear = !agreement.serial.is_repeated() || self.is_clear(agreement.serial.context());
                 let reserved = self.contexts.reserve(agreement.serial, is_clear);
                 agreement.step = Step::Confirm { reserved };
-                agreement.value.set_values(&[reserved as i64; 3]);
+                let has_slot = reserved != Reserved::Ours || self.reserve_slot(agreement.serial);
+                let answer = if has_slot { reserved } else { Reserved::OursWithoutSlot };
+                agreement.value.set_values(&[answer as i64; 3]);
+                agreement.has_slot = reserved == Reserved::Ours && has_slot;
                 self.reduce_agreement(request, agreement, Op::Min);
             }
-            Step::Confirm { .. } if value == Reserved::Ours as i64 => {
+            Step::Confirm { .. } if value >= Reserved::OursWithoutSlot as i64 => {
+                let all_have_slots = value == Reserved::Ours as i64;
                 if let Some(handle) = agreement.communicator
                     && let Ok(communicator) = self.objects.communicator_mut(handle)
                 {
                     communicator.context = agreement.serial.context();
                     self.contexts.begin_use(agreement.serial);
+                    if all_have_slots && let Some(engine) = self.engine.as_deref_mut() {
+                        let context = communicator.collective_context();
+                        communicator.slot = Slots::open(agreement.serial, context, &communicator.group, engine);
+                        agreement.has_slot &= communicator.slot.is_none();
+                    }
                 }
-                self.end_agreement(request, &agreement, None);
+                self.give_slot_back(&mut agreement);
+                self.end_agreement(request, &mut agreement, None);
             }
             Step::Confirm { .. } if agreement.met == MET_MAX || agreement.in_use == IN_USE_MAX => {
                 let error = Error::new(MPI_ERR_NO_MEM, "no agreement on a context for the new communicator");
-                self.end_agreement(request, &agreement, Some(error));
+                self.end_agreement(request, &mut agreement, Some(error));
             }
             Step::Confirm { reserved } => {
+                self.give_slot_back(&mut agreement);
                 if reserved == Reserved::Ours {
                     self.contexts.release(agreement.serial);
                 }
@@ -377,7 +393,22 @@ impl Process {
         self.contexts.sweep(|handle| busy.contains(&handle));
     }
 
-    fn end_agreement(&mut self, request: usize, agreement: &Agreement, error: Option<Error>) {
+    /// Takes the slot of a communicator with this number; false: another one has it.
+    fn reserve_slot(&mut self, serial: Serial) -> bool {
+        let Self { slots, engine: Some(engine), .. } = self else { return true };
+        slots.reserve(serial, engine)
+    }
+
+    /// The agreement needs the slot no more that it has taken.
+    fn give_slot_back(&mut self, agreement: &mut Agreement) {
+        let Self { slots, engine: Some(engine), .. } = self else { return };
+        if std::mem::take(&mut agreement.has_slot) {
+            slots.give_back(agreement.serial, engine);
+        }
+    }
+
+    fn end_agreement(&mut self, request: usize, agreement: &mut Agreement, error: Option<Error>) {
+        self.give_slot_back(agreement);
         if error.is_some() {
             if let Step::Confirm { reserved: Reserved::Ours } = agreement.step {
                 self.contexts.release(agreement.serial);
@@ -398,6 +429,7 @@ impl Process {
     pub fn remove_communicator(&mut self, handle: usize) {
         if let Some(object) = self.objects.communicators.remove(handle) {
             self.objects.release_error_handler(object.error_handler);
+            object.slot.into_iter().for_each(|slot| self.slots.release(slot));
             if self.contexts.end_use(handle, object.context) {
                 self.sweep_contexts();
             }

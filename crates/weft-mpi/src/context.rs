@@ -80,6 +80,8 @@ pub enum Reserved {
     Taken,
     /// A communicator has its contexts.
     InUse,
+    /// It has been taken, but the slot in the node's memory that goes with it belongs to another communicator.
+    OursWithoutSlot,
     /// It has been taken.
     Ours,
 }

@@ -73,7 +73,7 @@ impl Process {
         let stranger = || Error::new(MPI_ERR_GROUP, "this process is not in the group");
         let rank = group.rank.ok_or_else(stranger)?;
         let (context, tag) = context::named(name, self.numbers(&group.members)?);
-        Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank, sources: None })
+        Ok(CollectiveScope { communicator, context, tag, group: Arc::clone(group), rank, sources: None, turn: None })
     }
 }
 
@@ -228,6 +228,7 @@ fn gather_round(
             group: both,
             rank,
             sources: None,
+            turn: None,
         };
         Ok(Meeting { scope, remote, is_first })
     })

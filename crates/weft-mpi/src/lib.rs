@@ -49,6 +49,7 @@ mod progress_thread;
 pub mod session;
 pub mod settings;
 pub mod signature;
+mod slots;
 pub mod start;
 pub mod tools;
 pub mod topology;

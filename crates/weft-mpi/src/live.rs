@@ -72,13 +72,25 @@ pub struct Live {
     still_since_ns: u64,
 }
 
+/// A collective under way.
+pub struct Collective<'a> {
+    /// Its request,
+    pub request: usize,
+    /// and those of its messages that are under way.
+    pub transfers: &'a [usize],
+    /// Who of the node has not published what it waits for.
+    pub missing: Vec<PeerId>,
+    /// Context of its messages.
+    pub context: u32,
+}
+
 /// What is published.
 #[derive(Clone, Copy)]
 pub struct View<'a> {
     /// Communicators.
     pub objects: &'a Objects,
-    /// Collectives under way: the request of each, and those of its round.
-    pub collectives: &'a [(usize, &'a [usize])],
+    /// Collectives under way.
+    pub collectives: &'a [Collective<'a>],
     /// Messages and peers.
     pub engine: &'a Engine,
     /// What the call waits for.
@@ -163,6 +175,7 @@ impl View<'_> {
                 return self.tell_probe(draft, *communicator, *source, *tag);
             }
         };
+        handles.iter().take(SEEN_MAX).for_each(|handle| self.tell_missing(draft, *handle));
         let mut parts = 0;
         handles.iter().take(SEEN_MAX).for_each(|handle| self.each_part(*handle, &mut |_| parts += 1));
         // A receive from anybody is one of many; beside others of which all are needed that can only be left out.
@@ -184,6 +197,15 @@ impl View<'_> {
         }
         // With several threads, one that waits does not keep the process from going on.
         (self.threads <= 1).then_some(any || from_anybody)
+    }
+
+    /// Who has not come to a collective that goes through memory that the node's processes share.
+    fn tell_missing(&self, draft: &mut Draft<'_>, handle: usize) {
+        let Some(running) = self.collectives.iter().find(|running| running.request == handle) else { return };
+        for peer in running.missing.iter().take(SEEN_MAX).filter_map(|peer| self.number(*peer)) {
+            draft.wait(Operation::Receive, Some(peer), None, 0, &self.name(running.context), true);
+            draft.needs(peer);
+        }
     }
 
     /// A probe is of no request.
@@ -208,8 +230,8 @@ impl View<'_> {
             State::Pair { send, receive } => &[*send, *receive],
             State::Flush(parts) => parts,
             State::Collective => {
-                let running = self.collectives.iter().find(|(request, _)| *request == handle);
-                running.map_or(&[][..], |(_, transfers)| transfers)
+                let running = self.collectives.iter().find(|running| running.request == handle);
+                running.map_or(&[][..], |running| running.transfers)
             }
             _ => return tell(request),
         };
@@ -225,7 +247,7 @@ impl View<'_> {
             Awaited::Unknown | Awaited::Message { .. } => false,
         };
         // The transfers of a collective have been told with it.
-        let of_collective = |handle: usize| self.collectives.iter().any(|(_, transfers)| transfers.contains(&handle));
+        let of_collective = |handle: usize| self.collectives.iter().any(|running| running.transfers.contains(&handle));
         for (handle, request) in self.engine.messages.requests.iter().take(SEEN_MAX) {
             if !request.is_complete() && !is_awaited(handle) && !of_collective(handle) {
                 self.tell(draft, request, false);

@@ -43,6 +43,8 @@ pub struct Communicator {
     pub topology: Option<Arc<Topology>>,
     /// Where the processes of its group are, once somebody has asked.
     pub layout: OnceLock<Layout>,
+    /// Slot in the node's memory for its collectives, if all its processes have one.
+    pub slot: Option<u32>,
 }
 
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
@@ -273,12 +275,18 @@ impl Objects {
                 buffer: Default::default(),
                 topology: None,
                 layout: OnceLock::new(),
+                slot: None,
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");
         world.rank = rank;
         self.world = self.communicators.insert(world).unwrap_or(0);
         self.self_ = self.communicators.insert(communicator(CONTEXTS_EACH, vec![own], "MPI_COMM_SELF")).unwrap_or(0);
+    }
+
+    /// `MPI_COMM_WORLD`.
+    pub fn world_mut(&mut self) -> Option<&mut Communicator> {
+        self.communicators.get_mut(self.world)
     }
 
     /// The predefined communicators are gone.

@@ -1,7 +1,7 @@
 //! Which schedule a collective of the program runs: the algorithm is chosen by the settings and the table (`weft_core::collective::choice`), from
 //! what all its ranks know alike; and schedules that were planned lately are kept.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use weft_core::collective::choice::{Choices, Layout};
@@ -14,12 +14,14 @@ use weft_engine::arguments::{Arguments, Bound};
 
 /// Schedules that are kept, and the steps that one may have for that: programs call few different collectives again and again.
 const KEPT_MAX: usize = 16;
-const KEPT_STEPS_MAX: usize = 64;
+const KEPT_STEPS_MAX: usize = 1024;
 
 /// What plans collectives.
 pub struct Planner {
     choices: Choices,
     kept: RefCell<Kept>,
+    /// What is planned now goes by messages only.
+    by_messages: Cell<bool>,
 }
 
 struct Kept {
@@ -48,7 +50,21 @@ enum Key {
 impl Planner {
     /// One that chooses so.
     pub const fn new(choices: Choices) -> Self {
-        Self { choices, kept: RefCell::new(Kept { schedules: Vec::new(), oldest: 0, barrier: None }) }
+        let kept = RefCell::new(Kept { schedules: Vec::new(), oldest: 0, barrier: None });
+        Self { choices, kept, by_messages: Cell::new(false) }
+    }
+
+    /// What `plan` plans goes by messages only, and not through memory that processes share: operations that may be started in another order by
+    /// other processes, as persistent ones, have no turns there.
+    pub fn by_messages<R>(&self, plan: impl FnOnce() -> R) -> R {
+        let before = self.by_messages.replace(true);
+        let planned = plan();
+        self.by_messages.set(before);
+        planned
+    }
+
+    pub(crate) fn is_by_messages(&self) -> bool {
+        self.by_messages.get()
     }
 
     /// One that knows no settings.

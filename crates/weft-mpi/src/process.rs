@@ -35,7 +35,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
 use crate::job::Job;
-use crate::live::{Live, View};
+use crate::live::{Collective, Live, View};
 use crate::object::{Group, Objects, PeerId};
 use crate::progress_thread::ProgressThread;
 use helped::Helped;
@@ -90,6 +90,8 @@ pub struct Process {
     pub(crate) partitioned: crate::partitions::Partitioned,
     /// Contexts for new communicators.
     pub contexts: crate::context::Contexts,
+    /// Slots in the node's memory.
+    pub(crate) slots: crate::slots::Slots,
     /// How the job was started; set from when this process has joined it until it leaves.
     pub job: Option<Job>,
     /// What talks to the launcher, while this process has left its job.
@@ -301,6 +303,7 @@ impl Process {
             collectives_seen: 0,
             partitioned: crate::partitions::Partitioned::new(),
             contexts: crate::context::Contexts::new(),
+            slots: crate::slots::Slots::new(),
             job: None,
             client: None,
             had_sessions: false,
@@ -434,8 +437,16 @@ impl Process {
         self.note_packets();
         if let (Some(live), Some(engine)) = (&mut self.live, &self.engine) {
             let threads = self.waiters.count();
-            let collectives: Vec<(usize, &[usize])> =
-                self.collectives.iter().map(|(_, running)| (running.request, running.cursor.transfers())).collect();
+            let collectives: Vec<Collective<'_>> = self
+                .collectives
+                .iter()
+                .map(|(_, running)| {
+                    let (request, cursor) = (running.request, &running.cursor);
+                    let place = cursor.place();
+                    let missing = cursor.missing().map(|rank| place.group.members[rank as usize]).collect();
+                    Collective { request, transfers: cursor.transfers(), missing, context: place.context }
+                })
+                .collect();
             let (objects, awaited) = (&self.objects, &self.awaited);
             live.publish(&View { objects, collectives: &collectives, engine, awaited, threads }, asleep);
         }

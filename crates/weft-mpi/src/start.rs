@@ -34,6 +34,7 @@ use crate::object::PeerId;
 use crate::planner::Planner;
 use crate::process::{self, Phase, Process};
 use crate::settings::{self, Settings};
+use crate::slots::Slots;
 use crate::tools;
 pub use leave::finalize;
 use links::Opened;
@@ -136,6 +137,10 @@ pub fn initialize(thread_level: i32, names: &'static [&'static str]) -> Result<(
     let Some(job) = &process.job else { return Err(other("this process is in no job")) };
     let (rank, members) = (job.rank, job.members.clone());
     process.objects.begin_world(rank, members);
+    let (objects, engine) = process.parts()?;
+    if let Some(world) = objects.world_mut() {
+        world.slot = Slots::open_world(world.collective_context(), &world.group, engine);
+    }
     process.thread_level = thread_level;
     process.main_thread = Some(process::thread_number());
     process.phase = Phase::Active;

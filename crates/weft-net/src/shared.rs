@@ -27,6 +27,9 @@ mod ring;
 #[cfg_attr(loom, path = "shared/segment_model.rs")]
 mod segment;
 mod sleeping;
+#[cfg_attr(loom, path = "shared/slot_area_model.rs")]
+mod slot_area;
+mod slots;
 
 use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
@@ -41,7 +44,7 @@ pub use posted_receives::PostedReceives;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;
-use weft_engine::transport::{self, PeerFault, SleepMode};
+use weft_engine::transport::{self, PeerFault, SleepMode, Stamp};
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;
@@ -364,6 +367,54 @@ impl transport::Node for Node {
 
     fn awake(&self) -> usize {
         self.inbox.segment.awake()
+    }
+
+    #[inline]
+    fn own_place(&self) -> usize {
+        self.inbox.own
+    }
+
+    fn slots(&self) -> usize {
+        self.inbox.segment.geometry().slots
+    }
+
+    fn published_max(&self) -> usize {
+        slot_area::LARGE_MAX
+    }
+
+    fn phases_ahead(&self, len: usize) -> u32 {
+        slots::cells(len)
+    }
+
+    #[inline]
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
+        slots::publish(self.inbox.segment.slot(self.inbox.own, slot), stamp, len, fill);
+    }
+
+    #[inline]
+    fn wake_if_asleep(&mut self, place: usize) {
+        if self.outbox.segment.rank_state(place).sleeping.load(Ordering::SeqCst) != 0 {
+            self.outbox.wake(place);
+        }
+    }
+
+    #[inline]
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        slots::published(&self.inbox.segment.slot(of, slot), stamp).map(take)
+    }
+
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
+        slots::is_published(&self.inbox.segment.slot(of, slot), stamp)
+    }
+
+    #[inline]
+    fn finish_phases(&mut self, slot: usize, before: Stamp) {
+        slots::finish(&self.inbox.segment.slot(self.inbox.own, slot), before);
+    }
+
+    #[inline]
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
+        slots::finished(&self.inbox.segment.slot(of, slot))
     }
 
     fn doorbell_fd(&self) -> RawFd {

@@ -14,6 +14,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "sizes",
     "datatypes",
     "collectives",
+    "node_collectives",
     "operations",
     "between",
     "communicators",

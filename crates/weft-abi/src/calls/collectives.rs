@@ -67,7 +67,11 @@ fn run_from(
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
-    let (schedule, arguments) = plan(&process, process.objects.communicator(comm.0)?.check_collective()?)?;
+    let planned = || plan(&process, process.objects.communicator(comm.0)?.check_collective()?);
+    let (schedule, arguments) = match form {
+        Form::Persistent(_) => process.planner.by_messages(planned)?,
+        Form::Blocking | Form::Nonblocking(_) => planned()?,
+    };
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
@@ -75,7 +79,8 @@ fn run_from(
         let call = called(&process, process.objects.communicator(comm.0)?)?;
         let comparison = process.collective_scope(comm.0)?;
         if let Form::Nonblocking(request) = form {
-            let place = process.collective_scope(comm.0)?;
+            let mut place = process.collective_scope(comm.0)?;
+            process.take_turn(&mut place, bound.schedule());
             let handle = process.start_checked(comparison, place, bound, call)?;
             process.signal();
             // SAFETY: the caller's pointer, which is not null.
@@ -84,7 +89,8 @@ fn run_from(
         }
         process = check::check_now(process, comparison, call)?;
     }
-    let place = process.collective_scope(comm.0)?;
+    let mut place = process.collective_scope(comm.0)?;
+    process.take_turn(&mut place, bound.schedule());
     start(form, process, place, bound)
 }
 
@@ -113,8 +119,9 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     if process.checks_calls {
         let comparison = process.agreement_scope(comm.0)?;
         if let Form::Nonblocking(request) = form {
-            let place = process.agreement_scope(comm.0)?;
+            let mut place = process.agreement_scope(comm.0)?;
             let bound = process.barrier(&place);
+            process.take_turn(&mut place, bound.schedule());
             let handle = process.start_checked(comparison, place, bound, Call::default())?;
             process.signal();
             // SAFETY: the caller's pointer, which is not null.
@@ -123,8 +130,12 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
         }
         process = check::check_now(process, comparison, Call::default())?;
     }
-    let place = process.agreement_scope(comm.0)?;
-    let bound = process.barrier(&place);
+    let mut place = process.agreement_scope(comm.0)?;
+    let bound = match form {
+        Form::Persistent(_) => process.planner.by_messages(|| process.barrier(&place)),
+        Form::Blocking | Form::Nonblocking(_) => process.barrier(&place),
+    };
+    process.take_turn(&mut place, bound.schedule());
     start(form, process, place, bound)
 }
 

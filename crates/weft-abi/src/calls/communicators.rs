@@ -280,7 +280,7 @@ pub(crate) unsafe fn comm_create_group(
     };
     // Groups that overlap agree in this one context: only the ranks in the parent tell all of their members apart.
     let sources = Some(sources.into());
-    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources };
+    let place = CollectiveScope { communicator: comm.0, context, tag, group: group.clone(), rank, sources, turn: None };
     // SAFETY: the caller's pointer.
     unsafe { create(Creation::CreateGroup, place, group, newcomm, |_| ()) }
 }

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use super::pieces;
 use super::plan::{Part, Plan, Vector, bytes};
 use super::select::AllgatherAlgorithm;
+use super::shared;
 use super::{Allgather, Allgatherv, Buffer, Kind};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAlgorithm) {
@@ -14,8 +15,13 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAl
     }
     let all = Vector::of_receive(receive);
     let run = |first: u32, end: u32| all.part(first as u64 * receive.count..end as u64 * receive.count);
+    let own = if in_place { run(rank, rank + 1) } else { Vector::of_send(send).part(0..send.count) };
+    if algorithm == AllgatherAlgorithm::Shared {
+        let block = |i| (run(i, i + 1), bytes(receive));
+        return shared::allgather(plan, (rank, size), own, in_place, block);
+    }
     if !in_place {
-        plan.copy(Vector::of_send(send).part(0..send.count), run(rank, rank + 1));
+        plan.copy(own, run(rank, rank + 1));
     }
     exchange(plan, (rank, size), algorithm, run);
 }
@@ -34,7 +40,10 @@ pub(super) fn exchange(
         AllgatherAlgorithm::Ring => pieces::ring(plan, rank, size, |place| place, |i| run(i, i + 1)),
         AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, |i| run(i, i + 1)),
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
-        AllgatherAlgorithm::Linear => pieces::linear(plan, rank, size, |i| run(i, i + 1)),
+        // Ranks of several nodes share no memory; those of one do not come here for it.
+        AllgatherAlgorithm::Linear | AllgatherAlgorithm::Shared => {
+            pieces::linear(plan, rank, size, |i| run(i, i + 1));
+        }
     }
 }
 
@@ -43,6 +52,9 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
     let block = |i: u32| receive.part(i, Buffer::Receive, Kind::Receive);
     let own = if in_place { block(rank) } else { Vector::of_send(send).part(0..send.count) };
     match algorithm {
+        AllgatherAlgorithm::Shared => {
+            shared::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
+        }
         AllgatherAlgorithm::Dissemination | AllgatherAlgorithm::Doubling => packed(plan, arguments, own, algorithm),
         AllgatherAlgorithm::Ring | AllgatherAlgorithm::NeighbourExchange | AllgatherAlgorithm::Linear => {
             if !in_place {

@@ -8,18 +8,22 @@ use super::pieces::{self, cut, cut_range};
 use super::plan::{Fold, Plan, Vector, bytes};
 use super::select::{AllreduceAlgorithm, Tree};
 use super::tree::cyclic;
-use super::{Allreduce, Bcast, Items, Reduce, bcast, reduce};
+use super::{Allreduce, Bcast, Items, Reduce, bcast, reduce, shared};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAlgorithm) {
     if bytes(arguments.items) == 0 {
         return;
     }
     match algorithm {
-        AllreduceAlgorithm::Doubling => folded(plan, arguments, doubling),
+        AllreduceAlgorithm::SharedShares if shared::can_publish(arguments.items) => {
+            shared::allreduce_by_shares(plan, arguments);
+        }
+        AllreduceAlgorithm::Doubling | AllreduceAlgorithm::SharedShares => folded(plan, arguments, doubling),
         AllreduceAlgorithm::Multiplying { radix } => multiplying(plan, arguments, radix.max(2)),
         AllreduceAlgorithm::Tree { tree, segment_bytes } => up_and_down(plan, arguments, tree, segment_bytes),
         AllreduceAlgorithm::Halving => folded(plan, arguments, halving),
         AllreduceAlgorithm::Ring => ring(plan, arguments),
+        AllreduceAlgorithm::Shared => shared::allreduce_whole(plan, arguments),
     }
 }
 

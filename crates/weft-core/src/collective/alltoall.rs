@@ -16,6 +16,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AlltoallAlg
     }
     let outstanding = match algorithm {
         AlltoallAlgorithm::Bruck => return bruck(plan, arguments),
+        AlltoallAlgorithm::Shared => return super::shared::alltoall(plan, arguments),
         AlltoallAlgorithm::Exchange { outstanding } => outstanding,
     };
     let to = Vector::of_receive(receive);

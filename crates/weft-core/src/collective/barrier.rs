@@ -10,6 +10,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgori
     match algorithm {
         BarrierAlgorithm::Dissemination => dissemination(plan, arguments),
         BarrierAlgorithm::Tree(tree) => up_and_down(plan, arguments, tree),
+        BarrierAlgorithm::Shared => super::shared::barrier(plan, arguments),
     }
 }
 

@@ -3,10 +3,10 @@
 use alloc::vec::Vec;
 
 use super::gather::OUTSTANDING_MAX;
-use super::pieces::{self, STEPS_UNDER_WAY, cut};
+use super::pieces::{self, SEGMENTS_MAX, STEPS_UNDER_WAY, close, cut, open, segments};
 use super::plan::{Plan, Vector, bytes};
 use super::select::{BcastAlgorithm, Tree};
-use super::{Bcast, Buffer, tree};
+use super::{Bcast, tree};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm) {
     if arguments.size == 1 || bytes(arguments.items) == 0 {
@@ -16,6 +16,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
         BcastAlgorithm::Tree { tree, segment_bytes } => down(plan, arguments, tree, segment_bytes),
         BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
         BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
+        BcastAlgorithm::Shared => super::shared::bcast(plan, arguments),
     }
 }
 
@@ -70,37 +71,7 @@ fn scatter_allgather(plan: &mut Plan, arguments: &Bcast, ring: bool) {
     close(plan, arguments, data);
 }
 
-/// Most segments that a pipeline is cut into where each is sent once or received once; it bounds the size of a schedule.
-pub(super) const SEGMENTS_MAX: u64 = 1024;
-
 /// Most segments where nodes send each segment to all their children.
 pub(super) fn segments_max(tree: Tree, size: u32) -> u64 {
     (2 * SEGMENTS_MAX / (tree.fan_out(size) + 1)).clamp(1, SEGMENTS_MAX)
-}
-
-/// The ranges of segments of `length` (at least 1), longer if there would be more than `segments_max`.
-pub(super) fn segments(total: u64, length: u64, segments_max: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
-    let length = length.max(total.div_ceil(segments_max)).max(1);
-    (0..total.div_ceil(length)).map(move |i| i * length..(i * length).saturating_add(length).min(total))
-}
-
-/// The data as packed bytes: in the user's buffer if it is so there, else in scratch, packed at the root.
-fn open(plan: &mut Plan, arguments: &Bcast) -> Vector {
-    let items = arguments.items;
-    if items.shape.contiguous {
-        return Vector::packed(Buffer::Receive, items.shape.true_lb);
-    }
-    let data = plan.scratch_bytes(bytes(items));
-    if arguments.rank == arguments.root {
-        plan.copy(Vector::of_receive(items).part(0..items.count), data.part(0..bytes(items)));
-    }
-    data
-}
-
-/// Unpacks where that is due.
-fn close(plan: &mut Plan, arguments: &Bcast, data: Vector) {
-    let items = arguments.items;
-    if data.buffer == Buffer::Scratch && arguments.rank != arguments.root {
-        plan.copy(data.part(0..bytes(items)), Vector::of_receive(items).part(0..items.count));
-    }
 }

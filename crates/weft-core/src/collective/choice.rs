@@ -13,6 +13,7 @@ use super::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
+use super::shared::{CUT_MAX, SEGMENT_BYTES};
 
 /// The table that is built in.
 pub const BUILT_IN: &str = include_str!("choice.table");
@@ -80,19 +81,19 @@ impl Operation {
     /// The algorithms that it has, as a table names them: K is a number, S a segment's bytes.
     pub const fn algorithms(self) -> &'static str {
         match self {
-            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear or two-level",
+            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear, shared or two-level",
             Self::Bcast => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring or two-level"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared or two-level"
             }
             Self::Reduce => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving or two-level"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving, shared or two-level"
             }
             Self::Allreduce => {
-                "doubling, multiplying:K, halving, ring or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
+                "doubling, multiplying:K, halving, ring, shared, shared-shares or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
             }
             Self::Gather | Self::Scatter => "linear, binomial or k-nomial:K",
-            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange, linear or two-level",
-            Self::Alltoall => "bruck or pairwise:K",
+            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange, linear, shared or two-level",
+            Self::Alltoall => "bruck, pairwise:K or shared",
             Self::ReduceScatter => "halving or pairwise",
             Self::Scan => "doubling or chain/S",
         }
@@ -177,6 +178,7 @@ impl Operation {
         let plain = (written.number.is_none() && written.segment.is_none()).then_some(written.name);
         Some(match self {
             Self::Barrier => Algorithm::Barrier(match plain {
+                Some("shared") => BarrierAlgorithm::Shared,
                 Some("dissemination") => BarrierAlgorithm::Dissemination,
                 _ if written.segment.is_none() => {
                     BarrierAlgorithm::Tree(written.tree().filter(|tree| *tree != Tree::DoubleBinary)?)
@@ -184,15 +186,19 @@ impl Operation {
                 _ => return None,
             }),
             Self::Bcast => Algorithm::Bcast(match plain {
+                Some("shared") => BcastAlgorithm::Shared,
                 Some("scatter-dissemination") => BcastAlgorithm::ScatterDissemination,
                 Some("scatter-ring") => BcastAlgorithm::ScatterRing,
                 _ => BcastAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
             }),
             Self::Reduce => Algorithm::Reduce(match plain {
+                Some("shared") => ReduceAlgorithm::Shared,
                 Some("halving") => ReduceAlgorithm::Halving,
                 _ => ReduceAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
             }),
             Self::Allreduce => Algorithm::Allreduce(match (plain, written.name, written.number) {
+                (Some("shared"), ..) => AllreduceAlgorithm::Shared,
+                (Some("shared-shares"), ..) => AllreduceAlgorithm::SharedShares,
                 (Some("doubling"), ..) => AllreduceAlgorithm::Doubling,
                 (Some("halving"), ..) => AllreduceAlgorithm::Halving,
                 (Some("ring"), ..) => AllreduceAlgorithm::Ring,
@@ -207,6 +213,7 @@ impl Operation {
                 _ => return None,
             }),
             Self::Allgather => Algorithm::Allgather(match plain? {
+                "shared" => AllgatherAlgorithm::Shared,
                 "dissemination" => AllgatherAlgorithm::Dissemination,
                 "doubling" => AllgatherAlgorithm::Doubling,
                 "ring" => AllgatherAlgorithm::Ring,
@@ -215,6 +222,7 @@ impl Operation {
                 _ => return None,
             }),
             Self::Alltoall => Algorithm::Alltoall(match (plain, written.name, written.number) {
+                (Some("shared"), ..) => AlltoallAlgorithm::Shared,
                 (Some("bruck"), ..) => AlltoallAlgorithm::Bruck,
                 (_, "pairwise", Some(outstanding @ 1..=1024)) if written.segment.is_none() => {
                     AlltoallAlgorithm::Exchange { outstanding: outstanding as usize }
@@ -305,6 +313,10 @@ impl Algorithm {
     /// Whether it can be run in such a case.
     fn is_possible(self, operation: Operation, facts: &Facts) -> bool {
         let in_order = facts.commutative || !self.needs_commuting();
+        if self.is_shared() {
+            let published = published_bytes(operation, self, facts.ranks, facts.bytes);
+            return published.zip(facts.place.published_max).is_some_and(|(bytes, max)| bytes <= max);
+        }
         let Self::TwoLevel { .. } = self else { return in_order };
         let place = &facts.place;
         in_order
@@ -323,6 +335,33 @@ impl Algorithm {
             Self::Allreduce(AllreduceAlgorithm::Ring | AllreduceAlgorithm::Multiplying { .. }) => true,
             _ => false,
         }
+    }
+
+    /// Whether it goes through memory that the ranks share.
+    fn is_shared(self) -> bool {
+        matches!(
+            self,
+            Self::Barrier(BarrierAlgorithm::Shared)
+                | Self::Bcast(BcastAlgorithm::Shared)
+                | Self::Reduce(ReduceAlgorithm::Shared)
+                | Self::Allreduce(AllreduceAlgorithm::Shared | AllreduceAlgorithm::SharedShares)
+                | Self::Allgather(AllgatherAlgorithm::Shared)
+                | Self::Alltoall(AlltoallAlgorithm::Shared)
+        )
+    }
+}
+
+/// Bytes that one rank publishes at once in an operation of `ranks` ranks, if it is done through shared memory; `bytes` as the table of choices
+/// counts them. `None`: it cannot be done so.
+fn published_bytes(operation: Operation, algorithm: Algorithm, ranks: u32, bytes: u64) -> Option<u64> {
+    let is_cut = operation == Operation::Bcast || algorithm == Algorithm::Allreduce(AllreduceAlgorithm::SharedShares);
+    match operation {
+        Operation::Barrier => Some(0),
+        _ if is_cut => (bytes <= CUT_MAX).then_some(bytes.min(SEGMENT_BYTES)),
+        Operation::Bcast | Operation::Reduce | Operation::Allreduce => Some(bytes),
+        Operation::Allgather => Some(bytes.div_ceil(u64::from(ranks.max(1)))),
+        Operation::Alltoall => bytes.checked_mul(u64::from(ranks)),
+        Operation::Gather | Operation::Scatter | Operation::ReduceScatter | Operation::Scan => None,
     }
 }
 
@@ -350,17 +389,19 @@ pub struct Place {
     pub oversubscribed: bool,
     /// The ranks of each node follow each other.
     pub consecutive: bool,
+    /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
+    pub published_max: Option<u64>,
 }
 
 impl Place {
     /// Each of `ranks` processes on a node of its own.
     pub const fn apart(ranks: u32) -> Self {
-        Self { nodes: ranks, per_node: 1, oversubscribed: false, consecutive: true }
+        Self { nodes: ranks, per_node: 1, oversubscribed: false, consecutive: true, published_max: None }
     }
 
     /// All of `ranks` processes on one node.
     pub const fn together(ranks: u32) -> Self {
-        Self { nodes: 1, per_node: ranks, oversubscribed: false, consecutive: true }
+        Self { nodes: 1, per_node: ranks, oversubscribed: false, consecutive: true, published_max: None }
     }
 }
 
@@ -388,6 +429,7 @@ impl Layout {
             per_node: counts.values().copied().max().unwrap_or(0),
             oversubscribed: false,
             consecutive: changes < counts.len().max(1),
+            published_max: None,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
         Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) } }
@@ -396,6 +438,12 @@ impl Layout {
     /// The same ranks, which take turns on processors that they share, or do not.
     pub fn with_oversubscription(self, oversubscribed: bool) -> Self {
         Self { place: Place { oversubscribed, ..self.place }, ..self }
+    }
+
+    /// The same ranks, each of which can publish so many bytes in memory that all of them read, if there is such memory and they are on one node.
+    pub fn with_published_max(self, published_max: Option<u64>) -> Self {
+        let published_max = published_max.filter(|_| self.place.nodes == 1);
+        Self { place: Place { published_max, ..self.place }, ..self }
     }
 
     /// The numbers of it.
@@ -708,6 +756,13 @@ impl core::fmt::Display for Algorithm {
         };
         let segmented = |name: String, bytes: u64| if bytes == WHOLE { name } else { format!("{name}/{bytes}") };
         let text = match *self {
+            Self::Barrier(BarrierAlgorithm::Shared)
+            | Self::Bcast(BcastAlgorithm::Shared)
+            | Self::Reduce(ReduceAlgorithm::Shared)
+            | Self::Allreduce(AllreduceAlgorithm::Shared)
+            | Self::Allgather(AllgatherAlgorithm::Shared)
+            | Self::Alltoall(AlltoallAlgorithm::Shared) => "shared".to_string(),
+            Self::Allreduce(AllreduceAlgorithm::SharedShares) => "shared-shares".to_string(),
             Self::Barrier(BarrierAlgorithm::Dissemination) => "dissemination".to_string(),
             Self::Barrier(BarrierAlgorithm::Tree(one)) => tree(one),
             Self::Bcast(BcastAlgorithm::ScatterDissemination) => "scatter-dissemination".to_string(),
@@ -811,7 +866,10 @@ mod tests {
             ("bcast bytes<4G linear", "line 1: bytes<4G is no condition: "),
             ("bcast bytes<0 linear", "line 1: bytes<0 is no condition: "),
             ("bcast tree", "line 1: there is no algorithm tree of bcast: it may be binomial,"),
-            ("alltoall pairwise", "line 1: there is no algorithm pairwise of alltoall: it may be bruck or pairwise:K"),
+            (
+                "alltoall pairwise",
+                "line 1: there is no algorithm pairwise of alltoall: it may be bruck, pairwise:K or shared",
+            ),
             ("bcast chain/0", "line 1: there is no algorithm chain/0"),
             ("bcast k-nomial:1", "line 1: there is no algorithm k-nomial:1"),
             ("gather linear/4", "line 1: there is no algorithm linear/4"),

@@ -73,7 +73,7 @@ impl Chosen<'_> {
         }
         let within = match chosen!(self, Barrier, Barrier, self.within(of.rank, 0)) {
             BarrierAlgorithm::Tree(tree) => tree,
-            BarrierAlgorithm::Dissemination => Tree::BINOMIAL,
+            BarrierAlgorithm::Dissemination | BarrierAlgorithm::Shared => Tree::BINOMIAL,
         };
         barrier_in_two_levels(of, self.layout.nodes(), (within, chosen!(self, Barrier, Barrier, self.between(0))))
     }
@@ -118,6 +118,8 @@ impl Chosen<'_> {
         let mut case = self.whole(of.size, bytes, true);
         // Its blocks lie anywhere, so those of a node do not lie side by side.
         case.place.consecutive = false;
+        let largest = of.receive.counts.iter().max().map_or(0, |count| count * of.receive.item_size);
+        case.place.published_max = case.place.published_max.filter(|max| largest <= *max);
         allgatherv_with(of, chosen!(self, Allgather, Allgather, case))
     }
 

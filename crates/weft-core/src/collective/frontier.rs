@@ -84,6 +84,18 @@ impl Frontier {
         }
     }
 
+    /// Takes this step; false: it may not begin yet.
+    pub fn take(&mut self, number: u32) -> bool {
+        let word = match &mut self.open {
+            Open::Few { ready, .. } => ready,
+            Open::Many { ready, .. } => &mut ready[number as usize / 64],
+        };
+        let bit = 1 << (number % 64);
+        let is_ready = *word & bit != 0;
+        *word &= !bit;
+        is_ready
+    }
+
     /// The step was taken and has not begun: it may begin later.
     pub fn put_back(&mut self, number: u32) {
         match &mut self.open {

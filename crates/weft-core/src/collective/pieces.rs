@@ -5,8 +5,9 @@
 use core::ops::Range;
 
 use super::gather::OUTSTANDING_MAX;
-use super::plan::{Part, Plan};
+use super::plan::{Part, Plan, Vector, bytes};
 use super::tree::cyclic;
+use super::{Bcast, Buffer};
 
 /// Steps of a ring, or segments of a pipeline, that one rank sends, or receives, at a time.
 pub(super) const STEPS_UNDER_WAY: usize = 8;
@@ -122,5 +123,35 @@ fn runs_ending(last: u32, count: u32, size: u32, mut visit: impl FnMut(Range<u32
     } else {
         visit(size - (count - last - 1)..size);
         visit(0..last + 1);
+    }
+}
+
+/// Most segments that a pipeline is cut into where each is sent once or received once; it bounds the size of a schedule.
+pub(super) const SEGMENTS_MAX: u64 = 1024;
+
+/// The ranges of segments of `length` (at least 1), longer if there would be more than `segments_max`.
+pub(super) fn segments(total: u64, length: u64, segments_max: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
+    let length = length.max(total.div_ceil(segments_max)).max(1);
+    (0..total.div_ceil(length)).map(move |i| i * length..(i * length).saturating_add(length).min(total))
+}
+
+/// The data of a broadcast as packed bytes: in the user's buffer if it is so there, else in scratch, packed at the root.
+pub(super) fn open(plan: &mut Plan, arguments: &Bcast) -> Vector {
+    let items = arguments.items;
+    if items.shape.contiguous {
+        return Vector::packed(Buffer::Receive, items.shape.true_lb);
+    }
+    let data = plan.scratch_bytes(bytes(items));
+    if arguments.rank == arguments.root {
+        plan.copy(Vector::of_receive(items).part(0..items.count), data.part(0..bytes(items)));
+    }
+    data
+}
+
+/// Unpacks the data of a broadcast where that is due.
+pub(super) fn close(plan: &mut Plan, arguments: &Bcast, data: Vector) {
+    let items = arguments.items;
+    if data.buffer == Buffer::Scratch && arguments.rank != arguments.root {
+        plan.copy(data.part(0..bytes(items)), Vector::of_receive(items).part(0..items.count));
     }
 }

@@ -62,6 +62,7 @@ pub(super) struct Plan {
     scratch: u64,
     /// Packed bytes of scratch memory that have spans.
     spans: u64,
+    phases: u32,
 }
 
 /// The newest fence: all steps behind it wait for these.
@@ -151,6 +152,49 @@ impl Plan {
         if input.slice.count > 0 {
             self.add(Step::Reduce { input: input.slice, inout: inout.slice }, Some(input), Some(inout));
         }
+    }
+
+    /// A phase more, in which ranks of the node publish something: its number. All of them count alike.
+    pub(super) fn begin_phase(&mut self) -> u32 {
+        self.phases += 1;
+        self.phases - 1
+    }
+
+    /// Publishes a part to the ranks of the node.
+    pub(super) fn publish(&mut self, phase: u32, part: Part) {
+        self.add(Step::Publish { phase, slice: part.slice }, Some(part), None);
+    }
+
+    /// Says to the ranks of the node that this one has come so far.
+    pub(super) fn publish_nothing(&mut self, phase: u32) {
+        self.add(Step::Publish { phase, slice: NOTHING }, None, None);
+    }
+
+    /// Waits until a rank of the node has come so far.
+    pub(super) fn await_published(&mut self, phase: u32, from: u32) {
+        let from = self.ranks.of(from);
+        self.add(Step::Collect { phase, from, at: 0, of: 0, slice: NOTHING }, None, None);
+    }
+
+    /// Takes a part out of the `of` bytes that a rank of the node publishes, from byte `at` on.
+    pub(super) fn collect(&mut self, phase: u32, from: u32, (at, of): (u64, u64), part: Part) {
+        if part.slice.count > 0 {
+            let from = self.ranks.of(from);
+            self.add(Step::Collect { phase, from, at, of, slice: part.slice }, None, Some(part));
+        }
+    }
+
+    /// `inout = published op inout`.
+    pub(super) fn combine(&mut self, phase: u32, from: u32, at: u64, inout: Part) {
+        if inout.slice.count > 0 {
+            let from = self.ranks.of(from);
+            self.add(Step::Combine { phase, from, at, inout: inout.slice }, None, Some(inout));
+        }
+    }
+
+    /// Says to the ranks of the node that this one is done with a phase, and with those before it. What touches them must have been fenced off.
+    pub(super) fn finish_phase(&mut self, phase: u32) {
+        self.add(Step::Finish { phase }, None, None);
     }
 
     /// What follows waits for all that was added so far.
@@ -290,7 +334,7 @@ impl Plan {
 
     /// The schedule as written.
     pub(super) fn finish(self) -> Schedule {
-        let Self { mut nodes, waits_for, scratch, .. } = self;
+        let Self { mut nodes, waits_for, scratch, phases, .. } = self;
         let in_turn = in_turn(&nodes, &waits_for);
         // How many wait for the beginning of each step, and for its end; then where the list of each ends.
         in_turn.iter().for_each(|&(earlier, _)| nodes[earlier as usize].at_start += 1);
@@ -317,7 +361,7 @@ impl Plan {
             successors[*at as usize] = later;
             nodes[later as usize].waits += 1;
         }
-        Schedule { nodes, successors, scratch }
+        Schedule { nodes, successors, scratch, phases }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use alloc::vec::Vec;
 
-use super::bcast::{segments, segments_max};
+use super::bcast::segments_max;
 use super::gather::OUTSTANDING_MAX;
 use super::halving::{Exchange, Members, Role};
-use super::pieces::{STEPS_UNDER_WAY, cut};
+use super::pieces::{STEPS_UNDER_WAY, cut, segments};
 use super::plan::{Fold, Plan, Vector, bytes};
 use super::select::{ReduceAlgorithm, Tree};
 use super::{Reduce, tree};
@@ -28,6 +28,7 @@ pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlg
     match algorithm {
         ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, own, result),
         ReduceAlgorithm::Halving => halving(plan, arguments, own, result),
+        ReduceAlgorithm::Shared => super::shared::reduce(plan, arguments),
     }
 }
 

@@ -1,7 +1,6 @@
 //! Prefix reductions (scan and exscan). All algorithms keep the order of ranks.
 
-use super::bcast::{SEGMENTS_MAX, segments};
-use super::pieces::STEPS_UNDER_WAY;
+use super::pieces::{SEGMENTS_MAX, STEPS_UNDER_WAY, segments};
 use super::plan::{Plan, Vector, bytes};
 use super::select::ScanAlgorithm;
 use super::{Allreduce, Items};

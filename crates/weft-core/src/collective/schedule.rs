@@ -76,6 +76,46 @@ pub enum Step {
         /// Right operand, replaced by the result.
         inout: Slice,
     },
+    /// Packs the slice into this process's memory for the phase, which the others on its node can read: no message. No items: it says
+    /// only that this process has come so far.
+    Publish {
+        /// Which of the operation's phases, from 0 on.
+        phase: u32,
+        /// What is published.
+        slice: Slice,
+    },
+    /// Unpacks what rank `from` of this node has published for the phase, from byte `at` of it on, as soon as that is there. No items: it
+    /// only waits.
+    Collect {
+        /// Which of the operation's phases.
+        phase: u32,
+        /// Rank in the group; it may be this rank.
+        from: u32,
+        /// The first of the published bytes that is taken,
+        at: u64,
+        /// of so many, as far as this rank knows.
+        of: u64,
+        /// Where they go.
+        slice: Slice,
+    },
+    /// `inout[i] = published[i] op inout[i]`: as [`Self::Reduce`], with an input as for [`Self::Collect`]. The packed bytes of `inout` are
+    /// one run of memory, as its items in memory are.
+    Combine {
+        /// Which of the operation's phases.
+        phase: u32,
+        /// Rank in the group; it may be this rank.
+        from: u32,
+        /// The first of the published bytes that is an operand.
+        at: u64,
+        /// Right operand, replaced by the result.
+        inout: Slice,
+    },
+    /// Says to the ranks of the node that this one needs nothing more of what they have published for this phase and those before it: so they
+    /// may publish something else there. Where it does not say so, it does at the end of the operation.
+    Finish {
+        /// Which of the operation's phases.
+        phase: u32,
+    },
     /// Nothing: many steps wait for this one, instead of for all that it waits for.
     Join,
 }
@@ -84,17 +124,30 @@ impl Step {
     /// The memory that it reads, and the memory that it writes (and reads, if it reduces).
     pub fn slices(&self) -> (Option<&Slice>, Option<&Slice>) {
         match self {
-            Self::Send { slice, .. } => (Some(slice), None),
-            Self::Receive { slice, .. } => (None, Some(slice)),
+            Self::Send { slice, .. } | Self::Publish { slice, .. } => (Some(slice), None),
+            Self::Receive { slice, .. } | Self::Collect { slice, .. } => (None, Some(slice)),
+            Self::Combine { inout, .. } => (None, Some(inout)),
             Self::Copy { from, to } => (Some(from), Some(to)),
             Self::Reduce { input, inout } => (Some(input), Some(inout)),
-            Self::Join => (None, None),
+            Self::Finish { .. } | Self::Join => (None, None),
         }
     }
 
     /// Whether it is a message, and not work within the process.
     pub fn is_transfer(&self) -> bool {
         matches!(self, Self::Send { .. } | Self::Receive { .. })
+    }
+
+    /// The phase of what it publishes, or reads of what another process of the node publishes.
+    #[inline]
+    pub fn phase(&self) -> Option<u32> {
+        match self {
+            Self::Publish { phase, .. }
+            | Self::Collect { phase, .. }
+            | Self::Combine { phase, .. }
+            | Self::Finish { phase } => Some(*phase),
+            _ => None,
+        }
     }
 }
 
@@ -120,6 +173,8 @@ pub struct Schedule {
     pub(super) successors: Vec<u32>,
     /// Bytes of working memory needed.
     pub scratch: u64,
+    /// Phases in which processes of the node publish something; as many at each of them.
+    pub phases: u32,
 }
 
 impl Schedule {
@@ -131,7 +186,7 @@ impl Schedule {
         });
         let nodes: Vec<Node> = nodes.collect();
         let successors = (1..nodes.len() as u32).collect();
-        Self { nodes, successors, scratch }
+        Self { nodes, successors, scratch, phases: 0 }
     }
 
     /// The number of steps.

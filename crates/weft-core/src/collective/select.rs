@@ -43,6 +43,8 @@ pub enum BcastAlgorithm {
     ScatterDissemination,
     /// Scatter, then allgather round the ring.
     ScatterRing,
+    /// Through memory that the ranks share: the root publishes, the others copy. For ranks of one node.
+    Shared,
 }
 
 impl BcastAlgorithm {
@@ -67,6 +69,8 @@ pub enum ReduceAlgorithm {
     },
     /// Reduce-scatter by recursive halving, then gather.
     Halving,
+    /// Through memory that the ranks share: the others publish, the root reduces. For ranks of one node.
+    Shared,
 }
 
 impl ReduceAlgorithm {
@@ -95,6 +99,10 @@ pub enum AllreduceAlgorithm {
     Halving,
     /// Reduce-scatter and allgather round the ring; for operations that commute.
     Ring,
+    /// Through memory that the ranks share: all publish, and each reduces what all have. For ranks of one node.
+    Shared,
+    /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one node.
+    SharedShares,
 }
 
 /// How to gather or scatter.
@@ -127,6 +135,8 @@ pub enum AllgatherAlgorithm {
     Doubling,
     /// From each to each.
     Linear,
+    /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one node.
+    Shared,
 }
 
 /// How to wait for all.
@@ -136,6 +146,8 @@ pub enum BarrierAlgorithm {
     Dissemination,
     /// Up a tree and down again.
     Tree(Tree),
+    /// Through memory that the ranks share: each says there that it has come, and looks for all others. For ranks of one node.
+    Shared,
 }
 
 /// How to exchange blocks between all.
@@ -148,6 +160,8 @@ pub enum AlltoallAlgorithm {
         /// Blocks that are under way together in each direction.
         outstanding: usize,
     },
+    /// Through memory that the ranks share: all publish all of their blocks, and each copies its own. For ranks of one node.
+    Shared,
 }
 
 /// How to scan.

@@ -162,6 +162,10 @@ struct Running<'a> {
     frontier: Frontier,
     /// Transfers under way.
     pending: usize,
+    /// Steps that wait for what somebody has not published yet.
+    waiting: Vec<u32>,
+    /// Phases that it needs nothing more of.
+    finished: u32,
     /// The newest transfer that has begun, to each rank and from each.
     begun: HashMap<(u32, bool), u32>,
     op: Op,
@@ -230,7 +234,43 @@ impl Running<'_> {
             }
             Step::Join => {}
             Step::Send { .. } | Step::Receive { .. } => unreachable!("a transfer"),
+            Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
+                unreachable!("shared memory")
+            }
         }
+    }
+
+    /// Does a step that publishes something, or takes what has been published; false: it is not there yet.
+    fn share(&mut self, rank: u32, step: Step, published: &mut HashMap<(u32, u32), Vec<u8>>) -> bool {
+        let reads = matches!(step, Step::Collect { .. } | Step::Combine { .. });
+        assert!(!reads || step.phase() >= Some(self.finished), "{}: {step:?} after its phase was finished", self.label);
+        match step {
+            Step::Publish { phase, slice } => {
+                let is_new = published.insert((rank, phase), self.read(slice)).is_none();
+                assert!(is_new, "{}: published twice in phase {phase}", self.label);
+            }
+            Step::Collect { phase, from, at, of, slice } => {
+                let Some(bytes) = published.get(&(from, phase)) else { return false };
+                assert_eq!(bytes.len() as u64, of, "{}: rank {from} published another length", self.label);
+                let length = self.process.addresses(slice).len();
+                self.write(slice, &bytes[at as usize..at as usize + length]);
+            }
+            Step::Combine { phase, from, at, inout } => {
+                let Some(bytes) = published.get(&(from, phase)) else { return false };
+                let addresses = self.process.addresses(inout);
+                let is_run = addresses.windows(2).all(|pair| pair[1] == pair[0] + 1);
+                assert!(is_run, "{}: {inout:?} is not one run of memory", self.label);
+                assert_eq!(inout.kind, Kind::Receive, "{}", self.label);
+                let size = self.process.receive_type.size() as usize;
+                let mut right = self.read(inout);
+                let left = &bytes[at as usize..at as usize + right.len()];
+                left.chunks(size).zip(right.chunks_mut(size)).for_each(|(left, right)| (self.op)(left, right));
+                self.write(inout, &right);
+            }
+            Step::Finish { phase } => self.finished = self.finished.max(phase + 1),
+            _ => unreachable!("no shared memory"),
+        }
+        true
     }
 
     /// Items in scratch are based at a multiple of the alignment plus a number of extents.
@@ -295,10 +335,14 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let begin = |process: Process| {
         let frontier = Frontier::new(&process.schedule);
         let (scratch, begun) = (Cells::default(), HashMap::new());
-        Running { process, scratch, frontier, pending: 0, begun, op, label }
+        Running { process, scratch, frontier, pending: 0, waiting: Vec::new(), finished: 0, begun, op, label }
     };
     let mut ranks: Vec<Running<'_>> = processes.into_iter().map(begin).collect();
     ranks.iter().filter(|rank| rank.process.schedule.len() <= COMPARED_MAX).for_each(Running::check_races);
+    // What ranks have published, by rank and phase, and who waits for something of that kind.
+    let mut published: HashMap<(u32, u32), Vec<u8>> = HashMap::new();
+    let phases: Vec<u32> = ranks.iter().map(|rank| rank.process.schedule.phases).collect();
+    assert!(phases.windows(2).all(|pair| pair[0] == pair[1]), "{label}: ranks count different phases: {phases:?}");
     let mut sends: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
     let mut receives: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
     let mut random =
@@ -320,6 +364,21 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
         let (pair, slice) = match step {
             Step::Send { to, slice } => ((rank, to), slice),
             Step::Receive { from, slice } => ((from, rank), slice),
+            shared if shared.phase().is_some() => {
+                assert!(shared.phase() < Some(phases[0]), "{label}: {shared:?}");
+                if !me.share(rank, shared, &mut published) {
+                    me.waiting.push(number);
+                    continue;
+                }
+                me.frontier.complete(&me.process.schedule, number);
+                if matches!(shared, Step::Publish { .. }) {
+                    for other in &mut ranks {
+                        other.waiting.drain(..).for_each(|number| other.frontier.put_back(number));
+                    }
+                    able.extend(0..size);
+                }
+                continue;
+            }
             local => {
                 me.local(local);
                 me.frontier.complete(&me.process.schedule, number);

@@ -39,9 +39,33 @@ fn blocks(size: u32, count: u64, seed: impl Fn(u32) -> u64) -> Vec<u8> {
     (0..size).flat_map(|i| pattern(seed(i), 4 * count)).collect()
 }
 
+/// Longer than what a rank publishes at once.
+/// Expect: segments one behind the other, in whatever datatypes the ranks describe the data.
+#[test]
+fn a_long_broadcast_through_shared_memory_is_cut_into_segments() {
+    let count = 25_002;
+    for (size, root) in [(2, 0), (3, 1), (5, 4)] {
+        let label = format!("bcast Shared of {count} items, {size} ranks, root {root}");
+        let bytes = pattern(u64::from(root), 4 * count);
+        let (mut processes, mut expected) = (Vec::new(), Vec::new());
+        for rank in 0..size {
+            let (kind, count) = described(rank, count);
+            let arguments = Bcast { rank, size, root, items: kind.items(count) };
+            let schedule = bcast_with(&arguments, BcastAlgorithm::Shared);
+            assert_eq!(schedule.phases, 4, "{label}");
+            let buffer = if rank == root { holding(&kind, count, &bytes) } else { space(&kind, count) };
+            processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (buffer, &kind)));
+            expected.push(holding(&kind, count, &bytes));
+        }
+        assert_eq!(run(&label, no_op, processes), expected, "{label}");
+    }
+}
+
 #[test]
 fn barrier_ends_after_all_have_entered() {
-    let algorithms = [BarrierAlgorithm::Dissemination].into_iter().chain(TREES.map(BarrierAlgorithm::Tree));
+    let algorithms = [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Shared]
+        .into_iter()
+        .chain(TREES.map(BarrierAlgorithm::Tree));
     let algorithms: Vec<_> = algorithms.collect();
     for size in sizes() {
         for &algorithm in &algorithms {
@@ -76,6 +100,15 @@ fn barrier_in_two_levels_ends_after_all_have_entered() {
     }
 }
 
+/// The steps that wait for what others publish: their numbers, for whom, and in which phase.
+fn awaited(schedule: &Schedule) -> Vec<(usize, usize, u32)> {
+    let steps = schedule.steps().enumerate().filter_map(|(number, step)| match step {
+        Step::Collect { phase, from, .. } => Some((number, *from as usize, *phase)),
+        _ => None,
+    });
+    steps.collect()
+}
+
 /// Who has, when all its steps are complete, directly or indirectly heard of whom.
 fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
     let size = schedules.len();
@@ -106,6 +139,13 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
                     changed |= learn(&mut known[rank][received], &from);
                 }
             }
+            // What somebody publishes all may see, and who waits for it has heard of them.
+            for (taken, from, phase) in awaited(&schedules[rank]) {
+                let is_it = |step: &Step| matches!(step, Step::Publish { phase: of, .. } if *of == phase);
+                let published = schedules[from].steps().position(is_it).expect("somebody publishes what is waited for");
+                let from = known[from][published].clone();
+                changed |= learn(&mut known[rank][taken], &from);
+            }
             for number in 0..schedules[rank].len() {
                 for &later in schedules[rank].after_end(number as u32) {
                     let from = known[rank][number].clone();
@@ -129,7 +169,8 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
 fn bcast_brings_the_roots_data_to_all() {
     let trees =
         TREES.into_iter().flat_map(|tree| SEGMENTS.map(|segment_bytes| BcastAlgorithm::Tree { tree, segment_bytes }));
-    let algorithms = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing].into_iter().chain(trees);
+    let algorithms = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing, BcastAlgorithm::Shared];
+    let algorithms = algorithms.into_iter().chain(trees);
     let algorithms: Vec<_> = algorithms.collect();
     for (size, algorithm) in sizes().flat_map(|size| algorithms.iter().map(move |&algorithm| (size, algorithm))) {
         for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
@@ -379,12 +420,13 @@ fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     assert_eq!(run(&label, no_op, processes), expected, "{label}");
 }
 
-const ALLGATHER: [AllgatherAlgorithm; 5] = [
+const ALLGATHER: [AllgatherAlgorithm; 6] = [
     AllgatherAlgorithm::Dissemination,
     AllgatherAlgorithm::Ring,
     AllgatherAlgorithm::NeighbourExchange,
     AllgatherAlgorithm::Doubling,
     AllgatherAlgorithm::Linear,
+    AllgatherAlgorithm::Shared,
 ];
 
 /// In place nowhere, everywhere, or at some.
@@ -484,6 +526,7 @@ fn allgatherv_collects_everywhere() {
 fn alltoall_transposes() {
     let algorithms = [
         AlltoallAlgorithm::Bruck,
+        AlltoallAlgorithm::Shared,
         AlltoallAlgorithm::Exchange { outstanding: 1 },
         AlltoallAlgorithm::Exchange { outstanding: 5 },
         AlltoallAlgorithm::Exchange { outstanding: 100 },

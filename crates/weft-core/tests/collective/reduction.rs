@@ -95,7 +95,7 @@ fn some_types(size: u32) -> Vec<Type> {
 fn reduce_algorithms(commutative: bool) -> Vec<ReduceAlgorithm> {
     let trees = TREES.into_iter().filter(|&tree| commutative || is_ordered(tree));
     let trees = trees.flat_map(|tree| SEGMENTS.map(|segment_bytes| ReduceAlgorithm::Tree { tree, segment_bytes }));
-    trees.chain([ReduceAlgorithm::Halving]).collect()
+    trees.chain([ReduceAlgorithm::Halving, ReduceAlgorithm::Shared]).collect()
 }
 
 #[test]
@@ -141,6 +141,8 @@ fn allreduce_algorithms() -> Vec<AllreduceAlgorithm> {
         AllreduceAlgorithm::Multiplying { radix: 4 },
         AllreduceAlgorithm::Halving,
         AllreduceAlgorithm::Ring,
+        AllreduceAlgorithm::Shared,
+        AllreduceAlgorithm::SharedShares,
     ];
     others.into_iter().chain(trees).collect()
 }
@@ -196,6 +198,31 @@ fn allreduce_gives_all_the_result_in_rank_order() {
         let commuting_only = needs_commuting(algorithm);
         let name = format!("allreduce {algorithm:?}");
         for_all(&name, commuting_only, |arguments| allreduce_with(arguments, algorithm), |_, size| 0..size);
+    }
+}
+
+/// Longer than what a rank publishes at once, for all kinds of operations and types.
+/// Expect: segments one behind the other, operands in the order of ranks.
+#[test]
+fn a_long_allreduce_through_shared_memory_is_cut_into_segments() {
+    for (size, places) in [(2, 0), (3, 1), (5, 2)] {
+        for (op, commutative, name) in operations() {
+            // So many items of less extent would overlap.
+            for kind in some_types(size).into_iter().filter(|kind| kind.extent.unsigned_abs() >= kind.size()) {
+                let count = (70 << 10) / kind.size();
+                let label = format!("long allreduce SharedShares, {name}, {size} ranks, {places}, {kind:?}");
+                let (mut processes, mut expected) = (Vec::new(), Vec::new());
+                for rank in 0..size {
+                    let in_place = in_place_at(places, rank);
+                    let arguments = Allreduce { rank, size, items: kind.items(count), commutative, in_place };
+                    let schedule = allreduce_with(&arguments, AllreduceAlgorithm::SharedShares);
+                    assert_eq!(schedule.phases, 6, "{label}");
+                    processes.push(process(&kind, schedule, &contribution(rank, count), count, in_place));
+                    expected.push(holding(&kind, &naive(op, 0..size, count)));
+                }
+                assert_eq!(run(&label, op, processes), expected, "{label}");
+            }
+        }
     }
 }
 

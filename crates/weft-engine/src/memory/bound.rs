@@ -314,6 +314,89 @@ impl Run {
         }
     }
 
+    /// What a step publishes.
+    ///
+    /// # Panics
+    /// When it publishes nothing.
+    #[inline]
+    pub fn published(&self, step: u32) -> UserData {
+        match self.bound.schedule.step(step) {
+            Step::Publish { slice, .. } => self.data(slice, Access::Send),
+            _ => panic!("step {step} publishes nothing"),
+        }
+    }
+
+    /// Does a step that takes what another process has published, which is `bytes`; or returns the call of the program's function that does it. The
+    /// step decides how much is taken; where less was published, less is.
+    ///
+    /// # Errors
+    /// `MPI_ERR_TRUNCATE` when more was published than this process knows of; a step that makes no sense.
+    ///
+    /// # Panics
+    /// When it is another step.
+    #[inline]
+    pub fn take_published(&self, step: u32, bytes: &[u8]) -> Result<Option<UserReduction>> {
+        let from = |at: u64| bytes.get(usize::try_from(at).unwrap_or(usize::MAX)..).unwrap_or_default();
+        match self.bound.schedule.step(step) {
+            Step::Collect { slice, .. } if slice.count == 0 => Ok(None),
+            Step::Collect { at, of, slice, .. } => {
+                let (data, bytes_left) = (self.data(slice, Access::Receive), from(*at));
+                let len = bytes_left.len().min(data.len() as usize);
+                data.write(0, &bytes_left[..len]);
+                let published = bytes.len() as u64;
+                if published > *of { Err(too_long(published, *of)) } else { Ok(None) }
+            }
+            Step::Combine { at, inout, .. } => self.combine(from(*at), inout),
+            _ => panic!("step {step} takes nothing that was published"),
+        }
+    }
+
+    /// `inout = input op inout`, for packed items that are packed in memory too.
+    fn combine(&self, input: &[u8], inout: &Slice) -> Result<Option<UserReduction>> {
+        let arguments = &self.bound.arguments;
+        let datatype = arguments.datatype(inout.kind).ok_or_else(|| internal("a reduction of plain bytes"))?;
+        let data = self.data(inout, Access::Any);
+        let len = input.len().min(data.len() as usize);
+        match arguments.operation.ok_or_else(|| internal("a reduction without an operation"))? {
+            Operation::Predefined(op) => {
+                let element = element_of(datatype)?;
+                let whole = len / element.extent() * element.extent();
+                match data.program_run(&(0..whole as u64)) {
+                    // SAFETY: whoever made the value promised `whole` bytes, which lie apart from what others publish.
+                    Some(to) => unsafe { reduce_elements(op, element, input.as_ptr(), to, whole / element.extent()) },
+                    None => {
+                        let mut right = vec![0; whole];
+                        data.read(0, &mut right);
+                        reduce::apply(op, element, &input[..whole], &mut right);
+                        data.write(0, &right);
+                    }
+                }
+                Ok(None)
+            }
+            Operation::User(user) => {
+                // Others may write over what they have published while the function runs, and it may want it aligned.
+                let Some(to) = data.program_run(&(0..data.len())) else {
+                    return Err(internal("a function of the program for memory that is not the program's"));
+                };
+                let mut operand = vec![Line::ZERO; (data.len() as usize).div_ceil(SCRATCH_ALIGNMENT as usize)];
+                let start = operand.as_mut_ptr().cast::<u8>();
+                // SAFETY: `operand` has at least as many bytes as `data`, which `len` does not exceed.
+                unsafe { std::ptr::copy_nonoverlapping(input.as_ptr(), start, len) };
+                let extent = datatype.layout().extent();
+                let at = to.wrapping_offset(-(datatype.layout().true_lb() as isize));
+                Ok(Some(UserReduction {
+                    function: user.function,
+                    input: Address::new(start.wrapping_offset(-(datatype.layout().true_lb() as isize))),
+                    inout: Address::new(at),
+                    count: inout.count,
+                    extent: extent as isize,
+                    datatype: datatype.handle().load(Ordering::Relaxed),
+                    _operand: operand,
+                }))
+            }
+        }
+    }
+
     /// Does a step that is no transfer, or returns the call of the program's function that does it.
     ///
     /// # Errors
@@ -332,6 +415,9 @@ impl Run {
             Step::Reduce { input, inout } => self.reduce(input, inout),
             Step::Join => Ok(None),
             Step::Send { .. } | Step::Receive { .. } => panic!("step {step} is a transfer"),
+            Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
+                panic!("step {step} needs what others publish")
+            }
         }
     }
 
@@ -367,6 +453,14 @@ impl CollectiveScope<'_> {
             Self::Shared(buffer, offset) => buffer.describe_bytes_at(*offset, bytes),
         }
     }
+}
+
+#[cold]
+fn too_long(published: u64, expected: u64) -> Error {
+    let message = format!(
+        "message truncated: {published} bytes have come, and there is room for {expected}; all ranks must describe the same data"
+    );
+    Error::new(TRUNCATED, message)
 }
 
 #[cold]
@@ -441,6 +535,7 @@ unsafe fn reduction(
             count,
             extent: datatype.layout().extent() as isize,
             datatype: datatype.handle().load(Ordering::Relaxed),
+            _operand: Vec::new(),
         })),
     }
 }
@@ -475,6 +570,8 @@ pub struct UserReduction {
     extent: isize,
     /// Handle of the items' datatype.
     datatype: usize,
+    /// Where the left operands are, if they are not in the memory of the collective.
+    _operand: Vec<Line>,
 }
 
 impl UserReduction {

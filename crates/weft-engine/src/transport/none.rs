@@ -4,7 +4,7 @@
 use std::os::fd::RawFd;
 
 use super::{
-    Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, SleepMode, Ticket,
+    Claim, Cooperation, Ending, Fate, Node, Offered, PeerFault, Piece, PostedTable, Remainder, SleepMode, Stamp, Ticket,
 };
 use super::{Wanted, Wish};
 
@@ -15,6 +15,46 @@ pub enum NoNode {}
 impl Node for NoNode {
     type Table = Self;
     type Sleeper = Self;
+
+    fn own_place(&self) -> usize {
+        match *self {}
+    }
+
+    fn slots(&self) -> usize {
+        match *self {}
+    }
+
+    fn published_max(&self) -> usize {
+        match *self {}
+    }
+
+    fn phases_ahead(&self, _: usize) -> u32 {
+        match *self {}
+    }
+
+    fn publish(&mut self, _: usize, _: Stamp, _: usize, _: impl FnOnce(&mut [u8])) {
+        match *self {}
+    }
+
+    fn wake_if_asleep(&mut self, _: usize) {
+        match *self {}
+    }
+
+    fn with_published<R>(&self, _: usize, _: usize, _: Stamp, _: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        match *self {}
+    }
+
+    fn is_published(&self, _: usize, _: usize, _: Stamp) -> bool {
+        match *self {}
+    }
+
+    fn finish_phases(&mut self, _: usize, _: Stamp) {
+        match *self {}
+    }
+
+    fn finished_phases(&self, _: usize, _: usize) -> Stamp {
+        match *self {}
+    }
 
     fn frame_max(&self) -> usize {
         match *self {}

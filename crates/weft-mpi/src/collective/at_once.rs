@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use weft_engine::schedules::{AtOnce, Cursor};
+use weft_engine::memory::Run;
+use weft_engine::schedules::{AtOnce, Cursor, InOrder, run_in_order};
 
 use super::{Bound, CollectiveScope};
 use crate::blocking;
+use crate::contention::is_contended;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
+
+/// Looks for what another process of the node publishes, before a request is made for that.
+const LOOKS_MAX: u32 = 256;
+/// The same where spinning does not pay.
+const LOOKS_MIN: u32 = 3;
 
 /// Runs `bound` among the processes of `place` and waits for its end. As long as its messages leave at once and one receive is waited
 /// for at most, it is run without requests. From the first other step on it is a collective like any other.
@@ -16,7 +23,21 @@ use crate::process::{self, Guard, Running};
 /// As for [`process::Process::start_collective`]; what went wrong with one of its messages.
 pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Result<()> {
     let communicator = place.communicator;
-    let mut cursor = Cursor::new(place, bound)?;
+    let mut cursor = if bound.schedule().phases > 0 {
+        let scratch = Cursor::scratch(&bound)?;
+        let run = Run::new(bound, scratch);
+        let looks_max = if process.may_spin() { LOOKS_MAX } else { LOOKS_MIN };
+        let goes_on = |looks| looks < looks_max && !is_contended();
+        match run_in_order(process.engine()?, &place, &run, goes_on)? {
+            InOrder::Complete => {
+                process.signal();
+                return Ok(());
+            }
+            InOrder::Stopped { complete, failed } => Cursor::behind(place, run, complete, failed),
+        }
+    } else {
+        Cursor::new(place, bound)?
+    };
     loop {
         match cursor.go_without_requests(process.engine()?)? {
             AtOnce::Complete => {

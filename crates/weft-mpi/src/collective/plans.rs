@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use weft_core::collective::Barrier;
 use weft_core::collective::choice::{Choices, Layout};
+use weft_core::collective::{Barrier, Schedule};
 
 use super::{Bound, CollectiveScope};
 use crate::object::{Communicator, Group};
@@ -14,7 +14,24 @@ impl Process {
     /// What plans collectives of a communicator's own group.
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
+        let layout = layout.with_published_max(self.published_max(communicator));
         Plans { planner: &self.planner, layout }
+    }
+
+    /// Bytes that each process of a communicator can publish at once for those on its node.
+    fn published_max(&self, communicator: &Communicator) -> Option<u64> {
+        communicator.slot.filter(|_| communicator.group.size() > 1 && !self.planner.is_by_messages())?;
+        self.engine.as_ref().map(|engine| engine.published_max())
+    }
+
+    /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule` does.
+    pub fn take_turn(&mut self, scope: &mut CollectiveScope, schedule: &Schedule) {
+        if schedule.phases > 0
+            && let Self { objects, engine: Some(engine), .. } = self
+            && let Some(slot) = objects.communicator(scope.communicator).ok().and_then(|object| object.slot)
+        {
+            scope.turn = engine.take_turn(slot, schedule.phases);
+        }
     }
 
     /// The barrier of all processes of `scope`, and the buffers that it has not.

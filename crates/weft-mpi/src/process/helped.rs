@@ -103,9 +103,15 @@ impl Process {
     #[inline(always)]
     pub fn signal(&mut self) {
         self.notify();
-        if self.helped == Helped::Everything || (self.helped == Helped::Collectives && !self.collectives.is_empty()) {
+        if self.helped == Helped::Everything || (self.helped == Helped::Collectives && self.has_needy_collectives()) {
             self.hand_over_outstanding();
         }
+    }
+
+    /// Whether a collective is under way of which others may need something.
+    #[inline]
+    fn has_needy_collectives(&self) -> bool {
+        !self.collectives.is_empty() && self.collectives.iter().any(|(_, running)| running.cursor.needs_help())
     }
 
     fn hand_over_outstanding(&mut self) {
@@ -113,7 +119,7 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let most = Outstanding::most(!self.collectives.is_empty(), engine.node_needs_help());
+        let most = Outstanding::most(self.has_needy_collectives(), engine.node_needs_help());
         if let Some(thread) = &mut self.progress_thread
             && thread.covers(engine, &most)
         {
@@ -124,10 +130,11 @@ impl Process {
 
     #[inline(never)]
     fn hand_over_exactly(&mut self) {
+        let collectives = self.has_needy_collectives();
         let Some(engine) = &mut self.engine else { return };
         let state = State {
             requests: engine.messages.are_under_way(),
-            collectives: !self.collectives.is_empty(),
+            collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),
         };

@@ -28,7 +28,10 @@ pub fn finalize() -> Result<()> {
         let Some(job) = &process.job else { return Err(other("MPI is not initialised")) };
         let group = Group::new(job.members.clone(), process.own());
         let (communicator, rank) = (MPI_COMM_WORLD, job.rank);
-        Ok((CollectiveScope { communicator, context: FINALIZE_CONTEXT, tag: 0, group, rank, sources: None }, used))
+        Ok((
+            CollectiveScope { communicator, context: FINALIZE_CONTEXT, tag: 0, group, rank, sources: None, turn: None },
+            used,
+        ))
     })?;
     // The barrier comes first: its messages go straight to those who may wait for this process.
     let mut sessions = [i64::from(used)];
@@ -43,7 +46,7 @@ pub fn finalize() -> Result<()> {
 /// A barrier in `scope`; with `WEFT_CHECK`, once all are found to call the same.
 fn meet(scope: CollectiveScope) -> Result<()> {
     let mut process = process::lock();
-    let barrier = process.barrier(&scope);
+    let barrier = process.planner.by_messages(|| process.barrier(&scope));
     if !process.checks_calls {
         return run(process, scope, barrier);
     }

@@ -297,3 +297,62 @@ fn receives_on_two_boards_are_taken_in_the_order_of_posting() {
         assert!(matches!(taking.join().unwrap(), None | Some(1)));
     });
 }
+
+/// One rank publishes and wakes who sleeps; the other sleeps until that is there.
+/// Expect: it reads what was published, and nobody sleeps for ever.
+#[test]
+fn who_sleeps_until_something_is_published_is_woken_and_reads_it_whole() {
+    check(|| {
+        let mut nodes = nodes(2);
+        let mut reader = nodes.pop().unwrap();
+        let mut writer = nodes.pop().unwrap();
+        let stamp = Stamp { context: 1, phase: 0 };
+        let writing = thread::spawn(move || {
+            writer.publish(0, stamp, 3, |out| out.copy_from_slice(b"abc"));
+            writer.wake_if_asleep(1);
+            writer
+        });
+        let read = loop {
+            if let Some(read) = reader.with_published(0, 0, stamp, <[u8]>::to_vec) {
+                break read;
+            }
+            if reader.arm(SleepMode::Futex) {
+                if !reader.is_published(0, 0, stamp) {
+                    reader.sleeper().sleep(None);
+                }
+                reader.disarm();
+            }
+        };
+        assert_eq!(read, b"abc");
+        drop(writing.join().unwrap());
+    });
+}
+
+/// One rank publishes phase after phase, each as soon as the other has finished the one whose cell it takes.
+/// Expect: the other reads each of them, and never one that is being written.
+#[test]
+fn a_cell_is_written_again_only_when_its_reader_has_finished() {
+    check(|| {
+        let mut nodes = nodes(2);
+        let mut reader = nodes.pop().unwrap();
+        let mut writer = nodes.pop().unwrap();
+        let stamp = |phase| Stamp { context: 1, phase };
+        let phases = slots::SMALL_CELLS + 1;
+        let writing = thread::spawn(move || {
+            for phase in 0..phases {
+                while phase >= slots::SMALL_CELLS && writer.finished_phases(1, 0).phase + slots::SMALL_CELLS <= phase {
+                    thread::yield_now();
+                }
+                writer.publish(0, stamp(phase), 1, |out| out[0] = phase as u8);
+            }
+            writer
+        });
+        for phase in 0..phases {
+            while reader.with_published(0, 0, stamp(phase), |bytes| assert_eq!(bytes, [phase as u8])).is_none() {
+                thread::yield_now();
+            }
+            reader.finish_phases(0, stamp(phase + 1));
+        }
+        drop(writing.join().unwrap());
+    });
+}

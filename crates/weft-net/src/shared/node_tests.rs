@@ -238,3 +238,35 @@ fn ranks_that_take_turns_move_only_to_where_there_are_fewer_of_them() {
     assert_eq!(less_loaded(0, &[0], &spinning, 0), None, "there is no other");
     assert_eq!(less_loaded(0, &[0, 1, 7], &spinning, 0), Some(7), "nobody is there");
 }
+
+#[test]
+fn what_is_published_is_read_under_its_stamp_only_and_never_outside_of_its_cell() {
+    let mut nodes = nodes("published", 2);
+    let [stamp, other] = [1, 2].map(|context| Stamp { context, phase: 7 });
+    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::len), None);
+    let most = nodes[0].published_max();
+    nodes[0].publish(0, stamp, most, |out| out.fill(5));
+    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::to_vec), Some(vec![5; most]));
+    assert!(nodes[1].is_published(0, 0, stamp) && !nodes[1].is_published(0, 0, other));
+    assert_eq!(nodes[1].with_published(0, 1, stamp, <[u8]>::len), None, "another slot");
+    // A length that makes no sense, as a peer might write it.
+    nodes[0].inbox.segment.slot(0, 0).scribble_for_tests(7, u32::MAX);
+    assert_eq!(nodes[1].with_published(0, 0, stamp, <[u8]>::len), Some(most));
+    nodes[1].finish_phases(0, Stamp { context: 1, phase: 8 });
+    assert_eq!(nodes[0].finished_phases(1, 0), Stamp { context: 1, phase: 8 });
+}
+
+#[test]
+fn a_publisher_wakes_who_sleeps_for_it() {
+    let mut nodes = nodes("published-wake", 2);
+    let (mut reader, mut writer) = (nodes.pop().unwrap(), nodes.pop().unwrap());
+    let stamp = Stamp { context: 1, phase: 0 };
+    assert!(reader.arm(SleepMode::Futex) && !reader.is_published(0, 0, stamp));
+    let sleeper = reader.sleeper();
+    let sleeping = std::thread::spawn(move || sleeper.sleep(Some(Duration::from_micros(LIMIT.as_micros() as u64))));
+    let began = Instant::now();
+    writer.publish(0, stamp, 0, |_| ());
+    writer.wake_if_asleep(1);
+    sleeping.join().unwrap();
+    assert!(began.elapsed() < LIMIT && reader.is_published(0, 0, stamp));
+}

@@ -1,7 +1,7 @@
 //! The shared segment: one file, mapped by all ranks of the node and unlinked as soon as the last has it.
 //!
 //! ```text
-//! header (4096 bytes) │ the state of each rank (256 bytes, padded to a page) │ rings, by receiver, then by sender
+//! header (4096 bytes) │ the state of each rank (256 bytes, padded to a page) │ slots, by rank │ rings, by receiver, then by sender
 //! ```
 //!
 //! The leader (local index 0) creates it in the first directory that can hold all of it. Every byte is reserved before it is touched,
@@ -19,12 +19,13 @@ use std::ptr::{self, NonNull};
 use std::sync::atomic::Ordering;
 
 use super::area::{Area, CONTROL_BYTES};
+use super::slot_area::{SLOT_BYTES, SlotArea};
 use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
 use crate::{Error, clock};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x04");
+const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x05");
 const PAGE: usize = 4096;
 /// Rings are reserved at once while all of them stay below this; above it each is reserved on its first use.
 pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
@@ -32,6 +33,14 @@ pub(crate) const EAGER_BYTES_MAX: usize = 32 << 20;
 /// So few ranks share this, and many have modest rings.
 const GENEROUS_BYTES: usize = 8 << 20;
 const MODEST_RING_BYTES: usize = 256 << 10;
+/// Slots for collectives of each rank: so many communicators can go through them at a time. Fewer where many ranks share the node.
+const SLOTS_MAX: usize = 8;
+/// Slots of all ranks take no more than this, unless one for each is more.
+const SLOTS_BYTES_MAX: usize = 16 << 20;
+/// From one slot to the next, bytes.
+const SLOT_STRIDE: usize = SLOT_BYTES.next_multiple_of(PAGE);
+/// Where a header says how many there are.
+const SLOTS_AT: usize = std::mem::offset_of!(Header, slots);
 /// Names in a directory that a leader looks at for remains of killed jobs.
 const SWEEP_NAMES_MAX: usize = 256;
 /// How often a leader creates its file again because a sweeper took it for a remain.
@@ -50,7 +59,9 @@ struct Header {
     processors: AtomicU32,
     /// Not 0 once a rank has said what all of them would say (`Node::speaks_first`).
     said: AtomicU32,
-    _pad: [u8; 92],
+    /// Slots of each rank.
+    slots: AtomicU32,
+    _pad: [u8; 80],
     /// Ranks that sleep in MPI, or are about to: the others want processors.
     asleep: AtomicU32,
 }
@@ -89,6 +100,8 @@ const _: () = {
 pub(crate) struct Geometry {
     pub(crate) local_size: usize,
     pub(crate) ring_bytes: usize,
+    /// Slots for collectives that each rank has.
+    pub(crate) slots: usize,
 }
 
 impl Geometry {
@@ -98,7 +111,14 @@ impl Geometry {
         let modest = (EAGER_BYTES_MAX / (local_size * local_size)).min(MODEST_RING_BYTES);
         let most = ring_bytes_max.min(ring::RING_BYTES_MAX);
         let ring_bytes = (generous.max(modest).min(most) / PAGE * PAGE).max(ring::RING_BYTES_MIN);
-        Self { local_size, ring_bytes }
+        let slots =
+            if local_size == 1 { 0 } else { (SLOTS_BYTES_MAX / (local_size * SLOT_STRIDE)).clamp(1, SLOTS_MAX) };
+        Self { local_size, ring_bytes, slots }
+    }
+
+    /// The same with less: without slots, and then with rings of half the size, unless they are the smallest.
+    fn smaller(self) -> Option<Self> {
+        if self.slots > 0 { Some(Self { slots: 0, ..self }) } else { self.halved() }
     }
 
     /// The same with rings of half the size, unless they are the smallest.
@@ -118,10 +138,20 @@ impl Geometry {
         (1..=LOCAL_SIZE_MAX).contains(&self.local_size)
             && (ring::RING_BYTES_MIN..=ring::RING_BYTES_MAX).contains(&self.ring_bytes)
             && self.ring_bytes.is_multiple_of(PAGE)
+            && self.slots <= SLOTS_MAX
+    }
+
+    fn slots_start(self) -> usize {
+        (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
+    }
+
+    fn slot_start(self, of: usize, slot: usize) -> usize {
+        assert!(of < self.local_size && slot < self.slots);
+        self.slots_start() + (of * self.slots + slot) * SLOT_STRIDE
     }
 
     fn rings_start(self) -> usize {
-        (PAGE + self.local_size * size_of::<RankState>()).next_multiple_of(PAGE)
+        self.slots_start() + self.local_size * self.slots * SLOT_STRIDE
     }
 
     fn ring_start(self, to: usize, from: usize) -> usize {
@@ -187,7 +217,7 @@ impl Segment {
             let result = Self::create_in(directory, job_key, geometry, processors);
             let full =
                 |cause: &io::Error| matches!(cause.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
-            match (result, geometry.halved()) {
+            match (result, geometry.smaller()) {
                 (Err(cause), Some(smaller)) if full(&cause) => geometry = smaller,
                 (result, _) => return result,
             }
@@ -242,7 +272,7 @@ impl Segment {
         if !metadata.is_file() || metadata.uid() != sys::user() {
             return wrong("is not a file of this user");
         }
-        let mut bytes = [0; 24];
+        let mut bytes = [0; 40];
         if metadata.len() < PAGE as u64 || file.read_exact_at(&mut bytes, 0).is_err() {
             return Ok(None);
         }
@@ -250,7 +280,8 @@ impl Segment {
         if field(0) == 0 {
             return Ok(None);
         }
-        let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize };
+        let slots = u32::from_le_bytes(bytes[SLOTS_AT..][..4].try_into().expect("four bytes")).to_le() as usize;
+        let geometry = Geometry { local_size: field(1) as usize, ring_bytes: field(2) as usize, slots };
         if field(0) != MAGIC {
             return wrong("was made by another version of Weft");
         }
@@ -274,6 +305,7 @@ impl Segment {
         header.processors.store(u32::try_from(processors).unwrap_or(u32::MAX), Ordering::Relaxed);
         header.local_size.store(self.geometry.local_size as u64, Ordering::Relaxed);
         header.ring_bytes.store(self.geometry.ring_bytes as u64, Ordering::Relaxed);
+        header.slots.store(self.geometry.slots as u32, Ordering::Relaxed);
         header.attached.store(1, Ordering::Relaxed);
         header.magic.store(MAGIC, Ordering::Release);
     }
@@ -330,6 +362,18 @@ impl Segment {
         // SAFETY: the ring lies inside the mapping (see `total`), page-aligned, and was zero when the file was new. That it stays
         // mapped is kept by Inbox and Outbox, which hold the Segment beside their rings.
         unsafe { Area::new(self.base.add(start), self.geometry.ring_bytes) }
+    }
+
+    /// A slot of rank `of`. Whoever asks must keep the segment mapped as long as it is used.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[inline]
+    pub(crate) fn slot(&self, of: usize, slot: usize) -> SlotArea {
+        let start = self.geometry.slot_start(of, slot);
+        // SAFETY: the slot lies inside the mapping (see `total`), page-aligned, was zero when the file was new, and has been reserved with it.
+        // That it stays mapped is kept by Inbox and Outbox, which hold the Segment.
+        unsafe { SlotArea::new(self.base.add(start)) }
     }
 
     /// Puts memory behind the ring from `from` to `to` unless it has been there from the beginning.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use loom::sync::atomic::Ordering;
 
 use super::area::{Area, Memory};
+use super::slot_area::{SlotArea, SlotMemory};
 use super::{LOCAL_SIZE_MAX, Settings, sleeping};
 use crate::Error;
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
@@ -13,11 +14,12 @@ use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 pub(crate) struct Geometry {
     pub(crate) local_size: usize,
     pub(crate) ring_bytes: usize,
+    pub(crate) slots: usize,
 }
 
 impl Geometry {
     pub(crate) fn choose(local_size: usize, _: usize) -> Self {
-        Self { local_size, ring_bytes: 0 }
+        Self { local_size, ring_bytes: 0, slots: 1 }
     }
 
     pub(crate) fn total(self) -> usize {
@@ -46,6 +48,7 @@ pub(crate) struct Segment {
     asleep: AtomicU32,
     rank_states: Vec<RankState>,
     rings: Vec<Memory>,
+    slots: Vec<SlotMemory>,
 }
 
 impl Segment {
@@ -53,7 +56,8 @@ impl Segment {
         let geometry = Geometry::choose(local_size, settings.ring_bytes_max);
         let rank_states = (0..local_size).map(|_| RankState::default()).collect();
         let rings = (0..local_size * local_size).map(|_| Memory::new()).collect();
-        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings }, Vec::new()))
+        let slots = (0..local_size).map(|_| SlotMemory::default()).collect();
+        Ok((Self { geometry, asleep: AtomicU32::default(), rank_states, rings, slots }, Vec::new()))
     }
 
     pub(crate) fn attach(_: &str, _: usize, _: &Settings) -> Result<Self, Error> {
@@ -94,6 +98,10 @@ impl Segment {
 
     pub(crate) fn ring(&self, to: usize, from: usize) -> Area {
         self.rings[to * self.geometry.local_size + from].area()
+    }
+
+    pub(crate) fn slot(&self, of: usize, _: usize) -> SlotArea {
+        self.slots[of].area()
     }
 
     pub(crate) fn reserve_ring(&self, _: usize, _: usize) -> std::io::Result<()> {

@@ -584,6 +584,7 @@ impl Proc {
             group,
             rank,
             sources: part.map(Arc::from),
+            turn: None,
         };
         let request = self.engine.messages.add(State::Collective, 0).map_err(|error| error.to_string())?;
         let cursor = {

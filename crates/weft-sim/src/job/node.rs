@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::rc::Rc;
 use weft_core::message::Frame as Parsed;
-use weft_engine::transport::{Node, PeerFault, SleepMode};
+use weft_engine::transport::{Node, PeerFault, SleepMode, Stamp};
 
 /// How a node behaves.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +80,30 @@ pub(super) struct Pair {
     pub(super) sharing: Sharing,
 }
 
+/// Slots for collectives of each process, what can be published at once, and how many phases a process may be ahead.
+const SLOTS: usize = 4;
+const PUBLISHED_MAX: usize = 1000;
+const PHASES_AHEAD: u32 = 4;
+
+/// What a process publishes for the collectives of one communicator.
+#[derive(Default)]
+struct Slot {
+    finished: Stamp,
+    cells: [Option<Published>; PHASES_AHEAD as usize],
+}
+
+struct Published {
+    stamp: Stamp,
+    visible: u64,
+    bytes: Vec<u8>,
+}
+
+impl Slot {
+    fn cell(&mut self, phase: u32) -> &mut Option<Published> {
+        &mut self.cells[(phase % PHASES_AHEAD) as usize]
+    }
+}
+
 /// The memory that the processes of a node share.
 pub(super) struct NodeMemory {
     /// The process at each place.
@@ -87,6 +111,7 @@ pub(super) struct NodeMemory {
     pub(super) places: Vec<Place>,
     rings: Vec<Ring>,
     pairs: Vec<Pair>,
+    slots: Vec<Slot>,
     pub(super) habits: Habits,
     pub(super) random: Random,
     pub(super) serial: u32,
@@ -106,6 +131,7 @@ impl NodeMemory {
             places: (0..size).map(|_| Place::default()).collect(),
             rings: (0..size * size).map(|_| Ring::default()).collect(),
             pairs: (0..size * size).map(|_| Pair::default()).collect(),
+            slots: (0..size * SLOTS).map(|_| Slot::default()).collect(),
             habits,
             random: Random::new(seed),
             serial: 0,
@@ -128,6 +154,12 @@ impl NodeMemory {
 
     pub(super) fn is_inside_mpi(&self, who: usize) -> bool {
         self.places[who].attentive
+    }
+
+    /// When others see what is written now.
+    fn seen_at(&mut self) -> u64 {
+        let delay_max = self.habits.delay_max;
+        self.clock.now() + if delay_max > 0 { self.random.below(delay_max + 1) } else { 0 }
     }
 
     /// Wakes a process at a time, if it sleeps.
@@ -235,11 +267,7 @@ impl Node for SimNode {
         fill(&mut bytes[head.len()..]);
         let mut memory = self.memory.borrow_mut();
         memory.frames += 1;
-        let mut visible = memory.clock.now();
-        if memory.habits.delay_max > 0 {
-            let delay_max = memory.habits.delay_max;
-            visible += memory.random.below(delay_max + 1);
-        }
+        let mut visible = memory.seen_at();
         let ring = memory.ring(to, self.own);
         if let Some(last) = ring.frames.back() {
             visible = visible.max(last.visible);
@@ -343,6 +371,59 @@ impl Node for SimNode {
 
     fn awake(&self) -> usize {
         self.memory.borrow().places.iter().filter(|place| place.armed.is_none()).count()
+    }
+
+    fn own_place(&self) -> usize {
+        self.own
+    }
+
+    fn slots(&self) -> usize {
+        SLOTS
+    }
+
+    fn published_max(&self) -> usize {
+        PUBLISHED_MAX
+    }
+
+    fn phases_ahead(&self, _: usize) -> u32 {
+        PHASES_AHEAD
+    }
+
+    fn publish(&mut self, slot: usize, stamp: Stamp, len: usize, fill: impl FnOnce(&mut [u8])) {
+        assert!(len <= PUBLISHED_MAX, "more is published than there is room for");
+        let mut bytes = vec![0; len];
+        fill(&mut bytes);
+        let mut memory = self.memory.borrow_mut();
+        let visible = memory.seen_at();
+        *memory.slots[self.own * SLOTS + slot].cell(stamp.phase) = Some(Published { stamp, visible, bytes });
+    }
+
+    fn wake_if_asleep(&mut self, place: usize) {
+        let mut memory = self.memory.borrow_mut();
+        let at = memory.clock.now() + memory.habits.delay_max;
+        memory.wake(place, at);
+    }
+
+    fn with_published<R>(&self, of: usize, slot: usize, stamp: Stamp, take: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let bytes = {
+            let mut memory = self.memory.borrow_mut();
+            let now = memory.clock.now();
+            let published = memory.slots[of * SLOTS + slot].cell(stamp.phase).as_ref();
+            published.filter(|found| found.stamp == stamp && found.visible <= now)?.bytes.clone()
+        };
+        Some(take(&bytes))
+    }
+
+    fn is_published(&self, of: usize, slot: usize, stamp: Stamp) -> bool {
+        self.with_published(of, slot, stamp, |_| ()).is_some()
+    }
+
+    fn finish_phases(&mut self, slot: usize, before: Stamp) {
+        self.memory.borrow_mut().slots[self.own * SLOTS + slot].finished = before;
+    }
+
+    fn finished_phases(&self, of: usize, slot: usize) -> Stamp {
+        self.memory.borrow().slots[of * SLOTS + slot].finished
     }
 
     fn is_oversubscribed(&self) -> bool {

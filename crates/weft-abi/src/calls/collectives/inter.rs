@@ -48,7 +48,7 @@ fn scope(process: &mut Guard, comm: MPI_Comm, role: Role) -> Result<CollectiveSc
 /// A process of the root's group has nothing to do; the call counts as a collective nevertheless.
 fn do_nothing(form: Form, mut process: Guard, comm: MPI_Comm) -> Result<()> {
     let place = scope(&mut process, comm, Role::Absent)?;
-    let nothing = process.barrier(&place);
+    let nothing = process.planner.by_messages(|| process.barrier(&place));
     start(form, process, place, nothing)
 }
 

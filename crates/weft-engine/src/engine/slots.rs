@@ -1,0 +1,279 @@
+//! Collectives through memory that the processes of a node share: each publishes in a slot of its own what others need, and takes what it needs
+//! from theirs.
+//!
+//! A slot serves one communicator at a time. The operations of the communicator that use it are counted in *phases*, alike by all its
+//! processes, and each process does them one after the other: an operation begins when this process has [finished](Engine::finish_turn) the ones before. So who
+//! has published something for an operation has finished all earlier ones, and only where some processes publish and others do not must it be looked
+//! whether those have finished what stands in the cell that is to be written.
+//!
+//! What an operation waits for is listed here, so that whoever makes progress, and whoever is about to sleep, looks for it.
+
+use std::sync::Arc;
+
+use super::{Engine, FULL_RING_RETRY_NS};
+use crate::arguments::Turn;
+use crate::error::Error;
+use crate::group::{Group, PeerId};
+use crate::memory::{UserData, Writer};
+use crate::messages::{self, PeerAccess};
+use crate::peers::Route;
+use crate::transport::{Node, Platform, Stamp};
+
+/// What an operation waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SlotWait {
+    /// Something that the process at a place of the node publishes.
+    Published { slot: u32, place: u32, stamp: Stamp },
+    /// That all have finished what stands where something is to be published.
+    Room { slot: u32 },
+}
+
+/// What the slots of this process serve, and what is waited for.
+#[derive(Default)]
+pub(super) struct Slots {
+    slots: Vec<Option<Slot>>,
+    waits: Vec<SlotWait>,
+}
+
+struct Slot {
+    context: u32,
+    group: Arc<Group>,
+    /// The place on the node of each rank that is there.
+    places: Vec<Option<u32>>,
+    /// All of them but this process's own, with the first phase that each is not known to have finished.
+    others: Vec<(u32, u32)>,
+    /// Phases of operations that have begun,
+    begun: u32,
+    /// and that this process has finished.
+    finished: u32,
+    /// An operation has failed here, so that nobody knows any more who stands where.
+    is_broken: bool,
+    /// How this process writes to what the others read.
+    writer: Writer,
+}
+
+/// Whether phase `a` is no earlier than `b`; they are never far apart.
+fn reaches(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b) as i32 >= 0
+}
+
+impl<P: Platform> Engine<P> {
+    /// Slots of each process of the node; 0 without such memory.
+    pub fn slots(&self) -> usize {
+        self.node.as_ref().map_or(0, Node::slots)
+    }
+
+    /// Bytes that a process can publish at once.
+    pub fn published_max(&self) -> u64 {
+        self.node.as_ref().map_or(0, |node| node.published_max() as u64)
+    }
+
+    /// From now on the slot serves the collectives in `context` of those of `group` that are on this node.
+    pub fn open_slot(&mut self, slot: u32, context: u32, group: &Arc<Group>) {
+        let Some(node) = &self.node else { return };
+        let own = node.own_place();
+        let place = |peer: &PeerId| match &self.peers.get(*peer)?.route {
+            Route::Myself => Some(own as u32),
+            Route::Shared(place) => Some(*place as u32),
+            _ => None,
+        };
+        let places: Vec<Option<u32>> = group.members.iter().map(place).collect();
+        let others = places.iter().flatten().filter(|place| **place as usize != own).map(|place| (*place, 0)).collect();
+        let slots = &mut self.slots.slots;
+        if slots.len() <= slot as usize {
+            slots.resize_with(slot as usize + 1, || None);
+        }
+        let group = group.clone();
+        let (begun, finished, writer) = (0, 0, Writer::new(P::ticks));
+        slots[slot as usize] = Some(Slot { context, group, places, others, begun, finished, is_broken: false, writer });
+        if let Some(node) = &mut self.node {
+            node.finish_phases(slot as usize, Stamp { context, phase: 0 });
+        }
+    }
+
+    /// Whether a slot can serve another communicator: nobody reads what this process has published for the last one.
+    pub fn is_slot_free(&self, slot: u32) -> bool {
+        let (Some(node), Some(Some(open))) = (&self.node, self.slots.slots.get(slot as usize)) else { return true };
+        open.begun == open.finished
+            && !open.is_broken
+            && open.others.iter().all(|(place, _)| {
+                let theirs = node.finished_phases(*place as usize, slot as usize);
+                // A later context: they have left this one behind.
+                let left = theirs.context > open.context;
+                left || (theirs.context == open.context && reaches(theirs.phase, open.finished))
+            })
+    }
+
+    /// An operation of so many phases begins in a slot; all processes do this in the same order.
+    pub fn take_turn(&mut self, slot: u32, phases: u32) -> Option<Turn> {
+        let open = self.slots.slots.get_mut(slot as usize)?.as_mut()?;
+        let first = open.begun;
+        open.begun = first.wrapping_add(phases);
+        Some(Turn { slot, first })
+    }
+
+    fn slot(&self, turn: &Turn) -> Option<&Slot> {
+        self.slots.slots.get(turn.slot as usize)?.as_ref()
+    }
+
+    /// Why nothing more can come of operations in a slot.
+    #[cold]
+    pub(crate) fn slot_error(&self, turn: &Turn) -> Option<Error> {
+        let open = self.slot(turn)?;
+        let failed = open.group.members.iter().zip(&open.places).find(|(peer, place)| {
+            place.is_some() && (self.peers.get(**peer).is_none() || self.peers.has_failed(**peer))
+        });
+        if let Some((peer, _)) = failed {
+            return Some(messages::failure(*peer, &self.peers));
+        }
+        open.is_broken.then(|| {
+            let message = "an earlier collective operation of this communicator has failed: only those that need no other process can go on";
+            Error::new(crate::error::PEER_GONE, message)
+        })
+    }
+
+    /// Whether this process has finished all that comes before an operation.
+    #[inline]
+    pub(crate) fn is_turn(&self, turn: &Turn) -> bool {
+        self.slot(turn).is_some_and(|open| open.finished == turn.first)
+    }
+
+    /// Publishes `data` in a phase of an operation whose turn it is; false: not yet.
+    #[inline]
+    pub(crate) fn publish(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
+        let Self { node: Some(node), slots, .. } = self else { return false };
+        let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return false };
+        let phase = turn.first.wrapping_add(phase);
+        // All must have finished the phase whose cell this is.
+        let needed = phase.wrapping_sub(node.phases_ahead(data.len() as usize)).wrapping_add(1);
+        for (place, known) in &mut open.others {
+            if reaches(*known, needed) {
+                continue;
+            }
+            let theirs = node.finished_phases(*place as usize, turn.slot as usize);
+            if theirs.context == open.context {
+                *known = theirs.phase;
+            }
+            if !reaches(*known, needed) {
+                return false;
+            }
+        }
+        let stamp = Stamp { context: open.context, phase };
+        let writer = &mut open.writer;
+        node.publish(turn.slot as usize, stamp, data.len() as usize, |out| data.read_for_others(0, out, writer));
+        for (place, _) in &open.others {
+            node.wake_if_asleep(*place as usize);
+        }
+        true
+    }
+
+    /// What rank `from` publishes in a phase of an operation.
+    #[inline]
+    fn stamped(&self, turn: &Turn, phase: u32, from: u32) -> Option<(u32, Stamp)> {
+        let open = self.slot(turn)?;
+        let place = *open.places.get(from as usize)?.as_ref()?;
+        Some((place, Stamp { context: open.context, phase: turn.first.wrapping_add(phase) }))
+    }
+
+    /// Gives `take` what rank `from` has published in a phase of an operation; `None`: nothing yet.
+    #[inline]
+    pub(crate) fn with_published<R>(
+        &self,
+        turn: &Turn,
+        phase: u32,
+        from: u32,
+        take: impl FnOnce(&[u8]) -> R,
+    ) -> Option<R> {
+        let (place, stamp) = self.stamped(turn, phase, from)?;
+        self.node.as_ref()?.with_published(place as usize, turn.slot as usize, stamp, take)
+    }
+
+    /// Rank `from` has published something in an operation: it has finished those before.
+    #[inline]
+    pub(crate) fn note_published(&mut self, turn: &Turn, from: u32) {
+        let Some(Some(open)) = self.slots.slots.get_mut(turn.slot as usize) else { return };
+        let Some(Some(place)) = open.places.get(from as usize) else { return };
+        let known = open.others.iter_mut().find(|(other, _)| other == place).map(|(_, known)| known);
+        if let Some(known) = known.filter(|known| !reaches(**known, turn.first)) {
+            *known = turn.first;
+        }
+    }
+
+    /// This process needs nothing more of what was published for a phase of an operation, and for those before it.
+    #[inline]
+    pub(crate) fn finish_phase(&mut self, turn: &Turn, phase: u32) {
+        let Self { node: Some(node), slots, .. } = self else { return };
+        let Some(Some(open)) = slots.slots.get(turn.slot as usize) else { return };
+        let before = turn.first.wrapping_add(phase).wrapping_add(1);
+        node.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: before });
+    }
+
+    /// This process has done its part in an operation of so many phases: the next one may begin.
+    #[inline]
+    pub(crate) fn finish_turn(&mut self, turn: &Turn, phases: u32) {
+        let Self { node: Some(node), slots, .. } = self else { return };
+        let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return };
+        open.finished = turn.first.wrapping_add(phases);
+        node.finish_phases(turn.slot as usize, Stamp { context: open.context, phase: open.finished });
+        if open.finished != open.begun {
+            // Others wait for their turn.
+            self.messages.completions += 1;
+        }
+    }
+
+    /// An operation is given up: those that come after it in its slot cannot be done.
+    pub(crate) fn break_slot(&mut self, turn: &Turn) {
+        if let Some(Some(open)) = self.slots.slots.get_mut(turn.slot as usize) {
+            open.is_broken = true;
+            self.messages.completions += 1;
+        }
+    }
+
+    /// What a step waits for that could not be done.
+    pub(crate) fn slot_wait(&self, turn: &Turn, phase: u32, from: Option<u32>) -> SlotWait {
+        match from.and_then(|from| self.stamped(turn, phase, from)) {
+            Some((place, stamp)) => SlotWait::Published { slot: turn.slot, place, stamp },
+            None => SlotWait::Room { slot: turn.slot },
+        }
+    }
+
+    /// From now on it is looked for this in each pass, and before each sleep.
+    pub(crate) fn await_slot(&mut self, wait: SlotWait) {
+        self.slots.waits.push(wait);
+    }
+
+    /// No more.
+    pub(crate) fn forget_slot_wait(&mut self, wait: SlotWait) {
+        if let Some(at) = self.slots.waits.iter().position(|known| *known == wait) {
+            self.slots.waits.swap_remove(at);
+        }
+    }
+
+    /// Whether something has been published that is waited for.
+    #[inline]
+    pub(super) fn has_awaited_slot(&self) -> bool {
+        !self.slots.waits.is_empty() && self.look_at_slots()
+    }
+
+    fn look_at_slots(&self) -> bool {
+        let Some(node) = &self.node else { return false };
+        self.slots.waits.iter().any(|wait| match wait {
+            SlotWait::Published { slot, place, stamp } => node.is_published(*place as usize, *slot as usize, *stamp),
+            SlotWait::Room { .. } => false,
+        })
+    }
+
+    /// In the progress loop: operations that wait for what is there now, or for room, are to be moved on.
+    #[inline]
+    pub(super) fn poll_slots(&mut self) {
+        if !self.slots.waits.is_empty() && (self.look_at_slots() || self.slots_due().is_some()) {
+            self.messages.completions += 1;
+        }
+    }
+
+    /// How soon to look again for what nobody wakes this process for, in nanoseconds.
+    pub(super) fn slots_due(&self) -> Option<u64> {
+        let for_room = self.slots.waits.iter().any(|wait| matches!(wait, SlotWait::Room { .. }));
+        for_room.then_some(FULL_RING_RETRY_NS)
+    }
+}
