@@ -11,6 +11,7 @@ pub mod grants;
 pub mod layout;
 pub mod matching;
 pub mod message;
+pub mod multicast;
 pub mod path_validation;
 pub mod pcapng;
 pub mod placement;

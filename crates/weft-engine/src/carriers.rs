@@ -424,6 +424,11 @@ impl Remote {
         (carrier, self.hops[carrier])
     }
 
+    /// The carrier to it over a device, if there is one.
+    pub(crate) fn hop_of(&self, slot: Slot) -> Option<Hop> {
+        self.hops.iter().find(|hop| hop.slot == slot).copied()
+    }
+
     /// Every carrier: the interfaces that it joins, and where it leads.
     pub fn hops(&self) -> impl Iterator<Item = (Ends, &Hop)> {
         self.hops.iter().enumerate().map(|(carrier, hop)| (self.rails.named(carrier).ends, hop))

@@ -5,6 +5,7 @@
 
 mod awaited;
 mod immediate;
+mod multicast;
 mod network;
 mod outgoing;
 mod placement;
@@ -39,6 +40,7 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
+pub use multicast::NewGroup;
 pub use report::Traffic;
 pub(crate) use slots::SlotWait;
 
@@ -78,6 +80,7 @@ pub struct Engine<P: Platform> {
     network: network::Network,
     slots: slots::Slots,
     awaited: awaited::Awaited,
+    groups: multicast::Groups,
     eager_limit: u64,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
@@ -108,6 +111,7 @@ impl<P: Platform> Engine<P> {
             network: network::Network::new(parts.devices, parts.secret),
             slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
+            groups: multicast::Groups::default(),
             eager_limit: parts.eager_limit,
             frame_max,
             immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),
@@ -256,6 +260,7 @@ impl<P: Platform> Engine<P> {
         let look = self.node.is_none()
             || (arrived == 0 && self.passes.is_multiple_of(NETWORK_EVERY))
             || !self.network.active.is_empty()
+            || self.groups.are_active()
             || std::mem::take(&mut self.network.must_look);
         if self.has_network() && look {
             // One look at the clock serves the whole pass.
@@ -265,6 +270,7 @@ impl<P: Platform> Engine<P> {
             self.ask_awaited(now);
             self.drain_queues();
             self.transmit(now);
+            self.move_groups(now);
         } else {
             self.drain_queues();
         }
@@ -331,6 +337,7 @@ impl<P: Platform> Engine<P> {
         self.network.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
         (state.waiting, state.ahead_of_room) = (false, None);
+        self.leave_failed_peer(peer);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
         // Before anybody is told that the memory is the program's again.
@@ -342,6 +349,7 @@ impl<P: Platform> Engine<P> {
         self.backlog.is_empty()
             && self.myself.is_empty()
             && self.messages.outbox.is_empty()
+            && self.groups.are_idle()
             && self.peers.iter().all(|(_, peer)| peer.pending.is_empty())
             && self.peers.iter().all(|(_, peer)| match &peer.route {
                 Route::Remote(remote) => remote.is_idle(&self.network.devices),
@@ -351,7 +359,10 @@ impl<P: Platform> Engine<P> {
 
     /// Whether something is under way that needs a look at a certain time.
     pub fn has_deadlines(&self) -> bool {
-        !self.network.active.is_empty() || !self.backlog.is_empty() || self.messages.grants.next_timeout().is_some()
+        !self.network.active.is_empty()
+            || !self.backlog.is_empty()
+            || self.groups.are_active()
+            || self.messages.grants.next_timeout().is_some()
     }
 
     /// Whether there are peers on other nodes.
@@ -364,11 +375,12 @@ impl<P: Platform> Engine<P> {
         let full = !self.backlog.is_empty() || !self.network.stalled.is_empty();
         let mut span = full.then_some(FULL_RING_RETRY_NS).or(self.slots_due());
         let grants = self.messages.grants.next_timeout();
-        if self.network.active.is_empty() && grants.is_none() {
+        let groups = self.groups.next_timeout().filter(|_| self.network.stalled.is_empty());
+        if self.network.active.is_empty() && grants.is_none() && groups.is_none() {
             return span;
         }
         let now = self.platform.now();
-        if let Some(due) = grants.map(|at| at.since(now).as_nanos()) {
+        if let Some(due) = grants.into_iter().chain(groups).min().map(|at| at.since(now).as_nanos()) {
             span = Some(span.map_or(due, |shortest| shortest.min(due)));
         }
         // While the link has no room nothing leaves, whatever is due: looking again and again would bring nothing.

@@ -114,11 +114,17 @@ impl Unexpected {
 enum Body {
     /// All of it, and the sender's request that waits for the match.
     Whole { bytes: Vec<u8>, acknowledge: Option<u32> },
-    /// The front part; `taken` once a receive has claimed it and waits for the rest.
-    Arriving { bytes: Vec<u8>, acknowledge: Option<u32> },
+    /// The front part; the rest comes on this stream.
+    Arriving { bytes: Vec<u8>, acknowledge: Option<u32>, stream: Stream },
     /// The sender keeps it in `request`.
     Announced { request: u32, address: Option<u64> },
 }
+
+/// What brings the frames of a peer in order: its ring or flow ([`OWN_STREAM`]), or a multicast stream, by the number that the engine gives it.
+pub type Stream = u32;
+
+/// What leads to this process alone.
+pub const OWN_STREAM: Stream = 0;
 
 /// Where the pieces of the fragmented message that is arriving from a peer go.
 #[derive(Clone, Copy)]
@@ -147,6 +153,8 @@ pub struct Peer {
     /// It has said so, since it last gave some: small messages that there is no credit for are announced.
     pub is_full: bool,
     arriving: Option<Arriving>,
+    /// The same of its multicast streams.
+    arriving_on: Vec<(Stream, Arriving)>,
     /// Messages that have arrived from it, also those that nobody has asked for yet.
     handled: u32,
     /// The message with this number has been written to its receive already: its announcement is still to come.
@@ -345,6 +353,7 @@ impl Peer {
             told_full: false,
             is_full: false,
             arriving: None,
+            arriving_on: Vec::new(),
             handled: 0,
             written: None,
             single_copy: false,
@@ -356,6 +365,28 @@ impl Peer {
             asked: 0,
             probed: false,
         }
+    }
+
+    /// The message that arrives in pieces on one of its streams.
+    fn arriving(&self, stream: Stream) -> Option<Arriving> {
+        if stream == OWN_STREAM {
+            return self.arriving;
+        }
+        self.arriving_on.iter().find(|(on, _)| *on == stream).map(|(_, arriving)| *arriving)
+    }
+
+    fn set_arriving(&mut self, stream: Stream, arriving: Option<Arriving>) {
+        if stream == OWN_STREAM {
+            self.arriving = arriving;
+            return;
+        }
+        self.arriving_on.retain(|(on, _)| *on != stream);
+        self.arriving_on.extend(arriving.map(|arriving| (stream, arriving)));
+    }
+
+    /// Nothing more comes on a multicast stream.
+    pub(crate) fn end_stream(&mut self, stream: Stream) {
+        self.set_arriving(stream, None);
     }
 
     /// Eager bytes of it that have been consumed here, and that it has not been told of.
@@ -592,6 +623,21 @@ impl Messages {
         Some((data, fits))
     }
 
+    /// A frame arrived from `peer` on a multicast stream: a message, or a piece of one.
+    pub fn handle_frame_on(&mut self, peer: PeerId, stream: Stream, bytes: &[u8], peers: &mut impl PeerAccess) {
+        match Frame::parse(bytes) {
+            Ok(Frame::Eager { envelope, acknowledge: None, payload }) => {
+                self.handle_eager(peer, envelope, None, payload, peers);
+            }
+            Ok(Frame::EagerFirst { envelope, acknowledge: None, total, payload }) => {
+                self.handle_first(peer, stream, envelope, None, total, payload, peers);
+            }
+            Ok(Frame::EagerMore { payload }) => self.handle_more(peer, stream, payload, peers),
+            _ => self.nonsense += 1,
+        }
+        peers.matched(peer);
+    }
+
     /// A frame arrived from `peer`.
     #[inline]
     pub fn handle_frame(&mut self, peer: PeerId, bytes: &[u8], peers: &mut impl PeerAccess) {
@@ -613,9 +659,9 @@ impl Messages {
                 self.handle_eager(peer, envelope, acknowledge, payload, peers);
             }
             Frame::EagerFirst { envelope, acknowledge, total, payload } => {
-                self.handle_first(peer, envelope, acknowledge, total, payload, peers);
+                self.handle_first(peer, OWN_STREAM, envelope, acknowledge, total, payload, peers);
             }
-            Frame::EagerMore { payload } => self.handle_more(peer, payload, peers),
+            Frame::EagerMore { payload } => self.handle_more(peer, OWN_STREAM, payload, peers),
             Frame::Rendezvous { envelope, request, total, address } => {
                 self.handle_rendezvous(peer, envelope, request, total, address, peers);
             }

@@ -113,6 +113,8 @@ pub enum State {
         /// Its context: whoever cancels it asks for it by that.
         context: u32,
     },
+    /// A message that goes to all hosts of its context's multicast group.
+    Multicasting(Send),
     /// A receive that waits for its message.
     Posted(Receive),
     /// A receive whose message is arriving in pieces.

@@ -38,6 +38,17 @@ impl CollectiveScope {
         }
     }
 
+    /// A message from this process to one rank of each other node.
+    pub fn multicast(&self, data: UserData) -> Send {
+        Send {
+            peer: None,
+            envelope: Envelope { context: self.context, source: self.source(self.rank), tag: self.tag },
+            data,
+            mode: Mode::Standard,
+            blocking: true,
+        }
+    }
+
     /// The receive of one from rank `from`.
     pub fn receive(&self, from: u32, data: UserData) -> Receive {
         Receive {
@@ -287,6 +298,12 @@ impl Cursor {
                 engine.start_send(handle);
                 handle
             }
+            Step::Multicast { .. } => {
+                let state = State::Multicasting(self.place.multicast(data));
+                let handle = engine.messages.add(state, self.place.communicator)?;
+                engine.start_multicast(handle);
+                handle
+            }
             Step::Receive { from, .. } => {
                 let receive = self.place.receive(*from, data);
                 let handle = engine.messages.add(State::Posted(receive), self.place.communicator)?;
@@ -509,6 +526,7 @@ impl Cursor {
                     }
                     self.frontier.start(schedule, number);
                 }
+                Step::Multicast { .. } => return Ok(self.stop_at(number)),
                 Step::Receive { .. } if self.received.is_some() => return Ok(self.stop_at(number)),
                 Step::Receive { .. } => {
                     self.received = Some(number);

@@ -1,6 +1,7 @@
 //! Creating communicators: agreement among processes (MPI-5.0 §7.4.2).
 
 mod exchange;
+mod multicast;
 mod topologies;
 
 use std::collections::BTreeSet;
@@ -22,6 +23,7 @@ use crate::process::{Process, lock, with};
 use crate::slots::Slots;
 
 pub use exchange::exchange;
+pub use multicast::{part as part_from_multicast, prepare as prepare_multicast};
 
 /// How often an agreement may meet others before the call gives up. Each time spreads their offers over twice as many numbers.
 const MET_MAX: u32 = 200;
@@ -259,6 +261,7 @@ impl Process {
             topology: None,
             layout: std::sync::OnceLock::new(),
             slot: None,
+            multicast: Default::default(),
         };
         self.objects.communicators.insert(communicator).ok_or_else(|| full("communicators"))
     }

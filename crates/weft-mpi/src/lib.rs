@@ -7,6 +7,7 @@
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
 //! | [`check`], [`signature`] | `WEFT_CHECK`: whether all processes call the same |
+//! | [`multicast`] | what is wanted and known of multicast between the nodes of a communicator |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
 //! | [`object`], [`predefined`] | objects and how they are found |
@@ -37,6 +38,7 @@ pub mod hints;
 pub mod intercommunicator;
 pub mod job;
 pub mod live;
+pub mod multicast;
 pub mod object;
 pub mod partitioned;
 mod partitions;

@@ -269,7 +269,7 @@ impl View<'_> {
                 let (_, peer, tag, bytes, context) = of_send(send, send.data.len());
                 (Operation::Room, peer, tag, bytes, context)
             }
-            State::Queued(send) | State::Announced(send) => of_send(send, send.data.len()),
+            State::Queued(send) | State::Announced(send) | State::Multicasting(send) => of_send(send, send.data.len()),
             State::Sending { send, left, .. } => of_send(send, *left),
             State::AwaitingMatch { peer: by, context } => (Operation::Match, peer(Some(*by)), None, 0, *context),
             State::Receiving { peer: from, total, received, .. } => {

@@ -45,6 +45,8 @@ pub struct Communicator {
     pub layout: OnceLock<Layout>,
     /// Slot in the node's memory for its collectives, if all its processes have one.
     pub slot: Option<u32>,
+    /// Whether the network carries multicast between its nodes.
+    pub multicast: crate::multicast::Multicast,
 }
 
 /// Both groups of an intercommunicator (MPI-5.0 §7.6) as one, for what all its processes agree on.
@@ -276,6 +278,7 @@ impl Objects {
                 topology: None,
                 layout: OnceLock::new(),
                 slot: None,
+                multicast: Default::default(),
             }
         };
         let mut world = communicator(0, members, "MPI_COMM_WORLD");

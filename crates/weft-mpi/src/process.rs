@@ -78,6 +78,8 @@ pub struct Process {
     pub checks_calls: bool,
     /// What plans collectives.
     pub planner: crate::planner::Planner,
+    /// What is known of multicast.
+    pub multicast: crate::multicast::Knowledge,
     /// Names of the MPI calls by number.
     pub call_names: &'static [&'static str],
     /// Error classes, codes and strings of the program.
@@ -297,6 +299,7 @@ impl Process {
             verbose_errors: false,
             checks_calls: false,
             planner: crate::planner::Planner::without_settings(),
+            multicast: crate::multicast::Knowledge::new(),
             call_names: &[],
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),

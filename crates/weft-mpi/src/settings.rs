@@ -11,6 +11,7 @@ use weft_core::time::Duration;
 use weft_net::{fabric, faults};
 
 use crate::context::COMMUNICATORS_MAX;
+use crate::multicast::Wanted;
 
 /// Who reads a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +162,16 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     reader: Reader::Library,
 };
 
+/// Whether and how collectives use multicast.
+pub const MULTICAST: Setting = Setting {
+    name: "WEFT_MULTICAST",
+    default: "off",
+    allowed: "off, auto, basic, window, coroot-K, aggregate-M or coroot-K+aggregate-M",
+    meaning: "whether broadcasts between hosts use network multicast, where it is found to work: auto tries that in the third broadcast on a \
+              communicator; a scheme says who acknowledges (K members gather for the others, one acknowledgement for M broadcasts), and has it \
+              tried in the first; the same for all ranks",
+    reader: Reader::Library,
+};
 /// Whether reductions are the same wherever ranks are.
 pub const REPRODUCIBLE: Setting = Setting {
     name: "WEFT_REPRODUCIBLE",
@@ -297,7 +308,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 35] = [
+pub const TABLE: [&Setting; 36] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -316,6 +327,7 @@ pub const TABLE: [&Setting; 35] = [
     &SEALED,
     &VERBOSE_ERRORS,
     &CHECK,
+    &MULTICAST,
     &COMMUNICATORS,
     &COLLECTIVES_TABLE,
     &REPRODUCIBLE,
@@ -462,6 +474,8 @@ pub struct Settings {
     pub check: bool,
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
     pub choices: Choices,
+    /// `WEFT_MULTICAST`: whether broadcasts use multicast.
+    pub multicast: Wanted,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
     /// `WEFT_FABRIC_PROVIDER`: the provider of libfabric.
@@ -550,6 +564,7 @@ impl Settings {
             single_copy: switch(&SINGLE_COPY, &variable)?,
             reorder: switch(&REORDER, &variable)?,
             check: switch(&CHECK, &variable)?,
+            multicast: multicast(&variable)?,
             communicators: communicators(&variable)?,
             choices: choices(&variable)?,
             sealed: switch(&SEALED, &variable)?,
@@ -637,6 +652,12 @@ fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Resu
         "0" | "off" | "no" | "false" => Ok(false),
         _ => Err(setting.says(&value, "is neither on nor off")),
     }
+}
+
+/// Whether broadcasts use multicast.
+fn multicast(variable: &impl Fn(&str) -> Option<String>) -> Result<Wanted, String> {
+    let value = MULTICAST.value(variable).unwrap_or_default();
+    Wanted::parse(&value).ok_or_else(|| MULTICAST.says(&value, "is no such scheme"))
 }
 
 /// How many communicators there may be at a time.

@@ -276,6 +276,18 @@ impl<D: Datagrams> Datagrams for Faults<D> {
         self.inner.last_refusal()
     }
 
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        self.inner.group(job, group)
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        self.inner.join(group, receives)
+    }
+
+    fn leave(&mut self, group: &Address) {
+        self.inner.leave(group);
+    }
+
     fn packet_size(&self) -> usize {
         self.inner.packet_size()
     }

@@ -7,6 +7,7 @@
 
 mod address;
 mod connected;
+mod groups;
 mod socket;
 
 use std::io;
@@ -20,6 +21,7 @@ use address::Selection;
 pub use address::{CANDIDATES_MAX, Candidate, Card, Considered};
 pub use address::{PACKET_SIZE_MAX, PACKET_SIZE_MIN, Pair, choose_peer_address, pair_rails};
 use connected::{Connected, SocketIndex};
+use groups::Groups;
 
 /// Receive buffer asked for, bytes. Linux counts its own bookkeeping in it.
 const RECEIVE_BUFFER_BYTES: i32 = 8 << 20;
@@ -103,10 +105,21 @@ pub fn candidates(settings: &Settings) -> Result<Vec<Candidate>, Error> {
     address::select(&interfaces, &selection, node::network())
 }
 
+/// Which sockets to look at.
+#[derive(Clone, Copy)]
+enum Source {
+    /// One of those that peers send to.
+    Peers(SocketIndex),
+    /// That of the multicast groups.
+    Groups,
+}
+
 /// A bound UDP socket.
 pub struct Udp {
     socket: UdpSocket,
     connected: Connected,
+    /// Where packets to multicast groups arrive, if any has been joined.
+    groups: Groups,
     /// Readable when one of the sockets is.
     wake: OwnedFd,
     candidates: Vec<Candidate>,
@@ -154,6 +167,7 @@ impl Udp {
         Ok(Self {
             socket,
             connected: Connected::default(),
+            groups: Groups::default(),
             wake,
             candidates,
             batch: ReceiveBatch::new(BATCH, DATAGRAM_BYTES_MAX),
@@ -225,7 +239,7 @@ impl Udp {
     #[inline]
     fn line(&mut self, to: &SocketAddr) -> Option<usize> {
         let line = self.connected.to(to);
-        if line.is_none() && self.connected.vote(to) {
+        if line.is_none() && !to.ip().is_multicast() && self.connected.vote(to) {
             self.connect(to);
             return self.connected.to(to);
         }
@@ -311,18 +325,39 @@ impl Udp {
     /// Receives into the batch: the number of datagrams there, 0 when nothing has arrived.
     #[inline]
     fn fetch(&mut self, limit: usize) -> usize {
-        for place in self.connected.places().into_iter().flatten() {
-            let count = self.fetch_from(place, limit);
-            self.connected.looked(place, count > 0);
+        if self.groups.come_first() {
+            let count = self.fetch_from_groups(limit);
             if count > 0 {
                 return count;
             }
         }
-        0
+        for place in self.connected.places().into_iter().flatten() {
+            let count = self.fetch_from(Source::Peers(place), limit);
+            self.connected.looked(place, count > 0);
+            if count > 0 {
+                self.groups.looked(false);
+                return count;
+            }
+        }
+        if self.groups.come_last() { self.fetch_from_groups(limit) } else { 0 }
     }
 
-    fn fetch_from(&mut self, place: SocketIndex, limit: usize) -> usize {
-        let socket = place.map_or(&self.socket, |place| self.connected.socket(place)).as_fd();
+    /// What has come to the multicast groups that this process has joined.
+    fn fetch_from_groups(&mut self, limit: usize) -> usize {
+        let count = self.fetch_from(Source::Groups, limit);
+        self.groups.looked(count > 0);
+        count
+    }
+
+    fn fetch_from(&mut self, source: Source, limit: usize) -> usize {
+        let socket = match source {
+            Source::Peers(place) => place.map_or(&self.socket, |place| self.connected.socket(place)),
+            Source::Groups => match self.groups.socket() {
+                Some(socket) => socket,
+                None => return 0,
+            },
+        };
+        let socket = socket.as_fd();
         for _ in 0..RECEIVE_ERRORS_MAX {
             let fetched = if self.was_busy && limit > 1 {
                 let most = if self.was_joined { BATCH_JOINED } else { BATCH };
@@ -433,6 +468,32 @@ impl Datagrams for Udp {
 
     fn packet_size(&self) -> usize {
         self.packet_size
+    }
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        let best = self.candidates.first()?;
+        Some(Address::Udp(groups::address(best, job, group)))
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        let Address::Udp(group) = group else { return Err(wrong_address()) };
+        let Self { groups, socket, wake, candidates, .. } = self;
+        let Some(best) = candidates.first() else { return Err(io::ErrorKind::Unsupported.into()) };
+        groups.send_through(socket, best)?;
+        if !receives {
+            return Ok(());
+        }
+        groups.join(best, group, |socket| {
+            prepare(socket, best.ip.is_ipv4())?;
+            enlarge_buffers(socket);
+            watch::also(wake, socket.as_raw_fd())
+        })
+    }
+
+    fn leave(&mut self, group: &Address) {
+        if let (Address::Udp(group), Some(best)) = (group, self.candidates.first()) {
+            self.groups.leave(best, group);
+        }
     }
 }
 

@@ -123,6 +123,9 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
             Ok(run.arg(context.compile(&source("incast"))?))
         })
     }));
+    for (ranks, scheme) in [(2, "basic"), (4, "auto"), (5, "window"), (6, "coroot-1+aggregate-3")] {
+        cases.push(multicast(ranks, scheme, None));
+    }
     cases.push(program("misuse", 2, Where::TwoHosts, None));
     cases.push(program("large", 2, Where::TwoHosts, None));
     cases.push(program("flood", 2, Where::TwoHosts, None));
@@ -160,12 +163,29 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
         }
     }
     for (day, setting) in FAULTS {
+        cases.push(multicast(4, "aggregate-10", Some((day, setting))));
         for name in ["point_to_point", "sizes", "collectives", "threads"] {
             cases.push(program(name, 2, Where::TwoHosts, Some((day, setting))));
         }
         cases.push(program("collectives", 4, Where::TwoHosts, Some((day, setting))));
     }
     cases
+}
+
+/// Broadcasts that are multicast, if the network between the hosts is found to carry that.
+fn multicast(ranks: u32, scheme: &'static str, fault: Option<(&'static str, &'static str)>) -> Case {
+    let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
+    Case::new(format!("WEFT_MULTICAST={scheme}, multicast, {ranks} ranks{day}"), move |context| {
+        let finished = || {
+            let run = context.mpiexec_on_hosts(ranks)?.arg("--stats").arg(context.compile(&source("multicast"))?);
+            // Two hosts alone would be better off without.
+            let run = run.env("WEFT_MULTICAST", scheme).env("WEFT_BCAST", "multicast");
+            let run = fault.into_iter().fold(run, |run, (_, setting)| run.env("WEFT_FAULTS", setting));
+            run.limit(LIMIT_SECONDS).finish()
+        };
+        // That the broadcasts are right says nothing of how they came.
+        Expected::code(0).says("packets multicast: ").judge(finished())
+    })
 }
 
 /// A case over one link between the two hosts. Raw frames take an Ethernet between them.

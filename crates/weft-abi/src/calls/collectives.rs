@@ -51,7 +51,19 @@ fn run_either(
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
-    let process = lock();
+    run_either_from(form, lock(), comm, plan, called, between)
+}
+
+/// The same, when the lock is held already.
+#[inline]
+fn run_either_from(
+    form: Form,
+    process: Guard,
+    comm: MPI_Comm,
+    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    between: impl FnOnce(Guard) -> Result<()>,
+) -> Result<()> {
     if process.objects.communicator(comm.0)?.inter.is_some() {
         return between(process);
     }
@@ -149,8 +161,17 @@ pub(crate) unsafe fn bcast(
     comm: MPI_Comm,
 ) -> Result<()> {
     let part = Part { buffer: buffer.cast_const(), count, datatype };
-    run_either(
+    let mut process = lock();
+    if let Form::Blocking = form
+        && process.tries_multicast(comm.0)
+    {
+        drop(process);
+        weft_mpi::communicator::prepare_multicast(comm.0)?;
+        process = lock();
+    }
+    run_either_from(
         form,
+        process,
         comm,
         |process, comm| plan_bcast(process, comm, part, root),
         |process, comm| called::bcast(process, comm, part, root),

@@ -414,6 +414,7 @@ pub(crate) unsafe fn comm_free(comm: *mut MPI_Comm) -> Result<()> {
     with(|process| process.objects.communicator(handle.0).map(drop))?;
     // SAFETY: the callbacks are the program's.
     unsafe { delete_attributes(handle.0, Class::Communicator)? };
+    weft_mpi::communicator::part_from_multicast(handle.0);
     with(|process| process.remove_communicator(handle.0));
     // SAFETY: the caller's pointer.
     unsafe { *comm = MPI_Comm::NULL };

@@ -7,6 +7,7 @@ use super::pieces::{self, SEGMENTS_MAX, STEPS_UNDER_WAY, close, cut, open, segme
 use super::plan::{Plan, Vector, bytes};
 use super::select::{BcastAlgorithm, Tree};
 use super::{Bcast, tree};
+use crate::multicast::MESSAGE_BYTES_MAX;
 
 pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm) {
     if arguments.size == 1 || bytes(arguments.items) == 0 {
@@ -17,6 +18,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
         BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
         BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
         BcastAlgorithm::Shared => super::shared::bcast(plan, arguments),
+        BcastAlgorithm::Multicast => multicast(plan, arguments),
     }
 }
 
@@ -42,6 +44,22 @@ pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes
             }
         }
     });
+    if !whole {
+        close(plan, arguments, data);
+    }
+}
+
+/// The root sends each segment once, to all. A message that is multicast has a limit, so that its receivers' memory has.
+fn multicast(plan: &mut Plan, arguments: &Bcast) {
+    let Bcast { rank, root, items, .. } = *arguments;
+    let total = bytes(items);
+    let whole = total <= MESSAGE_BYTES_MAX;
+    let data = if whole { Vector::of_receive(items) } else { open(plan, arguments) };
+    // However long the message is: the root's window bounds what is under way.
+    for range in segments(total, MESSAGE_BYTES_MAX, u64::MAX) {
+        let segment = data.part(if whole { 0..items.count } else { range });
+        if rank == root { plan.multicast(segment) } else { plan.receive(root, segment) }
+    }
     if !whole {
         close(plan, arguments, data);
     }

@@ -83,7 +83,7 @@ impl Operation {
         match self {
             Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear, shared or two-level",
             Self::Bcast => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared or two-level"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared, multicast or two-level"
             }
             Self::Reduce => {
                 "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving, shared or two-level"
@@ -189,6 +189,7 @@ impl Operation {
                 Some("shared") => BcastAlgorithm::Shared,
                 Some("scatter-dissemination") => BcastAlgorithm::ScatterDissemination,
                 Some("scatter-ring") => BcastAlgorithm::ScatterRing,
+                Some("multicast") => BcastAlgorithm::Multicast,
                 _ => BcastAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
             }),
             Self::Reduce => Algorithm::Reduce(match plain {
@@ -317,8 +318,12 @@ impl Algorithm {
             let published = published_bytes(operation, self, facts.ranks, facts.bytes);
             return published.zip(facts.place.published_max).is_some_and(|(bytes, max)| bytes <= max);
         }
-        let Self::TwoLevel { .. } = self else { return in_order };
         let place = &facts.place;
+        if self == Self::Bcast(BcastAlgorithm::Multicast) {
+            // Between nodes with several ranks it is one of two levels.
+            return place.multicast && place.per_node == 1;
+        }
+        let Self::TwoLevel { .. } = self else { return in_order };
         in_order
             && place.nodes > 1
             && place.per_node > 1
@@ -391,17 +396,26 @@ pub struct Place {
     pub consecutive: bool,
     /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
     pub published_max: Option<u64>,
+    /// The network carries multicast between their nodes: it has been tried.
+    pub multicast: bool,
 }
 
 impl Place {
     /// Each of `ranks` processes on a node of its own.
     pub const fn apart(ranks: u32) -> Self {
-        Self { nodes: ranks, per_node: 1, oversubscribed: false, consecutive: true, published_max: None }
+        Self {
+            nodes: ranks,
+            per_node: 1,
+            oversubscribed: false,
+            consecutive: true,
+            published_max: None,
+            multicast: false,
+        }
     }
 
     /// All of `ranks` processes on one node.
     pub const fn together(ranks: u32) -> Self {
-        Self { nodes: 1, per_node: ranks, oversubscribed: false, consecutive: true, published_max: None }
+        Self { nodes: 1, per_node: ranks, ..Self::apart(1) }
     }
 }
 
@@ -430,6 +444,7 @@ impl Layout {
             oversubscribed: false,
             consecutive: changes < counts.len().max(1),
             published_max: None,
+            multicast: false,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
         Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) } }
@@ -444,6 +459,11 @@ impl Layout {
     pub fn with_published_max(self, published_max: Option<u64>) -> Self {
         let published_max = published_max.filter(|_| self.place.nodes == 1);
         Self { place: Place { published_max, ..self.place }, ..self }
+    }
+
+    /// The same ranks, between whose nodes the network carries multicast, or does not.
+    pub fn with_multicast(self, multicast: bool) -> Self {
+        Self { place: Place { multicast, ..self.place }, ..self }
     }
 
     /// The numbers of it.
@@ -767,6 +787,7 @@ impl core::fmt::Display for Algorithm {
             Self::Barrier(BarrierAlgorithm::Tree(one)) => tree(one),
             Self::Bcast(BcastAlgorithm::ScatterDissemination) => "scatter-dissemination".to_string(),
             Self::Bcast(BcastAlgorithm::ScatterRing) => "scatter-ring".to_string(),
+            Self::Bcast(BcastAlgorithm::Multicast) => "multicast".to_string(),
             Self::Bcast(BcastAlgorithm::Tree { tree: one, segment_bytes })
             | Self::Reduce(ReduceAlgorithm::Tree { tree: one, segment_bytes })
             | Self::Allreduce(AllreduceAlgorithm::Tree { tree: one, segment_bytes }) => {

@@ -1,7 +1,7 @@
 //! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
 
 use super::choice::{Algorithm, Choices, Facts, Layout, Operation, Place};
-use super::select::{BarrierAlgorithm, Tree};
+use super::select::{BarrierAlgorithm, BcastAlgorithm, Tree};
 use super::*;
 
 /// Plans the collectives of one group.
@@ -53,8 +53,9 @@ impl Chosen<'_> {
 
     /// One rank of each node.
     fn between(&self, bytes: u64) -> Case {
-        let Place { nodes, oversubscribed, .. } = *self.layout.place();
-        Case { ranks: nodes, place: Place { oversubscribed, ..Place::apart(nodes) }, bytes, commutative: true }
+        let Place { nodes, oversubscribed, multicast, .. } = *self.layout.place();
+        let place = Place { oversubscribed, multicast, ..Place::apart(nodes) };
+        Case { ranks: nodes, place, bytes, commutative: true }
     }
 
     /// Whether an operation runs in two levels, and with how many leaders on each node.
@@ -82,10 +83,12 @@ impl Chosen<'_> {
     pub fn bcast(&self, of: &Bcast) -> Schedule {
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, true);
-        if self.two_level(Operation::Bcast, case).is_none() {
+        let between = chosen!(self, Bcast, Bcast, self.between(bytes));
+        // What is multicast between nodes with several ranks goes on within them, whatever says so of the whole group.
+        let is_multicast = case.place.per_node > 1 && between == BcastAlgorithm::Multicast;
+        if self.two_level(Operation::Bcast, case).is_none() && !is_multicast {
             return bcast_with(of, chosen!(self, Bcast, Bcast, case));
         }
-        let between = chosen!(self, Bcast, Bcast, self.between(bytes));
         let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
         bcast_in_two_levels(of, self.layout.nodes(), (between, within))
     }

@@ -119,6 +119,13 @@ impl Plan {
         }
     }
 
+    /// Sends a part to one rank of each other node; nothing if it has no items.
+    pub(super) fn multicast(&mut self, part: Part) {
+        if part.slice.count > 0 {
+            self.transfer(Step::Multicast { slice: part.slice }, Some(part), None);
+        }
+    }
+
     /// Receives a part; nothing if it has no items.
     pub(super) fn receive(&mut self, from: u32, part: Part) {
         let part = self.shifted(part);
@@ -365,11 +372,15 @@ impl Plan {
     }
 }
 
+/// Stands for the ranks of other nodes that something is multicast to.
+const EVERYBODY: u32 = u32::MAX;
+
 /// Pairs of transfers with the same rank in the same direction, of which the second must begin after the first, where it does not wait
 /// for the end of that anyway.
 fn in_turn(nodes: &[Node], waits_for: &[u32]) -> Vec<(u32, u32)> {
     let key = |node: &Node| match node.step {
         Step::Send { to, .. } => Some((to, true)),
+        Step::Multicast { .. } => Some((EVERYBODY, true)),
         Step::Receive { from, .. } => Some((from, false)),
         _ => None,
     };

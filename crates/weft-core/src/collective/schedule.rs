@@ -54,6 +54,12 @@ pub enum Step {
         /// What is sent.
         slice: Slice,
     },
+    /// Send the slice to one rank of each other node, by one packet for all of them where the network can do that. Those ranks receive it from this
+    /// rank, in the order in which they are sent; none of them is sent anything else by this schedule.
+    Multicast {
+        /// What is sent.
+        slice: Slice,
+    },
     /// Receive exactly the slice from rank `from` of the group.
     Receive {
         /// Rank in the group; never this rank.
@@ -124,7 +130,7 @@ impl Step {
     /// The memory that it reads, and the memory that it writes (and reads, if it reduces).
     pub fn slices(&self) -> (Option<&Slice>, Option<&Slice>) {
         match self {
-            Self::Send { slice, .. } | Self::Publish { slice, .. } => (Some(slice), None),
+            Self::Send { slice, .. } | Self::Multicast { slice } | Self::Publish { slice, .. } => (Some(slice), None),
             Self::Receive { slice, .. } | Self::Collect { slice, .. } => (None, Some(slice)),
             Self::Combine { inout, .. } => (None, Some(inout)),
             Self::Copy { from, to } => (Some(from), Some(to)),
@@ -135,7 +141,7 @@ impl Step {
 
     /// Whether it is a message, and not work within the process.
     pub fn is_transfer(&self) -> bool {
-        matches!(self, Self::Send { .. } | Self::Receive { .. })
+        matches!(self, Self::Send { .. } | Self::Multicast { .. } | Self::Receive { .. })
     }
 
     /// The phase of what it publishes, or reads of what another process of the node publishes.

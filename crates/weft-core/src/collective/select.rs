@@ -45,6 +45,8 @@ pub enum BcastAlgorithm {
     ScatterRing,
     /// Through memory that the ranks share: the root publishes, the others copy. For ranks of one node.
     Shared,
+    /// By network multicast to one rank of each other node; between nodes only.
+    Multicast,
 }
 
 impl BcastAlgorithm {

@@ -82,6 +82,19 @@ impl Key {
         Self { k0: half(0), k1: half(1), body: secret.body.clone() }
     }
 
+    /// The key for all packets about what one process sends to a multicast group, which these numbers name: the group's members know it, as all
+    /// processes of the job do.
+    pub(crate) fn for_group(secret: &Secret, group: [u32; 4]) -> Self {
+        let half = |which: u8| {
+            let mut hasher = SipHasher24::new_with_key(&secret.bytes);
+            hasher.write(b"weft group");
+            group.iter().for_each(|word| hasher.write(&word.to_le_bytes()));
+            hasher.write(&[which]);
+            hasher.finish()
+        };
+        Self { k0: half(0), k1: half(1), body: secret.body.clone() }
+    }
+
     /// A key for something else, by SipHash-2-4.
     pub(super) fn for_purpose(&self, purpose: &[u8; 8]) -> [u8; 16] {
         let mut key = [0; 16];

@@ -233,7 +233,7 @@ impl Running<'_> {
                 self.write(inout, &right);
             }
             Step::Join => {}
-            Step::Send { .. } | Step::Receive { .. } => unreachable!("a transfer"),
+            Step::Send { .. } | Step::Multicast { .. } | Step::Receive { .. } => unreachable!("a transfer"),
             Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
                 unreachable!("shared memory")
             }
@@ -343,7 +343,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let mut published: HashMap<(u32, u32), Vec<u8>> = HashMap::new();
     let phases: Vec<u32> = ranks.iter().map(|rank| rank.process.schedule.phases).collect();
     assert!(phases.windows(2).all(|pair| pair[0] == pair[1]), "{label}: ranks count different phases: {phases:?}");
-    let mut sends: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
+    let mut sends: HashMap<(u32, u32), VecDeque<Sent>> = HashMap::new();
     let mut receives: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
     let mut random =
         Random(label.bytes().fold(size as u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3)));
@@ -379,6 +379,22 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                 }
                 continue;
             }
+            // It goes to whoever receives from this rank, and the memory is free again at once.
+            Step::Multicast { slice } => {
+                let bytes = me.read(slice);
+                me.frontier.start(&me.process.schedule, number);
+                me.frontier.complete(&me.process.schedule, number);
+                let receives_from = |other: &Running<'_>| {
+                    let mut steps = other.process.schedule.steps();
+                    steps.any(|step| matches!(step, Step::Receive { from, .. } if *from == rank))
+                };
+                let others: Vec<u32> = (0..size).filter(|other| receives_from(&ranks[*other as usize])).collect();
+                for other in others {
+                    sends.entry((rank, other)).or_default().push_back(Sent::Bytes(bytes.clone()));
+                    meet(&mut ranks, (rank, other), &mut sends, &mut receives, &mut able);
+                }
+                continue;
+            }
             local => {
                 me.local(local);
                 me.frontier.complete(&me.process.schedule, number);
@@ -391,21 +407,12 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
         assert!(earlier.is_none_or(|earlier| earlier < number), "{label}: {step:?} at rank {rank} begins too late");
         me.frontier.start(&me.process.schedule, number);
         me.pending += 1;
-        let list = if to_me { &mut receives } else { &mut sends };
-        list.entry(pair).or_default().push_back((number, slice));
-        let (Some(leaving), Some(arriving)) = (sends.get_mut(&pair), receives.get_mut(&pair)) else { continue };
-        while let (Some(&(sent, from)), Some(&(received, to))) = (leaving.front(), arriving.front()) {
-            leaving.pop_front();
-            arriving.pop_front();
-            let bytes = ranks[pair.0 as usize].read(from);
-            ranks[pair.1 as usize].write(to, &bytes);
-            for (end, number) in [(pair.0, sent), (pair.1, received)] {
-                let end_of = &mut ranks[end as usize];
-                end_of.pending -= 1;
-                end_of.frontier.complete(&end_of.process.schedule, number);
-                able.push(end);
-            }
+        if to_me {
+            receives.entry(pair).or_default().push_back((number, slice));
+        } else {
+            sends.entry(pair).or_default().push_back(Sent::Step(number, slice));
         }
+        meet(&mut ranks, pair, &mut sends, &mut receives, &mut able);
     }
     for (rank, me) in ranks.iter().enumerate() {
         assert!(
@@ -415,9 +422,44 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
             me.process.schedule
         );
     }
-    let left = sends.values().chain(receives.values()).map(VecDeque::len).sum::<usize>();
+    let left = sends.values().map(VecDeque::len).chain(receives.values().map(VecDeque::len)).sum::<usize>();
     assert_eq!(left, 0, "{label}: messages without counterpart");
     ranks.into_iter().map(|me| me.process.receive).collect()
+}
+
+/// What waits for its receive.
+enum Sent {
+    /// A step that sends, and what.
+    Step(u32, Slice),
+    /// What was multicast.
+    Bytes(Vec<u8>),
+}
+
+/// Carries out the transfers between two ranks of which both sides have begun.
+fn meet(
+    ranks: &mut [Running<'_>],
+    pair: (u32, u32),
+    sends: &mut HashMap<(u32, u32), VecDeque<Sent>>,
+    receives: &mut HashMap<(u32, u32), VecDeque<(u32, Slice)>>,
+    able: &mut Vec<u32>,
+) {
+    let (Some(leaving), Some(arriving)) = (sends.get_mut(&pair), receives.get_mut(&pair)) else { return };
+    while !leaving.is_empty()
+        && let Some((received, to)) = arriving.pop_front()
+        && let Some(sent) = leaving.pop_front()
+    {
+        let (bytes, sent) = match sent {
+            Sent::Step(sent, from) => (ranks[pair.0 as usize].read(from), Some(sent)),
+            Sent::Bytes(bytes) => (bytes, None),
+        };
+        ranks[pair.1 as usize].write(to, &bytes);
+        for (end, number) in sent.map(|sent| (pair.0, sent)).into_iter().chain([(pair.1, received)]) {
+            let end_of = &mut ranks[end as usize];
+            end_of.pending -= 1;
+            end_of.frontier.complete(&end_of.process.schedule, number);
+            able.push(end);
+        }
+    }
 }
 
 /// Numbers that look random.

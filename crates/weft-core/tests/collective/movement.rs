@@ -169,8 +169,13 @@ fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
 fn bcast_brings_the_roots_data_to_all() {
     let trees =
         TREES.into_iter().flat_map(|tree| SEGMENTS.map(|segment_bytes| BcastAlgorithm::Tree { tree, segment_bytes }));
-    let algorithms = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing, BcastAlgorithm::Shared];
-    let algorithms = algorithms.into_iter().chain(trees);
+    let others = [
+        BcastAlgorithm::ScatterDissemination,
+        BcastAlgorithm::ScatterRing,
+        BcastAlgorithm::Shared,
+        BcastAlgorithm::Multicast,
+    ];
+    let algorithms = others.into_iter().chain(trees);
     let algorithms: Vec<_> = algorithms.collect();
     for (size, algorithm) in sizes().flat_map(|size| algorithms.iter().map(move |&algorithm| (size, algorithm))) {
         for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use weft_core::flow::{Counters, Deliver, Event, Failure, Regions, Train};
+use weft_core::multicast::wire as multicast;
 use weft_core::path_validation;
 use weft_core::rails::PathFrame;
 use weft_core::time::{Duration, Instant};
@@ -163,12 +164,17 @@ impl<P: Platform> Engine<P> {
     }
 
     fn receive(&mut self, slot: Slot, now: Instant) -> usize {
-        let Self { network, messages, peers, .. } = self;
+        let Self { network, messages, peers, groups, .. } = self;
         let Network { devices, active, secret, foreign, .. } = network;
         let mut answers: Vec<(Hop, PathFrame)> = Vec::new();
         let mut on_train = |train: Arrival<'_>| {
             let Some(peer) = wire::peek_sender(train.bytes).and_then(|number| peers.find(number)) else {
-                *foreign += 1;
+                for packet in train.bytes.chunks(train.segment.max(1)) {
+                    let stream = multicast::peek(packet);
+                    let is_ours =
+                        stream.is_some_and(|stream| groups.handle(now, &stream, packet, secret, messages, peers));
+                    *foreign += u64::from(!is_ours);
+                }
                 return;
             };
             let Route::Remote(remote) = &mut peers[peer].route else {
@@ -447,8 +453,24 @@ fn send_train(
     }
 }
 
+/// Sends a train; what the link has no room for waits in `stalled`. Who needs it again asks for it.
+pub(super) fn send_or_stall(
+    devices: &mut Devices,
+    stalled: &mut VecDeque<Stalled>,
+    hop: Hop,
+    bytes: &[u8],
+    segment: usize,
+) {
+    let Some(device) = devices.get_mut(hop.slot) else { return };
+    if let Taken::Bytes(taken) = take(device.as_mut(), &hop.to, bytes, segment)
+        && taken < bytes.len()
+    {
+        stalled.push_back(Stalled { hop, bytes: bytes[taken..].to_vec(), segment });
+    }
+}
+
 /// Sends what found no room before; `false` when there is none yet.
-fn send_stalled(devices: &mut Devices, stalled: &mut VecDeque<Stalled>) -> bool {
+pub(super) fn send_stalled(devices: &mut Devices, stalled: &mut VecDeque<Stalled>) -> bool {
     while let Some(first) = stalled.front_mut() {
         let Some(device) = devices.get_mut(first.hop.slot) else { return true };
         match take(device.as_mut(), &first.hop.to, &first.bytes, first.segment) {

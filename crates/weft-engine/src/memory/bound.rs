@@ -308,7 +308,7 @@ impl Run {
     #[inline]
     pub fn transfer(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
-            Step::Send { slice, .. } => self.data(slice, Access::Send),
+            Step::Send { slice, .. } | Step::Multicast { slice } => self.data(slice, Access::Send),
             Step::Receive { slice, .. } => self.data(slice, Access::Receive),
             _ => panic!("step {step} is no transfer"),
         }
@@ -414,7 +414,7 @@ impl Run {
             }
             Step::Reduce { input, inout } => self.reduce(input, inout),
             Step::Join => Ok(None),
-            Step::Send { .. } | Step::Receive { .. } => panic!("step {step} is a transfer"),
+            Step::Send { .. } | Step::Multicast { .. } | Step::Receive { .. } => panic!("step {step} is a transfer"),
             Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
                 panic!("step {step} needs what others publish")
             }

@@ -6,7 +6,7 @@ use weft_core::message::Head;
 use super::EventKind;
 use super::{
     Arriving, Body, CREDIT_BYTES, CREDIT_PER_MESSAGE, KEPT_BYTES_TOLD, Matched, Messages, Outgoing, Peer, PeerAccess,
-    SMALL_BYTES_MAX, Target, Unexpected, failure, status_of, truncated,
+    SMALL_BYTES_MAX, Stream, Target, Unexpected, failure, status_of, truncated,
 };
 use crate::error::Error;
 use crate::group::PeerId;
@@ -36,14 +36,15 @@ impl Messages {
                 self.acknowledge(peer, acknowledge);
                 self.put_aside(bytes);
             }
-            Body::Arriving { bytes, acknowledge } => {
+            Body::Arriving { bytes, acknowledge, stream } => {
                 self.acknowledge(peer, acknowledge);
                 self.receive_pieces(handle, peer, envelope, message.total);
                 self.let_go(peer, message.total, message.is_lent, peers);
-                let rest = peers.peer_mut(peer).arriving.take();
+                let rest = peers.peer(peer).arriving(stream);
                 self.store_piece(handle, 0, &bytes);
                 let (total, received) = (message.total, rest.map_or(0, |rest| rest.received));
-                peers.peer_mut(peer).arriving = Some(Arriving { target: Target::Request(handle), total, received });
+                let rest = Arriving { target: Target::Request(handle), total, received };
+                peers.peer_mut(peer).set_arriving(stream, Some(rest));
                 if peers.peer(peer).failed.is_some() {
                     // The rest does not come any more.
                     let error = failure(peer, peers);
@@ -218,16 +219,18 @@ impl Messages {
         }
     }
 
+    #[expect(clippy::too_many_arguments, reason = "what stands in the frame, and whence it came")]
     pub(super) fn handle_first(
         &mut self,
         peer: PeerId,
+        stream: Stream,
         envelope: Envelope,
         acknowledge: Option<u32>,
         total: u64,
         payload: &[u8],
         peers: &mut impl PeerAccess,
     ) {
-        if total > CREDIT_BYTES || payload.len() as u64 >= total || peers.peer(peer).arriving.is_some() {
+        if total > CREDIT_BYTES || payload.len() as u64 >= total || peers.peer(peer).arriving(stream).is_some() {
             self.nonsense += 1;
             return;
         }
@@ -242,7 +245,7 @@ impl Messages {
                 let make = || {
                     let mut bytes = Vec::with_capacity(total as usize);
                     bytes.extend_from_slice(payload);
-                    Body::Arriving { bytes, acknowledge }
+                    Body::Arriving { bytes, acknowledge, stream }
                 };
                 kept = room.keep(total, make);
                 kept
@@ -271,11 +274,12 @@ impl Messages {
             },
         };
         self.completions += 1;
-        peers.peer_mut(peer).arriving = Some(Arriving { target, total, received: payload.len() as u64 });
+        let rest = Arriving { target, total, received: payload.len() as u64 };
+        peers.peer_mut(peer).set_arriving(stream, Some(rest));
     }
 
-    pub(super) fn handle_more(&mut self, peer: PeerId, payload: &[u8], peers: &mut impl PeerAccess) {
-        let Some(arriving) = peers.peer(peer).arriving else {
+    pub(super) fn handle_more(&mut self, peer: PeerId, stream: Stream, payload: &[u8], peers: &mut impl PeerAccess) {
+        let Some(arriving) = peers.peer(peer).arriving(stream) else {
             self.nonsense += 1;
             return;
         };
@@ -294,7 +298,7 @@ impl Messages {
             }
             Target::Unexpected(kept) => {
                 if let Some(message) = self.unexpected.get_mut(kept)
-                    && let Body::Arriving { bytes, acknowledge } = &mut message.body
+                    && let Body::Arriving { bytes, acknowledge, .. } = &mut message.body
                 {
                     bytes.extend_from_slice(payload);
                     if whole {
@@ -303,7 +307,8 @@ impl Messages {
                 }
             }
         }
-        peers.peer_mut(peer).arriving = (!whole).then_some(Arriving { received, ..arriving });
+        let rest = (!whole).then_some(Arriving { received, ..arriving });
+        peers.peer_mut(peer).set_arriving(stream, rest);
     }
 }
 

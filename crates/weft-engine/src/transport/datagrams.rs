@@ -231,6 +231,23 @@ pub trait Datagrams {
     fn poll_placed(&mut self) -> Option<u64> {
         None
     }
+
+    /// The multicast address of one of a job's groups, which these numbers name; none if the link has no multicast. Packets are sent to it as to a
+    /// peer's.
+    fn group(&self, _job: u64, _group: u64) -> Option<Address> {
+        None
+    }
+
+    /// Packets may be sent to this multicast address from now on and, if it `receives`, arrive. Those of this process do not.
+    ///
+    /// # Errors
+    /// The machine refuses, or the link has no multicast.
+    fn join(&mut self, _group: &Address, _receives: bool) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// They need not arrive any more.
+    fn leave(&mut self, _group: &Address) {}
 }
 
 /// Packets that a kernel joins to one at most: Linux's limit is 128 segments, and 64 KiB in all.
@@ -334,6 +351,18 @@ macro_rules! forward {
             #[inline]
             fn poll_placed(&mut self) -> Option<u64> {
                 (**self).poll_placed()
+            }
+
+            fn group(&self, job: u64, group: u64) -> Option<Address> {
+                (**self).group(job, group)
+            }
+
+            fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+                (**self).join(group, receives)
+            }
+
+            fn leave(&mut self, group: &Address) {
+                (**self).leave(group);
             }
         }
     };

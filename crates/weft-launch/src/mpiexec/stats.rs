@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// Causes that are told apart: ranks of another version may have others.
+/// Kinds of packets that are told apart: ranks of another version may have others.
 const CAUSES_MAX: usize = 32;
 
 /// How the table is printed.
@@ -29,20 +29,25 @@ struct Rail {
     state: String,
 }
 
+/// How many packets there were of each kind.
+type Packets = BTreeMap<String, u64>;
+
 /// Counts of every pair and link, and of every rail by the interface of the sender.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pairs: BTreeMap<(u32, u32, String), Counts>,
     rails: BTreeMap<(u32, u32, String), Rail>,
     /// Packets that arrived and were dropped, by cause.
-    dropped: BTreeMap<String, u64>,
+    dropped: Packets,
+    /// Packets of multicast groups, by what they are.
+    multicast: Packets,
     /// Lines that are neither.
     unreadable: u64,
 }
 
 impl Stats {
-    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets`; lines of the same pair and link, and of
-    /// the same cause, add up. Besides `rail from to interface packets bytes failures state`.
+    /// Adds lines `from to link messages bytes resends`, and `rank dropped cause packets` and `rank multicast what packets`; lines of the
+    /// same pair and link, and of the same kind of packets, add up. Besides `rail from to interface packets bytes failures state`.
     pub(crate) fn add(&mut self, text: &str) {
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             if let Some((name, rail)) = line.strip_prefix("rail ").and_then(parse_rail) {
@@ -56,15 +61,29 @@ impl Stats {
                     counts.bytes = counts.bytes.saturating_add(more.bytes);
                     counts.resends = counts.resends.saturating_add(more.resends);
                 }
-                None => match parse_dropped(line) {
-                    Some((cause, packets)) if self.dropped.len() < CAUSES_MAX || self.dropped.contains_key(cause) => {
-                        let count = self.dropped.entry(cause.to_owned()).or_default();
-                        *count = count.saturating_add(packets);
-                    }
-                    _ => self.unreadable += 1,
-                },
+                None if self.add_packets(line).is_some() => {}
+                None => self.unreadable += 1,
             }
         }
+    }
+
+    /// Adds a line about packets; `None`: it is none, or there are too many kinds.
+    fn add_packets(&mut self, line: &str) -> Option<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [rank, list, kind, packets] = words[..] else { return None };
+        rank.parse::<u32>().ok()?;
+        let packets: u64 = packets.parse().ok().filter(|_| is_name(kind))?;
+        let list = match list {
+            "dropped" => &mut self.dropped,
+            "multicast" => &mut self.multicast,
+            _ => return None,
+        };
+        if list.len() >= CAUSES_MAX && !list.contains_key(kind) {
+            return None;
+        }
+        let count = list.entry(kind.to_owned()).or_default();
+        *count = count.saturating_add(packets);
+        Some(())
     }
 
     /// The table, its lines sorted by pair.
@@ -92,9 +111,11 @@ impl Stats {
             text += "\n";
             text += &table(&[head].into_iter().chain(self.rails.iter().map(row)).collect::<Vec<_>>());
         }
-        if !self.dropped.is_empty() {
-            let causes: Vec<String> = self.dropped.iter().map(|(cause, count)| format!("{count} {cause}")).collect();
-            let _ = writeln!(text, "packets dropped on arrival: {}", causes.join(", "));
+        for (what, packets) in [("multicast", &self.multicast), ("dropped on arrival", &self.dropped)] {
+            if !packets.is_empty() {
+                let kinds: Vec<String> = packets.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
+                let _ = writeln!(text, "packets {what}: {}", kinds.join(", "));
+            }
         }
         if self.unreadable > 0 {
             let _ = writeln!(text, "({} unreadable lines of statistics)", self.unreadable);
@@ -117,10 +138,13 @@ impl Stats {
                  \"bytes\": {bytes}, \"failures\": {failures}, \"state\": \"{state}\"}}"
             )
         });
-        let causes = self.dropped.iter().map(|(cause, count)| format!("\"{cause}\": {count}"));
-        let causes = causes.collect::<Vec<_>>().join(", ");
-        let dropped = (!causes.is_empty()).then(|| format!("\n  {{\"dropped\": {{{causes}}}}}"));
-        format!("[{}\n]\n", pairs.chain(rails).chain(dropped).collect::<Vec<_>>().join(","))
+        let packets =
+            [("multicast", &self.multicast), ("dropped", &self.dropped)].into_iter().filter_map(|(what, list)| {
+                let kinds =
+                    list.iter().map(|(kind, count)| format!("\"{kind}\": {count}")).collect::<Vec<_>>().join(", ");
+                (!kinds.is_empty()).then(|| format!("\n  {{\"{what}\": {{{kinds}}}}}"))
+            });
+        format!("[{}\n]\n", pairs.chain(rails).chain(packets).collect::<Vec<_>>().join(","))
     }
 }
 
@@ -135,14 +159,6 @@ fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> String {
         let _ = writeln!(text, "{}", cells.join("  "));
     }
     text
-}
-
-/// The cause, and how many packets.
-fn parse_dropped(line: &str) -> Option<(&str, u64)> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    let [rank, "dropped", cause, packets] = words[..] else { return None };
-    rank.parse::<u32>().ok()?;
-    is_name(cause).then_some((cause, packets.parse().ok()?))
 }
 
 /// Names go into JSON unescaped.
@@ -195,6 +211,9 @@ mod tests {
         stats.add(
             "0 dropped forged 3\n1 dropped forged 4\n1 dropped foreign 1\n1 dropped \"x\" 1\n1 dropped forged -1\n",
         );
+        stats.add("0 multicast data 9\n2 multicast data 1\n2 multicast probes 4\n");
+        assert!(stats.print(Format::Text).contains("packets multicast: 10 data, 4 probes\n"));
+        assert!(stats.print(Format::Json).contains(r#"{"multicast": {"data": 10, "probes": 4}}"#));
         assert!(stats.print(Format::Text).contains("packets dropped on arrival: 1 foreign, 7 forged\n"));
         assert!(stats.print(Format::Json).contains(r#"{"dropped": {"foreign": 1, "forged": 7}}"#));
         assert_eq!(stats.unreadable, 2);

@@ -6,6 +6,7 @@ use weft_core::collective::choice::{Choices, Layout};
 use weft_core::collective::{Barrier, Schedule};
 
 use super::{Bound, CollectiveScope};
+use crate::multicast::Multicast;
 use crate::object::{Communicator, Group};
 use crate::planner::Plans;
 use crate::process::Process;
@@ -15,6 +16,7 @@ impl Process {
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
         let layout = layout.with_published_max(self.published_max(communicator));
+        let layout = layout.with_multicast(communicator.multicast == Multicast::Works);
         Plans { planner: &self.planner, layout }
     }
 

@@ -141,6 +141,9 @@ fn stats(rank: u32, engine: &Engine, names: &[String]) -> String {
     for (cause, packets) in engine.dropped() {
         let _ = writeln!(report, "{rank} dropped {cause} {packets}");
     }
+    for (kind, packets) in engine.multicast_packets() {
+        let _ = writeln!(report, "{rank} multicast {kind} {packets}");
+    }
     for rail in engine.rail_traffic() {
         let name = names.get(usize::from(rail.interface)).map_or("?", |name| name.as_str());
         let RailTraffic { peer, packets, bytes, failures, has_failed, .. } = rail;

@@ -1,0 +1,251 @@
+//! Packets that are kept until all who acknowledge to this member have them, and what is sent again of them. The root keeps all that it
+//! sends; a co-root all that it receives.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::wire::Acknowledgement;
+use super::{Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, Timing};
+use crate::time::{Duration, Instant};
+
+/// One packet, as it was sent.
+struct Kept {
+    bytes: Vec<u8>,
+    /// Who has said since it was last sent again that it lacks it.
+    askers: Vec<u32>,
+    repaired: Option<Instant>,
+    /// It has been sent to the group again. Who lacks it even so may be out of reach of multicast.
+    multicast_again: bool,
+}
+
+/// Somebody who acknowledges to this member.
+struct Child {
+    member: u32,
+    /// The first packet that it, or one whose acknowledgements it gathers, may lack.
+    acknowledged: u64,
+}
+
+/// Packets, and who may still lack them.
+pub(super) struct Keeper {
+    /// Number of the oldest packet.
+    first: u64,
+    kept: VecDeque<Kept>,
+    children: Vec<Child>,
+    /// The least of what the children have acknowledged.
+    acknowledged: u64,
+    /// Packets that somebody asks for.
+    asked: VecDeque<u64>,
+    /// When the children are asked what has arrived, …
+    probe_at: Option<Instant>,
+    /// … how often they have been asked in vain, …
+    probes: u32,
+    /// … and since when.
+    silent_since: Option<Instant>,
+    probing: Vec<u32>,
+}
+
+/// What an acknowledgement has shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Learnt {
+    /// More has arrived at all children.
+    pub(super) progress: bool,
+    /// Packets that the child lacks and that it has not been sent again lately.
+    pub(super) lost: u32,
+}
+
+impl Keeper {
+    pub(super) fn new(first: u64, children: impl Iterator<Item = u32>) -> Self {
+        let children: Vec<_> = children.map(|member| Child { member, acknowledged: first }).collect();
+        Self {
+            first,
+            kept: VecDeque::new(),
+            children,
+            acknowledged: first,
+            asked: VecDeque::new(),
+            probe_at: None,
+            probes: 0,
+            silent_since: None,
+            probing: Vec::new(),
+        }
+    }
+
+    /// One past the newest packet.
+    pub(super) fn end(&self) -> u64 {
+        self.first + self.kept.len() as u64
+    }
+
+    /// The first packet that somebody may lack.
+    pub(super) fn acknowledged(&self) -> u64 {
+        if self.children.is_empty() { self.end() } else { self.acknowledged }
+    }
+
+    /// Packets that are kept.
+    pub(super) fn len(&self) -> usize {
+        self.kept.len()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
+    }
+
+    /// Keeps the packet with number [`Self::end`], unless nobody acknowledges to this member.
+    pub(super) fn keep(&mut self, bytes: impl FnOnce() -> Vec<u8>) {
+        if self.children.is_empty() {
+            self.first += 1;
+            return;
+        }
+        self.kept.push_back(Kept { bytes: bytes(), askers: Vec::new(), repaired: None, multicast_again: false });
+    }
+
+    /// A packet that is kept.
+    pub(super) fn packet(&self, number: u64) -> Option<&[u8]> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.kept.get(at).map(|kept| kept.bytes.as_slice())
+    }
+
+    /// The same, to change it before it is sent.
+    pub(super) fn packet_mut(&mut self, number: u64) -> Option<&mut Vec<u8>> {
+        let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        self.kept.get_mut(at).map(|kept| &mut kept.bytes)
+    }
+
+    /// Child `member` tells what has arrived at it (`acknowledgement`) and at all behind it (`all`). `sent`: packets that have left.
+    pub(super) fn handle(
+        &mut self,
+        now: Instant,
+        member: u32,
+        all: u64,
+        acknowledgement: &Acknowledgement,
+        sent: u64,
+        timing: &Timing,
+    ) -> Learnt {
+        let mut learnt = self.ask(now, member, acknowledgement, sent, timing);
+        let Some(child) = self.children.iter_mut().find(|child| child.member == member) else { return learnt };
+        if all <= child.acknowledged || all > sent {
+            return learnt;
+        }
+        let was_least = child.acknowledged == self.acknowledged;
+        child.acknowledged = all;
+        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first.
+        (self.probes, self.silent_since) = (0, None);
+        if was_least {
+            let least = self.children.iter().map(|child| child.acknowledged).min().unwrap_or(sent);
+            learnt.progress = least > self.acknowledged;
+            self.release(least);
+        }
+        self.probe_at = (self.acknowledged < sent).then_some(now + timing.probe_delay(0));
+        learnt
+    }
+
+    /// What a member, child or not, lacks is to be sent again.
+    fn ask(
+        &mut self,
+        now: Instant,
+        member: u32,
+        acknowledgement: &Acknowledgement,
+        sent: u64,
+        timing: &Timing,
+    ) -> Learnt {
+        let mut learnt = Learnt::default();
+        for number in acknowledgement.missing() {
+            let Some(at) = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { continue };
+            let Some(kept) = self.kept.get_mut(at).filter(|_| number < sent) else { break };
+            // What was asked for again may be on its way.
+            let is_under_way = kept.repaired.is_some_and(|at| now.since(at) < timing.round_trip());
+            if is_under_way || kept.askers.contains(&member) {
+                continue;
+            }
+            kept.askers.push(member);
+            learnt.lost += 1;
+            if kept.askers.len() == 1 {
+                self.asked.push_back(number);
+            }
+        }
+        learnt
+    }
+
+    fn release(&mut self, least: u64) {
+        while self.first < least && self.kept.pop_front().is_some() {
+            self.first += 1;
+        }
+        self.acknowledged = least;
+    }
+
+    /// Something has left at `now` that the children will acknowledge.
+    pub(super) fn sent(&mut self, now: Instant, timing: &Timing) {
+        if !self.children.is_empty() {
+            self.probe_at = Some(now + timing.probe_delay(self.probes));
+        }
+    }
+
+    /// The next packet that is to be sent again, and to whom.
+    pub(super) fn poll_repair(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
+        while let Some(number) = self.asked.front().copied() {
+            let kept = number.checked_sub(self.first).and_then(|at| self.kept.get_mut(usize::try_from(at).ok()?));
+            let Some(kept) = kept.filter(|kept| !kept.askers.is_empty()) else {
+                self.asked.pop_front();
+                continue;
+            };
+            let to = if kept.askers.len() >= REPAIR_BY_MULTICAST && !kept.multicast_again {
+                kept.multicast_again = true;
+                kept.askers.clear();
+                Destination::Group
+            } else {
+                kept.askers.pop().map_or(Destination::Group, Destination::Member)
+            };
+            if kept.askers.is_empty() {
+                kept.repaired = Some(now);
+                self.asked.pop_front();
+            }
+            out.clear();
+            out.extend_from_slice(&kept.bytes);
+            return Some(to);
+        }
+        None
+    }
+
+    /// Whom to ask now what has arrived: the group the first time, then those that lag behind; and the group again now and then, for those
+    /// whose co-root is gone. `sent`: packets that have left.
+    pub(super) fn poll_probe(&mut self, now: Instant, sent: u64, timing: &Timing) -> Option<Destination> {
+        if let Some(member) = self.probing.pop() {
+            return Some(Destination::Member(member));
+        }
+        if self.probe_at.is_none_or(|at| now < at) || self.acknowledged() >= sent {
+            return None;
+        }
+        self.silent_since = self.silent_since.or(Some(now));
+        self.probes += 1;
+        self.probe_at = Some(now + timing.probe_delay(self.probes));
+        if self.probes % PROBES_PER_ROUND == 1 {
+            return Some(Destination::Group);
+        }
+        let behind = self.children.iter().filter(|child| child.acknowledged < sent);
+        self.probing = behind.map(|child| child.member).take(PROBE_BURST).collect();
+        self.probing.pop().map(Destination::Member)
+    }
+
+    /// When to look again although nothing arrives.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        if !self.asked.is_empty() || !self.probing.is_empty() {
+            return Some(Instant(0));
+        }
+        self.probe_at.filter(|_| !self.kept.is_empty())
+    }
+
+    /// A child of which nothing has been heard for `timeout`, although it was asked.
+    pub(super) fn silent(&self, now: Instant, timeout: Duration) -> Option<u32> {
+        let since = self.silent_since?;
+        if timeout.0 == 0 || now.since(since) < timeout {
+            return None;
+        }
+        self.children.iter().find(|child| child.acknowledged == self.acknowledged).map(|child| child.member)
+    }
+
+    /// A child has left: nobody waits for its acknowledgements any more.
+    pub(super) fn forget(&mut self, member: u32) {
+        self.children.retain(|child| child.member != member);
+        let least = self.children.iter().map(|child| child.acknowledged).min().unwrap_or(self.end());
+        self.release(least);
+        (self.probes, self.silent_since) = (0, None);
+    }
+}

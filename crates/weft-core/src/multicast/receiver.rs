@@ -1,0 +1,286 @@
+//! The side of everybody else.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use super::keeper::Keeper;
+use super::wire::{self, Acknowledgement, Body, Packet, StreamId};
+use super::{AckTree, Counters, Destination, FIRST, Settings, Timing, earlier};
+use crate::time::Instant;
+use crate::wire::{Key, Secret};
+
+/// Requests for what is missing that its keeper does not answer before the root is asked instead, every other time.
+const ASK_ROOT_AFTER: u32 = 3;
+
+/// Receives a stream.
+pub struct Receiver {
+    settings: Settings,
+    stream: StreamId,
+    key: Key,
+    /// The member whose stream it is, and the one that this is.
+    root: u32,
+    member: u32,
+    /// To whom it acknowledges.
+    parent: u32,
+    /// The first packet that has not arrived.
+    expected: u64,
+    /// Packets that have arrived beyond it; the first place is that of `expected`, and is empty.
+    held: VecDeque<Option<Vec<u8>>>,
+    /// One past the newest packet that there is, as far as is known.
+    end: u64,
+    /// As a co-root: what others may still lack.
+    keeper: Keeper,
+    /// What has asked for an acknowledgement, and when it did.
+    asked: Option<(u64, Instant)>,
+    /// An acknowledgement is due, for these: the parent, or who has asked out of turn.
+    due: Vec<u32>,
+    /// When to ask for what is missing, …
+    ask_at: Option<Instant>,
+    /// … and how often that was done since something came.
+    questions: u32,
+    timing: Timing,
+    counters: Counters,
+}
+
+impl Receiver {
+    /// For what a process of member `root` sends to `member`, which is another.
+    ///
+    /// # Panics
+    /// `member` is the root, or no member.
+    pub fn new(settings: Settings, stream: StreamId, root: u32, member: u32, secret: &Secret) -> Self {
+        let tree = AckTree::new(settings.members, root, settings.scheme);
+        let parent = tree.parent(member).filter(|_| member < settings.members);
+        Self {
+            key: stream.key(secret),
+            parent: parent.expect("another member than the root receives"),
+            keeper: Keeper::new(FIRST, tree.children(member)),
+            expected: FIRST,
+            held: VecDeque::new(),
+            end: FIRST,
+            asked: None,
+            due: Vec::new(),
+            ask_at: None,
+            questions: 0,
+            timing: Timing::new(),
+            counters: Counters::default(),
+            settings,
+            stream,
+            root,
+            member,
+        }
+    }
+
+    /// A packet of this stream has arrived: the frames that are next in order go to `deliver`.
+    pub fn handle(&mut self, now: Instant, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
+        let Ok(packet) = Packet::open(&self.key, self.expected, bytes) else {
+            self.counters.rejected += 1;
+            return;
+        };
+        match packet.body {
+            Body::Data if packet.from == self.root => {
+                self.handle_data(now, packet.number, bytes, deliver);
+                if packet.request {
+                    self.handle_request(now, packet.number);
+                }
+            }
+            // Of the root, or of the co-root.
+            Body::Probe if packet.from != self.member => self.handle_probe(now, &packet),
+            Body::Acknowledgement(acknowledgement) if packet.from < self.settings.members => {
+                let (number, sent) = (packet.number, self.expected);
+                self.keeper.handle(now, packet.from, number, &acknowledgement, sent, &self.timing);
+                self.pass_on();
+            }
+            Body::Data | Body::Probe | Body::Acknowledgement(_) | Body::Test => self.counters.rejected += 1,
+        }
+    }
+
+    fn handle_data(&mut self, now: Instant, number: u64, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
+        let Some(ahead) = number.checked_sub(self.expected) else {
+            self.counters.duplicates += 1;
+            return;
+        };
+        if ahead >= u64::from(self.settings.window) {
+            // No sender that keeps to its window is so far ahead of who has not acknowledged.
+            self.counters.rejected += 1;
+            return;
+        }
+        self.learn_of(now, number, ahead > 0);
+        if ahead > 0 {
+            let at = ahead as usize;
+            if self.held.len() <= at {
+                self.held.resize(at + 1, None);
+            }
+            if self.held[at].is_some() {
+                self.counters.duplicates += 1;
+            } else {
+                self.held[at] = Some(bytes.to_vec());
+            }
+            return;
+        }
+        self.take(bytes, deliver);
+        self.held.pop_front();
+        while let Some(next) = self.held.front_mut().and_then(Option::take) {
+            self.take(&next, deliver);
+            self.held.pop_front();
+        }
+        self.questions = 0;
+        if self.expected >= self.end {
+            self.ask_at = None;
+        } else if self.ask_at.is_some() {
+            // What is missing now has been asked for with the rest.
+            self.ask_at = Some(now + self.timing.probe_delay(0));
+        }
+    }
+
+    /// The packet that was expected is here.
+    fn take(&mut self, bytes: &[u8], deliver: &mut impl FnMut(&[u8])) {
+        self.expected += 1;
+        self.keeper.keep(|| bytes.to_vec());
+        for frame in wire::frames(bytes) {
+            match frame {
+                Some(frame) => deliver(frame),
+                None => self.counters.rejected += 1,
+            }
+        }
+    }
+
+    /// There is packet `number`, and a gap before it: new ones are asked for at once.
+    fn learn_of(&mut self, now: Instant, number: u64, has_gap: bool) {
+        if has_gap && (number > self.end || self.ask_at.is_none()) {
+            self.questions = 0;
+            self.ask_at = Some(now);
+        }
+        self.end = self.end.max(number + 1);
+    }
+
+    fn handle_request(&mut self, now: Instant, number: u64) {
+        self.asked = Some((number, now));
+        self.pass_on();
+        if self.keeper.acknowledged() < self.expected {
+            self.keeper.sent(now, &self.timing);
+        }
+    }
+
+    /// Somebody asks what has arrived of the packets that there are.
+    fn handle_probe(&mut self, now: Instant, packet: &Packet) {
+        let number = packet.number;
+        if number > self.expected.saturating_add(u64::from(self.settings.window)) {
+            self.counters.rejected += 1;
+            return;
+        }
+        if number > self.end || (number > self.expected && self.ask_at.is_none()) {
+            self.end = self.end.max(number);
+            self.ask_at = Some(now);
+        }
+        self.asked = Some((number.wrapping_sub(1), now));
+        let to = if packet.from == self.root { self.parent } else { packet.from };
+        // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as well, for its co-root may be gone.
+        self.owe(to);
+        if self.keeper.acknowledged() < self.expected {
+            self.keeper.sent(now, &self.timing);
+        }
+    }
+
+    fn owe(&mut self, to: u32) {
+        if !self.due.contains(&to) {
+            self.due.push(to);
+        }
+    }
+
+    /// What has been asked for goes to the parent as soon as all behind this member have it.
+    fn pass_on(&mut self) {
+        if let Some((asked, _)) = self.asked
+            && self.subtree() > asked
+        {
+            self.owe(self.parent);
+        }
+    }
+
+    /// The first packet that this member, or one whose acknowledgements it gathers, may lack.
+    fn subtree(&self) -> u64 {
+        self.keeper.acknowledged().min(self.expected)
+    }
+
+    /// The next packet that leaves: for whom.
+    pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
+        if let Some(to) = self.keeper.poll_repair(now, out) {
+            match to {
+                Destination::Group => self.counters.repairs_by_multicast += 1,
+                Destination::Member(_) => self.counters.repairs_by_unicast += 1,
+            }
+            return Some(to);
+        }
+        if self.ask_at.is_some_and(|at| at <= now) && self.end > self.expected {
+            self.questions += 1;
+            self.ask_at = Some(now + self.timing.probe_delay(self.questions));
+            let asks_root = self.questions > ASK_ROOT_AFTER && self.questions.is_multiple_of(2);
+            let to = if asks_root { self.root } else { self.parent };
+            self.counters.negative += 1;
+            self.due.retain(|due| *due != to);
+            return Some(self.acknowledge(now, to, out));
+        }
+        if let Some(to) = self.due.pop() {
+            return Some(self.acknowledge(now, to, out));
+        }
+        let to = self.keeper.poll_probe(now, self.expected, &self.timing)?;
+        // A co-root asks those behind it one by one: the others have nothing to tell it.
+        let Destination::Member(_) = to else { return self.poll(now, out) };
+        let number = self.expected;
+        Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
+        wire::seal(&self.key, number, out);
+        self.counters.probes += 1;
+        Some(to)
+    }
+
+    fn acknowledge(&mut self, now: Instant, to: u32, out: &mut Vec<u8>) -> Destination {
+        let echo = self.asked.map(|(number, since)| (number, now.since(since)));
+        let (expected, end) = (self.expected, self.end);
+        let mut acknowledgement = Acknowledgement { expected, end, echo, map: Vec::new() };
+        let beyond = (self.expected..).zip(&self.held).filter(|(_, held)| held.is_some());
+        beyond.for_each(|(number, _)| acknowledgement.note(number));
+        let number = self.subtree();
+        let body = Body::Acknowledgement(acknowledgement);
+        Packet { from: self.member, request: false, number, body }.emit(&self.stream, out);
+        wire::seal(&self.key, number, out);
+        self.counters.acknowledgements += 1;
+        if to == self.parent && self.asked.is_some_and(|(asked, _)| number > asked) {
+            self.asked = None;
+        }
+        Destination::Member(to)
+    }
+
+    /// The first packet that has not arrived.
+    pub fn expected(&self) -> u64 {
+        self.expected
+    }
+
+    /// Whether nothing is known to be missing, here or at those whose acknowledgements this member gathers.
+    pub fn is_idle(&self) -> bool {
+        self.end <= self.expected && self.due.is_empty() && self.keeper.is_empty()
+    }
+
+    /// When to call [`Self::poll`] although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let due = (!self.due.is_empty()).then_some(Instant(0));
+        let ask = self.ask_at.filter(|_| self.end > self.expected);
+        earlier(earlier(due, ask), self.keeper.next_timeout())
+    }
+
+    /// A member whose acknowledgements this one gathers and that has not answered for longer than the settings allow.
+    pub fn silent(&self, now: Instant) -> Option<u32> {
+        self.keeper.silent(now, self.settings.peer_timeout)
+    }
+
+    /// A member has left or failed: nobody waits for it any more.
+    pub fn forget(&mut self, member: u32) {
+        self.keeper.forget(member);
+        if member == self.parent {
+            self.parent = self.root;
+        }
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

@@ -1,0 +1,269 @@
+//! The root's side of a stream.
+
+use alloc::vec::Vec;
+
+use super::keeper::Keeper;
+use super::wire::{self, Acknowledgement, Body, FRAME_PREFIX, HEADER_SIZE, Packet, StreamId};
+use super::{
+    AckTree, Counters, Destination, FIRST, LOSS_SHARE, LOSSES_FREE, Settings, Timing, WINDOW_MAX, WINDOW_MIN, earlier,
+};
+use crate::time::{Duration, Instant};
+use crate::wire::{Key, Secret};
+
+/// Sends frames to all other members of a group.
+pub struct Sender {
+    settings: Settings,
+    stream: StreamId,
+    /// The member that this is.
+    member: u32,
+    key: Key,
+    keeper: Keeper,
+    /// The first packet that has not left.
+    unsent: u64,
+    /// The newest packet has room for another frame: it has not left.
+    is_open: bool,
+    /// Broadcasts since the last one that asked for acknowledgements,
+    broadcasts: u32,
+    /// and the packet that did.
+    asked: u64,
+    timing: Timing,
+    /// A packet that has asked for acknowledgements, and when it left.
+    timed: Option<(u64, Instant)>,
+    /// Packets that may be under way.
+    congestion_window: u32,
+    /// The window has shrunk because of losses among packets before this one.
+    recovering: u64,
+    /// Packets that each receiver has lost since the window was last looked at: only of the one that has lost most.
+    losses: Losses,
+    counters: Counters,
+}
+
+/// Losses of one receiver in one window.
+#[derive(Default)]
+struct Losses {
+    until: u64,
+    of: Vec<(u32, u32)>,
+}
+
+impl Sender {
+    /// For the stream of a process of this member.
+    ///
+    /// # Panics
+    /// The window is empty or larger than [`WINDOW_MAX`], or a packet has no room for a frame.
+    pub fn new(settings: Settings, stream: StreamId, member: u32, secret: &Secret) -> Self {
+        assert!((1..=WINDOW_MAX).contains(&settings.window), "a window has 1 to {WINDOW_MAX} packets");
+        assert!(settings.packet_size > HEADER_SIZE + FRAME_PREFIX, "a packet has room for a frame");
+        let tree = AckTree::new(settings.members, member, settings.scheme);
+        Self {
+            key: stream.key(secret),
+            keeper: Keeper::new(FIRST, tree.children(member)),
+            unsent: FIRST,
+            is_open: false,
+            broadcasts: 0,
+            asked: FIRST,
+            timing: Timing::new(),
+            timed: None,
+            congestion_window: settings.window.min(4 * WINDOW_MIN),
+            recovering: FIRST,
+            losses: Losses::default(),
+            counters: Counters::default(),
+            settings,
+            stream,
+            member,
+        }
+    }
+
+    /// Bytes of the longest frame.
+    pub fn frame_max(&self) -> usize {
+        (self.settings.packet_size - HEADER_SIZE - FRAME_PREFIX).min(usize::from(u16::MAX))
+    }
+
+    /// Bytes of the longest frame that [`Self::submit`] takes now; `None` if the window is full.
+    pub fn room(&self) -> Option<usize> {
+        let open = self.open_room();
+        if open > FRAME_PREFIX {
+            return Some(open - FRAME_PREFIX);
+        }
+        (self.keeper.len() < self.settings.window as usize).then(|| self.frame_max())
+    }
+
+    fn open_room(&self) -> usize {
+        let newest = self.keeper.packet(self.keeper.end().wrapping_sub(1)).filter(|_| self.is_open);
+        newest.map_or(0, |packet| self.settings.packet_size.saturating_sub(packet.len()))
+    }
+
+    /// Takes a frame of `length` bytes, which `write` writes. It shares a packet with others if they have not left. Returns the number that
+    /// [`Self::acknowledged`] exceeds when all have it; `None`, and nothing is done, if there is no room for it.
+    pub fn submit(&mut self, length: usize, write: impl FnOnce(&mut [u8])) -> Option<u64> {
+        if length > self.frame_max() {
+            return None;
+        }
+        if self.open_room() < FRAME_PREFIX + length {
+            if self.keeper.len() >= self.settings.window as usize {
+                return None;
+            }
+            let mut bytes = Vec::with_capacity(self.settings.packet_size);
+            let (from, number) = (self.member, self.keeper.end());
+            Packet { from, request: false, number, body: Body::Data }.emit(&self.stream, &mut bytes);
+            self.keeper.keep(|| bytes);
+            self.is_open = !self.keeper.is_empty();
+        }
+        let number = self.keeper.end().wrapping_sub(1);
+        if let Some(packet) = self.keeper.packet_mut(number) {
+            packet.extend_from_slice(&(length as u16).to_le_bytes());
+            let at = packet.len();
+            packet.resize(at + length, 0);
+            write(&mut packet[at..]);
+        }
+        Some(number)
+    }
+
+    /// What was submitted last ends a broadcast.
+    pub fn end_broadcast(&mut self) {
+        self.broadcasts += 1;
+        if self.broadcasts >= self.settings.scheme.aggregate {
+            self.request(self.keeper.end().wrapping_sub(1));
+        }
+    }
+
+    /// Packet `number`, which has not left, asks for acknowledgements.
+    fn request(&mut self, number: u64) {
+        if let Some(packet) = self.keeper.packet_mut(number).filter(|_| number >= self.unsent) {
+            wire::request(packet);
+            self.broadcasts = 0;
+            self.asked = number;
+        }
+    }
+
+    /// All have the packets before this one.
+    pub fn acknowledged(&self) -> u64 {
+        self.keeper.acknowledged()
+    }
+
+    /// Whether nothing is to be sent, and nobody is waited for.
+    pub fn is_idle(&self) -> bool {
+        self.keeper.is_empty()
+    }
+
+    /// The next packet that leaves: for whom.
+    pub fn poll(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Destination> {
+        if let Some(to) = self.keeper.poll_repair(now, out) {
+            match to {
+                Destination::Group => self.counters.repairs_by_multicast += 1,
+                Destination::Member(_) => self.counters.repairs_by_unicast += 1,
+            }
+            self.keeper.sent(now, &self.timing);
+            return Some(to);
+        }
+        if self.send_next(now, out) {
+            return Some(Destination::Group);
+        }
+        let to = self.keeper.poll_probe(now, self.unsent, &self.timing)?;
+        let number = self.unsent;
+        Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
+        wire::seal(&self.key, number, out);
+        self.counters.probes += 1;
+        Some(to)
+    }
+
+    fn send_next(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let number = self.unsent;
+        let under_way = number - self.keeper.acknowledged().min(number);
+        if number >= self.keeper.end() || under_way >= u64::from(self.congestion_window) {
+            return false;
+        }
+        let is_newest = number + 1 == self.keeper.end();
+        // A window that is about to be full must hear from the receivers, however many broadcasts that is.
+        let quarter = u64::from(self.congestion_window.min(self.settings.window) / 4).max(1);
+        if number >= self.asked + quarter {
+            self.request(number);
+        }
+        self.unsent += 1;
+        self.is_open &= !is_newest;
+        let Some(packet) = self.keeper.packet_mut(number) else { return false };
+        wire::seal(&self.key, number, packet);
+        out.clear();
+        out.extend_from_slice(packet);
+        if self.timed.is_none() && number == self.asked {
+            self.timed = Some((number, now));
+        }
+        self.keeper.sent(now, &self.timing);
+        self.counters.packets += 1;
+        true
+    }
+
+    /// A packet of this stream has arrived.
+    pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
+        match Packet::open(&self.key, self.unsent, bytes) {
+            Ok(Packet { from, number, body: Body::Acknowledgement(acknowledgement), .. })
+                if from < self.settings.members && from != self.member =>
+            {
+                self.acknowledge(now, from, number, &acknowledgement);
+            }
+            // What a bridge has brought back to where it came from.
+            Ok(Packet { from, .. }) if from == self.member => {}
+            _ => self.counters.rejected += 1,
+        }
+    }
+
+    fn acknowledge(&mut self, now: Instant, from: u32, number: u64, acknowledgement: &Acknowledgement) {
+        if let (Some((timed, left)), Some((echo, hold))) = (self.timed, acknowledgement.echo)
+            && echo >= timed
+        {
+            self.timed = None;
+            if echo == timed && now.since(left) >= hold {
+                self.timing.sample(Duration(now.since(left).0 - hold.0));
+            }
+        }
+        let before = self.keeper.acknowledged();
+        let learnt = self.keeper.handle(now, from, number, acknowledgement, self.unsent, &self.timing);
+        if learnt.lost > 0 {
+            self.count_losses(from, learnt.lost);
+        }
+        if learnt.progress {
+            let all = self.keeper.acknowledged();
+            let grown = self.congestion_window.saturating_add((all - before) as u32 / 2 + 1);
+            self.congestion_window = grown.min(self.settings.window);
+        }
+    }
+
+    /// A receiver that has lost more than its share shrinks the window, once for what was under way then.
+    fn count_losses(&mut self, from: u32, lost: u32) {
+        if self.keeper.acknowledged() >= self.losses.until {
+            self.losses = Losses { until: self.unsent, of: Vec::new() };
+        }
+        let of = &mut self.losses.of;
+        let at = of.iter().position(|(member, _)| *member == from).unwrap_or_else(|| {
+            of.push((from, 0));
+            of.len() - 1
+        });
+        of[at].1 += lost;
+        let share = (self.congestion_window / LOSS_SHARE).max(LOSSES_FREE);
+        if of[at].1 > share && self.keeper.acknowledged() >= self.recovering {
+            self.congestion_window = (self.congestion_window / 2).max(WINDOW_MIN.min(self.settings.window));
+            self.recovering = self.unsent;
+        }
+    }
+
+    /// When to call [`Self::poll`] although nothing arrives.
+    pub fn next_timeout(&self) -> Option<Instant> {
+        let may_send = self.unsent < self.keeper.end()
+            && self.unsent - self.keeper.acknowledged().min(self.unsent) < u64::from(self.congestion_window);
+        earlier(may_send.then_some(Instant(0)), self.keeper.next_timeout())
+    }
+
+    /// A member that has not answered for longer than the settings allow.
+    pub fn silent(&self, now: Instant) -> Option<u32> {
+        self.keeper.silent(now, self.settings.peer_timeout)
+    }
+
+    /// A member has left or failed: nobody waits for it any more.
+    pub fn forget(&mut self, member: u32) {
+        self.keeper.forget(member);
+    }
+
+    /// What has happened.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+}

@@ -1,0 +1,349 @@
+//! Groups on a network that does to each receiver what a test says. Larger groups and combinations of faults are left to weft-sim.
+
+use super::*;
+use alloc::collections::BinaryHeap;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use proptest::prelude::*;
+
+const STREAM: StreamId = StreamId { context: 5, first: 2, generation: 77, root: 0 };
+
+fn secret() -> Secret {
+    Secret::new([3; 16])
+}
+
+fn settings(members: u32, scheme: Scheme) -> Settings {
+    Settings { members, packet_size: 304, window: 64, scheme, peer_timeout: Duration::from_secs(2) }
+}
+
+/// What a network does to packets; chances are in 1000.
+#[derive(Clone, Copy, Debug, Default)]
+struct Faults {
+    loss: u64,
+    duplication: u64,
+    reordering: u64,
+    /// Packets to the group reach nobody.
+    filtered: bool,
+    /// This member does not run before that time.
+    paused: Option<(u32, Duration)>,
+    /// This one runs no more from that time on.
+    dead: Option<(u32, Duration)>,
+}
+
+struct Group {
+    now: Instant,
+    root: Sender,
+    others: Vec<Receiver>,
+    delivered: Vec<Vec<Vec<u8>>>,
+    faults: Faults,
+    random: u64,
+    arrivals: BinaryHeap<Reverse<Arrival>>,
+    sent: u64,
+    to_group: u64,
+    /// What is never delivered: to which member, and the how many-th packet to the group.
+    lose: Vec<(usize, u64)>,
+}
+
+/// When, in which order of those at one time, at which member, and what.
+type Arrival = (u64, u64, usize, Vec<u8>);
+
+const PATH: Duration = Duration::from_micros(20);
+
+impl Group {
+    fn new(settings: Settings, faults: Faults, seed: u64) -> Self {
+        let others: Vec<_> =
+            (1..settings.members).map(|member| Receiver::new(settings, STREAM, 0, member, &secret())).collect();
+        Self {
+            now: Instant(1),
+            root: Sender::new(settings, STREAM, 0, &secret()),
+            delivered: vec![Vec::new(); others.len()],
+            others,
+            faults,
+            random: seed | 1,
+            arrivals: BinaryHeap::new(),
+            sent: 0,
+            to_group: 0,
+            lose: Vec::new(),
+        }
+    }
+
+    /// A number below `bound` (xorshift64*).
+    fn below(&mut self, bound: u64) -> u64 {
+        self.random ^= self.random >> 12;
+        self.random ^= self.random << 25;
+        self.random ^= self.random >> 27;
+        self.random.wrapping_mul(0x2545_f491_4f6c_dd1d) % bound
+    }
+
+    fn carry(&mut self, to: usize, bytes: &[u8]) {
+        if self.below(1000) < self.faults.loss {
+            return;
+        }
+        let copies = 1 + u64::from(self.below(1000) < self.faults.duplication);
+        for _ in 0..copies {
+            let late = if self.below(1000) < self.faults.reordering { self.below(200_000) } else { 0 };
+            self.sent += 1;
+            self.arrivals.push(Reverse((self.now.0 + PATH.0 + late, self.sent, to, bytes.to_vec())));
+        }
+    }
+
+    fn send(&mut self, from: usize, to: Destination, bytes: &[u8]) {
+        match to {
+            Destination::Member(to) => self.carry(to as usize, bytes),
+            Destination::Group => {
+                self.to_group += 1;
+                for to in (0..=self.others.len()).filter(|to| *to != from) {
+                    if !self.faults.filtered && !self.lose.contains(&(to, self.to_group)) {
+                        self.carry(to, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    fn runs(&self, member: usize) -> bool {
+        let paused = self.faults.paused.is_some_and(|(who, until)| who as usize == member && self.now.0 < until.0);
+        let dead = self.faults.dead.is_some_and(|(who, from)| who as usize == member && self.now.0 >= from.0);
+        !paused && !dead
+    }
+
+    fn poll(&mut self) {
+        let mut out = Vec::new();
+        for member in 0..=self.others.len() {
+            while self.runs(member) {
+                let next = match member.checked_sub(1) {
+                    None => self.root.poll(self.now, &mut out),
+                    Some(at) => self.others[at].poll(self.now, &mut out),
+                };
+                let Some(to) = next else { break };
+                self.send(member, to, &out.clone());
+            }
+        }
+    }
+
+    /// The next event; false when nothing will happen any more.
+    fn step(&mut self) -> bool {
+        self.poll();
+        let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
+        let timeouts = [self.root.next_timeout()].into_iter().chain(self.others.iter().map(Receiver::next_timeout));
+        let running = timeouts.enumerate().filter(|(member, _)| self.runs(*member)).filter_map(|(_, at)| at);
+        let wakes = self.faults.paused.map(|(_, until)| until.0).filter(|until| *until > self.now.0);
+        let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).min() else {
+            return false;
+        };
+        self.now = Instant(next.max(self.now.0));
+        while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now.0) {
+            let Some(Reverse((_, _, to, bytes))) = self.arrivals.pop() else { break };
+            // A host that does not run keeps what comes as long as its socket has room: here it loses it.
+            if !self.runs(to) {
+                continue;
+            }
+            match to.checked_sub(1) {
+                None => self.root.handle(self.now, &bytes),
+                Some(at) => {
+                    let delivered = &mut self.delivered[at];
+                    self.others[at].handle(self.now, &bytes, &mut |frame| delivered.push(frame.to_vec()));
+                }
+            }
+        }
+        true
+    }
+
+    /// Until nothing is owed any more.
+    fn settle(&mut self) {
+        let limit = self.now + Duration::from_secs(60);
+        while !(self.root.is_idle() && self.others.iter().all(Receiver::is_idle)) {
+            assert!(self.step(), "somebody waits, and nothing will happen");
+            assert!(self.now < limit, "still busy after a minute");
+        }
+    }
+
+    /// Broadcasts `frames`, as soon as the window has room for each.
+    fn broadcast(&mut self, frames: &[Vec<u8>]) {
+        let limit = self.now + Duration::from_secs(600);
+        for frame in frames {
+            while self.root.submit(frame.len(), |room| room.copy_from_slice(frame)).is_none() {
+                assert!(self.step() && self.now < limit, "the window stays full");
+            }
+            self.root.end_broadcast();
+            self.poll();
+        }
+    }
+
+    fn check(&self, frames: &[Vec<u8>]) {
+        for (at, delivered) in self.delivered.iter().enumerate() {
+            assert!(delivered == frames, "member {}: {} of {} frames", at + 1, delivered.len(), frames.len());
+        }
+        for other in &self.others {
+            assert_eq!(other.counters().rejected, 0);
+        }
+    }
+}
+
+fn frames(count: u32, longest: u64, seed: u64) -> Vec<Vec<u8>> {
+    let length = |number: u32| ((u64::from(number) + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) % (longest + 1);
+    (0..count).map(|number| vec![number as u8; length(number) as usize]).collect()
+}
+
+fn schemes() -> impl Strategy<Value = Scheme> {
+    prop_oneof![
+        Just(Scheme::BASIC),
+        Just(Scheme::WINDOW),
+        (1u32..4).prop_map(|co_roots| Scheme { co_roots, ..Scheme::WINDOW }),
+        (2u32..20).prop_map(|aggregate| Scheme { aggregate, ..Scheme::WINDOW }),
+        (1u32..4, 2u32..20).prop_map(|(co_roots, aggregate)| Scheme { co_roots, aggregate, ..Scheme::WINDOW }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(150))]
+
+    #[test]
+    fn every_frame_arrives_once_and_in_order_whatever_is_lost_repeated_or_reordered(
+        scheme in schemes(),
+        members in 2u32..12,
+        loss in prop_oneof![Just(0u64), Just(1), Just(10), Just(100), Just(300)],
+        (duplication, reordering) in (0u64..100, 0u64..200),
+        seed in any::<u64>(),
+        longest in prop_oneof![Just(0u64), Just(20), Just(266)],
+    ) {
+        let faults = Faults { loss, duplication, reordering, ..Faults::default() };
+        let mut group = Group::new(settings(members, scheme), faults, seed);
+        let frames = frames(400, longest, seed);
+        group.broadcast(&frames);
+        group.settle();
+        group.check(&frames);
+    }
+}
+
+#[test]
+fn the_root_sends_as_many_packets_to_two_receivers_as_to_twenty() {
+    let count = |members| {
+        let mut group = Group::new(settings(members, Scheme::WINDOW), Faults::default(), 1);
+        let frames = frames(50, 266, 1);
+        group.broadcast(&frames);
+        group.settle();
+        group.check(&frames);
+        assert_eq!(group.root.counters().repairs_by_unicast + group.root.counters().repairs_by_multicast, 0);
+        group.root.counters().packets
+    };
+    assert_eq!(count(3), count(21));
+}
+
+#[test]
+fn one_lost_packet_is_there_again_within_two_round_trips() {
+    for (lost, what) in [(3, "a packet in the middle"), (12, "the last packet")] {
+        let time = |lose: Vec<(usize, u64)>| {
+            let mut group = Group::new(settings(8, Scheme::WINDOW), Faults::default(), 1);
+            // So that the round trip is known.
+            let first = frames(20, 100, 9);
+            for frame in &first {
+                group.broadcast(core::slice::from_ref(frame));
+                group.settle();
+            }
+            group.delivered.iter_mut().for_each(Vec::clear);
+            group.lose = lose.iter().map(|(to, number)| (*to, group.to_group + number)).collect();
+            let begin = group.now;
+            let frames = vec![vec![7; 266]; 12];
+            group.broadcast(&frames);
+            while group.delivered.iter().any(|delivered| delivered.len() < frames.len()) {
+                assert!(group.step());
+            }
+            group.check(&frames);
+            (group.now.since(begin), group.root.counters().repairs_by_multicast)
+        };
+        let (without, _) = time(Vec::new());
+        let (with, _) = time(vec![(3, lost)]);
+        let round_trip = 2 * PATH.0;
+        // What proves the loss of the last packet is a probe, which waits for the time that no answer can be late any more.
+        let wait = if lost == 12 { PROBE_MIN.0 } else { 0 };
+        assert!(with.0 <= without.0 + 2 * round_trip + wait, "{what}: {with:?} beside {without:?}");
+        // Four receivers lose the same: it is sent once, to all.
+        let (_, repairs) = time(vec![(1, lost), (2, lost), (5, lost), (7, lost)]);
+        assert!(repairs >= 1, "{what}");
+    }
+}
+
+#[test]
+fn a_network_without_multicast_is_slow_and_nothing_worse() {
+    let faults = Faults { filtered: true, ..Faults::default() };
+    for scheme in [Scheme::WINDOW, Scheme { co_roots: 2, ..Scheme::WINDOW }] {
+        let mut group = Group::new(settings(5, scheme), faults, 1);
+        let frames = frames(30, 200, 1);
+        group.broadcast(&frames);
+        group.settle();
+        group.check(&frames);
+    }
+}
+
+#[test]
+fn the_root_does_not_run_ahead_of_a_receiver_by_more_than_its_window() {
+    let paused = Some((2, Duration::from_millis(500)));
+    let mut group = Group::new(settings(4, Scheme::WINDOW), Faults { paused, ..Faults::default() }, 1);
+    let frames = vec![vec![1; 266]; 200];
+    group.broadcast(&frames);
+    assert!(group.now.0 >= Duration::from_millis(500).0, "who does not run holds the root up, once the window is full");
+    group.settle();
+    group.check(&frames);
+}
+
+#[test]
+fn a_receiver_that_dies_is_named_and_a_co_root_that_dies_keeps_nobody_from_the_data() {
+    let scheme = Scheme { co_roots: 2, ..Scheme::WINDOW };
+    // Member 1 is the co-root of 2 and 3; the network loses packets, so that these need it, or the root.
+    let dead = Some((1, Duration::from_millis(1)));
+    let mut group = Group::new(settings(6, scheme), Faults { dead, loss: 100, ..Faults::default() }, 5);
+    let frames = frames(60, 100, 1);
+    for frame in &frames {
+        assert!(group.root.submit(frame.len(), |room| room.copy_from_slice(frame)).is_some());
+        group.root.end_broadcast();
+        for _ in 0..50 {
+            group.step();
+        }
+    }
+    let limit = group.now + Duration::from_secs(10);
+    while group.root.silent(group.now).is_none() {
+        assert!(group.step() && group.now < limit, "nobody is named");
+    }
+    assert_eq!(group.root.silent(group.now), Some(1));
+    // The root does not run ahead of the dead one for ever; what it has sent is there.
+    let sent = FIRST + group.root.counters().packets;
+    for member in [2, 3, 4, 5] {
+        assert_eq!(group.others[member - 1].expected(), sent, "member {member}");
+    }
+}
+
+#[test]
+fn small_frames_share_packets_while_the_window_is_full() {
+    let mut group = Group::new(settings(3, Scheme { aggregate: 10, ..Scheme::WINDOW }), Faults::default(), 1);
+    let frames = vec![vec![5; 4]; 1000];
+    for frame in &frames {
+        // The program is quicker than anything leaves.
+        while group.root.submit(frame.len(), |room| room.copy_from_slice(frame)).is_none() {
+            assert!(group.step());
+        }
+        group.root.end_broadcast();
+    }
+    group.settle();
+    group.check(&frames);
+    assert!(group.root.counters().packets < 60, "{} packets", group.root.counters().packets);
+}
+
+#[test]
+fn packets_of_strangers_and_of_other_groups_are_counted_and_harmless() {
+    let settings = settings(3, Scheme::WINDOW);
+    let mut receiver = Receiver::new(settings, STREAM, 0, 1, &secret());
+    let mut others = [
+        Sender::new(settings, STREAM, 0, &Secret::new([4; 16])),
+        Sender::new(settings, StreamId { generation: 78, ..STREAM }, 0, &secret()),
+        Sender::new(settings, StreamId { root: 2, ..STREAM }, 0, &secret()),
+    ];
+    let mut out = Vec::new();
+    for sender in &mut others {
+        sender.submit(1, |room| room[0] = 1);
+        assert_eq!(sender.poll(Instant(1), &mut out), Some(Destination::Group));
+        receiver.handle(Instant(1), &out, &mut |_| panic!("this was for somebody else"));
+    }
+    assert_eq!((receiver.counters().rejected, receiver.expected()), (3, FIRST));
+}

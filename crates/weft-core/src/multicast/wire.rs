@@ -1,0 +1,357 @@
+//! What travels about a multicast stream: its packets, probes for what has arrived of them, and acknowledgements.
+//!
+//! All numbers are little-endian.
+//!
+//! ```text
+//!  0  tag          8   keyed hash of all that follows, and of its length (`wire/key.rs`); the key is that of the stream
+//!  8  mark         3   0xffffff: where packets of flows have the number of a process, which none has
+//! 11  kind         1   1 data, 2 probe, 3 acknowledgement, 4 test; bit 7: an acknowledgement is wanted at once
+//! 12  context      4   the communicator's
+//! 16  generation   4   which of the groups that have had this context
+//! 20  root         4   rank of the process whose stream it is
+//! 24  from         4   member that has made the packet
+//! 28  first        4   number in the job of the communicator's first process: disjoint communicators may have one context
+//! 32  number       4   data: its own; probe: one past the last that has been sent; acknowledgement: the first that does not count as
+//!                      arrived at its sender and at all whose acknowledgements its sender gathers; test: which attempt
+//!     data: frames, each as length 2 and bytes
+//!     test: zeros, so that it is as long as the longest packet
+//!     acknowledgement:
+//!       expected   4   the first packet that has not arrived at the sender itself
+//!       end        4   one past the newest packet of which the sender knows: what is before it and has not arrived is asked for
+//!       echo       4   the newest packet that asked for an acknowledgement
+//!       hold       4   how long it waited for this answer, 64 ns units; 0xffffffff: it answers none, or it waited longer
+//!       map        8 each, at most 16: bit i of word k: packet `expected + 1 + 64 k + i` has arrived
+//! ```
+//!
+//! A packet that is sent again is the same in every byte, whoever sends it: who repairs needs to keep nothing but it.
+//!
+//! Numbers continue beyond 32 bits: the tag covers the part that does not travel.
+
+use alloc::vec::Vec;
+
+use crate::time::Duration;
+use crate::wire::{Key, Secret};
+
+/// Bytes in front of the frames of a packet.
+pub const HEADER_SIZE: usize = 36;
+/// Bytes in front of each frame.
+pub const FRAME_PREFIX: usize = 2;
+/// Packets that an acknowledgement can speak of beyond the first missing one.
+pub const MAP_PACKETS: u64 = 64 * MAP_WORDS_MAX as u64;
+const MAP_WORDS_MAX: usize = 16;
+const ACKNOWLEDGEMENT_SIZE: usize = HEADER_SIZE + 16;
+const MARK: u32 = 0x00ff_ffff;
+const REQUEST: u8 = 0x80;
+const HOLD_UNIT_NS: u64 = 64;
+const HOLD_UNKNOWN: u32 = u32::MAX;
+
+mod kind {
+    pub(super) const DATA: u8 = 1;
+    pub(super) const PROBE: u8 = 2;
+    pub(super) const ACKNOWLEDGEMENT: u8 = 3;
+    pub(super) const TEST: u8 = 4;
+}
+
+/// What tells the streams of a process apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct StreamId {
+    /// The communicator's context.
+    pub context: u32,
+    /// Communicators that have no process in common may have one context: the number in the job of this one's first process.
+    pub first: u32,
+    /// Contexts are given again: a number that no other group of this context with this first process has had.
+    pub generation: u32,
+    /// Rank in the communicator of the process whose stream it is.
+    pub root: u32,
+}
+
+impl StreamId {
+    /// What makes and verifies the tags of its packets.
+    pub fn key(&self, secret: &Secret) -> Key {
+        Key::for_group(secret, [self.context, self.first, self.generation, self.root])
+    }
+}
+
+/// The stream that a packet claims to be of; `None` if it claims to be none of a multicast stream. Nothing is proved until it is opened.
+#[inline]
+pub fn peek(bytes: &[u8]) -> Option<StreamId> {
+    let is_stream = bytes.len() >= HEADER_SIZE && u32_at(bytes, 8) & MARK == MARK;
+    is_stream.then(|| StreamId {
+        context: u32_at(bytes, 12),
+        generation: u32_at(bytes, 16),
+        root: u32_at(bytes, 20),
+        first: u32_at(bytes, 28),
+    })
+}
+
+/// Whether a packet claims to be a test.
+#[inline]
+pub fn is_test(bytes: &[u8]) -> bool {
+    bytes.get(11).is_some_and(|flags| flags & !REQUEST == kind::TEST)
+}
+
+/// What a packet says beside its header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Body {
+    /// Frames of the stream, behind [`HEADER_SIZE`] bytes.
+    Data,
+    /// The packets before its number have been sent.
+    Probe,
+    /// What has arrived.
+    Acknowledgement(Acknowledgement),
+    /// Does the network carry packets to this group?
+    Test,
+}
+
+/// What has arrived at one member.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Acknowledgement {
+    /// The first packet that has not arrived at the member itself.
+    pub expected: u64,
+    /// One past the newest packet of which it knows.
+    pub end: u64,
+    /// The newest packet that asked for it, and how long that waited for this answer.
+    pub echo: Option<(u64, Duration)>,
+    /// Bit i of word k: packet `expected + 1 + 64 k + i` has arrived.
+    pub map: Vec<u64>,
+}
+
+impl Acknowledgement {
+    /// The packets that have not arrived although they have been sent.
+    pub fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+        let last = self.end.min(self.expected.saturating_add(MAP_PACKETS + 1));
+        let has_arrived = |number: &u64| {
+            let bit = number.checked_sub(self.expected + 1);
+            bit.is_some_and(|bit| self.map.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 == 1))
+        };
+        (self.expected..last).filter(move |number| !has_arrived(number))
+    }
+
+    /// Notes that packet `number` has arrived; one that the map has no room for is not told.
+    pub(super) fn note(&mut self, number: u64) {
+        let Some(bit) = number.checked_sub(self.expected + 1).filter(|bit| *bit < MAP_PACKETS) else { return };
+        let word = (bit / 64) as usize;
+        if self.map.len() <= word {
+            self.map.resize(word + 1, 0);
+        }
+        self.map[word] |= 1 << (bit % 64);
+    }
+}
+
+/// An authentic packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The member that has made it.
+    pub from: u32,
+    /// An acknowledgement is wanted at once.
+    pub request: bool,
+    /// Its number; for a data packet and a probe of the stream, for an acknowledgement the first that does not count as arrived.
+    pub number: u64,
+    /// The rest.
+    pub body: Body,
+}
+
+/// Why bytes that claim to be of a stream are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reject {
+    /// The tag is not that of the stream: no member of the job made it, or it was damaged, or recorded long ago.
+    Forged,
+    /// The tag is right and the content is not.
+    Malformed,
+}
+
+impl Packet {
+    /// Verifies and parses a packet of the stream whose `key` that is. `near` is a number that is less than 2³¹ from the packet's.
+    ///
+    /// # Errors
+    /// It is none.
+    pub fn open(key: &Key, near: u64, bytes: &[u8]) -> Result<Self, Reject> {
+        if bytes.len() < HEADER_SIZE {
+            return Err(Reject::Forged);
+        }
+        let number = nearest(near, u32_at(bytes, 32));
+        if !key.verify((number >> 32) as u32, bytes) {
+            return Err(Reject::Forged);
+        }
+        let body = match bytes[11] & !REQUEST {
+            kind::DATA => Body::Data,
+            kind::PROBE if bytes.len() == HEADER_SIZE => Body::Probe,
+            kind::TEST => Body::Test,
+            kind::ACKNOWLEDGEMENT => {
+                Body::Acknowledgement(parse_acknowledgement(number, bytes).ok_or(Reject::Malformed)?)
+            }
+            _ => return Err(Reject::Malformed),
+        };
+        Ok(Self { from: u32_at(bytes, 24), request: bytes[11] & REQUEST != 0, number, body })
+    }
+
+    /// Writes the packet but for the frames of a data packet, which are to be appended, as the zeros of a test are; then [`seal`] it.
+    pub fn emit(&self, stream: &StreamId, out: &mut Vec<u8>) {
+        let kind = match &self.body {
+            Body::Data => kind::DATA,
+            Body::Probe => kind::PROBE,
+            Body::Acknowledgement(_) => kind::ACKNOWLEDGEMENT,
+            Body::Test => kind::TEST,
+        };
+        let flags = kind | if self.request { REQUEST } else { 0 };
+        out.clear();
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(&(MARK | u32::from(flags) << 24).to_le_bytes());
+        for word in [stream.context, stream.generation, stream.root, self.from, stream.first, self.number as u32] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        let Body::Acknowledgement(acknowledgement) = &self.body else { return };
+        let hold = |hold: Duration| u32::try_from(hold.0 / HOLD_UNIT_NS).unwrap_or(HOLD_UNKNOWN);
+        let (echo, hold) = acknowledgement.echo.map_or((0, HOLD_UNKNOWN), |(echo, time)| (echo, hold(time)));
+        for word in [acknowledgement.expected as u32, acknowledgement.end as u32, echo as u32, hold] {
+            out.extend_from_slice(&word.to_le_bytes());
+        }
+        acknowledgement.map.iter().for_each(|word| out.extend_from_slice(&word.to_le_bytes()));
+    }
+}
+
+/// Asks for an acknowledgement in a packet that is not sealed yet.
+pub(super) fn request(packet: &mut [u8]) {
+    packet[11] |= REQUEST;
+}
+
+/// Writes the tag of the packet with this number, which is otherwise complete.
+pub fn seal(key: &Key, number: u64, packet: &mut [u8]) {
+    key.write_tag((number >> 32) as u32, packet);
+}
+
+/// The frames of a data packet; `None` in the place of what is no frame, and then nothing follows.
+pub fn frames(packet: &[u8]) -> impl Iterator<Item = Option<&[u8]>> {
+    let mut rest = packet.get(HEADER_SIZE..).unwrap_or(&[]);
+    core::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let frame = rest.split_first_chunk::<FRAME_PREFIX>().and_then(|(length, behind)| {
+            let (frame, behind) = behind.split_at_checked(usize::from(u16::from_le_bytes(*length)))?;
+            rest = behind;
+            Some(frame)
+        });
+        if frame.is_none() {
+            rest = &[];
+        }
+        Some(frame)
+    })
+}
+
+fn parse_acknowledgement(number: u64, bytes: &[u8]) -> Option<Acknowledgement> {
+    let map = bytes.get(ACKNOWLEDGEMENT_SIZE..)?;
+    if map.len() % 8 != 0 || map.len() > 8 * MAP_WORDS_MAX {
+        return None;
+    }
+    let hold = u32_at(bytes, 48);
+    let echo = || (nearest(number, u32_at(bytes, 44)), Duration(u64::from(hold) * HOLD_UNIT_NS));
+    Some(Acknowledgement {
+        expected: nearest(number, u32_at(bytes, 36)),
+        end: nearest(number, u32_at(bytes, 40)),
+        echo: (hold != HOLD_UNKNOWN).then(echo),
+        map: map.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect(),
+    })
+}
+
+/// The number whose low 32 bits are `low` that is nearest to `near`.
+fn nearest(near: u64, low: u32) -> u64 {
+    near.wrapping_add_signed(i64::from(low.wrapping_sub(near as u32) as i32))
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes[at..].first_chunk().map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    const STREAM: StreamId = StreamId { context: 7, first: 9, generation: 0xdead_beef, root: 3 };
+
+    fn key() -> Key {
+        STREAM.key(&Secret::new([9; 16]))
+    }
+
+    fn packets() -> impl Strategy<Value = Packet> {
+        let echo = prop::option::of((0u64..1000, 0u64..1 << 20));
+        let acknowledgement = (0u64..1000, 0u64..1000, echo, prop::collection::vec(any::<u64>(), 0..=MAP_WORDS_MAX));
+        let body = prop_oneof![
+            Just(Body::Data),
+            Just(Body::Probe),
+            Just(Body::Test),
+            acknowledgement.prop_map(|(expected, end, echo, map)| {
+                let echo = echo.map(|(echo, hold)| ((1 << 40) + echo, Duration(hold * HOLD_UNIT_NS)));
+                let (expected, end) = ((1 << 40) + expected, (1 << 40) + end);
+                Body::Acknowledgement(Acknowledgement { expected, end, echo, map })
+            }),
+        ];
+        (any::<u32>(), any::<bool>(), 0u64..1000, body).prop_map(|(from, request, number, body)| Packet {
+            from,
+            request,
+            number: (1 << 40) + number,
+            body,
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_and_no_other_byte_is_believed(packet in packets(), at in any::<prop::sample::Index>()) {
+            let mut bytes = Vec::new();
+            packet.emit(&STREAM, &mut bytes);
+            seal(&key(), packet.number, &mut bytes);
+            prop_assert_eq!(peek(&bytes), Some(STREAM));
+            prop_assert_eq!(Packet::open(&key(), 1 << 40, &bytes), Ok(packet.clone()));
+            // The same number four thousand million packets ago, and any damage.
+            prop_assert_eq!(Packet::open(&key(), (1 << 40) - (1 << 32), &bytes), Err(Reject::Forged));
+            bytes[at.index(HEADER_SIZE)] ^= 4;
+            prop_assert_eq!(Packet::open(&key(), 1 << 40, &bytes), Err(Reject::Forged));
+        }
+
+        #[test]
+        fn any_bytes_are_taken(bytes in prop::collection::vec(any::<u8>(), 0..200), near in any::<u64>()) {
+            peek(&bytes);
+            let mut bytes = bytes;
+            frames(&bytes).for_each(drop);
+            if bytes.len() >= HEADER_SIZE {
+                let number = nearest(near, u32_at(&bytes, 32));
+                seal(&key(), number, &mut bytes);
+                let _ = Packet::open(&key(), near, &bytes);
+            }
+        }
+    }
+
+    #[test]
+    fn frames_are_found_and_a_frame_that_is_cut_ends_the_packet() {
+        let mut packet = vec![0; HEADER_SIZE];
+        for frame in [&b"ab"[..], b"", b"c"] {
+            packet.extend_from_slice(&(frame.len() as u16).to_le_bytes());
+            packet.extend_from_slice(frame);
+        }
+        let all: Vec<_> = frames(&packet).collect();
+        assert_eq!(all, [Some(&b"ab"[..]), Some(b""), Some(b"c")]);
+        packet.pop();
+        let cut: Vec<_> = frames(&packet).collect();
+        assert_eq!(cut, [Some(&b"ab"[..]), Some(b""), None]);
+    }
+
+    #[test]
+    fn what_is_missing_lies_before_the_newest_that_is_known() {
+        let mut acknowledgement = Acknowledgement { expected: 100, end: 100, ..Acknowledgement::default() };
+        assert_eq!(acknowledgement.missing().count(), 0);
+        acknowledgement.end = 172;
+        for number in [102, 103, 170] {
+            acknowledgement.note(number);
+        }
+        let missing: Vec<_> = acknowledgement.missing().collect();
+        let expected: Vec<_> = [100, 101].into_iter().chain(104..170).chain([171]).collect();
+        assert_eq!(missing, expected);
+        // What the map has no room for is not told.
+        acknowledgement.note(100 + MAP_PACKETS + 1);
+        acknowledgement.end = u64::MAX;
+        assert_eq!(acknowledgement.missing().last(), Some(100 + MAP_PACKETS));
+        assert_eq!(acknowledgement.map.len(), 2);
+    }
+}

@@ -1,0 +1,612 @@
+//! Multicast groups: what one process sends to all hosts of a communicator at once (`weft_core::multicast`).
+//!
+//! A message that is multicast is made of the same frames as one that is sent eagerly to each receiver, within the credit of each, and at the receivers
+//! it goes through the same matching. So a schedule receives it as any other message, and what nobody has asked for yet is kept like any
+//! other. Acknowledgements and repairs go to processes' own addresses, as packets of their own beside the flows.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+use weft_core::message::Head;
+use weft_core::multicast::{
+    Counters, Destination, MESSAGE_BYTES_MAX, Receiver, Scheme, Sender, Settings, StreamId, WINDOW_MAX,
+    wire::{self, Body, Packet},
+};
+use weft_core::time::{Duration, Instant};
+use weft_core::wire::{Key, Secret};
+
+use super::Engine;
+use super::network::{self, Stalled};
+use crate::carriers::{Devices, Hop, Slot};
+use crate::group::{Group as Processes, PeerId};
+use crate::memory::UserData;
+use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
+use crate::peers::{Peers, Route};
+use crate::request::{Send, State};
+use crate::transport::{Address, Datagrams, Platform};
+
+/// Most packets of one train.
+const TRAIN_PACKETS_MAX: usize = 64;
+/// Packets that one pass sends for one group.
+const PACKETS_PER_PASS: usize = 256;
+
+// A receiver that has consumed all it was sent has given back so much credit at least.
+const _: () = assert!(MESSAGE_BYTES_MAX + CREDIT_PER_MESSAGE <= CREDIT_BYTES / 2);
+
+/// What makes a group.
+pub struct NewGroup {
+    /// Context of the messages that are multicast.
+    pub context: u32,
+    /// A number that no other group with this context has had.
+    pub generation: u32,
+    /// The processes, by rank.
+    pub processes: Arc<Processes>,
+    /// The member that each rank belongs to: its host.
+    pub members: Vec<u32>,
+    /// Bytes of the longest packet, and packets of the window: the same at all processes.
+    pub packet_size: usize,
+    /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
+    pub window: u32,
+    /// Who acknowledges to whom.
+    pub scheme: Scheme,
+    /// After so much silence a member that is asked has failed; zero: never.
+    pub peer_timeout: Duration,
+}
+
+/// A message that is to be multicast, from `offset` on.
+struct Queued {
+    request: usize,
+    offset: u64,
+}
+
+/// A group that this process belongs to.
+struct Group {
+    context: u32,
+    /// Number of the first process, and of the group among those of this context and first process.
+    first: u32,
+    generation: u32,
+    processes: Arc<Processes>,
+    /// Of each rank.
+    members: Vec<u32>,
+    /// Rank of the process that receives for each member.
+    receiving: Vec<u32>,
+    /// This process's member, and its rank.
+    own: u32,
+    rank: u32,
+    address: Address,
+    slot: Slot,
+    settings: Settings,
+    /// Makes and verifies packets that are of no stream.
+    key: Key,
+    sender: Option<Box<Sender>>,
+    /// By the rank of the root, with the number of the stream.
+    receivers: Vec<(u32, Stream, Box<Receiver>)>,
+    queue: VecDeque<Queued>,
+    /// Requests that end when all have acknowledged packets up to this.
+    unacknowledged: VecDeque<(usize, u64)>,
+    /// Tests that have arrived, as bits.
+    tests: u32,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    streams: Stream,
+    packet: Vec<u8>,
+    train: Vec<u8>,
+    /// What happened in groups that are no more.
+    past: Counters,
+}
+
+impl Group {
+    /// Who has to have a packet for `to`, in the stream of rank `root`.
+    fn process(&self, to: u32, root: u32) -> Option<PeerId> {
+        let is_root = self.members.get(root as usize) == Some(&to);
+        let rank = if is_root { root } else { *self.receiving.get(to as usize)? };
+        self.processes.members.get(rank as usize).copied()
+    }
+
+    /// Those that receive what this process multicasts.
+    fn receivers(&self) -> impl Iterator<Item = PeerId> + '_ {
+        let others = (0..).zip(&self.receiving).filter(|(member, _)| *member != self.own);
+        others.map(|(_, rank)| self.processes.members[*rank as usize])
+    }
+
+    fn stream(&self, root: u32) -> StreamId {
+        StreamId { context: self.context, first: self.first, generation: self.generation, root }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.queue.is_empty()
+            && self.unacknowledged.is_empty()
+            && self.sender.as_ref().is_none_or(|sender| sender.is_idle())
+            && self.receivers.iter().all(|(.., receiver)| receiver.is_idle())
+    }
+
+    fn counters(&self) -> Counters {
+        let mut all = Counters::default();
+        let senders = self.sender.iter().map(|sender| sender.counters());
+        senders.chain(self.receivers.iter().map(|(.., receiver)| receiver.counters())).for_each(|one| all.add(one));
+        all
+    }
+
+    fn next_timeout(&self) -> Option<Instant> {
+        let sender = self.sender.as_ref().and_then(|sender| sender.next_timeout());
+        self.receivers.iter().filter_map(|(.., receiver)| receiver.next_timeout()).chain(sender).min()
+    }
+}
+
+impl Groups {
+    pub(super) fn is_empty(&self) -> bool {
+        self.groups.is_empty()
+    }
+
+    fn find(&mut self, stream: &StreamId) -> Option<&mut Group> {
+        let is_it = |group: &&mut Group| group.stream(stream.root) == *stream;
+        self.groups.iter_mut().find(is_it)
+    }
+
+    /// Whether nothing is owed to anybody.
+    pub(super) fn are_idle(&self) -> bool {
+        self.groups.iter().all(Group::is_idle)
+    }
+
+    /// When something is due although nothing arrives.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.groups.iter().filter_map(Group::next_timeout).min()
+    }
+
+    /// Whether something is to be sent, or waited for.
+    pub(super) fn are_active(&self) -> bool {
+        self.groups.iter().any(|group| !group.is_idle())
+    }
+
+    /// A packet that claims to be of `stream` has arrived; false: it is of none that this process receives.
+    pub(super) fn handle<P: Platform>(
+        &mut self,
+        now: Instant,
+        stream: &StreamId,
+        bytes: &[u8],
+        secret: &Secret,
+        messages: &mut Messages,
+        peers: &mut Peers<P>,
+    ) -> bool {
+        let streams = self.streams;
+        let Some(group) = self.find(stream) else { return false };
+        let (Some(&root_member), Some(&root)) =
+            (group.members.get(stream.root as usize), group.processes.members.get(stream.root as usize))
+        else {
+            return false;
+        };
+        if stream.root == group.rank {
+            let Some(sender) = &mut group.sender else { return false };
+            sender.handle(now, bytes);
+            return true;
+        }
+        if root_member == group.own || group.receiving[group.own as usize] != group.rank {
+            return false;
+        }
+        if wire::is_test(bytes) {
+            let Ok(Packet { number, .. }) = Packet::open(&group.key, 0, bytes) else { return false };
+            group.tests |= 1 << (number % 32);
+            messages.completions += 1;
+            return true;
+        }
+        let known = group.receivers.iter().position(|(known, ..)| *known == stream.root);
+        let at = known.unwrap_or_else(|| {
+            let receiver = Receiver::new(group.settings, *stream, root_member, group.own, secret);
+            group.receivers.push((stream.root, streams + 1, Box::new(receiver)));
+            group.receivers.len() - 1
+        });
+        let (_, number, receiver) = &mut group.receivers[at];
+        let number = *number;
+        receiver.handle(now, bytes, &mut |frame| messages.handle_frame_on(root, number, frame, peers));
+        if known.is_none() {
+            self.streams += 1;
+        }
+        true
+    }
+}
+
+impl<P: Platform> Engine<P> {
+    /// The most packets that a window of a group may have, and the bytes of the longest packet that this process can multicast; `None`: it has no
+    /// carrier that could.
+    pub fn multicast_packet_size(&self) -> Option<usize> {
+        let device = self.network.devices.udp.as_ref()?;
+        device.group(0, 0)?;
+        Some(device.packet_size())
+    }
+
+    /// Joins a group: what its members multicast arrives from now on.
+    ///
+    /// # Errors
+    /// The machine refuses, or there is no carrier with multicast.
+    pub fn join_group(&mut self, new: NewGroup) -> io::Result<()> {
+        let NewGroup { context, generation, processes, members, packet_size, window, scheme, peer_timeout } = new;
+        let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
+        let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
+        let mut receiving = Vec::new();
+        for (rank, member) in (0..).zip(&members) {
+            if *member as usize == receiving.len() {
+                receiving.push(rank);
+            } else if *member as usize > receiving.len() {
+                return Err(io::ErrorKind::InvalidInput.into());
+            }
+        }
+        let (secret, slot) = (&self.network.secret, Slot::Udp);
+        let first = self.peers[processes.members[0]].number();
+        let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
+        let Some(device) = self.network.devices.get_mut(slot) else { return Err(io::ErrorKind::Unsupported.into()) };
+        let [job, name] = names(secret, context, first, generation);
+        let address = device.group(job, name).ok_or(io::ErrorKind::Unsupported)?;
+        device.join(&address, receiving[members[rank as usize] as usize] == rank)?;
+        let window = window.clamp(1, WINDOW_MAX);
+        let settings = Settings { members: receiving.len() as u32, packet_size, window, scheme, peer_timeout };
+        self.groups.groups.push(Group {
+            context,
+            first,
+            generation,
+            own: members[rank as usize],
+            rank,
+            processes,
+            members,
+            receiving,
+            address,
+            slot,
+            settings,
+            key,
+            sender: None,
+            receivers: Vec::new(),
+            queue: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+            tests: 0,
+        });
+        Ok(())
+    }
+
+    /// Leaves the groups of a context: what is still owed to them is forgotten.
+    pub fn leave_groups(&mut self, context: u32) {
+        let Self { groups: Groups { groups, past, .. }, network, peers, .. } = self;
+        groups.retain(|group| {
+            if group.context != context {
+                return true;
+            }
+            past.add(&group.counters());
+            for (root, stream, _) in &group.receivers {
+                let peer = group.processes.members[*root as usize];
+                if let Some(peer) = peers.get_mut(peer) {
+                    peer.matching.end_stream(*stream);
+                }
+            }
+            if let Some(device) = network.devices.get_mut(group.slot) {
+                device.leave(&group.address);
+            }
+            false
+        });
+    }
+
+    /// Whether nothing is owed to the groups of a context, nor by them.
+    pub fn is_group_quiet(&self, context: u32) -> bool {
+        self.groups.groups.iter().all(|group| group.context != context || group.is_idle())
+    }
+
+    /// Multicasts a packet of full length that says nothing, to find out whether it arrives. `attempt`: below 32.
+    pub fn test_group(&mut self, context: u32, attempt: u32) {
+        let Self { groups, network, .. } = self;
+        let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
+        let stream = group.stream(group.rank);
+        let packet = Packet { from: group.own, request: false, number: attempt.into(), body: Body::Test };
+        packet.emit(&stream, &mut groups.packet);
+        groups.packet.resize(group.settings.packet_size, 0);
+        wire::seal(&group.key, attempt.into(), &mut groups.packet);
+        if let Some(device) = network.devices.get_mut(group.slot) {
+            // One that is lost, for whatever reason, is what the test is for.
+            let _ = device.send(&group.address, &groups.packet);
+        }
+    }
+
+    /// The tests that have arrived, as bits.
+    pub fn tests_heard(&self, context: u32) -> u32 {
+        self.groups.groups.iter().filter(|group| group.context == context).fold(0, |all, group| all | group.tests)
+    }
+
+    /// What has happened in all groups.
+    pub fn multicast_counters(&self) -> Counters {
+        let mut all = self.groups.past;
+        self.groups.groups.iter().for_each(|group| all.add(&group.counters()));
+        all
+    }
+
+    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use.
+    pub fn multicast_packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        let all = self.multicast_counters();
+        [
+            ("data", all.packets),
+            ("sent-again-to-all", all.repairs_by_multicast),
+            ("sent-again-to-one", all.repairs_by_unicast),
+            ("probes", all.probes),
+            ("acknowledgements", all.acknowledgements),
+            ("asking", all.negative),
+            ("duplicate", all.duplicates),
+            ("rejected", all.rejected),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+    }
+
+    /// Multicasts the message of the request `handle` (state `Multicasting`) to the other members of its context's group.
+    pub fn start_multicast(&mut self, handle: usize) {
+        let state = self.messages.requests.get(handle).map(|request| &request.state);
+        let Some(State::Multicasting(send)) = state else { return };
+        let context = send.envelope.context;
+        let Self { groups, network, .. } = self;
+        let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else {
+            return self
+                .messages
+                .fail(handle, crate::error::Error::new(crate::error::OTHER, "there is no multicast group"));
+        };
+        if group.sender.is_none() {
+            let sender = Sender::new(group.settings, group.stream(group.rank), group.own, &network.secret);
+            group.sender = Some(Box::new(sender));
+        }
+        group.queue.push_back(Queued { request: handle, offset: 0 });
+        let now = self.platform.now();
+        self.push_multicasts();
+        self.transmit_groups(now);
+    }
+
+    /// Hands what waits to be multicast to the windows, as far as there is room, and completes what all have.
+    pub(super) fn push_multicasts(&mut self) {
+        let Self { groups, messages, peers, .. } = self;
+        for group in &mut groups.groups {
+            while let Some(next) = group.queue.front_mut() {
+                let (request, offset) = (next.request, next.offset);
+                match push(group, request, offset, messages, peers) {
+                    Pushed::Until(offset) => {
+                        if let Some(next) = group.queue.front_mut() {
+                            next.offset = offset;
+                        }
+                        break;
+                    }
+                    Pushed::Whole(number) => {
+                        group.queue.pop_front();
+                        if group.settings.scheme.blocking {
+                            group.unacknowledged.push_back((request, number));
+                        } else {
+                            messages.complete(request);
+                        }
+                    }
+                    Pushed::Gone => {
+                        group.queue.pop_front();
+                    }
+                }
+            }
+            let acknowledged = group.sender.as_ref().map_or(0, |sender| sender.acknowledged());
+            while let Some((request, _)) =
+                group.unacknowledged.front().copied().filter(|(_, number)| *number < acknowledged)
+            {
+                group.unacknowledged.pop_front();
+                messages.complete(request);
+            }
+        }
+    }
+
+    /// Sends what the streams of all groups have for others.
+    pub(super) fn transmit_groups(&mut self, now: Instant) {
+        let mut silent = None;
+        let Self { groups: Groups { groups, packet, train, .. }, network, peers, .. } = self;
+        for group in groups {
+            let mut sent = 0;
+            let sender = group.sender.take();
+            if let Some(mut sender) = sender {
+                train.clear();
+                let mut segment = 0;
+                while network.stalled.is_empty() && sent < PACKETS_PER_PASS {
+                    let Some(to) = sender.poll(now, packet) else { break };
+                    sent += 1;
+                    // Packets of one length, and a shorter one behind them, leave together.
+                    let joins = to == Destination::Group
+                        && train.len() < TRAIN_PACKETS_MAX * segment
+                        && packet.len() <= segment;
+                    if !joins {
+                        flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                        segment = packet.len();
+                    }
+                    match to {
+                        Destination::Group => train.extend_from_slice(packet),
+                        to => send_to(group, group.rank, to, packet, &mut network.devices, peers),
+                    }
+                    if packet.len() < segment {
+                        flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                    }
+                }
+                flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                silent = silent.or_else(|| group.process(sender.silent(now)?, group.rank));
+                group.sender = Some(sender);
+            }
+            let mut receivers = std::mem::take(&mut group.receivers);
+            for (root, _, receiver) in &mut receivers {
+                while network.stalled.is_empty() && sent < PACKETS_PER_PASS {
+                    let Some(to) = receiver.poll(now, packet) else { break };
+                    sent += 1;
+                    send_to(group, *root, to, packet, &mut network.devices, peers);
+                }
+                silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
+            }
+            group.receivers = receivers;
+        }
+        if let Some(peer) = silent {
+            self.peer_failed(
+                peer,
+                "it has not acknowledged what was multicast for longer than WEFT_PEER_TIMEOUT: its host or the network may be down, or \
+                 it was stopped",
+            );
+        }
+    }
+
+    /// Puts into the windows of all groups what has room there, and sends what they have for others.
+    #[inline]
+    pub(super) fn move_groups(&mut self, now: Instant) {
+        if self.groups.is_empty() {
+            return;
+        }
+        network::send_stalled(&mut self.network.devices, &mut self.network.stalled);
+        self.push_multicasts();
+        self.transmit_groups(now);
+    }
+
+    /// `peer` is gone: what is multicast to it fails, and nobody waits for its acknowledgements.
+    pub(super) fn leave_failed_peer(&mut self, peer: PeerId) {
+        let Self { groups, messages, peers, .. } = self;
+        for group in &mut groups.groups {
+            let Some(rank) = group.processes.members.iter().position(|process| *process == peer) else { continue };
+            let (rank, member) = (rank as u32, group.members[rank]);
+            if group.receiving[member as usize] != rank {
+                continue;
+            }
+            if let Some(sender) = &mut group.sender {
+                sender.forget(member);
+            }
+            group.receivers.iter_mut().for_each(|(.., receiver)| receiver.forget(member));
+            let waiting = group.queue.drain(..).map(|queued| queued.request);
+            for request in waiting.chain(group.unacknowledged.drain(..).map(|(request, _)| request)) {
+                messages.fail(request, messages::failure(peer, peers));
+            }
+        }
+    }
+}
+
+/// How far a message has been put into the window.
+enum Pushed {
+    /// All of it; the last packet.
+    Whole(u64),
+    /// Up to here: there is no more room.
+    Until(u64),
+    /// Nobody wants it any more.
+    Gone,
+}
+
+fn push<P: Platform>(
+    group: &mut Group,
+    request: usize,
+    mut offset: u64,
+    messages: &Messages,
+    peers: &mut Peers<P>,
+) -> Pushed {
+    let Some(State::Multicasting(Send { envelope, data, .. })) =
+        messages.requests.get(request).map(|entry| &entry.state)
+    else {
+        return Pushed::Gone;
+    };
+    let total = data.len();
+    if offset == 0 && !charge(group, total, peers) {
+        return Pushed::Until(0);
+    }
+    let Some(sender) = &mut group.sender else { return Pushed::Gone };
+    let mut number = sender.acknowledged();
+    let whole = Head::eager(*envelope, None);
+    if whole.as_bytes().len() as u64 + total <= sender.frame_max() as u64 {
+        return match submit(sender, &whole, data, 0, total) {
+            Some(number) => {
+                sender.end_broadcast();
+                Pushed::Whole(number)
+            }
+            None => {
+                refund(group, total, peers);
+                Pushed::Until(0)
+            }
+        };
+    }
+    while offset < total {
+        let Some(room) = sender.room() else { break };
+        let head = if offset == 0 { Head::eager_first(*envelope, None, total) } else { Head::eager_more() };
+        let head_size = head.as_bytes().len();
+        // What is left of a packet that others have begun may be too little for a piece: then it begins the next.
+        let room = if room <= head_size { sender.frame_max() } else { room };
+        let length = (room.saturating_sub(head_size) as u64).min(total - offset);
+        let Some(newest) = submit(sender, &head, data, offset, length) else { break };
+        number = newest;
+        offset += length;
+    }
+    if offset == 0 {
+        refund(group, total, peers);
+        return Pushed::Until(0);
+    }
+    if offset < total {
+        return Pushed::Until(offset);
+    }
+    sender.end_broadcast();
+    Pushed::Whole(number)
+}
+
+fn submit(sender: &mut Sender, head: &Head, data: &UserData, offset: u64, length: u64) -> Option<u64> {
+    let head = head.as_bytes();
+    sender.submit(head.len() + length as usize, |out| {
+        out[..head.len()].copy_from_slice(head);
+        if length > 0 {
+            data.read(offset, &mut out[head.len()..]);
+        }
+    })
+}
+
+/// Takes the price of a message of `total` bytes from the credit of each receiver, if all have it.
+fn charge<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) -> bool {
+    let cost = total + CREDIT_PER_MESSAGE;
+    if group.receivers().any(|peer| peers.get(peer).is_some_and(|state| state.matching.credit < cost)) {
+        return false;
+    }
+    for peer in group.receivers() {
+        if let Some(state) = peers.get_mut(peer) {
+            state.matching.credit -= cost;
+            state.put(total);
+        }
+    }
+    true
+}
+
+/// Gives it back.
+fn refund<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) {
+    for peer in group.receivers() {
+        if let Some(state) = peers.get_mut(peer) {
+            state.matching.credit += total + CREDIT_PER_MESSAGE;
+        }
+    }
+}
+
+fn flush(group: &Group, devices: &mut Devices, stalled: &mut VecDeque<Stalled>, train: &mut Vec<u8>, segment: usize) {
+    if !train.is_empty() {
+        network::send_or_stall(devices, stalled, Hop { slot: group.slot, to: group.address }, train, segment);
+        train.clear();
+    }
+}
+
+/// Sends one packet of the stream of rank `root` to whom it is for. One that is lost is sent again.
+fn send_to<P: Platform>(
+    group: &Group,
+    root: u32,
+    to: Destination,
+    packet: &[u8],
+    devices: &mut Devices,
+    peers: &Peers<P>,
+) {
+    let hop = match to {
+        Destination::Group => Some(Hop { slot: group.slot, to: group.address }),
+        Destination::Member(member) => group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
+            Route::Remote(remote) => remote.hop_of(group.slot),
+            _ => None,
+        }),
+    };
+    if let Some(hop) = hop
+        && let Some(device) = devices.get_mut(hop.slot)
+    {
+        let _ = device.send(&hop.to, packet);
+    }
+}
+
+/// Numbers that name the job and the group to a carrier, and tell nobody the secret.
+fn names(secret: &Secret, context: u32, first: u32, generation: u32) -> [u64; 2] {
+    [StreamId { context: 0, first: 0, generation: 0, root: 0 }, StreamId { context, first, generation, root: 0 }]
+        .map(|stream| weft_core::multicast::public_name(&stream, secret))
+}

@@ -1,0 +1,159 @@
+//! Whether the network carries multicast between the nodes of a communicator is tried by all its processes together, in one of the first blocking
+//! broadcasts, and is known to all of them alike from then on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use weft_core::multicast::Scheme;
+use weft_engine::engine::NewGroup;
+
+use super::highest;
+use crate::error::{Error, Result};
+use crate::multicast::{Multicast, Wanted};
+use crate::process::{self, Process, with};
+
+/// Blocking broadcasts on a communicator before multicast is tried: a program that makes only a few need not pay for that.
+const BROADCASTS_BEFORE: u32 = 2;
+/// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
+const ATTEMPTS: u32 = 8;
+const PATIENT_FROM: u32 = 2;
+/// Packets that may wait for acknowledgements in each stream.
+const WINDOW_PACKETS: u32 = 256;
+
+impl Process {
+    /// A blocking broadcast begins on a communicator: whether [`prepare`] is to be called before.
+    #[inline]
+    pub fn tries_multicast(&mut self, communicator: usize) -> bool {
+        if self.multicast.wanted == Wanted::Off {
+            return false;
+        }
+        let before = if self.multicast.wanted == Wanted::Auto { BROADCASTS_BEFORE } else { 0 };
+        let Ok(object) = self.objects.communicator_mut(communicator) else { return false };
+        match &mut object.multicast {
+            Multicast::Untried(broadcasts) if *broadcasts < before => {
+                *broadcasts += 1;
+                false
+            }
+            Multicast::Untried(_) => object.inter.is_none(),
+            Multicast::Works | Multicast::Impossible => false,
+        }
+    }
+
+    /// What this process knows of a group for `communicator`: the bytes of the longest packet, 0 if it cannot have one, and a number that none of
+    /// its groups has had.
+    fn offer_group(&mut self, communicator: usize) -> Result<(i64, i64)> {
+        let object = self.objects.communicator(communicator)?;
+        let has_nodes = self.nodes_of(&object.group.members).iter().any(|node| *node > 0);
+        let size = if has_nodes && !self.multicast.fails { self.engine()?.multicast_packet_size() } else { None };
+        Ok((size.unwrap_or(0) as i64, i64::from(self.multicast.next_generation)))
+    }
+
+    /// Joins the group of `communicator`; whether that was possible.
+    fn join_group(&mut self, communicator: usize, packet_size: i64, generation: i64) -> Result<bool> {
+        self.multicast.next_generation = (generation as u32).wrapping_add(1);
+        let object = self.objects.communicator(communicator)?;
+        let (processes, context) = (object.group.clone(), object.collective_context());
+        let members = self.nodes_of(&processes.members);
+        let count = members.iter().max().map_or(0, |most| most + 1);
+        let scheme = match self.multicast.wanted {
+            Wanted::By(scheme) => scheme,
+            Wanted::Off | Wanted::Auto => Scheme::for_members(count),
+        };
+        let new = NewGroup {
+            context,
+            generation: generation as u32,
+            processes: Arc::clone(&processes),
+            members,
+            packet_size: packet_size as usize,
+            window: WINDOW_PACKETS,
+            scheme,
+            peer_timeout: self.multicast.peer_timeout,
+        };
+        Ok(self.engine()?.join_group(new).is_ok())
+    }
+
+    /// Whether this process is to send a test: the first rank does, and the first of another node, so that each node hears one.
+    fn sends_test(&self, communicator: usize) -> Result<bool> {
+        let object = self.objects.communicator(communicator)?;
+        let nodes = self.nodes_of(&object.group.members);
+        let second = nodes.iter().position(|node| *node != nodes[0]);
+        Ok(object.rank == 0 || Some(object.rank as usize) == second)
+    }
+
+    /// Whether this process has heard a test, if it is one that receives what is multicast.
+    fn has_heard_test(&mut self, communicator: usize) -> Result<bool> {
+        let object = self.objects.communicator(communicator)?;
+        let (nodes, rank, context) =
+            (self.nodes_of(&object.group.members), object.rank as usize, object.collective_context());
+        let receives = nodes.iter().position(|node| *node == nodes[rank]) == Some(rank);
+        Ok(!receives || self.engine()?.tests_heard(context) != 0)
+    }
+
+    fn conclude_multicast(&mut self, communicator: usize, works: bool) -> Result<()> {
+        let object = self.objects.communicator_mut(communicator)?;
+        object.multicast = if works { Multicast::Works } else { Multicast::Impossible };
+        let context = object.collective_context();
+        if !works {
+            self.engine()?.leave_groups(context);
+        }
+        Ok(())
+    }
+}
+
+/// Tries with all processes of `communicator` whether the network carries multicast between them.
+///
+/// # Errors
+/// A process is gone.
+pub fn prepare(communicator: usize) -> Result<()> {
+    let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
+    let (size, generation) = with(|process| process.offer_group(communicator))?;
+    // The least size, and the highest number.
+    let mut offers = [-size, generation];
+    agree(&mut offers)?;
+    let [size, generation] = offers;
+    if size == 0 {
+        return with(|process| process.conclude_multicast(communicator, false));
+    }
+    let joined = with(|process| process.join_group(communicator, -size, generation))?;
+    let mut missing = [i64::from(!joined)];
+    agree(&mut missing)?;
+    let mut works = false;
+    for attempt in 0..if missing[0] == 0 { ATTEMPTS } else { 0 } {
+        with(|process| {
+            let context = process.objects.communicator(communicator)?.collective_context();
+            if process.sends_test(communicator)? {
+                process.engine()?.test_group(context, attempt);
+            }
+            Ok::<_, Error>(())
+        })?;
+        if attempt >= PATIENT_FROM {
+            std::thread::sleep(Duration::from_millis(1 << attempt));
+        }
+        let mut deaf = [i64::from(!with(|process| process.has_heard_test(communicator))?)];
+        agree(&mut deaf)?;
+        works = deaf[0] == 0;
+        if works {
+            break;
+        }
+    }
+    with(|process| {
+        // What fails once would fail for each communicator, and each time cost the time of all attempts.
+        process.multicast.fails |= !works;
+        process.conclude_multicast(communicator, works)
+    })
+}
+
+/// All processes of `communicator`, which is about to be freed, wait until what they have multicast is everywhere: whoever lost a packet still asks
+/// for it, and whoever has it all still says so. Without multicast nobody waits for anybody.
+pub fn part(communicator: usize) {
+    let context = with(|process| {
+        let object = process.objects.communicator(communicator).ok()?;
+        (object.multicast == Multicast::Works).then(|| object.collective_context())
+    });
+    let Some(context) = context else { return };
+    process::block_until(|process| {
+        process.engine().map_or(Some(()), |engine| engine.is_group_quiet(context).then_some(()))
+    });
+    // If a process is gone, nobody will hear from it: the communicator is freed all the same.
+    let _ = with(|process| process.collective_scope(communicator)).and_then(|scope| highest(scope, &mut [0]));
+}
