@@ -6,7 +6,7 @@ static int next, before;
 
 enum { CANARY = 0x5ca1ab1e };
 
-/* §3.2.5, §3.7.3, §3.11: which fields of a status are set, and which are left alone. */
+/* §3.2.5, §3.7.3, §3.10: which fields of a status are set, and which are left alone. */
 static void statuses(void)
 {
     STORY("3.2.5: calls that complete one operation leave MPI_ERROR alone");

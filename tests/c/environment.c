@@ -48,7 +48,7 @@ static void before_and_level(void)
 
 static void inquiries(int provided)
 {
-    STORY("11.6.2 thread levels");
+    STORY("11.2.1 thread levels");
     int level, flag, *value;
     MPI_Query_thread(&level);
     CHECK_EQUAL(level, provided);
@@ -96,7 +96,7 @@ static void error_handlers(void)
     MPI_Send(&value, -1, MPI_INT, 0, 0, copy);
     CHECK(handled == 2 && handled_class == MPI_ERR_COUNT && handled_on == copy, "%d", handled);
     MPI_Comm_free(&copy);
-    STORY("9.3.6 Comm_call_errhandler");
+    STORY("9.5.2 Comm_call_errhandler");
     MPI_Comm_call_errhandler(comm, MPI_ERR_TAG);
     CHECK(handled == 3 && handled_class == MPI_ERR_TAG, "%d %d", handled, handled_class);
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -113,7 +113,7 @@ static void error_handlers(void)
         MPI_Error_string(code, text, &length);
         CHECK(length > 0 && length == (int)strlen(text), "code %d: %d", code, length);
     }
-    STORY("9.5 classes, codes and strings of the program");
+    STORY("9.5.1 classes, codes and strings of the program");
     int own_class, own_code;
     MPI_Add_error_class(&own_class);
     CHECK(own_class > MPI_ERR_LASTCODE, "%d", own_class);

@@ -253,7 +253,7 @@ static void progress(void)
     free(in);
 }
 
-/* §3.11: MPI_PROC_NULL stands wherever a source or a destination does, and communication with it has no effect. */
+/* §3.10: MPI_PROC_NULL stands wherever a source or a destination does, and communication with it has no effect. */
 static void null_process(void)
 {
     STORY("MPI_PROC_NULL");

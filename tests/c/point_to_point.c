@@ -168,7 +168,7 @@ static void truncation(void)
 
 static void nobody(void)
 {
-    STORY("§3.11 MPI_PROC_NULL");
+    STORY("§3.10 MPI_PROC_NULL");
     MPI_Status status;
     MPI_Request request[2];
     int value = 5, count, flag;
@@ -190,7 +190,7 @@ static void nobody(void)
 
 static void sendrecv(void)
 {
-    STORY("§3.10 Sendrecv and Sendrecv_replace");
+    STORY("§3.2.7 Sendrecv and Sendrecv_replace");
     static const int length[] = {0, 1, 100, 4096, 70000};
     for (int i = 0; i < 5; i++) {
         unsigned char *out = memory(length[i]), *in = memory(length[i]);
@@ -207,7 +207,7 @@ static void sendrecv(void)
         free(out);
         free(in);
     }
-    STORY("§3.10, §3.3.1 Sendrecv with another type on each side");
+    STORY("§3.2.7, §3.3.1 Sendrecv with another type on each side");
     int pairs[6] = {rank, -1, rank + 1, -1, rank + 2, -1}, got[3] = {-1, -1, -1};
     MPI_Datatype every_other;
     MPI_Type_vector(3, 1, 2, MPI_INT, &every_other);

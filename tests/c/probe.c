@@ -72,7 +72,7 @@ int main(int argc, char **argv)
     free(bytes);
     free(received);
 
-    STORY("§3.8.3, §3.11 no message from nobody");
+    STORY("§3.8.3, §3.10 no message from nobody");
     MPI_Mprobe(MPI_PROC_NULL, 0, MPI_COMM_WORLD, &message, &status);
     CHECK(message == MPI_MESSAGE_NO_PROC, "not MPI_MESSAGE_NO_PROC");
     MPI_Mrecv(&value, 1, MPI_INT, &message, &status);

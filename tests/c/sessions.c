@@ -112,7 +112,7 @@ static void error_handlers(MPI_Session session)
     CHECK(found == handler, "another handler");
     MPI_Errhandler_free(&found);
     MPI_Errhandler_free(&handler);
-    STORY("9.3.6 Session_call_errhandler");
+    STORY("9.5.2 Session_call_errhandler");
     MPI_Session_call_errhandler(session, MPI_ERR_OTHER);
     CHECK_EQUAL(handled, 1);
     CHECK_EQUAL(handled_code, MPI_ERR_OTHER);

@@ -5,6 +5,7 @@
 //! - imports within a crate are without circles, for the crates that say so;
 //! - text: no forgotten marks, no stray white space, generated files have their marker;
 //! - decisions have their sections and stand in the index with a status; nobody cites one that does not exist;
+//! - the sections of the standard that are cited are there, and procedures where the boundary says;
 //! - the numbers of README.md are those of docs/status.md and docs/performance.md.
 //!
 //! A rule that is broken fails the command; a file that has grown long is only mentioned.
@@ -14,6 +15,7 @@ mod circles;
 mod core;
 mod decisions;
 mod readme;
+mod sections;
 mod text;
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +41,7 @@ pub(crate) fn run(arguments: &[String]) -> Result<()> {
     text::check(&root, &files, &mut findings)?;
     decisions::check(&root, &files, &mut findings)?;
     readme::check(&root, &mut findings)?;
+    sections::check(&root, &files, &mut findings)?;
     arrows::check(&root, &files, &mut findings)?;
     circles::check(&root, &mut findings)?;
     core::check(&root, &mut findings)?;

@@ -54,6 +54,12 @@ pub(crate) fn call(function: Function, scope: Scope, body: impl FnOnce() -> Resu
     }
 }
 
+/// The same for a call that processes make together: where these are compared, the thread knows which it is in.
+#[inline(always)]
+pub(crate) fn call_together(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {
+    call(function, scope, || weft_mpi::check::in_call(u32::from(function as u16), body))
+}
+
 /// Runs one call of a function that works before initialisation and after finalisation too (MPI-5.0 §11.4.1).
 #[inline(always)]
 pub(crate) fn call_anytime(function: Function, scope: Scope, body: impl FnOnce() -> Result<(), Error>) -> c_int {

@@ -12,6 +12,7 @@ mod checkers;
 mod copies;
 mod described;
 mod in_process;
+mod label;
 mod shared;
 mod writer;
 
@@ -31,9 +32,10 @@ pub use bound::{
     UserReduction, reduce_local,
 };
 pub(crate) use checkers::note_written;
-pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, is_attached};
+pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages};
 pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
 pub use in_process::InProcess;
+pub use label::{LABEL_BYTES, LABEL_WORDS, Label};
 pub use shared::SharedBuffer;
 pub use writer::Writer;
 
@@ -141,18 +143,45 @@ impl UserData {
     /// As for [`UserData::new`].
     #[inline(always)]
     pub unsafe fn new_for(access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::described::<false>(access, base, count, layout) }
+    }
+
+    /// The same for a whole message of the program.
+    ///
+    /// # Errors
+    /// As for [`UserData::new`]; and always where [messages have labels](label_messages): then [`Label::before`] describes it.
+    ///
+    /// # Safety
+    /// As for [`UserData::new`].
+    #[inline(always)]
+    pub unsafe fn of_message(access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<Self> {
+        // SAFETY: the caller's promise.
+        unsafe { Self::described::<true>(access, base, count, layout) }
+    }
+
+    /// # Safety
+    /// As for [`UserData::new`].
+    #[inline(always)]
+    unsafe fn described<const MESSAGE: bool>(
+        access: Access,
+        base: *mut u8,
+        count: u64,
+        layout: &Layout,
+    ) -> Result<Self> {
         // The four words are merged, never a whole result: one that a call has written would send every message through memory.
         let (base, bytes, shape) = match layout.single_run(count) {
             Some((offset, bytes)) => {
                 let start = base.wrapping_offset(offset as isize);
-                if start.addr() < LOOK_BELOW.load(Ordering::Relaxed) && bytes > 0 {
-                    look(access, start, bytes, base.addr())?;
+                if start.addr() < LOOK_BELOW.load(Ordering::Relaxed) {
+                    look::<MESSAGE>(access, start, bytes, base.addr())?;
                 }
                 (start, bytes, Shape::Run)
             }
             None => {
                 let bytes = check_items(base.addr(), count, layout)?;
-                if is_attached() {
+                if checkers::looks() {
+                    checkers::check_unlabelled::<MESSAGE>()?;
                     checkers::show_items(access, base, count, layout);
                 }
                 (base, bytes, Shape::Items { count: Count::of_program(count), layout: layout.clone() })
@@ -324,10 +353,14 @@ impl UserData {
 /// A closer look at one run of a buffer that begins at `address`.
 ///
 /// # Errors
-/// It is nowhere.
+/// It is nowhere, or lacks a label.
 #[cold]
 #[inline(never)]
-fn look(access: Access, start: *mut u8, bytes: u64, address: usize) -> Result<()> {
+fn look<const MESSAGE: bool>(access: Access, start: *mut u8, bytes: u64, address: usize) -> Result<()> {
+    checkers::check_unlabelled::<MESSAGE>()?;
+    if bytes == 0 {
+        return Ok(());
+    }
     if start.addr() < PROGRAM_START {
         return Err(nowhere(address, bytes));
     }

@@ -29,7 +29,7 @@ pub struct Status {
 impl Status {
     /// The empty status (MPI-5.0 §3.7.3).
     pub const EMPTY: Self = Self { source: -1, tag: -2, error: 0, bytes: 0, cancelled: false };
-    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.11).
+    /// What a receive from `MPI_PROC_NULL` reports (MPI-5.0 §3.10).
     pub const PROC_NULL: Self = Self { source: -3, tag: -2, error: 0, bytes: 0, cancelled: false };
 }
 
@@ -137,6 +137,11 @@ pub enum State {
         /// The send.
         send: usize,
         /// The receive, whose status is that of the pair.
+        receive: usize,
+    },
+    /// A receive whose message has a label, which is looked at when it is there: the request that it comes by.
+    Labelled {
+        /// Its handle.
         receive: usize,
     },
     /// Buffered messages that must have left (`MPI_Buffer_iflush`): their requests.

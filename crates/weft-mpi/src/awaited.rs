@@ -44,6 +44,17 @@ impl Awaited {
         }
     }
 
+    /// The same with other requests in the places of these.
+    pub(crate) fn map(self, other: impl Fn(usize) -> usize) -> Self {
+        match self {
+            Self::One(request) => Self::One(other(request)),
+            Self::Both(requests) => Self::Both(requests.map(other)),
+            Self::All(requests) => Self::All(requests.into_iter().map(other).collect()),
+            Self::Any(requests) => Self::Any(requests.into_iter().map(other).collect()),
+            Self::Unknown | Self::Message { .. } => self,
+        }
+    }
+
     /// One of `handles` that are not null.
     pub fn any(handles: impl Iterator<Item = usize>) -> Self {
         Self::Any(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())

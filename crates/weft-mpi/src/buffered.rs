@@ -114,9 +114,9 @@ impl Buffer {
         Ok(())
     }
 
-    /// Keeps `bytes` until `request` is complete.
-    pub fn keep(&mut self, request: usize, bytes: SharedBuffer) {
-        self.waiting.push(Waiting { request, cost: cost(bytes.len() as u64), _bytes: bytes });
+    /// Keeps `bytes` until `request` is complete; `length` of them are the program's.
+    pub fn keep(&mut self, request: usize, bytes: SharedBuffer, length: u64) {
+        self.waiting.push(Waiting { request, cost: cost(length), _bytes: bytes });
     }
 }
 

@@ -8,7 +8,12 @@
 //!
 //! A process that waits in this exchange for others on one communicator, while one of those waits for it in another, is told so.
 
+mod messages;
+
+use std::cell::Cell;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use weft_core::collective::{self, ElementShape};
 use weft_engine::schedules::Cursor;
@@ -21,26 +26,26 @@ use crate::error::{Error, Result};
 use crate::memory::SharedBuffer;
 use crate::process::{Guard, Process, block_for, lock};
 use crate::request::{Request, State};
-use crate::signature::{Items, Signature};
+use crate::signature::{ITEMS, Items, NAME, NONE, items, put_items, put_text, text, told};
 
-/// Words of a name.
-const NAME: usize = 5;
-/// Words of items: count, bytes, length, polynomial, flags, name.
-const ITEMS: usize = 5 + NAME;
 /// Words of the record that a process sends to another: call, root, operation and its name, operands, data.
 const RECORD: usize = NAME + 1 + 1 + NAME + 2 * ITEMS;
 /// Words of a sentence.
 const SENTENCE: usize = 30;
 /// Words of what a process has found: a class, or 0, and the sentence.
 const VERDICT: usize = 1 + SENTENCE;
-/// No root, no operation.
-const NONE: i64 = -1;
+/// The root is another process of this one's group: it is known to the other group alone, and nothing else is this process's to say.
+const ABSENT: i64 = -2;
 
 /// What a process calls, as far as others must agree.
 #[derive(Clone, Debug, Default)]
 pub struct Call {
     /// The root, if the operation has one.
     pub root: Option<u32>,
+    /// It is between groups, the root is another process of this one's group, and this process has no part in it (MPI-5.0 §6.2.3).
+    pub is_absent: bool,
+    /// The ranks by which processes of both groups of an intercommunicator are told: those in MPI_COMM_WORLD. Ranks here are places in this.
+    pub between: Option<Vec<u32>>,
     /// A number that is the same for the same reduction operation in all processes, and its name.
     pub operation: Option<(i64, String)>,
     /// What all must have alike: the operands of a reduction.
@@ -63,15 +68,28 @@ pub enum Data {
     One(u32, Items),
     /// Each its own.
     Each(Vec<Items>),
+    /// Some of them, each its own.
+    Some(BTreeMap<u32, Items>),
 }
 
 impl Data {
+    /// What goes to, or comes from, those of `ranks`; a process may be there several times, or be none.
+    pub fn among(ranks: impl IntoIterator<Item = Option<u32>>, items: impl IntoIterator<Item = Items>) -> Self {
+        let mut all = BTreeMap::<u32, Items>::new();
+        for (rank, items) in ranks.into_iter().zip(items).filter_map(|(rank, items)| Some((rank?, items))) {
+            let items = all.remove(&rank).map_or(items.clone(), |others| others.beside(items));
+            all.insert(rank, items);
+        }
+        Self::Some(all)
+    }
+
     fn of(&self, rank: u32) -> Option<&Items> {
         match self {
             Self::Nothing => None,
             Self::Alike(items) => Some(items),
             Self::One(one, items) => (*one == rank).then_some(items),
             Self::Each(all) => all.get(rank as usize),
+            Self::Some(all) => all.get(&rank),
         }
     }
 }
@@ -86,41 +104,11 @@ struct Record {
     data: Option<Items>,
 }
 
-fn put_text(words: &mut Vec<i64>, length: usize, text: &str) {
-    let mut chunks = text.as_bytes().chunks(8);
-    for _ in 0..length {
-        let mut word = [0; 8];
-        let chunk = chunks.next().unwrap_or_default();
-        word[..chunk.len()].copy_from_slice(chunk);
-        words.push(i64::from_le_bytes(word));
-    }
-}
-
-fn text(words: &[i64]) -> String {
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
-}
-
-fn put_items(words: &mut Vec<i64>, items: Option<&Items>) {
-    let Some(Items { count, signature, name }) = items else {
-        return words.resize(words.len() + ITEMS, NONE);
-    };
-    let flags = i64::from(signature.is_opaque);
-    words.extend([*count as i64, signature.bytes as i64, signature.length as i64, signature.hash as i64, flags]);
-    put_text(words, NAME, name);
-}
-
-fn items(words: &[i64]) -> Option<Items> {
-    let [count, bytes, length, hash, flags] = words[..5].try_into().ok()?;
-    let signature = Signature { bytes: bytes as u64, length: length as u64, hash: hash as u64, is_opaque: flags == 1 };
-    (flags != NONE).then(|| Items { count: count as u64, signature, name: text(&words[5..]) })
-}
-
 impl Record {
     fn words(name: &str, call: &Call, to: u32) -> Vec<i64> {
         let mut words = Vec::with_capacity(RECORD);
         put_text(&mut words, NAME, name);
-        words.push(call.root.map_or(NONE, i64::from));
+        words.push(if call.is_absent { ABSENT } else { call.root.map_or(NONE, i64::from) });
         let (code, operation) = call.operation.clone().unwrap_or((NONE, String::new()));
         words.push(code);
         put_text(&mut words, NAME, &operation);
@@ -143,14 +131,6 @@ impl Record {
     }
 }
 
-/// `4 × MPI_INT (16 bytes)`, or nothing.
-fn told(items: Option<&Items>) -> String {
-    items.map_or_else(
-        || "nothing".to_owned(),
-        |items| format!("{} × {} ({} bytes)", items.count, items.name, items.signature.bytes),
-    )
-}
-
 /// Whether what is sent may be taken for what is expected; nothing is the same as no bytes.
 fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
     match (sent, expected) {
@@ -161,37 +141,49 @@ fn agree(sent: Option<&Items>, expected: Option<&Items>) -> bool {
 
 /// The first difference between what the processes call: one sentence, with its class. `records` are by rank, seen from `rank`.
 fn compare(call: &Call, records: &[Record], rank: u32) -> Option<(i32, String)> {
-    let first = &records[0];
-    for (other, record) in records.iter().enumerate().skip(1) {
-        if record.name != first.name {
-            let why = format!("rank {other} calls {}, rank 0 calls {}", record.name, first.name);
-            return Some((MPI_ERR_OTHER, why));
-        }
-        let name = &record.name;
+    let told_as = |rank: u32| call.between.as_ref().map_or(rank, |ranks| ranks[rank as usize]);
+    if let Some((other, record)) = (0..).zip(records).find(|(_, record)| record.name != records[0].name) {
+        let (other, zero) = (told_as(other), told_as(0));
+        let why = format!("rank {other} calls {}, rank {zero} calls {}", record.name, records[0].name);
+        return Some((MPI_ERR_OTHER, why));
+    }
+    let name = &records[0].name;
+    let mut present = (0..).zip(records).filter(|(_, record)| record.root != ABSENT);
+    let (first_rank, first) = present.next()?;
+    let one = told_as(first_rank);
+    for (other, record) in present {
+        let other = told_as(other);
         if record.root != first.root {
-            let why = format!("rank {other} calls {name} with root {}, rank 0 with root {}", record.root, first.root);
+            let root = |record: &Record| u32::try_from(record.root).map_or(record.root, |root| told_as(root).into());
+            let (theirs, ours) = (root(record), root(first));
+            let why = format!("rank {other} calls {name} with root {theirs}, rank {one} with root {ours}");
             return Some((MPI_ERR_ROOT, why));
         }
         if record.operation != first.operation {
-            let (one, two) = (&record.operation.1, &first.operation.1);
-            return Some((MPI_ERR_OP, format!("rank {other} calls {name} with {one}, rank 0 with {two}")));
+            let (theirs, ours) = (&record.operation.1, &first.operation.1);
+            return Some((MPI_ERR_OP, format!("rank {other} calls {name} with {theirs}, rank {one} with {ours}")));
         }
         if !agree(record.operands.as_ref(), first.operands.as_ref()) {
-            let (one, two) = (told(record.operands.as_ref()), told(first.operands.as_ref()));
+            let (theirs, ours) = (told(record.operands.as_ref()), told(first.operands.as_ref()));
             let class = class_of(record.operands.as_ref(), first.operands.as_ref());
-            return Some((class, format!("rank {other} calls {name} with {one}, rank 0 with {two}")));
+            return Some((class, format!("rank {other} calls {name} with {theirs}, rank {one} with {ours}")));
         }
+    }
+    if let Ok(root) = usize::try_from(first.root)
+        && records.get(root).is_some_and(|record| record.root == ABSENT)
+    {
+        let root = told_as(first.root as u32);
+        let why = format!("rank {one} calls {name} with root {root}, which calls it with MPI_PROC_NULL, not MPI_ROOT");
+        return Some((MPI_ERR_ROOT, why));
     }
     for (from, record) in (0..).zip(records) {
         let expected = call.expects.of(from);
         if from != rank && !agree(record.data.as_ref(), expected) {
             let (sent, expects) = (told(record.data.as_ref()), told(expected));
             let class = class_of(record.data.as_ref(), expected);
-            let name = &record.name;
-            return Some((
-                class,
-                format!("in {name} rank {from} sends {sent} to rank {rank}, which expects {expects}"),
-            ));
+            let (from, rank) = (told_as(from), told_as(rank));
+            let why = format!("in {name} rank {from} sends {sent} to rank {rank}, which expects {expects}");
+            return Some((class, why));
         }
     }
     None
@@ -203,6 +195,33 @@ fn class_of(one: Option<&Items>, other: Option<&Items>) -> i32 {
         (Some(one), Some(other)) if one.signature.length == other.signature.length => MPI_ERR_TYPE,
         _ => MPI_ERR_TRUNCATE,
     }
+}
+
+/// Whether calls are compared, for a look without the lock.
+static COMPARES: AtomicBool = AtomicBool::new(false);
+
+thread_local! {
+    /// The call that this thread is in, if it is one that processes make together. What the launcher is told is the process's last.
+    static THREAD_CALL: Cell<Option<u32>> = const { Cell::new(None) };
+}
+
+/// From now on calls are compared, or not.
+pub(crate) fn compare_calls(compares: bool) {
+    COMPARES.store(compares, Ordering::Relaxed);
+    crate::memory::label_messages(compares);
+}
+
+/// Runs the body of the call with this number.
+#[inline(always)]
+pub fn in_call<R>(number: u32, body: impl FnOnce() -> R) -> R {
+    if !COMPARES.load(Ordering::Relaxed) {
+        return body();
+    }
+    // A function of the program that is called meanwhile may call MPI as well.
+    let outer = THREAD_CALL.replace(Some(number));
+    let result = body();
+    THREAD_CALL.set(outer);
+    result
 }
 
 /// What is done once the calls have been compared.
@@ -246,7 +265,8 @@ impl Process {
     fn exchange_calls(&mut self, request: usize, place: CollectiveScope, call: Call, then: Box<Then>) -> Result<()> {
         let size = place.group.size();
         // The forms for large counts are the same operation.
-        let name = self.call_names.get(CallSite::get() as usize).copied().unwrap_or("another call");
+        let number = THREAD_CALL.get().unwrap_or_else(CallSite::get);
+        let name = self.call_names.get(number as usize).copied().unwrap_or("another call");
         let name = name.strip_suffix("_c").unwrap_or(name);
         let words: Vec<i64> = (0..size).flat_map(|to| Record::words(name, &call, to)).collect();
         let (sent, received) = (SharedBuffer::of_values(&words), SharedBuffer::new(8 * words.len()));
@@ -291,6 +311,8 @@ impl Process {
             words[VERDICT * place.rank as usize..][..VERDICT].copy_from_slice(&own);
         }
         let name = self.communicator_name(place.communicator);
+        let found = self.objects.find_communicator(place.communicator);
+        let is_between = found.is_some_and(|found| found.inter.is_some());
         let verdicts = SharedBuffer::of_values(&words);
         let prepared = self.gathering(&place, &verdicts).and_then(|bound| Cursor::new(place, Arc::new(bound)));
         match prepared {
@@ -300,7 +322,9 @@ impl Process {
                 let first = verdicts.chunks_exact(VERDICT).find(|verdict| verdict[0] != 0);
                 let difference = first.map(|verdict| {
                     let class = i32::try_from(verdict[0]).unwrap_or(MPI_ERR_OTHER);
-                    Error::new(class, format!("WEFT_CHECK: on {name} {}", text(&verdict[1..])))
+                    let why = text(&verdict[1..]);
+                    let ranks = if is_between { " (ranks in MPI_COMM_WORLD)" } else { "" };
+                    Error::new(class, format!("WEFT_CHECK: on {name}{ranks} {why}"))
                 });
                 then(process, error.or(difference));
             }),
@@ -446,6 +470,41 @@ mod tests {
         }
         let (class, why) = compared(&[bcast(1, 0), bcast(1, 1), bcast(0, 2)], 0).unwrap();
         assert_eq!((class, why.as_str()), (MPI_ERR_ROOT, "rank 2 calls MPI_Bcast with root 0, rank 0 with root 1"));
+    }
+
+    #[test]
+    fn between_groups_the_root_is_known_to_the_other_group_alone() {
+        // Ranks 0 and 2 of MPI_COMM_WORLD are one group, 1 and 3 the other; rank 2 of all is the root.
+        let between = || Some(vec![0, 2, 1, 3]);
+        let bcast = |me: u32, root: Option<u32>, count: u64| {
+            let (sends, expects) = match root {
+                Some(root) if root == me => {
+                    (Data::among([Some(0), Some(1)], [some(count, 1), some(count, 1)]), Data::Nothing)
+                }
+                Some(root) => (Data::Nothing, Data::One(root, some(count, 1))),
+                None => (Data::Nothing, Data::Nothing),
+            };
+            (
+                "MPI_Bcast",
+                Call { root, is_absent: root.is_none(), between: between(), sends, expects, ..Call::default() },
+            )
+        };
+        let right = [bcast(0, Some(2), 3), bcast(1, Some(2), 3), bcast(2, Some(2), 3), bcast(3, None, 0)];
+        assert!((0..4).all(|rank| compared(&right, rank).is_none()));
+        let nobody = [bcast(0, Some(3), 3), bcast(1, Some(3), 3), bcast(2, None, 0), bcast(3, None, 0)];
+        let why = "rank 0 calls MPI_Bcast with root 3, which calls it with MPI_PROC_NULL, not MPI_ROOT";
+        assert_eq!(compared(&nobody, 2).unwrap(), (MPI_ERR_ROOT, why.to_owned()));
+        let short = [bcast(0, Some(2), 3), bcast(1, Some(2), 2), bcast(2, Some(2), 3), bcast(3, None, 0)];
+        let why = "in MPI_Bcast rank 1 sends 3 × T1 (12 bytes) to rank 2, which expects 2 × T1 (8 bytes)";
+        assert_eq!(compared(&short, 1).unwrap().1, why);
+        assert_eq!(compared(&short, 0), None);
+    }
+
+    #[test]
+    fn all_that_goes_from_one_neighbour_to_another_is_one_sequence() {
+        let sent = Data::among([Some(1), None, Some(1), Some(2)], [some(1, 1), some(9, 9), some(2, 1), some(4, 1)]);
+        assert!(agree(sent.of(1), Some(&some(3, 1))) && agree(sent.of(2), Some(&some(4, 1))));
+        assert!(sent.of(0).is_none() && !agree(sent.of(1), Some(&some(2, 1))));
     }
 
     #[test]

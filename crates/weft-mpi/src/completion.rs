@@ -62,16 +62,13 @@ impl Process {
             return Ok(true);
         }
         let request = messages.requests.get(handle).ok_or_else(|| wrong_request(handle))?;
-        if let State::Pair { send, receive } = request.state {
-            return self.complete_pair(handle, send, receive);
+        match request.state {
+            State::Pair { send, receive } => self.complete_pair(handle, send, receive),
+            State::Labelled { receive } => self.complete_labelled(handle, receive),
+            State::Flush(_) => self.complete_flush(handle),
+            State::Partitioned => self.complete_partitioned(handle),
+            _ => Ok(request.is_complete()),
         }
-        if let State::Flush(_) = request.state {
-            return self.complete_flush(handle);
-        }
-        if let State::Partitioned = request.state {
-            return self.complete_partitioned(handle);
-        }
-        Ok(request.is_complete())
     }
 
     /// Whether `handle` is neither null nor inactive.
@@ -162,6 +159,9 @@ impl Process {
             self.free_request(send)?;
             return self.free_request(receive);
         }
+        if let State::Labelled { receive } = request.state {
+            return self.free_labelled(handle, receive).map(|()| None);
+        }
         if let State::Flush(_) = request.state {
             let engine = self.engine()?;
             engine.messages.abandon(handle, &engine.peers);
@@ -186,17 +186,20 @@ impl Process {
             let message = "only active point-to-point operations can be cancelled, and of those no partitioned ones";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
+        let handle = if let State::Labelled { receive } = request.state { receive } else { handle };
         self.engine()?.cancel(handle);
         Ok(None)
     }
 
     /// Completes a pair whose parts are complete.
     fn complete_pair(&mut self, handle: usize, send: usize, receive: usize) -> Result<bool> {
-        let messages = self.messages()?;
-        let complete = |part| messages.requests.get(part).is_none_or(Request::is_complete);
-        if !complete(send) || !complete(receive) {
-            return Ok(false);
+        for part in [send, receive] {
+            // A part that has ended and that nobody keeps is none any more.
+            if self.messages()?.requests.get(part).is_some() && !self.is_complete(part)? {
+                return Ok(false);
+            }
         }
+        let messages = self.messages()?;
         let sent = messages.take_error(send);
         let status = messages.requests.get(receive).map(|received| received.status);
         let error = messages.take_error(receive).or(sent);

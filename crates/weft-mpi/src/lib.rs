@@ -6,7 +6,7 @@
 //! | [`start`] | joining and leaving the job |
 //! | [`engine`] | the engine (`weft_engine`) on this machine's clock and carriers |
 //! | [`point_to_point`], [`partitioned`], [`collective`] | operations |
-//! | [`check`], [`signature`] | `WEFT_CHECK`: whether all processes call the same |
+//! | [`check`], [`signature`], [`labels`] | `WEFT_CHECK`: whether all processes call the same, and receive what is sent |
 //! | [`multicast`] | what is wanted and known of multicast between the nodes of a communicator |
 //! | [`datatypes`], [`external`] | making datatypes; the portable representation of data |
 //! | [`topology`], [`placement`] | grids and graphs of processes; who gets which place in them |
@@ -37,6 +37,7 @@ pub mod hardware;
 pub mod hints;
 pub mod intercommunicator;
 pub mod job;
+pub mod labels;
 pub mod live;
 pub mod multicast;
 pub mod object;

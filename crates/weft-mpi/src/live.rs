@@ -277,9 +277,12 @@ impl View<'_> {
                 (Operation::Data, peer(Some(*from)), None, total - received, context)
             }
             State::Complete | State::Inactive => return Told::Complete,
-            State::Pair { .. } | State::Flush(_) | State::Collective | State::Partitioned | State::Generalized => {
-                return Told::Unknown;
-            }
+            State::Pair { .. }
+            | State::Labelled { .. }
+            | State::Flush(_)
+            | State::Collective
+            | State::Partitioned
+            | State::Generalized => return Told::Unknown,
         };
         let tag = tag.filter(|_| context % CONTEXTS_EACH == 0);
         draft.wait(operation, peer, tag, bytes, &self.name(context), is_awaited);

@@ -26,7 +26,7 @@ impl Process {
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; too many requests.
     pub fn make_partitioned_send(&mut self, side: Side) -> Result<usize> {
-        let Side { data, partitions, communicator, rank, tag } = side;
+        let Side { data, partitions, communicator, rank, tag, items } = side;
         let empty = crate::memory::UserData::empty();
         let send = self.make_send(communicator, rank, tag, empty, Mode::Standard)?;
         let object = self.objects.communicator(communicator)?;
@@ -37,7 +37,7 @@ impl Process {
         let plan = Plan { partitions, bytes_each, messages, tag: first };
         let request = self.make_persistent(Persistent::Partitioned, communicator)?;
         if send.peer.is_some() {
-            let words = SharedBuffer::of_values(&plan.words());
+            let words = SharedBuffer::of_values(&plan.message(items.as_ref()));
             let envelope = Envelope { context: setup, ..send.envelope };
             self.start_copied(Send { envelope, data: words.describe_all(), ..send.clone() }, communicator)?;
         }
@@ -62,7 +62,7 @@ impl Process {
     /// # Errors
     /// `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`, also for wildcards; too many requests.
     pub fn make_partitioned_receive(&mut self, side: Side) -> Result<usize> {
-        let Side { data, partitions, communicator, rank, tag } = side;
+        let Side { data, partitions, communicator, rank, tag, items } = side;
         let object = self.objects.communicator(communicator)?;
         let (setup, context) = (object.partitioned_context(), object.partition_context());
         let peer = object.peer(rank, "source")?;
@@ -71,7 +71,7 @@ impl Process {
         let agreement = match peer {
             None => Agreement::Nothing,
             Some(_) => {
-                let words = SharedBuffer::of_values(&[0; Plan::WORDS]);
+                let words = SharedBuffer::of_values(&[0; Plan::MESSAGE_WORDS]);
                 let receive = Receive {
                     context: Some(setup),
                     source: u32::try_from(rank).ok(),
@@ -92,6 +92,7 @@ impl Process {
             partitions,
             communicator,
             agreement,
+            items: [items, None],
             is_posted: false,
             transfers: Transfers::default(),
         };

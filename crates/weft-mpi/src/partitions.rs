@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 
 use weft_core::matching::Envelope;
 
-use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE};
+use crate::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_NO_MEM, MPI_ERR_OTHER, MPI_ERR_TRUNCATE, MPI_ERR_TYPE};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::memory::{Divisible, SharedBuffer};
 use crate::object::PeerId;
 use crate::request::{Mode, Receive, Request, Send, State, Status};
+use crate::signature::{self, Items};
 
 /// Messages that one operation has in an epoch at most. With more partitions than that, each message covers several that follow each other, and
 /// leaves when all of them are ready.
@@ -30,9 +31,18 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) const WORDS: usize = 4;
+    const WORDS: usize = 4;
+    /// Words of the message that it comes in; what the partitions consist of is known only where calls are compared (`WEFT_CHECK`).
+    pub(crate) const MESSAGE_WORDS: usize = Self::WORDS + signature::ITEMS;
 
-    pub(crate) fn words(&self) -> [i64; Self::WORDS] {
+    /// That message.
+    pub(crate) fn message(&self, items: Option<&Items>) -> Vec<i64> {
+        let mut words = self.words().to_vec();
+        signature::put_items(&mut words, items);
+        words
+    }
+
+    fn words(&self) -> [i64; Self::WORDS] {
         [i64::from(self.partitions), self.bytes_each as i64, i64::from(self.messages), i64::from(self.tag)]
     }
 
@@ -145,6 +155,8 @@ pub struct Side {
     pub rank: i32,
     /// The program's tag.
     pub tag: i32,
+    /// What all partitions consist of, where that is compared.
+    pub items: Option<Items>,
 }
 
 pub(crate) struct Sending {
@@ -185,6 +197,8 @@ pub(crate) struct Receiving {
     pub(crate) partitions: u32,
     pub(crate) communicator: usize,
     pub(crate) agreement: Agreement,
+    /// What all partitions consist of, here and at the sender, where that is compared.
+    pub(crate) items: [Option<Items>; 2],
     /// Whether the receives of this epoch have been posted.
     pub(crate) is_posted: bool,
     pub(crate) transfers: Transfers,
@@ -279,7 +293,10 @@ impl Receiving {
             if !engine.messages.requests.get(*request).is_none_or(Request::is_complete) {
                 return false;
             }
-            self.agreement = match (engine.messages.take_error(*request), Plan::parse(&words.values())) {
+            let words = words.values();
+            let (plan, items) = words.split_at(Plan::WORDS);
+            self.items[1] = signature::items(items);
+            self.agreement = match (engine.messages.take_error(*request), Plan::parse(plan)) {
                 (Some(error), _) => Agreement::Failed(error),
                 (None, Some(plan)) => Agreement::Known(plan),
                 (None, None) => Agreement::Failed(Error::new(
@@ -307,6 +324,12 @@ impl Receiving {
                 plan.partitions, plan.bytes_each, self.partitions
             );
             self.transfers.error = Some(Error::new(class, message).on(self.communicator));
+        } else if let [Some(own), Some(sent)] = &self.items
+            && !sent.signature.agrees_with(&own.signature)
+        {
+            let (sent, own) = (signature::told(Some(sent)), signature::told(Some(own)));
+            let message = format!("WEFT_CHECK: the partitions of the sender are {sent}, those of the receiver {own}");
+            self.transfers.error = Some(Error::new(MPI_ERR_TYPE, message).on(self.communicator));
         }
         for message in 0..plan.messages {
             let (start, end) = plan.bytes(message);

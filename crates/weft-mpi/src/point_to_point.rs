@@ -22,6 +22,16 @@ struct Wanted {
     tag: Option<i32>,
 }
 
+/// Memory of the program, which a datatype's layout makes data of. A closure would do as well, but nothing makes the compiler put one where it
+/// is called, and data that a call has written goes through memory once more for each message.
+pub trait Describe {
+    /// What items of `layout` there are.
+    ///
+    /// # Errors
+    /// As for [`UserData::new`].
+    fn describe(self, layout: &Layout) -> Result<UserData>;
+}
+
 impl Communicator {
     /// What a receive from rank `source` takes.
     ///
@@ -108,10 +118,10 @@ impl Process {
         Ok(Receive { context, source, peer, tag, data, blocking: false })
     }
 
-    /// Starts a receive from rank `source` of what `describe` makes of the layout of `datatype`, which must be committed; its request.
+    /// Starts a receive from rank `source` into `buffer`, described by the layout of `datatype`, which must be committed; its request.
     ///
     /// # Errors
-    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; what `describe` says; too many requests.
+    /// `MPI_ERR_TYPE`, `MPI_ERR_COMM`, `MPI_ERR_RANK`, `MPI_ERR_TAG`; what `buffer` says; too many requests.
     #[inline(always)]
     pub fn receive_into(
         &mut self,
@@ -119,12 +129,12 @@ impl Process {
         source: i32,
         tag: i32,
         datatype: usize,
-        describe: impl FnOnce(&Layout) -> Result<UserData>,
+        buffer: impl Describe,
     ) -> Result<usize> {
         let (objects, engine) = self.parts()?;
         let layout = &objects.committed(datatype)?.description.layout;
         let Wanted { context, source, peer, tag } = objects.communicator(communicator)?.wanted(source, tag)?;
-        let data = describe(layout)?;
+        let data = buffer.describe(layout)?;
         // Made where it will be: a copy would wait until the processor has stored what it copies.
         let handle = engine
             .messages
@@ -204,6 +214,7 @@ impl Process {
             let message = "the persistent request is active already: complete it first";
             return Err(Error::new(MPI_ERR_REQUEST, message).on(request.communicator));
         }
+        let has_labels = self.labels.expects(handle);
         let engine = self.engine()?;
         let Some(request) = engine.messages.requests.get_mut(handle) else { return Ok(()) };
         request.status = Status::EMPTY;
@@ -217,6 +228,11 @@ impl Process {
             Persistent::Send(send) => {
                 engine.messages.restart(handle, State::Queued(send));
                 engine.start_send(handle);
+            }
+            Persistent::Receive(receive) if has_labels => {
+                let communicator = request.communicator;
+                let receive = self.start_receive(receive, communicator)?;
+                self.messages()?.restart(handle, State::Labelled { receive });
             }
             Persistent::Receive(receive) => {
                 engine.messages.restart(handle, State::Posted(receive));
@@ -239,11 +255,12 @@ impl Process {
     pub fn buffered_send(&mut self, send: Send, communicator: usize) -> Result<()> {
         self.reclaim_buffers();
         let holder = self.buffer_for(communicator)?;
-        self.buffer_of(holder)?.check(send.data.len())?;
+        let length = send.data.len() - self.label_bytes();
+        self.buffer_of(holder)?.check(length)?;
         let bytes = SharedBuffer::packed(&send.data);
         let data = bytes.describe_all();
         let request = self.start_send(Send { data, mode: Mode::Standard, blocking: false, ..send }, communicator)?;
-        self.buffer_of(holder)?.keep(request, bytes);
+        self.buffer_of(holder)?.keep(request, bytes, length);
         self.reclaim_buffers();
         Ok(())
     }
@@ -275,7 +292,8 @@ impl Process {
         let bytes = SharedBuffer::packed(&send.data);
         let data = bytes.describe_all();
         let request = self.start_send(Send { data, blocking: false, ..send }, communicator)?;
-        self.temporaries.keep(request, bytes);
+        let length = bytes.len() as u64;
+        self.temporaries.keep(request, bytes, length);
         Ok(request)
     }
 
@@ -314,7 +332,7 @@ impl Process {
             return Ok(None);
         };
         let bytes = messages.unexpected.get(*unexpected).map_or(0, |message| message.total);
-        Ok(Some(status_of(envelope, bytes)))
+        Ok(Some(status_of(envelope, bytes.saturating_sub(self.label_bytes()))))
     }
 
     /// The same, and takes the message out of the matching (MPI-5.0 §3.8.2): its handle, `None` for the message of

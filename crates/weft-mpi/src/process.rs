@@ -76,6 +76,8 @@ pub struct Process {
     pub verbose_errors: bool,
     /// Whether what processes call is compared (`WEFT_CHECK`).
     pub checks_calls: bool,
+    /// What messages say of themselves then.
+    pub(crate) labels: crate::labels::Labels,
     /// What plans collectives.
     pub planner: crate::planner::Planner,
     /// What is known of multicast.
@@ -298,6 +300,7 @@ impl Process {
             temporaries: crate::buffered::Buffer::new(),
             verbose_errors: false,
             checks_calls: false,
+            labels: crate::labels::Labels::new(),
             planner: crate::planner::Planner::without_settings(),
             multicast: crate::multicast::Knowledge::new(),
             call_names: &[],

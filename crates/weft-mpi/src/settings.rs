@@ -133,7 +133,8 @@ pub const CHECK: Setting = Setting {
     default: "0",
     allowed: "1 or 0",
     meaning: "`1`: what the processes of a communicator call is compared before each collective call (operation, root, counts, datatypes, \
-              reduction, order of communicators), and the first difference is an error with one sentence; it costs time",
+              reduction, order of communicators), and what messages are sent as with what they are received as; the first difference is an \
+              error with one sentence; it costs time",
     reader: Reader::Library,
 };
 /// Communicators that a process may have.

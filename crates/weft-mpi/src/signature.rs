@@ -83,6 +83,11 @@ impl Signature {
         result
     }
 
+    /// The first `length` basic datatypes of `count` items of a datatype; fewer where there are no more.
+    pub fn front_of(handle: usize, description: &Description, count: u64, length: u64) -> Self {
+        front(handle, description, count, length, 0)
+    }
+
     /// Whether data of the one may be taken for the other.
     pub fn agrees_with(&self, other: &Self) -> bool {
         self.bytes == other.bytes
@@ -98,12 +103,9 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
     if depth > NESTING_MAX {
         return opaque;
     }
-    let constituent = |at: usize| match recipe.types.get(at)? {
-        Constituent::Predefined(handle) => {
-            let datatype = crate::predefined::datatype(*handle)?;
-            Some(item(*handle, &datatype.description, depth + 1))
-        }
-        Constituent::Derived(inner) => Some(item(0, inner, depth + 1)),
+    let constituent = |at: usize| {
+        let (handle, inner) = inner(description, at)?;
+        Some(item(handle, &inner, depth + 1))
     };
     if recipe.types.is_empty() {
         // Types of the same element are the same data: MPI_INT and MPI_INT32_T.
@@ -111,11 +113,7 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
         return Signature::basic(code, bytes, handle == MPI_BYTE || handle == MPI_PACKED);
     }
     if recipe.combiner == MPI_COMBINER_STRUCT {
-        let lengths = if recipe.large { &recipe.counts } else { &recipe.integers };
-        let blocks = (0..recipe.types.len()).map(|at| {
-            let length = lengths.get(at + 1).and_then(|length| u64::try_from(*length).ok())?;
-            Some(constituent(at)?.repeated(length))
-        });
+        let blocks = (0..recipe.types.len()).map(|at| Some(constituent(at)?.repeated(block_length(description, at)?)));
         let whole = blocks
             .collect::<Option<Vec<Signature>>>()
             .map(|blocks| blocks.into_iter().fold(Signature::default(), Signature::then));
@@ -127,6 +125,48 @@ fn item(handle: usize, description: &Description, depth: u32) -> Signature {
         Some(one) if bytes == 0 => one.repeated(0),
         _ => opaque,
     }
+}
+
+/// The datatype number `at` of those that a datatype is made of, and its handle if it is predefined.
+fn inner(description: &Description, at: usize) -> Option<(usize, Arc<Description>)> {
+    Some(match description.recipe.types.get(at)? {
+        Constituent::Predefined(handle) => (*handle, crate::predefined::datatype(*handle)?.description.clone()),
+        Constituent::Derived(inner) => (0, inner.clone()),
+    })
+}
+
+/// The items in block `at` of a structure.
+fn block_length(description: &Description, at: usize) -> Option<u64> {
+    let recipe = &description.recipe;
+    let lengths = if recipe.large { &recipe.counts } else { &recipe.integers };
+    lengths.get(at + 1).and_then(|length| u64::try_from(*length).ok())
+}
+
+/// The first `length` basic datatypes of `count` items.
+fn front(handle: usize, description: &Description, count: u64, length: u64, depth: u32) -> Signature {
+    let one = item(handle, description, depth);
+    let length = length.min(one.length.saturating_mul(count));
+    if length == 0 {
+        return Signature::default();
+    }
+    let whole = one.repeated(length / one.length);
+    let mut left = length % one.length;
+    let mut cut = Signature::default();
+    let is_structure = description.recipe.combiner == MPI_COMBINER_STRUCT;
+    for at in 0.. {
+        // All but structures repeat the first.
+        let Some((handle, part)) = inner(description, if is_structure { at } else { 0 }).filter(|_| left > 0) else {
+            break;
+        };
+        let count = if is_structure { block_length(description, at).unwrap_or(0) } else { u64::MAX };
+        let found = front(handle, &part, count, left, depth + 1);
+        left -= found.length;
+        cut = cut.then(found);
+        if !is_structure {
+            break;
+        }
+    }
+    whole.then(cut)
 }
 
 /// Some items of a datatype, as they are compared and told.
@@ -146,11 +186,74 @@ impl Items {
         let name = if name.is_empty() { "a derived datatype".to_owned() } else { name.to_owned() };
         Self { count, signature: Signature::of(handle, description, count), name }
     }
+
+    /// These and others together, in whatever order: what goes from one process to another in several pieces.
+    pub fn beside(self, other: Self) -> Self {
+        let (one, two) = (self.signature, other.signature);
+        let signature = Signature {
+            bytes: one.bytes.saturating_add(two.bytes),
+            length: one.length.saturating_add(two.length),
+            hash: plus(one.hash, two.hash),
+            is_opaque: one.is_opaque || two.is_opaque,
+        };
+        let name = if self.name == other.name { self.name } else { format!("{}, {}", self.name, other.name) };
+        Self { count: self.count.saturating_add(other.count), signature, name }
+    }
+}
+
+/// Words of a name.
+pub(crate) const NAME: usize = 5;
+/// Words of items: count, bytes, length, polynomial, flags, name.
+pub(crate) const ITEMS: usize = 5 + NAME;
+/// Nothing.
+pub(crate) const NONE: i64 = -1;
+
+/// Appends so many words of a text.
+pub(crate) fn put_text(words: &mut Vec<i64>, length: usize, text: &str) {
+    let mut chunks = text.as_bytes().chunks(8);
+    for _ in 0..length {
+        let mut word = [0; 8];
+        let chunk = chunks.next().unwrap_or_default();
+        word[..chunk.len()].copy_from_slice(chunk);
+        words.push(i64::from_le_bytes(word));
+    }
+}
+
+/// The text of words.
+pub(crate) fn text(words: &[i64]) -> String {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    String::from_utf8_lossy(&bytes).trim_end_matches('\0').to_owned()
+}
+
+/// Items as words.
+pub(crate) fn put_items(words: &mut Vec<i64>, items: Option<&Items>) {
+    let Some(Items { count, signature, name }) = items else {
+        return words.resize(words.len() + ITEMS, NONE);
+    };
+    let flags = i64::from(signature.is_opaque);
+    words.extend([*count as i64, signature.bytes as i64, signature.length as i64, signature.hash as i64, flags]);
+    put_text(words, NAME, name);
+}
+
+/// Items of words, if there are any.
+pub(crate) fn items(words: &[i64]) -> Option<Items> {
+    let [count, bytes, length, hash, flags] = words[..5].try_into().ok()?;
+    let signature = Signature { bytes: bytes as u64, length: length as u64, hash: hash as u64, is_opaque: flags == 1 };
+    (flags != NONE).then(|| Items { count: count as u64, signature, name: text(&words[5..]) })
+}
+
+/// `4 × MPI_INT (16 bytes)`, or nothing.
+pub(crate) fn told(items: Option<&Items>) -> String {
+    items.map_or_else(
+        || "nothing".to_owned(),
+        |items| format!("{} × {} ({} bytes)", items.count, items.name, items.signature.bytes),
+    )
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::constants::{MPI_FLOAT, MPI_INT};
 
     fn basic(code: u64) -> Signature {
         Signature::basic(code, 4, false)
@@ -165,6 +268,37 @@ mod tests {
         assert_eq!(a.repeated(6), a.repeated(2).repeated(3));
         assert_eq!(a.repeated(0).then(b), b);
         assert_eq!(a.repeated(1 << 40).bytes, 1 << 42);
+    }
+
+    /// Two integers, and then three structures of a float and an integer.
+    fn nested() -> Description {
+        use crate::datatypes::{Old, structure};
+        let named = |handle: usize| {
+            let layout = crate::predefined::datatype(handle).unwrap().description.layout.clone();
+            Old { layout, constituent: Constituent::Predefined(handle) }
+        };
+        let pair = structure(&[1, 1], &[0, 4], &[named(MPI_FLOAT), named(MPI_INT)], false).unwrap();
+        let pair = Old { layout: pair.layout.clone(), constituent: Constituent::Derived(Arc::new(pair)) };
+        structure(&[2, 3], &[0, 8], &[named(MPI_INT), pair], true).unwrap()
+    }
+
+    fn of_predefined(handle: usize) -> Signature {
+        Signature::of(handle, &crate::predefined::datatype(handle).unwrap().description, 1)
+    }
+
+    #[test]
+    fn every_front_of_the_items_is_the_beginning_of_their_sequence() {
+        let (float, int) = (of_predefined(MPI_FLOAT), of_predefined(MPI_INT));
+        let sequence = [int, int, float, int, float, int, float, int];
+        let nested = nested();
+        let mut front = Signature::default();
+        for length in 0..2 * sequence.len() {
+            assert_eq!(Signature::front_of(0, &nested, 2, length as u64), front, "{length}");
+            front = front.then(sequence[length % sequence.len()]);
+        }
+        // There are no more than those of the items.
+        assert_eq!(Signature::front_of(0, &nested, 2, 1 << 40), Signature::of(0, &nested, 2));
+        assert_eq!(Signature::front_of(0, &nested, 0, 5), Signature::default());
     }
 
     #[test]

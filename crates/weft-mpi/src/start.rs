@@ -276,6 +276,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     // What is sealed is sealed for one receiver.
     process.multicast.wanted = if settings.sealed { Wanted::Off } else { settings.multicast };
     process.multicast.peer_timeout = settings.peer_timeout;
+    crate::check::compare_calls(process.checks_calls);
     process.contexts.limit_to(settings.communicators);
     process.planner = Planner::new(settings.choices);
     Ok(())

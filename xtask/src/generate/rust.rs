@@ -49,7 +49,12 @@ pub(crate) mod functions;
 
 ";
 
+/// The chapters whose calls processes make together: collectives, communicators, topologies. What each of them calls is compared on demand.
+const TOGETHER: [&str; 3] = ["6", "7", "8"];
+
 fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> Result<String> {
+    let together = TOGETHER.contains(&chapter.number.as_str());
+    let calls = if together { "call_anytime, call_together as call" } else { "call, call_anytime" };
     let mut out = format!(
         "\
 //! {MARKER} from `spec/`; do not edit.
@@ -59,7 +64,7 @@ fn chapter_module(spec: &Spec, implemented: &Implemented, chapter: &Chapter) -> 
 // prototype says. Null pointers are refused by `check` before anything is read through them.
 #![allow(clippy::undocumented_unsafe_blocks, unused_imports, unused_unsafe, unused_variables)]
 
-use crate::boundary::{{Scope, call, call_anytime, scope_at, unsupported, unsupported_value, value}};
+use crate::boundary::{{Scope, {calls}, scope_at, unsupported, unsupported_value, value}};
 use crate::check;
 use crate::generated::functions::Function;
 use crate::types::*;

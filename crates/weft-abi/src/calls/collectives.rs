@@ -74,7 +74,7 @@ fn run_either_from(
 #[inline]
 fn run_from(
     form: Form,
-    mut process: Guard,
+    process: Guard,
     comm: MPI_Comm,
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
@@ -87,11 +87,25 @@ fn run_from(
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
+    run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
+}
+
+/// Does what the form asks with what `bind` binds for the place that `scope` gives. Where calls are compared, that is done first.
+#[inline]
+fn run_bound(
+    form: Form,
+    mut process: Guard,
+    comm: MPI_Comm,
+    scope: impl FnOnce(&mut Process) -> Result<CollectiveScope>,
+    bind: impl FnOnce(&Process, &CollectiveScope) -> Arc<Bound>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+) -> Result<()> {
     if process.checks_calls {
         let call = called(&process, process.objects.communicator(comm.0)?)?;
-        let comparison = process.collective_scope(comm.0)?;
+        let comparison = process.agreement_scope(comm.0)?;
         if let Form::Nonblocking(request) = form {
-            let mut place = process.collective_scope(comm.0)?;
+            let mut place = scope(&mut process)?;
+            let bound = bind(&process, &place);
             process.take_turn(&mut place, bound.schedule());
             let handle = process.start_checked(comparison, place, bound, call)?;
             process.signal();
@@ -101,7 +115,8 @@ fn run_from(
         }
         process = check::check_now(process, comparison, call)?;
     }
-    let mut place = process.collective_scope(comm.0)?;
+    let mut place = scope(&mut process)?;
+    let bound = bind(&process, &place);
     process.take_turn(&mut place, bound.schedule());
     start(form, process, place, bound)
 }
@@ -127,28 +142,12 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Int
 
 /// MPI_Barrier (MPI-5.0 §6.3).
 pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
-    let mut process = lock();
-    if process.checks_calls {
-        let comparison = process.agreement_scope(comm.0)?;
-        if let Form::Nonblocking(request) = form {
-            let mut place = process.agreement_scope(comm.0)?;
-            let bound = process.barrier(&place);
-            process.take_turn(&mut place, bound.schedule());
-            let handle = process.start_checked(comparison, place, bound, Call::default())?;
-            process.signal();
-            // SAFETY: the caller's pointer, which is not null.
-            unsafe { *request = MPI_Request(handle) };
-            return Ok(());
-        }
-        process = check::check_now(process, comparison, Call::default())?;
-    }
-    let mut place = process.agreement_scope(comm.0)?;
-    let bound = match form {
-        Form::Persistent(_) => process.planner.by_messages(|| process.barrier(&place)),
-        Form::Blocking | Form::Nonblocking(_) => process.barrier(&place),
+    let is_persistent = matches!(form, Form::Persistent(_));
+    let bind = |process: &Process, place: &CollectiveScope| match is_persistent {
+        true => process.planner.by_messages(|| process.barrier(place)),
+        false => process.barrier(place),
     };
-    process.take_turn(&mut place, bound.schedule());
-    start(form, process, place, bound)
+    run_bound(form, lock(), comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).

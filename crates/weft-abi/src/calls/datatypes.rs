@@ -334,19 +334,19 @@ fn shape<const N: usize>(datatype: MPI_Datatype, of: impl FnOnce(&Description) -
     with(|process| Ok(of(&process.objects.datatype(datatype.0)?.description)))
 }
 
-/// MPI_Type_size, MPI_Type_size_x (MPI-5.0 §5.1.5).
+/// MPI_Type_size, MPI_Type_size_x (MPI-5.0 §5.1.5, §16.4).
 pub(crate) unsafe fn type_size(datatype: MPI_Datatype, size: &mut i64) -> Result<()> {
     [*size] = shape(datatype, |description| [description.layout.size() as i64])?;
     Ok(())
 }
 
-/// MPI_Type_get_extent, MPI_Type_get_extent_x (MPI-5.0 §5.1.6).
+/// MPI_Type_get_extent, MPI_Type_get_extent_x (MPI-5.0 §5.1.7, §16.4).
 pub(crate) unsafe fn type_get_extent(datatype: MPI_Datatype, lb: &mut i64, extent: &mut i64) -> Result<()> {
     [*lb, *extent] = shape(datatype, |description| [description.layout.lb(), description.layout.extent()])?;
     Ok(())
 }
 
-/// MPI_Type_get_true_extent, MPI_Type_get_true_extent_x (MPI-5.0 §5.1.8).
+/// MPI_Type_get_true_extent, MPI_Type_get_true_extent_x (MPI-5.0 §5.1.8, §16.4).
 pub(crate) unsafe fn type_get_true_extent(
     datatype: MPI_Datatype,
     true_lb: &mut i64,

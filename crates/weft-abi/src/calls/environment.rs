@@ -35,7 +35,7 @@ pub(crate) unsafe fn get_library_version(version: *mut c_char, resultlen: *mut c
     Ok(())
 }
 
-/// MPI_Abi_get_version (MPI-5.0 §20).
+/// MPI_Abi_get_version (MPI-5.0 §20.2).
 pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_int) -> Result<()> {
     // SAFETY: the caller's pointers.
     unsafe {
@@ -45,7 +45,7 @@ pub(crate) unsafe fn abi_get_version(abi_major: *mut c_int, abi_minor: *mut c_in
     Ok(())
 }
 
-/// MPI_Abi_get_info (MPI-5.0 §20): sizes of the ABI's integer types in bytes.
+/// MPI_Abi_get_info (MPI-5.0 §20.2): sizes of the ABI's integer types in bytes.
 pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
     let sizes = [
         ("mpi_aint_size", size_of::<MPI_Aint>()),
@@ -88,7 +88,7 @@ fn fortran_info() -> Info {
     info
 }
 
-/// MPI_Abi_get_fortran_info (MPI-5.0 §20).
+/// MPI_Abi_get_fortran_info (MPI-5.0 §20.4.1).
 pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
     // SAFETY: the caller's pointer.
     unsafe { give_info(fortran_info(), info) }
@@ -115,7 +115,7 @@ pub(crate) unsafe fn init(_argc: *mut c_int, _argv: *mut *mut *mut c_char) -> Re
     initialize(MPI_THREAD_SINGLE)
 }
 
-/// MPI_Init_thread (MPI-5.0 §11.6.2): every level is provided.
+/// MPI_Init_thread (MPI-5.0 §11.2.1): every level is provided.
 pub(crate) unsafe fn init_thread(
     _argc: *mut c_int,
     _argv: *mut *mut *mut c_char,
@@ -145,7 +145,7 @@ pub(crate) unsafe fn finalize() -> Result<()> {
     start::finalize()
 }
 
-/// MPI_Initialized (MPI-5.0 §11.4.1).
+/// MPI_Initialized (MPI-5.0 §11.2.3).
 pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
     let begun = with(|process| process.phase != Phase::Before);
     // SAFETY: the caller's pointer.
@@ -153,7 +153,7 @@ pub(crate) unsafe fn initialized(flag: *mut c_int) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Finalized (MPI-5.0 §11.4.1).
+/// MPI_Finalized (MPI-5.0 §11.2.3).
 pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
     let over = with(|process| process.phase == Phase::After);
     // SAFETY: the caller's pointer.
@@ -161,7 +161,7 @@ pub(crate) unsafe fn finalized(flag: *mut c_int) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Query_thread (MPI-5.0 §11.6.2).
+/// MPI_Query_thread (MPI-5.0 §11.2.1).
 pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     let level = with(|process| process.thread_level);
     // SAFETY: the caller's pointer.
@@ -169,7 +169,7 @@ pub(crate) unsafe fn query_thread(provided: *mut c_int) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Is_thread_main (MPI-5.0 §11.6.2).
+/// MPI_Is_thread_main (MPI-5.0 §11.2.1).
 pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
     let main = with(|process| process.main_thread == Some(weft_mpi::process::thread_number()));
     // SAFETY: the caller's pointer.
@@ -177,7 +177,7 @@ pub(crate) unsafe fn is_thread_main(flag: *mut c_int) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Abort (MPI-5.0 §11.4): ends the whole job.
+/// MPI_Abort (MPI-5.0 §11.4.2): ends the whole job.
 pub(crate) fn abort(_comm: MPI_Comm, errorcode: c_int) -> Result<()> {
     start::abort(errorcode, &format!("MPI_Abort was called with error code {errorcode}"))
 }
@@ -202,7 +202,7 @@ pub(crate) fn wtick() -> f64 {
     1e-9
 }
 
-/// MPI_Pcontrol (MPI-5.0 §15.2.4): for profilers; the library itself does nothing.
+/// MPI_Pcontrol (MPI-5.0 §15.2.7): for profilers; the library itself does nothing.
 pub(crate) fn pcontrol(_level: c_int) -> Result<()> {
     Ok(())
 }

@@ -240,7 +240,7 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
     Ok(())
 }
 
-/// MPI_Comm_call_errhandler (MPI-5.0 §9.3.6).
+/// MPI_Comm_call_errhandler (MPI-5.0 §9.5.2).
 ///
 /// # Safety
 /// The process lock is free.
@@ -287,7 +287,7 @@ pub(crate) unsafe fn session_get_errhandler(
     Ok(())
 }
 
-/// MPI_Session_call_errhandler (MPI-5.0 §9.3.6).
+/// MPI_Session_call_errhandler (MPI-5.0 §9.5.2).
 ///
 /// # Safety
 /// The process lock is free.
@@ -300,7 +300,7 @@ pub(crate) unsafe fn session_call_errhandler(session: MPI_Session, errorcode: c_
     Ok(())
 }
 
-/// MPI_Error_string (MPI-5.0 §9.4).
+/// MPI_Error_string (MPI-5.0 §9.3.5).
 ///
 /// # Safety
 /// `string` has room for MPI_MAX_ERROR_STRING bytes, `resultlen` can be written.
@@ -324,7 +324,7 @@ pub(crate) unsafe fn error_class(errorcode: c_int, errorclass: *mut c_int) -> Re
     Ok(())
 }
 
-/// MPI_Add_error_class (MPI-5.0 §9.5).
+/// MPI_Add_error_class (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// `errorclass` can be written.
@@ -335,7 +335,7 @@ pub(crate) unsafe fn add_error_class(errorclass: *mut c_int) -> Result<(), Error
     Ok(())
 }
 
-/// MPI_Add_error_code (MPI-5.0 §9.5).
+/// MPI_Add_error_code (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// `errorcode` can be written.
@@ -346,7 +346,7 @@ pub(crate) unsafe fn add_error_code(errorclass: c_int, errorcode: *mut c_int) ->
     Ok(())
 }
 
-/// MPI_Add_error_string (MPI-5.0 §9.5).
+/// MPI_Add_error_string (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// `string` is a string.
@@ -356,7 +356,7 @@ pub(crate) unsafe fn add_error_string(errorcode: c_int, string: *const c_char) -
     process::with(|process| process.errors.set_text(errorcode, &text))
 }
 
-/// MPI_Remove_error_class (MPI-5.0 §9.5).
+/// MPI_Remove_error_class (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// None.
@@ -364,7 +364,7 @@ pub(crate) unsafe fn remove_error_class(errorclass: c_int) -> Result<(), Error> 
     process::with(|process| process.errors.remove_class(errorclass))
 }
 
-/// MPI_Remove_error_code (MPI-5.0 §9.5).
+/// MPI_Remove_error_code (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// None.
@@ -372,7 +372,7 @@ pub(crate) unsafe fn remove_error_code(errorcode: c_int) -> Result<(), Error> {
     process::with(|process| process.errors.remove_code(errorcode))
 }
 
-/// MPI_Remove_error_string (MPI-5.0 §9.5).
+/// MPI_Remove_error_string (MPI-5.0 §9.5.1).
 ///
 /// # Safety
 /// None.

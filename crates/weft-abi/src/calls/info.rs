@@ -69,7 +69,7 @@ pub(crate) unsafe fn info_create(info: *mut MPI_Info) -> Result<()> {
     unsafe { add(Info::new(), info) }
 }
 
-/// MPI_Info_create_env (MPI-5.0 §11.2.1): what MPI_INFO_ENV holds, with the arguments of `main` where they are given.
+/// MPI_Info_create_env (MPI-5.0 §10): what MPI_INFO_ENV holds, with the arguments of `main` where they are given.
 pub(crate) unsafe fn info_create_env(argc: c_int, argv: *mut *mut c_char, info: *mut MPI_Info) -> Result<()> {
     let mut arguments = Vec::new();
     if !argv.is_null() {
@@ -147,7 +147,7 @@ pub(crate) unsafe fn info_delete(info: MPI_Info, key: *const c_char) -> Result<(
     })
 }
 
-/// MPI_Info_get, deprecated (MPI-5.0 §16.1): `valuelen` characters and a zero byte fit in `value`.
+/// MPI_Info_get, deprecated (MPI-5.0 §16.3): `valuelen` characters and a zero byte fit in `value`.
 pub(crate) unsafe fn info_get(
     info: MPI_Info,
     key: *const c_char,
@@ -168,7 +168,7 @@ pub(crate) unsafe fn info_get(
     Ok(())
 }
 
-/// MPI_Info_get_valuelen, deprecated (MPI-5.0 §16.1).
+/// MPI_Info_get_valuelen, deprecated (MPI-5.0 §16.3).
 pub(crate) unsafe fn info_get_valuelen(
     info: MPI_Info,
     key: *const c_char,

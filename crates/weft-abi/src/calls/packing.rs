@@ -31,7 +31,7 @@ pub(crate) unsafe fn get_count(status: *const MPI_Status, datatype: MPI_Datatype
     Ok(())
 }
 
-/// MPI_Get_elements, MPI_Get_elements_x (MPI-5.0 §5.1.11).
+/// MPI_Get_elements, MPI_Get_elements_x (MPI-5.0 §5.1.11, §16.4).
 pub(crate) unsafe fn get_elements(status: *const MPI_Status, datatype: MPI_Datatype, count: &mut i64) -> Result<()> {
     // SAFETY: the caller's pointer.
     let bytes = status::bytes(unsafe { &*status });
@@ -39,7 +39,7 @@ pub(crate) unsafe fn get_elements(status: *const MPI_Status, datatype: MPI_Datat
     Ok(())
 }
 
-/// MPI_Status_set_elements, MPI_Status_set_elements_x (MPI-5.0 §13.3).
+/// MPI_Status_set_elements, MPI_Status_set_elements_x (MPI-5.0 §13.3, §16.4).
 pub(crate) unsafe fn status_set_elements(status: *mut MPI_Status, datatype: MPI_Datatype, count: i64) -> Result<()> {
     let bytes = datatypes::bytes_of_elements(&old_type(datatype)?.layout, natural("count", count)?)?;
     // SAFETY: the caller's pointer.

@@ -11,6 +11,7 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::Divisible;
 use weft_mpi::partitioned::Side;
 use weft_mpi::process::{Process, attempt, with};
+use weft_mpi::signature::Items;
 
 /// One side of an operation.
 ///
@@ -28,12 +29,15 @@ unsafe fn side(
 ) -> Result<Side> {
     let wrong = || Error::new(MPI_ERR_ARG, format!("partitions is {partitions}; it must not be negative"));
     let partitions = u32::try_from(partitions).map_err(|_| wrong())?;
-    let layout = &process.objects.committed(datatype.0)?.description.layout;
+    let found = process.objects.committed(datatype.0)?;
+    let layout = &found.description.layout;
     let many = || Error::new(MPI_ERR_COUNT, format!("{partitions} partitions of {count} items are more than 2^63 - 1"));
     let items = count.checked_mul(i64::from(partitions)).ok_or_else(many)? as u64;
     // SAFETY: the caller's promise.
     let data = unsafe { Divisible::new(buffer.cast_mut().cast(), items, layout)? };
-    Ok(Side { data, partitions, communicator: comm.0, rank, tag })
+    let consists = || Items::new(datatype.0, &found.description, &found.name, items);
+    let items = process.checks_calls.then(consists);
+    Ok(Side { data, partitions, communicator: comm.0, rank, tag, items })
 }
 
 /// MPI_Psend_init (MPI-5.0 §4.2.1). There are no hints that we know.

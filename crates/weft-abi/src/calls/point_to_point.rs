@@ -4,24 +4,33 @@
 //! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what
 //! count and datatype say, output pointers can be written (null ones have been refused), status pointers may be null.
 
+mod labelled;
+
 use crate::calls::status;
 use crate::generated::constants::*;
 use crate::types::*;
+use labelled::*;
 use std::ffi::{c_int, c_void};
 use weft_mpi::awaited::Awaited;
 use weft_mpi::blocking::{self, wait};
 use weft_mpi::engine::Received;
-use weft_mpi::error::Result;
-use weft_mpi::memory::{Access, UserData};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::labels::Labelled;
+use weft_mpi::layout::Layout;
+use weft_mpi::memory::{Access, Label, UserData};
+use weft_mpi::point_to_point::Describe;
 use weft_mpi::process::{Guard, Process, attempt, block_for, lock, with};
-use weft_mpi::request::{Mode, Persistent, Send, Status};
+use weft_mpi::request::{Mode, Persistent, Receive, Send, Status};
 
 /// The message that `count` items of `datatype` at `buffer` are, for `access`.
+///
+/// # Errors
+/// `MPI_ERR_TYPE`, `MPI_ERR_BUFFER`, `MPI_ERR_COUNT`; and always where messages have labels: whoever gets an error asks [`labelled`].
 ///
 /// # Safety
 /// The memory stays valid until the operation that gets the result is complete.
 #[inline(always)]
-pub(crate) unsafe fn data(
+unsafe fn data(
     process: &Process,
     access: Access,
     buffer: *const c_void,
@@ -30,7 +39,7 @@ pub(crate) unsafe fn data(
 ) -> Result<UserData> {
     let datatype = process.objects.committed(datatype.0)?;
     // SAFETY: the caller's promise.
-    unsafe { UserData::new_for(access, buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
+    unsafe { UserData::of_message(access, buffer.cast_mut().cast(), count as u64, &datatype.description.layout) }
 }
 
 /// What a blocking call returns.
@@ -54,7 +63,11 @@ struct Message {
 unsafe fn send_blocking(m: &Message, mode: Mode) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller's buffer, which is read before this call returns.
-    let data = unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype)? };
+    let data = match unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype) } {
+        Ok(data) => data,
+        // SAFETY: as above.
+        Err(error) => return unsafe { send_labelled_and_wait(process, m, mode, error) },
+    };
     if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.signal();
         return Ok(());
@@ -78,7 +91,11 @@ fn send_and_wait(mut process: Guard, m: &Message, data: UserData, mode: Mode) ->
 unsafe fn send_nonblocking(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
     let mut process = lock();
     // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-    let data = unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype)? };
+    let data = match unsafe { data(&process, Access::Send, m.buffer, m.count, m.datatype) } {
+        Ok(data) => data,
+        // SAFETY: as above; the caller's pointer.
+        Err(error) => return unsafe { send_labelled_and_go_on(process, m, mode, request, error) },
+    };
     let handle = if mode == Mode::Standard && process.send_now(m.comm.0, m.peer, m.tag, &data) {
         process.messages()?.sent
     } else {
@@ -104,9 +121,12 @@ fn start_send(process: &mut Process, m: &Message, data: UserData, mode: Mode) ->
 unsafe fn send_persistent(m: &Message, mode: Mode, request: *mut MPI_Request) -> Result<()> {
     with(|process| {
         // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let data = unsafe { data(process, Access::Send, m.buffer, m.count, m.datatype)? };
+        let (data, label) = unsafe { outgoing(process, Access::Send, m)? };
         let send = process.make_send(m.comm.0, m.peer, m.tag, data, mode)?;
         let handle = process.make_persistent(Persistent::Send(send), m.comm.0)?;
+        if let Some(label) = label {
+            process.keep_label(handle, label);
+        }
         // SAFETY: the caller's pointer.
         unsafe { *request = MPI_Request(handle) };
         Ok(())
@@ -126,7 +146,7 @@ unsafe fn send_as(form: Form, message: &Message, mode: Mode) -> Result<()> {
     }
 }
 
-/// MPI_Send, MPI_Isend, MPI_Send_init (MPI-5.0 §3.4, §3.7.2, §3.9).
+/// MPI_Send, MPI_Isend, MPI_Send_init (MPI-5.0 §3.2.1, §3.7.2, §3.9).
 #[inline(always)]
 pub(crate) unsafe fn send(
     form: Form,
@@ -191,12 +211,30 @@ pub(crate) unsafe fn bsend(
     unsafe { send_as(form, &message, Mode::Buffered) }
 }
 
+/// Where a nonblocking receive puts its message: made by [`start_receive`] alone, whose caller keeps the memory.
+struct Target {
+    buffer: *mut u8,
+    count: u64,
+}
+
+impl Describe for Target {
+    #[inline(always)]
+    fn describe(self, layout: &Layout) -> Result<UserData> {
+        // SAFETY: the caller of `start_receive` keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
+        unsafe { UserData::of_message(Access::Receive, self.buffer, self.count, layout) }
+    }
+}
+
+/// # Safety
+/// The buffer holds what count and datatype say until the request is complete.
 #[inline(always)]
 unsafe fn start_receive(process: &mut Process, m: &Message) -> Result<usize> {
-    process.receive_into(m.comm.0, m.peer, m.tag, m.datatype.0, |layout| {
-        // SAFETY: the caller keeps the buffer until the request is complete (MPI-5.0 §3.7.2).
-        unsafe { UserData::new_for(Access::Receive, m.buffer.cast_mut().cast(), m.count as u64, layout) }
-    })
+    let target = Target { buffer: m.buffer.cast_mut().cast(), count: m.count as u64 };
+    match process.receive_into(m.comm.0, m.peer, m.tag, m.datatype.0, target) {
+        // SAFETY: the caller's promise.
+        Err(error) => unsafe { start_labelled_receive(process, m, error) },
+        handle => handle,
+    }
 }
 
 /// MPI_Recv (MPI-5.0 §3.2.4).
@@ -212,7 +250,13 @@ pub(crate) unsafe fn recv(
 ) -> Result<()> {
     let process = lock();
     // SAFETY: the caller's buffer, which is complete before this call returns.
-    let data = unsafe { data(&process, Access::Receive, buf, count, datatype)? };
+    let data = match unsafe { data(&process, Access::Receive, buf, count, datatype) } {
+        Ok(data) => data,
+        // SAFETY: as above.
+        Err(error) => {
+            return unsafe { receive_labelled(process, buf, count, datatype, source, tag, comm, status, error) };
+        }
+    };
     let receive = process.make_receive(comm.0, source, tag, data)?;
     let received = blocking::receive(process, receive, comm.0)?;
     // SAFETY: the caller's pointer.
@@ -251,17 +295,21 @@ pub(crate) unsafe fn recv_init(
     request: *mut MPI_Request,
 ) -> Result<()> {
     with(|process| {
+        let message = Message { buffer: buf, count, datatype, peer: source, tag, comm };
         // SAFETY: the caller keeps the buffer while the request is active (MPI-5.0 §3.9).
-        let data = unsafe { data(process, Access::Receive, buf, count, datatype)? };
+        let (data, label) = unsafe { incoming(process, &message)? };
         let receive = process.make_receive(comm.0, source, tag, data)?;
         let handle = process.make_persistent(Persistent::Receive(receive), comm.0)?;
+        if let Some((label, what)) = label {
+            process.expect_labels(handle, label, what);
+        }
         // SAFETY: the caller's pointer.
         unsafe { *request = MPI_Request(handle) };
         Ok(())
     })
 }
 
-/// MPI_Sendrecv (MPI-5.0 §3.10).
+/// MPI_Sendrecv (MPI-5.0 §3.2.7).
 pub(crate) unsafe fn sendrecv(
     sendbuf: *const c_void,
     sendcount: i64,
@@ -277,21 +325,19 @@ pub(crate) unsafe fn sendrecv(
     status: *mut MPI_Status,
 ) -> Result<()> {
     let process = lock();
-    // SAFETY: the caller's buffers, used until this call returns.
-    let (out, incoming) = unsafe {
-        (
-            data(&process, Access::Send, sendbuf, sendcount, sendtype)?,
-            data(&process, Access::Receive, recvbuf, recvcount, recvtype)?,
-        )
-    };
-    let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
-    let receive = process.make_receive(comm.0, source, recvtag, incoming)?;
-    let received = blocking::exchange(process, send, receive, comm.0)?;
+    let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
+    let message = Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
+    // SAFETY: the caller's buffers, used until this call returns; so is what is kept of labels.
+    let ((data, _label), (into, label)) =
+        unsafe { (outgoing(&process, Access::Send, &sent)?, incoming(&process, &message)?) };
+    let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
+    let receive = process.make_receive(comm.0, source, recvtag, into)?;
+    let received = exchange(process, send, receive, label, comm)?;
     // SAFETY: the caller's pointer.
     unsafe { conclude(received, status) }
 }
 
-/// MPI_Sendrecv_replace (MPI-5.0 §3.10).
+/// MPI_Sendrecv_replace (MPI-5.0 §3.2.7).
 pub(crate) unsafe fn sendrecv_replace(
     buf: *mut c_void,
     count: i64,
@@ -304,21 +350,23 @@ pub(crate) unsafe fn sendrecv_replace(
     status: *mut MPI_Status,
 ) -> Result<()> {
     let process = lock();
-    // SAFETY: the caller's buffer, read before this call returns.
-    let out = unsafe { data(&process, Access::Receive, buf, count, datatype)? };
+    let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
+    // SAFETY: the caller's buffer, read before this call returns; so is what is kept of labels.
+    let ((out, _label), (into, label)) =
+        unsafe { (outgoing(&process, Access::Receive, &sent)?, incoming(&process, &sent)?) };
     let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
-    let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
+    let incoming = process.make_receive(comm.0, source, recvtag, into)?;
     let mut copy = vec![0; send.data.len() as usize];
     send.data.read(0, &mut copy);
     let length = copy.len() as u64;
     // SAFETY: `copy` outlives both operations, which are complete when this function returns.
     let data = unsafe { UserData::from_bytes(copy.as_mut_ptr(), length) };
-    let received = blocking::exchange(process, Send { data, ..send }, incoming, comm.0)?;
+    let received = exchange(process, Send { data, ..send }, incoming, label, comm)?;
     // SAFETY: the caller's pointer.
     unsafe { conclude(received, status) }
 }
 
-/// MPI_Isendrecv (MPI-5.0 §3.10).
+/// MPI_Isendrecv (MPI-5.0 §3.7.2).
 pub(crate) unsafe fn isendrecv(
     sendbuf: *const c_void,
     sendcount: i64,
@@ -334,21 +382,25 @@ pub(crate) unsafe fn isendrecv(
     request: *mut MPI_Request,
 ) -> Result<()> {
     with(|process| {
+        let sent = Message { buffer: sendbuf, count: sendcount, datatype: sendtype, peer: dest, tag: sendtag, comm };
         // SAFETY: the caller keeps both buffers until the request is complete.
-        let out = unsafe { data(process, Access::Send, sendbuf, sendcount, sendtype)? };
+        let (out, label) = unsafe { outgoing(process, Access::Send, &sent)? };
         let send = process.make_send(comm.0, dest, sendtag, out, Mode::Standard)?;
         let incoming =
             Message { buffer: recvbuf, count: recvcount, datatype: recvtype, peer: source, tag: recvtag, comm };
         // SAFETY: as above.
         let receive = unsafe { start_receive(process, &incoming)? };
         let send = process.start_send(send, comm.0)?;
+        if let Some(label) = label {
+            process.keep_label(send, label);
+        }
         // SAFETY: the caller's pointer.
         unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
         Ok(())
     })
 }
 
-/// MPI_Isendrecv_replace (MPI-5.0 §3.10).
+/// MPI_Isendrecv_replace (MPI-5.0 §3.7.2).
 pub(crate) unsafe fn isendrecv_replace(
     buf: *mut c_void,
     count: i64,
@@ -361,12 +413,15 @@ pub(crate) unsafe fn isendrecv_replace(
     request: *mut MPI_Request,
 ) -> Result<()> {
     with(|process| {
-        // SAFETY: the caller keeps the buffer until the request is complete.
-        let data = unsafe { data(process, Access::Receive, buf, count, datatype)? };
+        let sent = Message { buffer: buf, count, datatype, peer: dest, tag: sendtag, comm };
+        // SAFETY: the caller keeps the buffer until the request is complete. What is sent is copied before the label of that goes.
+        let ((data, _label), (into, label)) =
+            unsafe { (outgoing(process, Access::Receive, &sent)?, incoming(process, &sent)?) };
         let send = process.make_send(comm.0, dest, sendtag, data, Mode::Standard)?;
-        let incoming = process.make_receive(comm.0, source, recvtag, send.data.clone())?;
+        let incoming = process.make_receive(comm.0, source, recvtag, into)?;
         let send = process.start_copied(send, comm.0)?;
         let receive = process.start_receive(incoming, comm.0)?;
+        let receive = with_label(process, receive, label)?;
         // SAFETY: the caller's pointer.
         unsafe { *request = MPI_Request(process.pair(send, receive, comm.0)?) };
         Ok(())
@@ -508,11 +563,12 @@ unsafe fn receive_message(
         None
     } else {
         let communicator = process.extracted(handle)?.communicator;
+        let target = Message { buffer: buf, count, datatype, peer: 0, tag: 0, comm: MPI_Comm(communicator) };
         // Errors are the communicator's that the message was found on (MPI-5.0 §9.3).
         // SAFETY: the caller's buffer.
-        let data =
-            unsafe { data(process, Access::Receive, buf, count, datatype) }.map_err(|error| error.on(communicator))?;
-        Some(process.receive_extracted(handle, data)?)
+        let (data, label) = unsafe { incoming(process, &target) }.map_err(|error| error.on(communicator))?;
+        let request = process.receive_extracted(handle, data)?;
+        Some(with_label(process, request, label)?)
     };
     // SAFETY: the caller's pointer.
     unsafe { *message = MPI_Message::NULL };

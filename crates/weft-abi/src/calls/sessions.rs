@@ -50,14 +50,14 @@ unsafe fn give(object: Info, info: *mut MPI_Info) -> Result<()> {
     Ok(())
 }
 
-/// MPI_Session_get_info (MPI-5.0 §11.3.2).
+/// MPI_Session_get_info (MPI-5.0 §11.3.3).
 pub(crate) unsafe fn session_get_info(session: MPI_Session, info_used: *mut MPI_Info) -> Result<()> {
     let info = with(|process| Ok::<_, Error>(process.objects.session(session.0)?.info()))?;
     // SAFETY: the caller's pointer.
     unsafe { give(info, info_used) }
 }
 
-/// MPI_Session_get_num_psets (MPI-5.0 §11.3.2).
+/// MPI_Session_get_num_psets (MPI-5.0 §11.3.3).
 pub(crate) unsafe fn session_get_num_psets(
     session: MPI_Session,
     info: MPI_Info,
@@ -72,7 +72,7 @@ pub(crate) unsafe fn session_get_num_psets(
     Ok(())
 }
 
-/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.2): `pset_len` bytes fit in `pset_name`, the zero byte among them; with 0 only the length is
+/// MPI_Session_get_nth_pset (MPI-5.0 §11.3.3): `pset_len` bytes fit in `pset_name`, the zero byte among them; with 0 only the length is
 /// asked for.
 pub(crate) unsafe fn session_get_nth_pset(
     session: MPI_Session,
@@ -103,7 +103,7 @@ pub(crate) unsafe fn session_get_nth_pset(
     Ok(())
 }
 
-/// MPI_Session_get_pset_info (MPI-5.0 §11.3.2).
+/// MPI_Session_get_pset_info (MPI-5.0 §11.3.3).
 pub(crate) unsafe fn session_get_pset_info(
     session: MPI_Session,
     pset_name: *const c_char,

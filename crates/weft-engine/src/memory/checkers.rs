@@ -3,13 +3,14 @@
 //! A peer writes to the program's memory where neither sees it, and what the library itself reads and writes is not always looked at. So
 //! a buffer is shown to the checker where a call of MPI describes it, all of it, as it would be to a library that was built with the
 //! checker; and what a peer has written counts as written from then on. Where no checker is there, [`UserData::new`] compares an address
-//! with a number, as it has to in any case.
+//! with a number, as it has to in any case. Where messages have labels (`WEFT_CHECK`), the same comparison finds those that lack one.
 
 use std::ops::Range;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use super::{Count, PROGRAM_START, Shape, UserData};
+use crate::error::{Error, OTHER, Result};
 use weft_core::layout::Layout;
 
 /// What is going to happen to a buffer.
@@ -62,7 +63,7 @@ enum Checker {
 
 static CHECKER: OnceLock<Checker> = OnceLock::new();
 
-/// Buffers below this address are looked at more closely: those that are nowhere, and with a checker all.
+/// Buffers below this address are looked at more closely: those that are nowhere, and all where a checker is there or messages have labels.
 pub(super) static LOOK_BELOW: AtomicUsize = AtomicUsize::new(PROGRAM_START);
 
 /// Looks once whether a checker is there. `sanitizer`: what the process has of it.
@@ -81,10 +82,34 @@ pub unsafe fn attach(sanitizer: Option<Sanitizer>) {
     LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
 }
 
-/// Whether one is there.
+static HAS_LABELS: AtomicBool = AtomicBool::new(false);
+
+/// Whether messages must be described with a [label](super::Label) from now on. Where they need not, that costs nothing.
+pub fn label_messages(labels: bool) {
+    HAS_LABELS.store(labels, Ordering::Relaxed);
+    if labels {
+        LOOK_BELOW.store(usize::MAX, Ordering::Relaxed);
+    }
+}
+
+/// Whether all buffers are looked at.
 #[inline]
-pub fn is_attached() -> bool {
+pub(super) fn looks() -> bool {
     LOOK_BELOW.load(Ordering::Relaxed) != PROGRAM_START
+}
+
+/// Whether a buffer may be described without a label.
+///
+/// # Errors
+/// It may not: it is a whole message.
+pub(super) fn check_unlabelled<const MESSAGE: bool>() -> Result<()> {
+    if MESSAGE && HAS_LABELS.load(Ordering::Relaxed) {
+        return Err(Error::new(
+            OTHER,
+            "a message is described without the label that WEFT_CHECK gives it: a defect in Weft",
+        ));
+    }
+    Ok(())
 }
 
 /// Shows one run of the program's memory to the checker.
@@ -98,10 +123,13 @@ pub(super) fn show_run(access: Access, start: *mut u8, bytes: u64) {
     }
 }
 
-/// The same for items in several runs.
+/// The same for any items.
 #[cold]
 #[inline(never)]
 pub(super) fn show_items(access: Access, base: *mut u8, count: u64, layout: &Layout) {
+    if CHECKER.get().is_none() {
+        return;
+    }
     let bytes = layout.size() * count;
     let data =
         UserData { base, bytes, shape: Shape::Items { count: Count::of_program(count), layout: layout.clone() } };

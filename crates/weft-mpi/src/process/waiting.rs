@@ -81,7 +81,7 @@ fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
             lock()
         }
         Next::Sleep => {
-            process.awaited = awaited();
+            process.awaited = process.without_labels(awaited());
             process = sleep(process);
             process.awaited = Awaited::Unknown;
             process

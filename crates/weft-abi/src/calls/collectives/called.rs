@@ -2,15 +2,19 @@
 //! root, reduction operation and operands, and which data goes from whom to whom. The arguments have been checked by then: its plan is made.
 
 use super::buffers::*;
+use super::inter::Role;
+use super::sides::Side;
 use crate::check::is_in_place;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::c_int;
+use std::ops::Range;
 use weft_mpi::check::{Call, Data};
 use weft_mpi::error::Result;
 use weft_mpi::object::{Communicator, Operation};
 use weft_mpi::process::Process;
 use weft_mpi::signature::Items;
+use weft_mpi::topology::NeighbourLists;
 
 /// `count` items of a datatype.
 fn items(process: &Process, datatype: MPI_Datatype, count: u64) -> Result<Items> {
@@ -26,8 +30,137 @@ fn of_part(process: &Process, part: &Part) -> Result<Items> {
 /// The counts have `size` elements.
 unsafe fn of_parts(process: &Process, parts: &Parts, size: usize) -> Result<Data> {
     // SAFETY: the caller's promise.
+    unsafe { of_counts(process, parts, size).map(Data::Each) }
+}
+
+/// # Safety
+/// As for [`of_parts`].
+unsafe fn of_counts(process: &Process, parts: &Parts, size: usize) -> Result<Vec<Items>> {
+    // SAFETY: the caller's promise.
     let counts = unsafe { counts_of(parts.counts, size, "counts")? };
-    Ok(Data::Each(counts.into_iter().map(|count| items(process, parts.datatype, count)).collect::<Result<_>>()?))
+    counts.into_iter().map(|count| items(process, parts.datatype, count)).collect()
+}
+
+/// # Safety
+/// Both arrays have `size` elements.
+unsafe fn of_typed(process: &Process, counts: Counts, types: *const MPI_Datatype, size: usize) -> Result<Vec<Items>> {
+    // SAFETY: the caller's promise.
+    let counts = unsafe { counts_of(counts, size, "counts")? };
+    // SAFETY: as above.
+    counts.into_iter().enumerate().map(|(at, count)| items(process, unsafe { *types.add(at) }, count)).collect()
+}
+
+/// The items of one side of an exchange with so many processes, for each of them.
+///
+/// # Safety
+/// Arrays have an element for each process.
+unsafe fn of_side(process: &Process, side: &Side, places: usize) -> Result<Vec<Items>> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match side {
+            Side::Nothing => Ok(Vec::new()),
+            Side::Same(part) | Side::Consecutive(part) => Ok(vec![of_part(process, part)?; places]),
+            Side::Listed(parts) => of_counts(process, parts, places),
+            Side::Typed(parts) => of_typed(process, parts.counts, parts.datatypes, places),
+        }
+    }
+}
+
+/// A barrier; between groups as well.
+pub(super) fn barrier(process: &Process, comm: &Communicator) -> Result<Call> {
+    Ok(Call { between: between(process, comm), ..Call::default() })
+}
+
+/// An exchange with neighbours.
+///
+/// # Safety
+/// Arrays have an element for each neighbour.
+pub(super) unsafe fn neighbours(process: &Process, comm: &Communicator, send: &Side, receive: &Side) -> Result<Call> {
+    let NeighbourLists { sources, destinations, .. } = comm.neighbour_lists()?;
+    // SAFETY: the caller's promise.
+    let (sent, expected) =
+        unsafe { (of_side(process, send, destinations.len())?, of_side(process, receive, sources.len())?) };
+    Ok(Call { sends: Data::among(destinations, sent), expects: Data::among(sources, expected), ..Call::default() })
+}
+
+/// The ranks in MPI_COMM_WORLD of all processes of an intercommunicator.
+fn between(process: &Process, comm: &Communicator) -> Option<Vec<u32>> {
+    comm.inter.as_ref()?;
+    let members = process.job.as_ref().map_or(&[][..], |job| &job.members);
+    let number = |peer| members.iter().position(|member| *member == peer).map_or(u32::MAX, |rank| rank as u32);
+    Some(comm.everybody().0.members.iter().copied().map(number).collect())
+}
+
+/// The places of the other group's processes among those of both.
+fn others(comm: &Communicator) -> Range<u32> {
+    let (own, other) = (comm.group.size(), comm.addressed.size());
+    if comm.inter.as_ref().is_some_and(|inter| inter.is_first) { own..own + other } else { 0..other }
+}
+
+/// An operation between groups with a root (MPI-5.0 §6.2.3): `own` is what this process exchanges with the root, or the root with each.
+///
+/// # Safety
+/// Arrays have an element for each process of the other group.
+pub(super) unsafe fn rooted_between(
+    process: &Process,
+    comm: &Communicator,
+    role: Role,
+    own: &Side,
+    to_root: bool,
+) -> Result<Call> {
+    let others = others(comm);
+    let receives = to_root == (role == Role::Root);
+    let (root, data) = match role {
+        Role::Absent => (None, Data::Nothing),
+        Role::Root => {
+            // SAFETY: the caller's promise.
+            let items = unsafe { of_side(process, own, others.len())? };
+            (Some(comm.everybody().1), Data::among(others.map(Some), items))
+        }
+        Role::Member(root) => {
+            let root = others.start + root;
+            // SAFETY: as above: it has no arrays.
+            let items = unsafe { of_side(process, own, 1)? };
+            (Some(root), Data::among([Some(root)], items))
+        }
+    };
+    let (sends, expects) = if receives { (Data::Nothing, data) } else { (data, Data::Nothing) };
+    let is_absent = role == Role::Absent;
+    Ok(Call { root, is_absent, sends, expects, ..barrier(process, comm)? })
+}
+
+/// An exchange of each with all of the other group.
+///
+/// # Safety
+/// Arrays have an element for each process of the other group.
+pub(super) unsafe fn exchange_between(
+    process: &Process,
+    comm: &Communicator,
+    send: &Side,
+    receive: &Side,
+) -> Result<Call> {
+    let others = others(comm);
+    // SAFETY: the caller's promise.
+    let (sent, expected) = unsafe { (of_side(process, send, others.len())?, of_side(process, receive, others.len())?) };
+    let (sends, expects) = (Data::among(others.clone().map(Some), sent), Data::among(others.map(Some), expected));
+    Ok(Call { sends, expects, ..barrier(process, comm)? })
+}
+
+/// A reduction between groups; without a role all processes of both take part.
+pub(super) fn reduction_between(
+    process: &Process,
+    comm: &Communicator,
+    role: Option<Role>,
+    (datatype, count): (MPI_Datatype, u64),
+    op: MPI_Op,
+) -> Result<Call> {
+    let root = match role {
+        Some(Role::Absent) => return Ok(Call { is_absent: true, ..barrier(process, comm)? }),
+        Some(Role::Root) => Some(comm.everybody().1),
+        Some(Role::Member(root)) => Some(others(comm).start + root),
+        None => None,
+    };
+    Ok(Call { root, between: between(process, comm), ..reduction(process, (datatype, count), op, None)? })
 }
 
 pub(super) fn bcast(process: &Process, comm: &Communicator, part: Part, root: c_int) -> Result<Call> {
@@ -120,13 +253,8 @@ pub(super) unsafe fn alltoallw(
     receive: (Counts, *const MPI_Datatype),
 ) -> Result<Call> {
     let size = comm.group.size() as usize;
-    let each = |(counts, types): (Counts, *const MPI_Datatype)| -> Result<Data> {
-        // SAFETY: the caller's promise.
-        let counts = unsafe { counts_of(counts, size, "counts")? };
-        // SAFETY: as above.
-        let all = counts.into_iter().enumerate().map(|(at, count)| items(process, unsafe { *types.add(at) }, count));
-        Ok(Data::Each(all.collect::<Result<_>>()?))
-    };
+    // SAFETY: the caller's promise.
+    let each = |(counts, types)| unsafe { of_typed(process, counts, types, size).map(Data::Each) };
     let expects = each(receive)?;
     let sends = send.map_or_else(|| Ok(expects.clone()), each)?;
     Ok(Call { sends, expects, ..Call::default() })

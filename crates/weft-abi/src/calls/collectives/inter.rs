@@ -4,20 +4,22 @@ use super::buffers::Part;
 use super::buffers::check_apart;
 use super::plan::{describe_bcast, operands, operation, reduction, refuse_in_place, root_rank};
 use super::sides::{Side, plan_exchange};
-use super::start;
+use super::{called, run_bound};
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_int, c_void};
-use weft_mpi::algorithms;
-use weft_mpi::collective::{Bound, CollectiveScope};
+use std::sync::Arc;
+use weft_mpi::algorithms::{self, Schedule};
+use weft_mpi::check::Call;
+use weft_mpi::collective::{Arguments, Bound, CollectiveScope};
 use weft_mpi::error::Result;
-use weft_mpi::object::Group;
-use weft_mpi::process::Guard;
+use weft_mpi::object::{Communicator, Group};
+use weft_mpi::process::{Guard, Process};
 
 /// What a process is in a rooted operation: `root` is MPI_ROOT at the root, MPI_PROC_NULL at the others of its group, and its rank at all of
 /// the other group.
 #[derive(Clone, Copy, PartialEq)]
-enum Role {
+pub(super) enum Role {
     Root,
     Absent,
     /// Of the group that the root is not in.
@@ -33,7 +35,7 @@ fn role(process: &Guard, comm: MPI_Comm, root: c_int) -> Result<Role> {
 }
 
 /// The scope of the operation; a process that is absent is alone in its own.
-fn scope(process: &mut Guard, comm: MPI_Comm, role: Role) -> Result<CollectiveScope> {
+fn scope(process: &mut Process, comm: MPI_Comm, role: Role) -> Result<CollectiveScope> {
     match role {
         Role::Root => process.rooted_scope(comm.0, None),
         Role::Member(root) => process.rooted_scope(comm.0, Some(root)),
@@ -46,25 +48,59 @@ fn scope(process: &mut Guard, comm: MPI_Comm, role: Role) -> Result<CollectiveSc
 }
 
 /// A process of the root's group has nothing to do; the call counts as a collective nevertheless.
-fn do_nothing(form: Form, mut process: Guard, comm: MPI_Comm) -> Result<()> {
-    let place = scope(&mut process, comm, Role::Absent)?;
-    let nothing = process.planner.by_messages(|| process.barrier(&place));
-    start(form, process, place, nothing)
+fn do_nothing(form: Form, process: Guard, comm: MPI_Comm) -> Result<()> {
+    let called =
+        |process: &Process, comm: &Communicator| Ok(Call { is_absent: true, ..called::barrier(process, comm)? });
+    run_bound(form, process, comm, |process| scope(process, comm, Role::Absent), Process::barrier, called)
+}
+
+/// Does what the form asks with this schedule and these buffers, in the scope of a role, or of all processes of both groups.
+///
+/// # Safety
+/// The contract of every function of this chapter: the buffers hold what count and datatype say until the collective is complete; the
+/// schedule was planned for just that.
+unsafe fn run_planned(
+    form: Form,
+    process: Guard,
+    comm: MPI_Comm,
+    role: Option<Role>,
+    schedule: impl Into<Arc<Schedule>>,
+    arguments: Arguments,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+) -> Result<()> {
+    // SAFETY: the caller's promise. `weft_mpi` uses it under the process lock, and until the collective is complete.
+    let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
+    let scope = |process: &mut Process| match role {
+        Some(role) => scope(process, comm, role),
+        None => process.agreement_scope(comm.0),
+    };
+    run_bound(form, process, comm, scope, |_, _| bound, called)
+}
+
+/// The rank in the scope of a role that is not absent, and how many processes that has.
+fn seat(process: &Process, comm: MPI_Comm, role: Role) -> Result<(u32, u32)> {
+    let comm = process.objects.communicator(comm.0)?;
+    Ok(match role {
+        Role::Root => (0, comm.addressed.size() + 1),
+        _ => (comm.rank + 1, comm.group.size() + 1),
+    })
 }
 
 /// MPI_Bcast.
-pub(super) fn bcast(form: Form, mut process: Guard, comm: MPI_Comm, part: Part, root: c_int) -> Result<()> {
+pub(super) fn bcast(form: Form, process: Guard, comm: MPI_Comm, part: Part, root: c_int) -> Result<()> {
     let role = role(&process, comm, root)?;
     if role == Role::Absent {
         return do_nothing(form, process, comm);
     }
     let (items, arguments) = describe_bcast(&process, part)?;
-    let place = scope(&mut process, comm, role)?;
-    let shape = algorithms::Bcast { rank: place.rank, size: place.group.size(), root: 0, items };
-    // SAFETY: the contract of every function of this chapter: the buffer holds what count and datatype say until the collective is
-    // complete; the schedule was planned for just that. `weft_mpi` uses it under the process lock, and until then.
-    let bound = unsafe { Bound::new(process.plans_apart(shape.size).bcast(&shape), arguments) };
-    start(form, process, place, bound)
+    let (rank, size) = seat(&process, comm, role)?;
+    let schedule = process.plans_apart(size).bcast(&algorithms::Bcast { rank, size, root: 0, items });
+    // SAFETY: the caller's buffer.
+    unsafe {
+        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+            called::rooted_between(process, comm, role, &Side::Same(part), false)
+        })
+    }
 }
 
 /// MPI_Gather, MPI_Gatherv, MPI_Scatter, MPI_Scatterv: the root has a block with each process of the other group, `of_root`, and each of these one with
@@ -74,7 +110,7 @@ pub(super) fn bcast(form: Form, mut process: Guard, comm: MPI_Comm, part: Part, 
 /// At the root, arrays have an element for each process of the remote group.
 pub(super) unsafe fn rooted(
     form: Form,
-    mut process: Guard,
+    process: Guard,
     comm: MPI_Comm,
     (of_root, of_member): (Side, Side),
     root: c_int,
@@ -97,7 +133,7 @@ pub(super) unsafe fn rooted(
         let all: Vec<Option<u32>> = (first..first + others).map(Some).collect();
         if receives { (all, Vec::new()) } else { (Vec::new(), all) }
     };
-    let rank = if let Role::Root = role { 0 } else { process.objects.communicator(comm.0)?.rank + 1 };
+    let (rank, _) = seat(&process, comm, role)?;
     // SAFETY: the caller's promise.
     let (schedule, arguments) = unsafe {
         plan_exchange(&process, (send, destinations.len()), (receive, sources.len()), |send, receive| {
@@ -111,17 +147,19 @@ pub(super) unsafe fn rooted(
             })
         })?
     };
-    let place = scope(&mut process, comm, role)?;
-    // SAFETY: as for the broadcast.
-    let bound = unsafe { Bound::new(schedule, arguments) };
-    start(form, process, place, bound)
+    // SAFETY: the caller's promise.
+    unsafe {
+        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+            called::rooted_between(process, comm, role, &own, to_root)
+        })
+    }
 }
 
 /// MPI_Allgather, MPI_Alltoall and their forms with counts and datatypes.
 ///
 /// # Safety
 /// Arrays have an element for each process of the remote group.
-pub(super) unsafe fn exchange(form: Form, mut process: Guard, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
+pub(super) unsafe fn exchange(form: Form, process: Guard, comm: MPI_Comm, send: Side, receive: Side) -> Result<()> {
     let object = process.objects.communicator(comm.0)?;
     let (remote, inter) = object.remote()?;
     let (rank, size, remote_size, is_first) = (object.rank, object.group.size(), remote.size(), inter.is_first);
@@ -139,16 +177,18 @@ pub(super) unsafe fn exchange(form: Form, mut process: Guard, comm: MPI_Comm, se
             })
         })?
     };
-    let place = process.agreement_scope(comm.0)?;
-    // SAFETY: as for the broadcast.
-    let bound = unsafe { Bound::new(schedule, arguments) };
-    start(form, process, place, bound)
+    // SAFETY: the caller's promise.
+    unsafe {
+        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+            called::exchange_between(process, comm, &send, &receive)
+        })
+    }
 }
 
 /// MPI_Reduce.
 pub(super) fn reduce(
     form: Form,
-    mut process: Guard,
+    process: Guard,
     comm: MPI_Comm,
     send: Part,
     recvbuf: *mut c_void,
@@ -170,18 +210,23 @@ pub(super) fn reduce(
     let (items, description) = own.describe(&process, 1)?;
     let operation = operation(&process, op, &description)?;
     let commutative = operation.is_commutative();
-    let place = scope(&mut process, comm, role)?;
-    let shape = algorithms::ReduceBetween { rank: place.rank, size: place.group.size(), items, commutative };
-    let schedule = algorithms::reduce_between(&shape, process.choices());
-    // SAFETY: as for the broadcast.
-    let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };
-    start(form, process, place, bound)
+    let (rank, size) = seat(&process, comm, role)?;
+    let schedule =
+        algorithms::reduce_between(&algorithms::ReduceBetween { rank, size, items, commutative }, process.choices());
+    let arguments = reduction(send, recvbuf, description, operation);
+    let operands = (send.datatype, send.count as u64);
+    // SAFETY: the caller's buffers.
+    unsafe {
+        run_planned(form, process, comm, Some(role), schedule, arguments, |process, comm| {
+            called::reduction_between(process, comm, Some(role), operands, op)
+        })
+    }
 }
 
 /// MPI_Reduce_scatter, and with the same count for each MPI_Reduce_scatter_block: `counts` are those of the own group.
 pub(super) fn reduce_scatter(
     form: Form,
-    mut process: Guard,
+    process: Guard,
     comm: MPI_Comm,
     send: Part,
     recvbuf: *mut c_void,
@@ -211,16 +256,20 @@ pub(super) fn reduce_scatter(
         commutative: operation.is_commutative(),
     };
     let schedule = algorithms::reduce_scatter_between(&shape, process.choices());
-    let place = process.agreement_scope(comm.0)?;
-    // SAFETY: as for the broadcast.
-    let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };
-    start(form, process, place, bound)
+    let arguments = reduction(send, recvbuf, description, operation);
+    let operands = (send.datatype, sum as u64);
+    // SAFETY: the caller's buffers.
+    unsafe {
+        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+            called::reduction_between(process, comm, None, operands, op)
+        })
+    }
 }
 
 /// MPI_Allreduce: each group gets the result of the other (MPI-5.0 §6.9.6).
 pub(super) fn allreduce(
     form: Form,
-    mut process: Guard,
+    process: Guard,
     comm: MPI_Comm,
     send: Part,
     recvbuf: *mut c_void,
@@ -240,8 +289,12 @@ pub(super) fn allreduce(
         commutative: operation.is_commutative(),
     };
     let schedule = algorithms::allreduce_between(&shape, process.choices());
-    let place = process.agreement_scope(comm.0)?;
-    // SAFETY: as for the broadcast.
-    let bound = unsafe { Bound::new(schedule, reduction(send, recvbuf, description, operation)) };
-    start(form, process, place, bound)
+    let arguments = reduction(send, recvbuf, description, operation);
+    let operands = (send.datatype, send.count as u64);
+    // SAFETY: the caller's buffers.
+    unsafe {
+        run_planned(form, process, comm, None, schedule, arguments, |process, comm| {
+            called::reduction_between(process, comm, None, operands, op)
+        })
+    }
 }

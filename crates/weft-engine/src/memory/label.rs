@@ -1,0 +1,80 @@
+//! Labels: what a message says of itself before its data begins, where that is asked for (`WEFT_CHECK`). Whoever makes a message, or the buffer for
+//! one, puts a label before the program's memory; to everybody else both are one sequence of bytes.
+
+use std::cell::UnsafeCell;
+
+use weft_core::layout::{Element, Layout};
+
+use super::{Access, Count, Shape, UserData, check_items, checkers};
+use crate::error::{BUFFER, Error, Result};
+
+/// Words of a label.
+pub const LABEL_WORDS: usize = 16;
+/// The same in bytes.
+pub const LABEL_BYTES: u64 = 8 * LABEL_WORDS as u64;
+
+/// The memory of a label. It stays where it is for as long as the label lives.
+pub struct Label(Box<[UnsafeCell<i64>; LABEL_WORDS]>);
+
+impl Label {
+    /// One that says `words`.
+    pub fn new(words: [i64; LABEL_WORDS]) -> Self {
+        Self(Box::new(words.map(UnsafeCell::new)))
+    }
+
+    /// What it says; what has arrived, once the receive that it belongs to is complete.
+    pub fn words(&self) -> [i64; LABEL_WORDS] {
+        // SAFETY: the words are ours and are there. A peer may write them meanwhile, as the program's memory: then they are any numbers.
+        std::array::from_fn(|at| unsafe { self.0[at].get().read_volatile() })
+    }
+
+    /// A message, or the buffer for one, of this label and then `count` items of `layout` at `base`.
+    ///
+    /// # Errors
+    /// As for [`UserData::new`].
+    ///
+    /// # Safety
+    /// As for [`UserData::new`]; and the label lives as long as that says of the memory.
+    pub unsafe fn before(&self, access: Access, base: *mut u8, count: u64, layout: &Layout) -> Result<UserData> {
+        let bytes = check_items(base.addr(), count, layout)?;
+        checkers::show_items(access, base, count, layout);
+        let from_base = self.0.as_ptr().expose_provenance().wrapping_sub(base.addr()) as i64;
+        let byte = Layout::element(Element::UInt8);
+        let layout =
+            Layout::structure(&[(from_base, LABEL_BYTES, byte), (0, count, layout.clone())]).map_err(|why| {
+                Error::new(BUFFER, format!("WEFT_CHECK: the buffer cannot have a label before it: {why}"))
+            })?;
+        Ok(UserData { base, bytes: LABEL_BYTES + bytes, shape: Shape::Items { count: Count::of_program(1), layout } })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_read_before_the_items_and_written_before_them() {
+        let comb = Layout::vector(3, 1, 2, &Layout::element(Element::Byte)).unwrap();
+        let mut memory: Vec<u8> = (0..10).collect();
+        let label = Label::new(std::array::from_fn(|at| 1000 + at as i64));
+        // SAFETY: both outlive it.
+        let data = unsafe { label.before(Access::Any, memory.as_mut_ptr(), 2, &comb) }.unwrap();
+        assert_eq!(data.len(), LABEL_BYTES + 6);
+        let mut packed = vec![0; data.len() as usize];
+        data.read(0, &mut packed);
+        assert_eq!(packed[8 * 3..8 * 4], 1003_i64.to_le_bytes());
+        assert_eq!(packed[LABEL_BYTES as usize..], [0, 2, 4, 5, 7, 9]);
+        packed.fill(1);
+        data.write(0, &packed);
+        assert_eq!(label.words(), [0x0101_0101_0101_0101; LABEL_WORDS]);
+        assert_eq!(memory, [1, 1, 1, 3, 1, 1, 6, 1, 8, 1]);
+    }
+
+    #[test]
+    fn a_message_without_data_is_its_label() {
+        let label = Label::new([7; LABEL_WORDS]);
+        // SAFETY: there are no items.
+        let data = unsafe { label.before(Access::Any, std::ptr::null_mut(), 0, &Layout::element(Element::Int32)) };
+        assert_eq!(data.unwrap().len(), LABEL_BYTES);
+    }
+}
