@@ -438,6 +438,7 @@ pub fn check_now(mut process: Guard, place: CollectiveScope, call: Call) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::signature::Signature;
 
     fn some(count: u64, code: u64) -> Items {
         let signature = Signature { bytes: 4 * count, length: count, hash: code * count, is_opaque: false };

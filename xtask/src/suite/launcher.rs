@@ -227,6 +227,13 @@ fn starts() -> Vec<Case> {
                 context.compile(BEHAVE).and_then(|program| run.arg(program).arg("hang").limit(END.as_secs()).finish()),
             )
         }),
+        Case::new("which ranks are on which host is said when it is asked for", |context| {
+            let agent = "sh -c 'exec env WEFT_NODE={host} \"$@\"' sh";
+            let run =
+                context.mpiexec(4).args(["-print-rank-map", "-ppn", "2", "--hosts", "here,there", "--agent", agent]);
+            let finished = run.arg("true").limit(END.as_secs()).finish();
+            Expected::code(0).says("(here:0,1)").says("(there:2,3)").judge(finished)
+        }),
         Case::new("32 ranks on few processors", |context| {
             Expected::code(0)
                 .judge(behave(context, Location::Local, 32, "barriers 50").and_then(|run| run.limit(40).finish()))

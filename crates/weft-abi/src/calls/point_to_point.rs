@@ -252,8 +252,8 @@ pub(crate) unsafe fn recv(
     // SAFETY: the caller's buffer, which is complete before this call returns.
     let data = match unsafe { data(&process, Access::Receive, buf, count, datatype) } {
         Ok(data) => data,
-        // SAFETY: as above.
         Err(error) => {
+            // SAFETY: as above.
             return unsafe { receive_labelled(process, buf, count, datatype, source, tag, comm, status, error) };
         }
     };
