@@ -200,11 +200,7 @@ static void statuses(void)
 
 int main(int argc, char **argv)
 {
-    int provided;
-    watch_the_clock();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int provided = begin_threads(&argc, &argv);
     generalized(provided);
     statuses();
     return end();

@@ -90,6 +90,17 @@ static inline void begin(int *argc, char ***argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 }
 
+/* The same for several threads; the level that the library gives. */
+static inline int begin_threads(int *argc, char ***argv)
+{
+    int level = -1;
+    watch_the_clock();
+    MPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    return level;
+}
+
 /* Ends MPI; returns the exit code for main. */
 static inline int end(void)
 {

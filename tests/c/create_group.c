@@ -135,11 +135,7 @@ static void *in_thread(void *argument)
 
 int main(int argc, char **argv)
 {
-    int provided;
-    watch_the_clock();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    int provided = begin_threads(&argc, &argv);
     STORY("random groups, one tag");
     for (unsigned seed = 1; seed <= 2; seed++)
         many_groups(MPI_COMM_WORLD, 0, seed);

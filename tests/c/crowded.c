@@ -145,12 +145,7 @@ static void delayed_by_chance(void)
 
 int main(int argc, char **argv)
 {
-    int level;
-    watch_the_clock();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    CHECK_EQUAL(level, MPI_THREAD_MULTIPLE);
+    CHECK_EQUAL(begin_threads(&argc, &argv), MPI_THREAD_MULTIPLE);
     for (int i = 0; i < THREADS; i++)
         MPI_Comm_dup(MPI_COMM_WORLD, &apart[i]);
     STORY("on several communicators from several threads");

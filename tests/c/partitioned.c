@@ -387,10 +387,7 @@ static void threads(void)
 
 int main(int argc, char **argv)
 {
-    watch_the_clock();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    level = begin_threads(&argc, &argv);
     MPI_Comm_dup(MPI_COMM_WORLD, &comm);
     next = (rank + 1) % ranks;
     before = (rank + ranks - 1) % ranks;

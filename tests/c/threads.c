@@ -90,12 +90,7 @@ static void *everything(void *argument)
 
 int main(int argc, char **argv)
 {
-    int provided;
-    watch_the_clock();
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    CHECK_EQUAL(provided, MPI_THREAD_MULTIPLE);
+    CHECK_EQUAL(begin_threads(&argc, &argv), MPI_THREAD_MULTIPLE);
     next = (rank + 1) % ranks;
     previous = (rank + ranks - 1) % ranks;
     for (int id = 0; id < THREADS; id++)
