@@ -48,6 +48,8 @@ struct Slot {
     finished: u32,
     /// An operation has failed here, so that nobody knows any more who stands where.
     is_broken: bool,
+    /// Why a process will publish nothing more here.
+    abandoned: Option<String>,
     /// How this process writes to what the others read.
     writer: Writer,
 }
@@ -85,7 +87,9 @@ impl<P: Platform> Engine<P> {
         }
         let group = group.clone();
         let (begun, finished, writer) = (0, 0, Writer::new(P::ticks));
-        slots[slot as usize] = Some(Slot { context, group, places, others, begun, finished, is_broken: false, writer });
+        let (is_broken, abandoned) = (false, None);
+        slots[slot as usize] =
+            Some(Slot { context, group, places, others, begun, finished, is_broken, abandoned, writer });
         if let Some(node) = &mut self.node {
             node.finish_phases(slot as usize, Stamp { context, phase: 0 });
         }
@@ -125,6 +129,9 @@ impl<P: Platform> Engine<P> {
         });
         if let Some((peer, _)) = failed {
             return Some(messages::failure(*peer, &self.peers));
+        }
+        if let Some(reason) = &open.abandoned {
+            return Some(Error::new(crate::error::OTHER, reason.clone()));
         }
         open.is_broken.then(|| {
             let message = "an earlier collective operation of this communicator has failed: only those that need no other process can go on";
@@ -247,6 +254,39 @@ impl<P: Platform> Engine<P> {
         if let Some(at) = self.slots.waits.iter().position(|known| *known == wait) {
             self.slots.waits.swap_remove(at);
         }
+    }
+
+    /// The processes of the node that an operation waits for here, some of them more than once.
+    pub fn awaited_in_slots(&self) -> impl Iterator<Item = PeerId> + '_ {
+        self.slots.waits.iter().flat_map(|wait| {
+            let (only, slot) = match *wait {
+                SlotWait::Published { slot, place, .. } => (Some(place), slot),
+                SlotWait::Room { slot } => (None, slot),
+            };
+            let open = self.slots.slots.get(slot as usize).and_then(Option::as_ref);
+            let others = open.map_or(&[][..], |open| &open.others);
+            let awaited =
+                others.iter().map(|(place, _)| *place).filter(move |place| only.is_none_or(|only| only == *place));
+            awaited.filter_map(|place| self.peers.near.places.get(place as usize).copied())
+        })
+    }
+
+    /// `peer` publishes nothing more, for `reason`: what waits for that, and is not there, fails. Whether anything does.
+    pub fn nothing_more_published_by(&mut self, peer: PeerId, reason: &str) -> bool {
+        if !self.awaited_in_slots().any(|awaited| awaited == peer) || self.look_at_slots() {
+            return false;
+        }
+        let place = self.peers.near.places.iter().position(|near| *near == peer);
+        for wait in &self.slots.waits {
+            let (SlotWait::Published { slot, .. } | SlotWait::Room { slot }) = *wait;
+            if let Some(Some(open)) = self.slots.slots.get_mut(slot as usize)
+                && open.others.iter().any(|(other, _)| Some(*other as usize) == place)
+            {
+                open.abandoned.get_or_insert_with(|| reason.to_owned());
+            }
+        }
+        self.messages.completions += 1;
+        true
     }
 
     /// Whether something has been published that is waited for.

@@ -96,6 +96,7 @@ impl Process {
             let requests = self.awaited.requests();
             let Some(engine) = &mut self.engine else { return false };
             any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &reason);
+            any |= engine.nothing_more_published_by(peer, &reason);
         }
         if !any {
             self.ask(&waited_for, timeout);
@@ -126,6 +127,7 @@ impl Process {
         let Some(engine) = &self.engine else { return Vec::new() };
         let mut peers = engine.messages.waited_for(FINALIZE_CONTEXT, &self.awaited.requests());
         peers.extend(probed);
+        peers.extend(engine.awaited_in_slots());
         peers
     }
 
