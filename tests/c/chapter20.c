@@ -110,6 +110,50 @@ static void integers(void)
     MPI_Comm_free(&comm);
 }
 
+/* 20.4.1: a library knows what Fortran's types are and keeps that, or learns it from the first who says it. */
+static void fortran_types(void)
+{
+    STORY("20.4.1: sizes of Fortran's types, known or set once");
+    MPI_Info info = MPI_INFO_NULL, own;
+    MPI_Abi_get_fortran_info(&info);
+    int is_known = info != MPI_INFO_NULL, found = 0, room = 20;
+    char value[20] = "";
+    if (is_known) {
+        int size = -1;
+        MPI_Info_get_string(info, "mpi_integer_size", &room, value, &found);
+        MPI_Type_size(MPI_INTEGER, &size);
+        CHECK(found && atoi(value) == size, "%d \"%s\", a size of %d", found, value, size);
+        MPI_Info_free(&info);
+    }
+    MPI_Info_create(&own);
+    MPI_Info_set(own, "mpi_logical_size", "4");
+    MPI_Info_set(own, "mpi_integer_size", "4");
+    MPI_Info_set(own, "mpi_real_size", "4");
+    MPI_Info_set(own, "mpi_double_precision_size", "8");
+    CHECK_CLASS(MPI_Abi_set_fortran_info(own), is_known ? MPI_ERR_ABI : MPI_SUCCESS);
+    CHECK_CLASS(MPI_Abi_set_fortran_info(own), MPI_ERR_ABI);
+    MPI_Info_free(&own);
+    MPI_Abi_get_fortran_info(&info);
+    CHECK(info != MPI_INFO_NULL, "null behind MPI_Abi_set_fortran_info");
+    MPI_Info_free(&info);
+
+    STORY("20.4.1: Fortran's booleans, known or set once");
+    int yes = -1, no = -1, is_set = -1, minus_one = -1, zero = 0;
+    MPI_Abi_get_fortran_booleans(sizeof yes, &yes, &no, &is_set);
+    CHECK(!is_set || yes != no, "%d and %d", yes, no);
+    CHECK_CLASS(MPI_Abi_set_fortran_booleans(sizeof yes, &minus_one, &zero), is_set ? MPI_ERR_ABI : MPI_SUCCESS);
+    CHECK_CLASS(MPI_Abi_set_fortran_booleans(sizeof yes, &minus_one, &zero), MPI_ERR_ABI);
+    int known_yes = is_set ? yes : minus_one, known_no = is_set ? no : zero, both = 3;
+    MPI_Abi_get_fortran_booleans(sizeof yes, &yes, &no, &is_set);
+    CHECK(is_set && yes == known_yes && no == known_no, "%d: %d and %d", is_set, yes, no);
+    MPI_Allreduce(&yes, &both, 1, MPI_LOGICAL, MPI_LAND, MPI_COMM_SELF);
+    CHECK_EQUAL(both, yes);
+    MPI_Reduce_local(&no, &both, 1, MPI_LOGICAL, MPI_LAND);
+    CHECK_EQUAL(both, no);
+    MPI_Reduce_local(&yes, &both, 1, MPI_LOGICAL, MPI_LXOR);
+    CHECK_EQUAL(both, yes);
+}
+
 int main(int argc, char **argv)
 {
     STORY("20 and 11.4.1: before MPI_Init");
@@ -119,5 +163,7 @@ int main(int argc, char **argv)
     information();
     constants();
     integers();
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    fortran_types();
     return end();
 }

@@ -21,6 +21,19 @@ static MPI_Aint zeros_a[4], address;
 static const MPI_Count wraps = ((MPI_Count)1 << 61) + 1;
 static MPI_Count wrapping_c[4] = {((MPI_Count)1 << 61) + 1, 1, 1, 1};
 
+/* What manages objects. */
+static MPI_Comm cart, graph, dist_graph, null_comm = MPI_COMM_NULL, new_comm;
+static MPI_Group group, freed_group, null_group = MPI_GROUP_NULL, new_group;
+static MPI_Info info, null_info = MPI_INFO_NULL, new_info;
+static MPI_Errhandler freed_handler, null_handler = MPI_ERRHANDLER_NULL, new_handler;
+static MPI_Session session, freed_session, null_session = MPI_SESSION_NULL, new_session;
+static MPI_Status status;
+static int keyval, type_keyval, freed_keyval, null_keyval = MPI_KEYVAL_INVALID;
+static int ranges[1][3] = {{0, 0, 1}}, far_ranges[1][3] = {{0, 9, 1}}, far[4] = {9, 9, 9, 9}, dims[4], numbers[8];
+static void *found;
+static char text[MPI_MAX_LIBRARY_VERSION_STRING], long_text[2 * MPI_MAX_INFO_VAL];
+static int room = MPI_MAX_PSET_NAME_LEN;
+
 static int calls, is_careful;
 
 static void judge(const char *call, int code, int expected, const char *name)
@@ -28,6 +41,7 @@ static void judge(const char *call, int code, int expected, const char *name)
     int class = -1, length = 0;
     char text[MPI_MAX_ERROR_STRING] = "";
     calls++;
+    number = 0;
     MPI_Error_class(code, &class);
     MPI_Error_string(code, text, &length);
     CHECK(class == expected, "%s gave class %d (%s), expected %s = %d", call, class, text, name, expected);
@@ -46,6 +60,14 @@ static void judge(const char *call, int code, int expected, const char *name)
 #define REFUSED(expected, call) (story = #call, judge(#call, (call), expected, #expected))
 #define REFUSED_HERE(expected, call)                                                                                   \
     (is_careful ? (story = #call, judge(#call, (call), expected, #expected)) : (void)0)
+
+static int handled_on_comm, handled_on_self;
+
+static void on_comm(MPI_Comm *which, int *code, ...)
+{
+    (void)which, (void)code;
+    handled_on_comm++;
+}
 
 #include "misuse_calls.h"
 
@@ -293,14 +315,6 @@ static void bottom(void)
     MPI_Type_free(&to_type);
 }
 
-static int handled_on_comm, handled_on_self;
-
-static void on_comm(MPI_Comm *which, int *code, ...)
-{
-    (void)which, (void)code;
-    handled_on_comm++;
-}
-
 static void on_self(MPI_Comm *which, int *code, ...)
 {
     (void)which, (void)code;
@@ -354,6 +368,45 @@ static void whose_handler(void)
     CHECK(!is_careful || strstr(text, "16 bytes"), "\"%s\"", text);
 }
 
+/* Objects of each kind that wrong calls are made with, and handles of some that are there no more. */
+static void make_objects(void)
+{
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "present", "yes");
+    MPI_Comm_group(comm, &group);
+    MPI_Comm_group(comm, &new_group);
+    freed_group = new_group;
+    MPI_Group_free(&new_group);
+    MPI_Comm_create_errhandler(on_comm, &new_handler);
+    freed_handler = new_handler;
+    MPI_Errhandler_free(&new_handler);
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session);
+    MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &new_session);
+    freed_session = new_session;
+    MPI_Session_finalize(&new_session);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &keyval, NULL);
+    MPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &type_keyval, NULL);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &number, NULL);
+    freed_keyval = number;
+    MPI_Comm_free_keyval(&number);
+    MPI_Cart_create(comm, 1, ones, ones, 0, &cart);
+    MPI_Graph_create(comm, 1, ones, zeros, 0, &graph);
+    MPI_Dist_graph_create(comm, 1, zeros, ones, zeros, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &dist_graph);
+    memset(long_text, 'x', sizeof long_text - 1);
+}
+
+static void free_objects(void)
+{
+    MPI_Comm_free(&cart);
+    MPI_Comm_free(&graph);
+    MPI_Comm_free(&dist_graph);
+    MPI_Comm_free_keyval(&keyval);
+    MPI_Type_free_keyval(&type_keyval);
+    MPI_Session_finalize(&session);
+    MPI_Group_free(&group);
+    MPI_Info_free(&info);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -371,10 +424,10 @@ int main(int argc, char **argv)
     freed_type = new_type;
     MPI_Type_free(&new_type);
     MPI_Type_contiguous(2, MPI_DOUBLE, &uncommitted);
-    MPI_Info info;
     MPI_Info_create(&info);
     freed_info = info;
     MPI_Info_free(&info);
+    make_objects();
     for (int i = 0; i < 4; i++) {
         doubles[i] = MPI_DOUBLE;
         null_types[i] = MPI_DATATYPE_NULL;
@@ -384,6 +437,14 @@ int main(int argc, char **argv)
     misuse_partitioned();
     misuse_datatypes();
     misuse_collectives();
+    misuse_communicators();
+    misuse_topologies();
+    misuse_environment();
+    misuse_info();
+    misuse_processes();
+    misuse_external();
+    misuse_deprecated();
+    misuse_fortran();
     misuse_of_requests();
     misuse_of_collective_requests();
     misuse_of_partitions();
@@ -394,13 +455,14 @@ int main(int argc, char **argv)
     bottom();
     whose_handler();
     STORY("communication goes on after errors");
-    CHECK(calls > (is_careful ? 2000 : 400), "only %d wrong calls were made", calls);
+    CHECK(calls > (is_careful ? 3000 : 400), "only %d wrong calls were made", calls);
     int total = 0, flag = -1;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
     CHECK_EQUAL(flag, 0); /* no wrong call has sent anything */
     MPI_Allreduce(&rank, &total, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
     CHECK_EQUAL(total, ranks * (ranks - 1) / 2);
     MPI_Type_free(&uncommitted);
+    free_objects();
     MPI_Comm_free(&comm);
     return end();
 }

@@ -186,6 +186,32 @@ static void groups_of_sessions(MPI_Session session)
             MPI_Group_free(groups[i]);
 }
 
+static int refused_sessions;
+
+static void on_session(MPI_Session *session, int *code, ...)
+{
+    (void)code;
+    refused_sessions += *session == MPI_SESSION_NULL;
+}
+
+/* 9.3.4, 11.3.1: what is wrong with opening a session is for the handler that was given, also where nothing is initialised. */
+static void refused_session(void)
+{
+    STORY("11.3.1 a session that is refused");
+    MPI_Info info, freed;
+    MPI_Errhandler handler;
+    MPI_Session session;
+    MPI_Info_create(&info);
+    freed = info;
+    MPI_Info_free(&info);
+    MPI_Session_create_errhandler(on_session, &handler);
+    CHECK_CLASS(MPI_Session_init(freed, handler, &session), MPI_ERR_INFO);
+    CHECK_EQUAL(refused_sessions, 1);
+    CHECK_CLASS(MPI_Session_init(freed, MPI_ERRORS_RETURN, &session), MPI_ERR_INFO);
+    CHECK_EQUAL(refused_sessions, 1);
+    MPI_Errhandler_free(&handler);
+}
+
 int main(int argc, char **argv)
 {
     watch_the_clock();
@@ -194,6 +220,8 @@ int main(int argc, char **argv)
     MPI_Get_library_version(library, &length); /* 11.4.1: at any time */
     CHECK(length == (int)strlen(library), "%d", length);
 
+    if (!left_out("refused"))
+        refused_session();
     STORY("11.3 a session before the World Model");
     MPI_Session first = opened(NULL);
     MPI_Initialized(&flag);

@@ -509,6 +509,11 @@ impl Objects {
         }
     }
 
+    /// Whether this is a predefined error handler, or one that has been made and is still there.
+    pub fn is_error_handler(&self, handle: usize) -> bool {
+        is_predefined_handler(handle) || self.error_handlers.get(handle).is_some()
+    }
+
     /// An object or handle refers to the error handler `handle` from now on.
     ///
     /// # Errors

@@ -2,11 +2,18 @@
 //! others are right. `tests/c/misuse.c` makes the calls and compares the error class.
 
 use super::MARKER;
-use super::spec::{Direction, Form, Parameter, Procedure, Spec};
+use super::spec::{Chapter, Direction, Form, Parameter, Procedure, Spec};
 use anyhow::Result;
 
-/// Chapters whose procedures are called.
+mod objects;
+
+/// Chapters whose procedures are called, and those of [`objects`].
 const CHAPTERS: &[&str] = &["point_to_point", "partitioned", "datatypes", "collectives"];
+
+fn is_called(chapter: &Chapter) -> bool {
+    let module = chapter.module.as_str();
+    CHAPTERS.contains(&module) || objects::CHAPTERS.contains(&module)
+}
 
 /// Whether only a careful library finds the error: others may crash.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,12 +39,11 @@ fn wrong_here(class: &'static str, value: &str) -> Wrong {
 /// The header with the calls, a function for each chapter.
 pub(super) fn calls(spec: &Spec) -> Result<String> {
     let mut out = format!("/* {MARKER} from `spec/`; do not edit.\n *\n * Wrong calls, by chapter: see misuse.c. */\n");
-    for chapter in spec.chapters.iter().filter(|chapter| CHAPTERS.contains(&chapter.module.as_str())) {
+    for chapter in spec.chapters.iter().filter(|chapter| is_called(chapter)) {
         out.push_str(&format!("\n/* MPI-5.0 chapter {}: {}. */\n", chapter.number, chapter.title));
         out.push_str(&format!("static void misuse_{}(void)\n{{\n", chapter.module));
-        for procedure in
-            chapter.procedures.iter().filter(|procedure| !procedure.callback && procedure.returns.is_none())
-        {
+        let is_wanted = |p: &&Procedure| !p.callback && p.returns.is_none() && objects::is_called(p);
+        for procedure in chapter.procedures.iter().filter(is_wanted) {
             // Where no type depends on it, other libraries have no large-count form.
             let has_large = procedure.parameters.iter().any(|p| p.is_poly() || p.large_only);
             for &form in procedure.forms().iter().filter(|form| has_large || **form == Form::Small) {
@@ -82,17 +88,18 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
             ("POLYDISPLACEMENT_COUNT", Direction::In) => array("zeros", "zeros_c"),
             ("POLYDISPLACEMENT_AINT_COUNT", Direction::In) => array("zeros_a", "zeros_c"),
             ("DATATYPE", Direction::In) => Some("doubles".to_owned()),
-            _ => None,
+            _ => objects::right_array(parameter).map(str::to_owned),
         };
     }
     let value = match (parameter.kind.as_str(), parameter.direction) {
         ("BUFFER", _) if matches!(parameter.name.as_str(), "sendbuf" | "inbuf") => "out",
         ("BUFFER", _) => "in",
-        ("COMMUNICATOR", Direction::In) => "comm",
+        ("COMMUNICATOR", Direction::In) => return objects::communicator(procedure, parameter).map(str::to_owned),
         ("DATATYPE", Direction::In) => "MPI_DOUBLE",
         ("DATATYPE", Direction::Out) => "&new_type",
         ("RANK" | "TAG", Direction::In) => "0",
         ("OPERATION", Direction::In) => "MPI_SUM",
+        ("INFO", Direction::In) if is_about_info(procedure) => "info",
         ("INFO", Direction::In) => "MPI_INFO_NULL",
         ("REQUEST", Direction::Out) => "&request",
         ("MESSAGE", Direction::Out) => "&message",
@@ -100,7 +107,10 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
         ("LOGICAL", Direction::Out) => "&number",
         ("PARTITION", Direction::In) if parameter.name == "partitions" => "1",
         ("ORDER", Direction::In) => "MPI_ORDER_C",
-        ("STRING", Direction::In) => "\"external32\"",
+        ("STRING", Direction::In) if procedure.name.contains("external") => "\"external32\"",
+        ("STRING", Direction::In) if procedure.name.contains("pset") => "\"mpi://SELF\"",
+        ("STRING", Direction::In) if parameter.name == "key" => "\"present\"",
+        ("STRING", Direction::In) => "\"name\"",
         ("POLYDISPLACEMENT_COUNT" | "POLYLOCATION", Direction::InOut) if procedure.name.contains("ack") => {
             return Some(format!("&{}", number(spec.c_type(parameter, form))?));
         }
@@ -122,9 +132,14 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
         ) => {
             return Some(format!("&{}", number(spec.c_type(parameter, form))?));
         }
-        _ => return None,
+        _ => return objects::right(procedure, parameter).map(str::to_owned),
     };
     Some(value.to_owned())
+}
+
+/// Whether a procedure needs an info object, where others take none for no wishes.
+fn is_about_info(procedure: &Procedure) -> bool {
+    procedure.name.starts_with("MPI_Info_")
 }
 
 /// The variable for an output number of a C type.
@@ -145,15 +160,32 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
     if !parameter.lengths.is_empty() {
         return wrong_arrays(parameter, form);
     }
+    let of_objects = objects::wrongs(procedure, parameter);
+    if !of_objects.is_empty() {
+        return of_objects;
+    }
     match (kind, parameter.direction) {
-        ("BUFFER", _) if procedure.name == "MPI_Get_address" => Vec::new(),
+        // Any address may be asked for, and what is no memory of MPI's may be null memory.
+        ("BUFFER", _) if ["MPI_Get_address", "MPI_Free_mem"].contains(&procedure.name.as_str()) => Vec::new(),
+        ("RANK" | "TAG", Direction::In) if procedure.name.starts_with("MPI_Status_set") => Vec::new(),
         // The part of an attached buffer that is not asked for may have any size.
         ("BUFFER", _) => wrong_buffers(procedure, parameter),
         ("COMMUNICATOR", Direction::In) => {
-            vec![wrong("MPI_ERR_COMM", "MPI_COMM_NULL"), wrong_here("MPI_ERR_COMM", "freed_comm")]
+            let mut wrongs = vec![wrong_here("MPI_ERR_COMM", "freed_comm")];
+            // The null handles have names too (§7.8).
+            if !procedure.name.ends_with("_get_name") {
+                wrongs.insert(0, wrong("MPI_ERR_COMM", "MPI_COMM_NULL"));
+            }
+            if !["comm", "intercomm"].contains(&objects::communicator(procedure, parameter).unwrap_or("comm")) {
+                wrongs.push(wrong_here("MPI_ERR_TOPOLOGY", "comm"));
+            }
+            wrongs
         }
         ("DATATYPE", Direction::In) => {
-            let mut wrongs = vec![wrong("MPI_ERR_TYPE", "MPI_DATATYPE_NULL"), wrong_here("MPI_ERR_TYPE", "freed_type")];
+            let mut wrongs = vec![wrong_here("MPI_ERR_TYPE", "freed_type")];
+            if !procedure.name.ends_with("_get_name") {
+                wrongs.insert(0, wrong("MPI_ERR_TYPE", "MPI_DATATYPE_NULL"));
+            }
             let asks_size = procedure.name.ends_with("_size");
             if is_communication && !asks_size {
                 wrongs.push(wrong("MPI_ERR_TYPE", "uncommitted"));
@@ -187,7 +219,13 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
             }
             wrongs
         }
-        ("INFO", Direction::In) => vec![wrong_here("MPI_ERR_INFO", "freed_info")],
+        ("INFO", Direction::In) => {
+            let mut wrongs = vec![wrong_here("MPI_ERR_INFO", "freed_info")];
+            if is_about_info(procedure) {
+                wrongs.push(wrong_here("MPI_ERR_INFO", "MPI_INFO_NULL"));
+            }
+            wrongs
+        }
         ("POLYXFER_NUM_ELEM_NNI" | "XFER_NUM_ELEM_NNI", Direction::In) => {
             let mut wrongs = vec![wrong("MPI_ERR_COUNT", "-1")];
             if form == Form::Large || kind == "XFER_NUM_ELEM_NNI" {
@@ -232,9 +270,6 @@ fn wrong_buffers(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
 }
 
 fn wrong_arrays(parameter: &Parameter, form: Form) -> Vec<Wrong> {
-    if parameter.direction != Direction::In {
-        return Vec::new();
-    }
     let negative = if form == Form::Large { "negative_c" } else { "negative" };
     match parameter.kind.as_str() {
         "POLYXFER_NUM_ELEM_NNI" => {
@@ -246,6 +281,6 @@ fn wrong_arrays(parameter: &Parameter, form: Form) -> Vec<Wrong> {
         }
         "POLYDISPLACEMENT" => vec![wrong_here("MPI_ERR_ARG", "NULL")],
         "DATATYPE" => vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong("MPI_ERR_TYPE", "null_types")],
-        _ => vec![wrong_here("MPI_ERR_ARG", "NULL")],
+        _ => objects::wrong_arrays(parameter),
     }
 }

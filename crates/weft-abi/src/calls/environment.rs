@@ -57,46 +57,9 @@ pub(crate) unsafe fn abi_get_info(info: *mut MPI_Info) -> Result<()> {
     unsafe { give_info(pairs, info) }
 }
 
-/// Sizes of Fortran's types in bytes, and which of the sized ones Weft has: those of common compilers without options.
-fn fortran_info() -> Info {
-    let supported = |handle: usize| weft_mpi::predefined::element(handle).is_some().to_string();
-    let sizes = [("logical", 4), ("integer", 4), ("real", 4), ("double_precision", 8)];
-    let mut info: Info = sizes.map(|(name, size)| (format!("mpi_{name}_size"), size.to_string())).to_vec();
-    for (name, handle) in [
-        ("logical1", weft_mpi::constants::MPI_LOGICAL1),
-        ("logical2", weft_mpi::constants::MPI_LOGICAL2),
-        ("logical4", weft_mpi::constants::MPI_LOGICAL4),
-        ("logical8", weft_mpi::constants::MPI_LOGICAL8),
-        ("logical16", weft_mpi::constants::MPI_LOGICAL16),
-        ("integer1", weft_mpi::constants::MPI_INTEGER1),
-        ("integer2", weft_mpi::constants::MPI_INTEGER2),
-        ("integer4", weft_mpi::constants::MPI_INTEGER4),
-        ("integer8", weft_mpi::constants::MPI_INTEGER8),
-        ("integer16", weft_mpi::constants::MPI_INTEGER16),
-        ("real2", weft_mpi::constants::MPI_REAL2),
-        ("real4", weft_mpi::constants::MPI_REAL4),
-        ("real8", weft_mpi::constants::MPI_REAL8),
-        ("real16", weft_mpi::constants::MPI_REAL16),
-        ("complex4", weft_mpi::constants::MPI_COMPLEX4),
-        ("complex8", weft_mpi::constants::MPI_COMPLEX8),
-        ("complex16", weft_mpi::constants::MPI_COMPLEX16),
-        ("complex32", weft_mpi::constants::MPI_COMPLEX32),
-        ("double_complex", weft_mpi::constants::MPI_DOUBLE_COMPLEX),
-    ] {
-        info.push((format!("mpi_{name}_supported"), supported(handle)));
-    }
-    info
-}
-
-/// MPI_Abi_get_fortran_info (MPI-5.0 §20.4.1).
-pub(crate) unsafe fn abi_get_fortran_info(info: *mut MPI_Info) -> Result<()> {
-    // SAFETY: the caller's pointer.
-    unsafe { give_info(fortran_info(), info) }
-}
-
 /// # Safety
 /// `info` can be written.
-unsafe fn give_info(pairs: Info, info: *mut MPI_Info) -> Result<()> {
+pub(super) unsafe fn give_info(pairs: Info, info: *mut MPI_Info) -> Result<()> {
     let handle = with(|process| process.objects.infos.insert(pairs));
     let handle = handle.ok_or_else(|| weft_mpi::object::full("info objects"))?;
     // SAFETY: the caller's pointer.

@@ -69,12 +69,10 @@ fn react(scope: Scope, error: &Error, code: c_int) {
 }
 
 fn reaction(process: &Process, scope: Scope) -> Reaction {
-    if process.phase != Phase::Active && process.objects.sessions.is_empty() {
-        return match scope {
-            // A session could not be opened: that is for the handler given to the call (MPI-5.0 §9.3.4).
-            Scope::Errhandler(MPI_Errhandler(MPI_ERRORS_RETURN)) => Reaction::Return,
-            _ => Reaction::Fatal,
-        };
+    let is_active = process.phase == Phase::Active || !process.objects.sessions.is_empty();
+    // A session that could not be opened is for the handler given to the call (MPI-5.0 §9.3.4).
+    if !is_active && !matches!(scope, Scope::Errhandler(_)) {
+        return Reaction::Fatal;
     }
     let objects = &process.objects;
     let handler_of = |handle| objects.communicator(handle).ok().map(|object| object.error_handler);
@@ -85,7 +83,9 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
         },
         // The handler of MPI_FILE_NULL, which new files get, is MPI_ERRORS_RETURN (MPI-5.0 §14.7).
         Scope::File(file) => (MPI_ERRORS_RETURN, file.0),
-        Scope::Errhandler(handler) => (handler.0, MPI_COMM_NULL),
+        Scope::Errhandler(handler) if objects.is_error_handler(handler.0) => (handler.0, MPI_COMM_NULL),
+        // What was given is no error handler.
+        Scope::Errhandler(_) => (own_handler(handler_of), MPI_COMM_SELF),
         Scope::Session(session) => match objects.session(session.0) {
             Ok(object) => (object.error_handler, session.0),
             Err(_) => (own_handler(handler_of), MPI_COMM_SELF),

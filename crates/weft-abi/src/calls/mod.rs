@@ -12,6 +12,7 @@ pub(crate) mod datatype_contents;
 pub(crate) mod datatypes;
 pub(crate) mod environment;
 pub(crate) mod error_handlers;
+pub(crate) mod fortran_abi;
 pub(crate) mod from_groups;
 pub(crate) mod graphs;
 pub(crate) mod groups;

@@ -17,13 +17,20 @@ entry! { MPI_Abi_get_fortran_booleans PMPI_Abi_get_fortran_booleans(
     logical_false: *mut c_void,
     is_set: *mut c_int,
 ) -> c_int {
-    unsupported(Function::AbiGetFortranBooleans, Scope::None)
+    call_anytime(Function::AbiGetFortranBooleans, Scope::None, || {
+        check::pointer("is_set", is_set)?;
+        unsafe {
+            crate::calls::fortran_abi::abi_get_fortran_booleans(
+                logical_size, logical_true, logical_false, is_set
+            )
+        }
+    })
 } }
 
 entry! { MPI_Abi_get_fortran_info PMPI_Abi_get_fortran_info(info: *mut MPI_Info) -> c_int {
     call_anytime(Function::AbiGetFortranInfo, Scope::None, || {
         check::pointer("info", info)?;
-        unsafe { crate::calls::environment::abi_get_fortran_info(info) }
+        unsafe { crate::calls::fortran_abi::abi_get_fortran_info(info) }
     })
 } }
 
@@ -47,11 +54,16 @@ entry! { MPI_Abi_set_fortran_booleans PMPI_Abi_set_fortran_booleans(
     logical_true: *mut c_void,
     logical_false: *mut c_void,
 ) -> c_int {
-    unsupported(Function::AbiSetFortranBooleans, Scope::None)
+    call_anytime(Function::AbiSetFortranBooleans, Scope::None, || {
+        unsafe { crate::calls::fortran_abi::abi_set_fortran_booleans(logical_size, logical_true, logical_false) }
+    })
 } }
 
 entry! { MPI_Abi_set_fortran_info PMPI_Abi_set_fortran_info(info: MPI_Info) -> c_int {
-    unsupported(Function::AbiSetFortranInfo, Scope::None)
+    call_anytime(Function::AbiSetFortranInfo, Scope::None, || {
+        check::info("info", info)?;
+        unsafe { crate::calls::fortran_abi::abi_set_fortran_info(info) }
+    })
 } }
 
 entry! { MPI_Comm_fromint PMPI_Comm_fromint(comm: c_int) -> MPI_Comm {

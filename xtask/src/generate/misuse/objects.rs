@@ -1,0 +1,213 @@
+//! The same of what manages objects: groups, communicators and their attributes, topologies, error handlers, info, sessions, requests of the
+//! user's own. What other libraries make of these mistakes differs more than the standard leaves open, so that all are asked of a careful one only.
+
+use super::super::spec::{Direction, Parameter, Procedure};
+use super::{Wrong, wrong_here};
+
+/// Chapters whose procedures are called.
+pub(super) const CHAPTERS: &[&str] =
+    &["communicators", "topologies", "environment", "info", "processes", "external", "deprecated", "fortran"];
+
+/// Procedures that end the process, call the user's own function whatever they are given, or belong to what is not implemented: jobs that meet.
+const NOT_CALLED: &[&str] = &[
+    "MPI_Abort",
+    "MPI_Close_port",
+    "MPI_Comm_accept",
+    "MPI_Comm_connect",
+    "MPI_Comm_join",
+    "MPI_Comm_spawn",
+    "MPI_Comm_spawn_multiple",
+    "MPI_Init",
+    "MPI_Init_thread",
+    "MPI_Lookup_name",
+    "MPI_Open_port",
+    "MPI_Publish_name",
+    "MPI_Unpublish_name",
+];
+
+/// Whether wrong calls of a procedure are made: not where it takes a window or a file, which nothing makes yet.
+pub(super) fn is_called(procedure: &Procedure) -> bool {
+    let takes_missing = procedure.parameters.iter().any(|p| matches!(p.kind.as_str(), "WINDOW" | "FILE"));
+    !takes_missing && !NOT_CALLED.contains(&procedure.name.as_str())
+}
+
+/// The communicator that a procedure can work with: most take any, those of topologies one that has theirs.
+pub(super) fn communicator(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
+    let name = procedure.name.as_str();
+    let is_neighbourly = name.contains("eighbor_") || name.starts_with("MPI_Cart") || name.starts_with("MPI_Graph");
+    Some(match parameter.name.as_str() {
+        // It takes more than one process to make one.
+        "intercomm" => return None,
+        "comm" if name.starts_with("MPI_Comm_remote") => return None,
+        // Two groups that have no process in common cannot be made of one.
+        "local_comm" | "peer_comm" => "comm",
+        "comm" if name.ends_with("_map") || name.ends_with("_create") => "comm",
+        "comm" if name.starts_with("MPI_Graph") => "graph",
+        "comm" if name.starts_with("MPI_Dist_graph_neighbors") => "dist_graph",
+        "comm" if is_neighbourly => "cart",
+        _ => "comm",
+    })
+}
+
+/// A value that is right for a parameter that is no array; none where that takes more than a value.
+pub(super) fn right(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
+    let name = procedure.name.as_str();
+    Some(match (parameter.kind.as_str(), parameter.direction) {
+        ("GROUP", Direction::In) => "group",
+        ("GROUP", Direction::Out) => "&new_group",
+        ("COMMUNICATOR", Direction::Out) => "&new_comm",
+        ("INFO", Direction::Out) => "&new_info",
+        ("ERRHANDLER", Direction::In) => "MPI_ERRORS_RETURN",
+        ("ERRHANDLER", Direction::Out) => "&new_handler",
+        ("SESSION", Direction::In) => "session",
+        ("SESSION", Direction::Out) => "&new_session",
+        ("KEYVAL", Direction::In) if name.starts_with("MPI_Type") => "type_keyval",
+        ("KEYVAL", Direction::In) => "keyval",
+        ("ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" | "C_BUFFER", Direction::Out) => "&found",
+        ("ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" | "EXTRA_STATE" | "EXTRA_STATE2", Direction::In) => "NULL",
+        ("STRING", Direction::Out) => "text",
+        ("STRING_LENGTH" | "INFO_VALUE_LENGTH", Direction::InOut) => "&room",
+        ("INFO_VALUE_LENGTH", Direction::In) => "9",
+        ("FUNCTION", Direction::In) => return function(procedure, parameter),
+        ("STATUS", Direction::InOut) => "&status",
+        ("REQUEST", Direction::In) => return None,
+        ("SPLIT_TYPE", Direction::In) => "MPI_COMM_TYPE_SHARED",
+        ("ERROR_CLASS" | "ERROR_CODE", Direction::In) => "MPI_ERR_OTHER",
+        ("TYPECLASS", Direction::In) => "MPI_TYPECLASS_REAL",
+        ("TYPECLASS_SIZE", Direction::In) => "8",
+        ("MATH", Direction::In) => "4",
+        (
+            "ARRAY_LENGTH" | "ARRAY_LENGTH_NNI" | "NUM_DIMS" | "DEGREE" | "COMM_SIZE" | "ALLOC_MEM_NUM_BYTES",
+            Direction::In,
+        ) => "1",
+        ("COLOR" | "KEY" | "LOGICAL" | "KEY_INDEX" | "INDEX" | "DIMENSION", Direction::In) => "0",
+        (
+            "ARRAY_LENGTH" | "ARRAY_LENGTH_NNI" | "NUM_DIMS" | "DEGREE" | "COMM_SIZE" | "RANK" | "TAG" | "INDEX"
+            | "KEY_INDEX" | "KEYVAL" | "COMM_COMPARISON" | "GROUP_COMPARISON" | "STRING_LENGTH" | "INFO_VALUE_LENGTH"
+            | "TOPOLOGY_TYPE" | "VERSION" | "ERROR_CLASS" | "ERROR_CODE" | "THREAD_LEVEL",
+            Direction::Out,
+        ) => "&number",
+        ("NUM_BYTES" | "XFER_NUM_ELEM", Direction::Out) => "&wide",
+        ("XFER_NUM_ELEM", Direction::In) => "1",
+        _ => return None,
+    })
+}
+
+/// A callback that a procedure may be given.
+fn function(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
+    let is_copy = parameter.name.contains("copy");
+    Some(match procedure.name.as_str() {
+        "MPI_Comm_create_keyval" if is_copy => "MPI_COMM_NULL_COPY_FN",
+        "MPI_Comm_create_keyval" => "MPI_COMM_NULL_DELETE_FN",
+        "MPI_Type_create_keyval" if is_copy => "MPI_TYPE_NULL_COPY_FN",
+        "MPI_Type_create_keyval" => "MPI_TYPE_NULL_DELETE_FN",
+        "MPI_Win_create_keyval" if is_copy => "MPI_WIN_NULL_COPY_FN",
+        "MPI_Win_create_keyval" => "MPI_WIN_NULL_DELETE_FN",
+        "MPI_Keyval_create" if is_copy => "MPI_NULL_COPY_FN",
+        "MPI_Keyval_create" => "MPI_NULL_DELETE_FN",
+        "MPI_Comm_create_errhandler" => "on_comm",
+        _ => return None,
+    })
+}
+
+/// The same for an array.
+pub(super) fn right_array(parameter: &Parameter) -> Option<&'static str> {
+    Some(match (parameter.kind.as_str(), parameter.direction) {
+        ("RANK", Direction::In) if parameter.lengths.len() == 2 => "ranges",
+        ("DIMENSION" | "INDEX" | "DEGREE" | "WEIGHT", Direction::In) => "ones",
+        ("RANK" | "RANK_NNI" | "COORDINATE" | "LOGICAL", Direction::In) => "zeros",
+        ("DIMENSION", Direction::InOut) => "dims",
+        ("COORDINATE" | "DIMENSION" | "LOGICAL" | "RANK" | "RANK_NNI" | "WEIGHT" | "INDEX", Direction::Out) => {
+            "numbers"
+        }
+        ("DISPLACEMENT", Direction::In) => "zeros_a",
+        _ => return None,
+    })
+}
+
+/// Values that are wrong for a parameter that is no array.
+pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
+    let name = procedure.name.as_str();
+    let one = |class, value| vec![wrong_here(class, value)];
+    match (parameter.kind.as_str(), parameter.direction) {
+        ("GROUP", Direction::In) => {
+            vec![wrong_here("MPI_ERR_GROUP", "MPI_GROUP_NULL"), wrong_here("MPI_ERR_GROUP", "freed_group")]
+        }
+        ("GROUP", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_GROUP", "&null_group"), wrong_here("MPI_ERR_ARG", "NULL")]
+        }
+        ("COMMUNICATOR", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_COMM", "&null_comm"), wrong_here("MPI_ERR_ARG", "NULL")]
+        }
+        ("INFO", Direction::InOut) => vec![wrong_here("MPI_ERR_INFO", "&null_info"), wrong_here("MPI_ERR_ARG", "NULL")],
+        ("ERRHANDLER", Direction::In) => {
+            let null = wrong_here("MPI_ERR_ERRHANDLER", "MPI_ERRHANDLER_NULL");
+            vec![null, wrong_here("MPI_ERR_ERRHANDLER", "freed_handler")]
+        }
+        ("ERRHANDLER", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_ERRHANDLER", "&null_handler"), wrong_here("MPI_ERR_ARG", "NULL")]
+        }
+        ("SESSION", Direction::In) => {
+            vec![wrong_here("MPI_ERR_SESSION", "MPI_SESSION_NULL"), wrong_here("MPI_ERR_SESSION", "freed_session")]
+        }
+        ("SESSION", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_SESSION", "&null_session"), wrong_here("MPI_ERR_ARG", "NULL")]
+        }
+        ("REQUEST", Direction::In) if name.contains("complete") => one("MPI_ERR_REQUEST", "MPI_REQUEST_NULL"),
+        ("KEYVAL", Direction::In) => {
+            vec![wrong_here("MPI_ERR_KEYVAL", "MPI_KEYVAL_INVALID"), wrong_here("MPI_ERR_KEYVAL", "freed_keyval")]
+        }
+        ("KEYVAL", Direction::InOut) => {
+            vec![wrong_here("MPI_ERR_KEYVAL", "&null_keyval"), wrong_here("MPI_ERR_ARG", "NULL")]
+        }
+        ("COLOR", Direction::In) => one("MPI_ERR_ARG", "-5"),
+        ("SPLIT_TYPE" | "TYPECLASS", Direction::In) => one("MPI_ERR_ARG", "-77"),
+        ("STATUS", Direction::InOut) => one("MPI_ERR_ARG", "NULL"),
+        ("NUM_DIMS", Direction::In) => one("MPI_ERR_DIMS", "-1"),
+        ("COMM_SIZE", Direction::In) if name == "MPI_Dims_create" => one("MPI_ERR_DIMS", "-1"),
+        (
+            "ARRAY_LENGTH"
+            | "ARRAY_LENGTH_NNI"
+            | "ALLOC_MEM_NUM_BYTES"
+            | "COMM_SIZE"
+            | "KEY_INDEX"
+            | "DEGREE"
+            | "TYPECLASS_SIZE"
+            | "INFO_VALUE_LENGTH"
+            | "INDEX",
+            Direction::In,
+        ) => one("MPI_ERR_ARG", "-1"),
+        ("ERROR_CODE" | "ERROR_CLASS", Direction::In) if name.contains("_error_") || name.contains("Error_") => {
+            vec![wrong_here("MPI_ERR_ARG", "-1"), wrong_here("MPI_ERR_ARG", "INT_MAX")]
+        }
+        ("MATH", Direction::In) => one("MPI_ERR_ARG", "99999"),
+        ("FUNCTION", Direction::In) if name.ends_with("create_errhandler") => one("MPI_ERR_ARG", "NULL"),
+        ("STRING", Direction::In) if name.contains("external") => Vec::new(),
+        ("STRING", Direction::In) if parameter.name == "key" => {
+            vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong_here("MPI_ERR_INFO_KEY", "long_text")]
+        }
+        ("STRING", Direction::In) if parameter.name == "value" => {
+            vec![wrong_here("MPI_ERR_ARG", "NULL"), wrong_here("MPI_ERR_INFO_VALUE", "long_text")]
+        }
+        ("STRING", Direction::In) => one("MPI_ERR_ARG", "NULL"),
+        _ => Vec::new(),
+    }
+}
+
+/// Values that are wrong for an array.
+pub(super) fn wrong_arrays(parameter: &Parameter) -> Vec<Wrong> {
+    let missing = || wrong_here("MPI_ERR_ARG", "NULL");
+    match (parameter.kind.as_str(), parameter.direction) {
+        // Any may be left out by a constant of its own, or stay empty.
+        ("WEIGHT", _) => Vec::new(),
+        ("RANK", Direction::In) if parameter.lengths.len() == 2 => {
+            vec![missing(), wrong_here("MPI_ERR_RANK", "far_ranges")]
+        }
+        // Nodes of a graph, which need not be ranks of the communicator.
+        ("RANK", Direction::In) if parameter.name == "edges" => vec![missing(), wrong_here("MPI_ERR_ARG", "far")],
+        ("RANK" | "RANK_NNI", Direction::In) => vec![missing(), wrong_here("MPI_ERR_RANK", "far")],
+        ("DIMENSION", Direction::In | Direction::InOut) => vec![missing(), wrong_here("MPI_ERR_DIMS", "negative")],
+        ("DEGREE", Direction::In) => vec![missing(), wrong_here("MPI_ERR_ARG", "negative")],
+        _ => vec![missing()],
+    }
+}
