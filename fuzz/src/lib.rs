@@ -5,6 +5,7 @@
 //! `make fuzz` lets libFuzzer look for worse ones.
 #![forbid(unsafe_code)]
 
+mod multicast;
 pub mod mutate;
 mod network;
 mod texts;
@@ -32,6 +33,7 @@ pub fn targets() -> &'static [Target] {
     &[
         Target { name: "packet", run: network::packet, seeds: network::packet_seeds },
         Target { name: "flow", run: network::flow, seeds: network::flow_seeds },
+        Target { name: "multicast", run: multicast::stream, seeds: multicast::stream_seeds },
         Target { name: "reach", run: network::reach, seeds: network::reach_seeds },
         Target { name: "messages", run: network::messages, seeds: network::messages_seeds },
         Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },

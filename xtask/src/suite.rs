@@ -19,6 +19,7 @@ mod lanes;
 mod launcher;
 mod libfabric;
 mod memory;
+mod multicast;
 mod peers;
 mod porting;
 pub(crate) mod process;
@@ -74,6 +75,11 @@ const SUITES: &[Suite] = &[
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
+    Suite {
+        name: "multicast",
+        what: "broadcasts by multicast on 4 and 8 hosts, under hardship",
+        cases: multicast::cases,
+    },
     Suite { name: "lanes", what: "raw frames and UDP side by side, and one of them failing", cases: lanes::cases },
     Suite { name: "gone", what: "hosts that are gone, and such as are only slow", cases: gone::cases },
     Suite { name: "hostile", what: "a job under attack, and jobs without privileges", cases: hostile::cases },

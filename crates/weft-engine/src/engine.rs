@@ -337,9 +337,10 @@ impl<P: Platform> Engine<P> {
         self.network.active.retain(|active| *active != peer);
         self.backlog.retain(|waiting| *waiting != peer);
         (state.waiting, state.ahead_of_room) = (false, None);
-        self.leave_failed_peer(peer);
         self.withdraw_receives_from_anybody(peer);
         self.messages.peer_failed(peer, &reason, &mut self.peers);
+        // After the reason is known, which what was multicast fails with.
+        self.leave_failed_peer(peer);
         // Before anybody is told that the memory is the program's again.
         self.conceal_closed();
     }

@@ -1,7 +1,8 @@
 //! A datagram link that wraps another one and damages what is sent through it: loses, repeats, reorders and corrupts packets, by
 //! chance, from a seed. Compiled into the product, so that a user can see a program survive a bad network (`WEFT_FAULTS`).
 //!
-//! Only packets that leave are damaged; when all processes of a job use the same plan, every direction is.
+//! Packets for one peer are damaged when they leave; when all processes of a job use the same plan, every direction is. What goes to a multicast
+//! group leaves whole and is damaged where it arrives: each receiver loses other packets, as at the ports of a switch.
 
 use std::collections::VecDeque;
 use std::io;
@@ -106,8 +107,17 @@ pub struct Faults<D> {
     is_clean: bool,
     random: Random,
     held: VecDeque<Held>,
+    /// What has arrived for groups and is held back.
+    late: VecDeque<Late>,
     damaged: Vec<u8>,
     counters: Counters,
+}
+
+/// A packet that has arrived, and when it is handed on.
+struct Late {
+    packet: Vec<u8>,
+    until_packet: u64,
+    until: Instant,
 }
 
 struct Held {
@@ -128,6 +138,7 @@ impl<D: Datagrams> Faults<D> {
             is_clean,
             random,
             held: VecDeque::new(),
+            late: VecDeque::new(),
             damaged: Vec::new(),
             counters: Counters::default(),
         }
@@ -172,20 +183,25 @@ impl<D: Datagrams> Faults<D> {
         Ok(())
     }
 
-    fn hold(&mut self, to: Address, packet: &[u8]) {
+    /// When a packet that is held back now travels on.
+    fn later(&mut self) -> (u64, Instant) {
         self.counters.reordered += 1;
-        let until_packet = self.counters.packets + 1 + self.random.below(OVERTAKEN_MAX);
-        self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until: clock::now() + HELD_TIME_MAX });
+        (self.counters.packets + 1 + self.random.below(OVERTAKEN_MAX), clock::now() + HELD_TIME_MAX)
     }
 
-    fn send_damaged(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+    fn hold(&mut self, to: Address, packet: &[u8]) {
+        let (until_packet, until) = self.later();
+        self.held.push_back(Held { to, packet: packet.to_vec(), until_packet, until });
+    }
+
+    /// What happens to one packet: `None` if it is lost; otherwise its bytes and whether it is late and whether it comes twice.
+    fn damage(&mut self, packet: &[u8]) -> Option<(Vec<u8>, bool, bool)> {
         self.counters.packets += 1;
         let [drop, corrupt, reorder, duplicate] =
             [self.plan.drop, self.plan.corrupt, self.plan.reorder, self.plan.duplicate].map(|p| self.happens(p));
         if drop {
             self.counters.dropped += 1;
-            self.release(clock::now())?;
-            return Ok(Outcome::Sent);
+            return None;
         }
         let mut damaged = std::mem::take(&mut self.damaged);
         damaged.clear();
@@ -195,6 +211,59 @@ impl<D: Datagrams> Faults<D> {
             let at = self.random.below(packet.len() as u64) as usize;
             damaged[at] ^= 1 + self.random.below(255) as u8;
         }
+        Some((damaged, reorder, duplicate))
+    }
+
+    /// Hands on one packet that has arrived for a group, as this receiver's cable would: not, late, twice or damaged.
+    fn arrive_damaged(&mut self, packet: &[u8], on_packet: &mut dyn FnMut(&[u8])) {
+        let Some((damaged, is_late, is_double)) = self.damage(packet) else { return };
+        if is_late {
+            let (until_packet, until) = self.later();
+            self.late.push_back(Late { packet: damaged.clone(), until_packet, until });
+        } else {
+            on_packet(&damaged);
+        }
+        if is_double {
+            self.counters.duplicated += 1;
+            on_packet(&damaged);
+        }
+        self.damaged = damaged;
+    }
+
+    /// Hands on what has been late for long enough.
+    fn arrive_late(&mut self, on_packet: &mut dyn FnMut(&[u8])) -> usize {
+        let (packets, now) = (self.counters.packets, if self.late.is_empty() { Instant(0) } else { clock::now() });
+        let is_due = |late: &Late| late.until_packet <= packets || late.until <= now;
+        let mut count = 0;
+        while self.late.len() > HELD_MAX || self.late.front().is_some_and(is_due) {
+            let Some(late) = self.late.pop_front() else { break };
+            on_packet(&late.packet);
+            count += 1;
+        }
+        count
+    }
+
+    /// Trains of peers as they come; what came to a group packet by packet.
+    fn receive_damaged(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        let mut to_group = Vec::new();
+        let on_arrival = &mut |train: Arrival<'_>| match train.to_group {
+            true => to_group.extend(train.bytes.chunks(train.segment.max(1)).map(<[u8]>::to_vec)),
+            false => on_train(train),
+        };
+        let count = self.inner.receive_trains(on_arrival, limit);
+        let mut each = |packet: &[u8]| on_train(Arrival { to_group: true, ..Arrival::packet(packet) });
+        to_group.iter().for_each(|packet| self.arrive_damaged(packet, &mut each));
+        count + self.arrive_late(&mut each)
+    }
+
+    fn send_damaged(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
+        if to.is_group() {
+            return self.inner.send(to, packet);
+        }
+        let Some((damaged, reorder, duplicate)) = self.damage(packet) else {
+            self.release(clock::now())?;
+            return Ok(Outcome::Sent);
+        };
         let outcome = if reorder {
             self.hold(*to, &damaged);
             Ok(Outcome::Sent)
@@ -223,7 +292,7 @@ impl<D: Datagrams> Datagrams for Faults<D> {
 
     /// Faults meet packets, not trains: what is damaged travels packet by packet.
     fn send_train(&mut self, to: &Address, train: &[u8], segment: usize) -> io::Result<usize> {
-        if self.is_clean {
+        if self.is_clean || to.is_group() {
             return self.inner.send_train(to, train, segment);
         }
         let mut taken = 0;
@@ -242,14 +311,14 @@ impl<D: Datagrams> Datagrams for Faults<D> {
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        self.release_held();
-        self.inner.receive(on_packet, limit)
+        let mut each = |train: Arrival<'_>| train.bytes.chunks(train.segment.max(1)).for_each(&mut *on_packet);
+        self.receive_trains(&mut each, limit)
     }
 
     #[inline]
     fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         self.release_held();
-        self.inner.receive_trains(on_train, limit)
+        if self.is_clean { self.inner.receive_trains(on_train, limit) } else { self.receive_damaged(on_train, limit) }
     }
 
     fn fd(&self) -> RawFd {
@@ -403,6 +472,60 @@ mod tests {
         // Without faults the link inside gets the train, and cuts it.
         let mut clean = Faults::new(Recorder::default(), Plan::default());
         assert_eq!((clean.send_train(&to, &train, 8).unwrap(), clean.inner.0.len()), (train.len(), PACKETS));
+    }
+
+    /// Has a train for a group, once.
+    struct Group(Vec<u8>);
+
+    impl Datagrams for Group {
+        fn name(&self) -> &'static str {
+            "group"
+        }
+        fn send(&mut self, _: &Address, packet: &[u8]) -> io::Result<Outcome> {
+            self.0.extend_from_slice(packet);
+            Ok(Outcome::Sent)
+        }
+        fn receive(&mut self, _: &mut dyn FnMut(&[u8]), _: usize) -> usize {
+            0
+        }
+        fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), _: usize) -> usize {
+            let bytes = std::mem::take(&mut self.0);
+            on_train(Arrival { bytes: &bytes, segment: 8, marked: false, to_group: true });
+            bytes.len() / 8
+        }
+        fn fd(&self) -> RawFd {
+            -1
+        }
+        fn packet_size(&self) -> usize {
+            8
+        }
+    }
+
+    #[test]
+    fn what_goes_to_a_group_is_lost_by_each_receiver_on_its_own() {
+        const PACKETS: u64 = 2_000;
+        let to = Address::Udp(([239, 192, 0, 1], 9).into());
+        let arrived = |seed: u64| {
+            let plan = Plan::parse(&format!("drop=10%,duplicate=5%,reorder=10%,seed={seed}")).unwrap();
+            let mut link = Faults::new(Group(Vec::new()), plan);
+            for number in 0..PACKETS {
+                link.send(&to, &number.to_le_bytes()).unwrap();
+            }
+            assert_eq!(link.inner.0.len() as u64, 8 * PACKETS, "it leaves whole");
+            let mut arrived = Vec::new();
+            link.receive(&mut |packet| arrived.push(number(packet)), 1);
+            std::thread::sleep(std::time::Duration::from_millis(2));
+            link.receive(&mut |packet| arrived.push(number(packet)), 1);
+            assert!(link.late.is_empty(), "what was late has arrived");
+            let Counters { dropped, duplicated, reordered, .. } = link.counters;
+            assert!(dropped > 100 && reordered > 100 && duplicated > 50, "{:?}", link.counters);
+            assert_eq!(arrived.len() as u64, PACKETS - dropped + duplicated);
+            arrived
+        };
+        let (one, other) = (arrived(1), arrived(2));
+        let lost = |arrived: &[u64]| (0..PACKETS).filter(|n| !arrived.contains(n)).collect::<Vec<_>>();
+        assert_ne!(lost(&one), lost(&other));
+        assert_eq!(one, arrived(1), "the same seed, the same packets");
     }
 
     fn number(packet: &[u8]) -> u64 {

@@ -130,6 +130,8 @@ pub struct Udp {
     was_busy: bool,
     /// Whether it found joined datagrams.
     was_joined: bool,
+    /// Whether what it found had come to a multicast group.
+    was_group: bool,
     /// Whether the kernel may cut packets that are larger than their path.
     may_fragment: bool,
     /// Trains refused since the last one that was taken.
@@ -175,6 +177,7 @@ impl Udp {
             window_packets,
             was_busy: false,
             was_joined: false,
+            was_group: false,
             may_fragment: false,
             refusals: 0,
             last_refusal: None,
@@ -358,6 +361,7 @@ impl Udp {
             },
         };
         let socket = socket.as_fd();
+        self.was_group = matches!(source, Source::Groups);
         for _ in 0..RECEIVE_ERRORS_MAX {
             let fetched = if self.was_busy && limit > 1 {
                 let most = if self.was_joined { BATCH_JOINED } else { BATCH };
@@ -444,7 +448,7 @@ impl Datagrams for Udp {
             let packets = if bytes.len() <= segment { 1 } else { bytes.len().div_ceil(segment) };
             joined += u64::from(packets > 1);
             self.counters.marked += u64::from(marked);
-            on_train(Arrival { bytes, segment, marked });
+            on_train(Arrival { bytes, segment, marked, to_group: self.was_group });
             handled += packets;
         }
         self.was_busy = count > 0;

@@ -129,7 +129,11 @@ impl Keeper {
         // Whoever acknowledges lives, and so the next question is no earlier than if it were the first.
         (self.probes, self.silent_since) = (0, None);
         if was_least {
-            let least = self.children.iter().map(|child| child.acknowledged).min().unwrap_or(sent);
+            let all = self.children.iter().map(|child| child.acknowledged);
+            #[cfg(not(weft_mutant = "multicast_released_early"))]
+            let least = all.min().unwrap_or(sent);
+            #[cfg(weft_mutant = "multicast_released_early")]
+            let least = all.max().unwrap_or(sent);
             learnt.progress = least > self.acknowledged;
             self.release(least);
         }

@@ -200,7 +200,7 @@ impl<P: Platform> Engine<P> {
                 answers.extend(answer.filter(|_| answers.len() < ANSWERS_MAX));
                 return;
             }
-            let Arrival { bytes, segment, marked } = train;
+            let Arrival { bytes, segment, marked, .. } = train;
             if !std::mem::replace(&mut remote.active, true) {
                 active.push(peer);
             }
@@ -396,15 +396,15 @@ fn without_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
 }
 
 fn split_questions(train: Arrival<'_>, hand_on: &mut dyn FnMut(Arrival<'_>)) {
-    let Arrival { bytes, segment, marked } = train;
+    let Arrival { bytes, segment, .. } = train;
     if segment == path_validation::SIZE {
-        return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, segment, marked }));
+        return bytes.chunks(segment).for_each(|packet| hand_on(Arrival { bytes: packet, ..train }));
     }
     let (others, last) = bytes.split_at((bytes.len() - 1) / segment * segment);
     if !path_validation::is_path_frame(last) {
         return hand_on(train);
     }
-    hand_on(Arrival { bytes: others, segment, marked });
+    hand_on(Arrival { bytes: others, ..train });
     hand_on(Arrival::packet(last));
 }
 
@@ -537,7 +537,7 @@ mod tests {
         ];
         for (bytes, segment, expected) in trains {
             let mut parts = Vec::new();
-            without_questions(Arrival { bytes, segment, marked: false }, &mut |part| parts.push(part.bytes.len()));
+            without_questions(Arrival { segment, ..Arrival::packet(bytes) }, &mut |part| parts.push(part.bytes.len()));
             assert_eq!(parts, expected);
         }
     }

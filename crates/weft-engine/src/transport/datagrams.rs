@@ -41,6 +41,17 @@ pub struct FabricAddress {
     pub ip: Option<SocketAddr>,
 }
 
+impl Address {
+    /// Whether it is that of a multicast group.
+    pub fn is_group(&self) -> bool {
+        match self {
+            Self::Udp(address) => address.ip().is_multicast(),
+            Self::Ethernet(address) => address.mac[0] & 1 == 1,
+            Self::Fabric(_) => false,
+        }
+    }
+}
+
 impl From<SocketAddr> for Address {
     fn from(address: SocketAddr) -> Self {
         Self::Udp(address)
@@ -101,12 +112,14 @@ pub struct Arrival<'a> {
     pub segment: usize,
     /// The network marked at least one as having met congestion (RFC 3168).
     pub marked: bool,
+    /// They came to the address of a multicast group.
+    pub to_group: bool,
 }
 
 impl<'a> Arrival<'a> {
     /// One packet without a mark.
     pub const fn packet(bytes: &'a [u8]) -> Self {
-        Self { bytes, segment: bytes.len(), marked: false }
+        Self { bytes, segment: bytes.len(), marked: false, to_group: false }
     }
 }
 

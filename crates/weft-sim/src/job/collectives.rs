@@ -1,17 +1,18 @@
 //! Collective operations of a simulated process: buffers, schedules, and what must be in the buffers afterwards, by the definition of each
 //! operation (MPI-5.0 §6).
 
-use super::construct::{Carriers, SimEngine};
+use super::construct::{self, Carriers, SimEngine};
 use super::process::{Checked, Proc};
 use super::program::{Collective, Kind, Step};
 use super::shape::content;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use weft_core::collective::choice::{Algorithm, Choices, Layout as Places, Operation as CollectiveOperation, Table};
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
-use weft_core::collective::{self as core, Blocks, ElementShape, Items, Schedule, TypedBlocks};
+use weft_core::collective::{self as core, Blocks, Chosen, ElementShape, Items, Schedule, TypedBlocks};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::Op;
 use weft_engine::arguments::{Arguments, CollectiveScope, Datatype, Operation, SharedDatatype};
@@ -164,6 +165,8 @@ impl Running {
 
 /// A collective as one process sees it.
 struct View {
+    /// Where the processes are, if broadcasts between nodes are multicast.
+    multicast: Option<Places>,
     collective: Collective,
     rank: u32,
     size: u32,
@@ -180,10 +183,10 @@ struct Plan {
 }
 
 impl View {
-    fn new(collective: Collective, rank: u32, size: u32) -> Self {
+    fn new(collective: Collective, rank: u32, size: u32, multicast: Option<Places>) -> Self {
         // Different for each rank, some of them nothing.
         let count = |rank: u64| (collective.count + 5 * rank) % (collective.count + 3);
-        Self { collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
+        Self { multicast, collective, rank, size, counts: (0..u64::from(size)).map(count).collect() }
     }
 
     /// What `from` has for `to`, `count` items of it.
@@ -251,7 +254,7 @@ impl View {
     }
 
     fn rooted(&self) -> Plan {
-        let Self { collective, rank, size, ref counts } = *self;
+        let Self { collective, rank, size, ref counts, .. } = *self;
         let (root, count, shape) = (collective.root as u32, collective.count, self.shape());
         let at_root = rank == root;
         let items = Items { count, shape };
@@ -288,9 +291,14 @@ impl View {
                 let tree = |(tree, segment_bytes)| BcastAlgorithm::Tree { tree, segment_bytes };
                 let others = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing];
                 let algorithms = TREES.map(tree).into_iter().chain(others);
-                let schedule = match self.asked(algorithms) {
-                    Some(algorithm) => core::bcast_with(&arguments, algorithm),
-                    None => core::bcast(&arguments),
+                let schedule = match (&self.multicast, self.asked(algorithms)) {
+                    (Some(layout), _) if collective.algorithm % 4 != 3 => {
+                        let multicast = Algorithm::Bcast(BcastAlgorithm::Multicast);
+                        let choices = Choices::new(vec![(CollectiveOperation::Bcast, multicast)], Table::default());
+                        Chosen { choices: &choices, layout }.bcast(&arguments)
+                    }
+                    (_, Some(algorithm)) => core::bcast_with(&arguments, algorithm),
+                    (_, None) => core::bcast(&arguments),
                 };
                 let expected = Some(vec![(0, self.items(root, 0, count))]);
                 Plan { schedule, receive_items: count, expected, ..no_plan }
@@ -347,7 +355,7 @@ impl View {
     }
 
     fn allgather(&self) -> Plan {
-        let Self { collective, rank, size, ref counts } = *self;
+        let Self { collective, rank, size, ref counts, .. } = *self;
         let (count, shape) = (collective.count, self.shape());
         let algorithms = [
             AllgatherAlgorithm::Dissemination,
@@ -447,7 +455,7 @@ impl View {
     }
 
     fn reduction(&self) -> Plan {
-        let Self { collective, rank, size, ref counts } = *self;
+        let Self { collective, rank, size, ref counts, .. } = *self;
         let (root, count, shape) = (collective.root as u32, collective.count, self.shape());
         let items = Items { count, shape };
         let all = core::Allreduce { rank, size, items, commutative: true, in_place: false };
@@ -554,7 +562,12 @@ impl Proc {
         );
         // A predefined operation has a predefined datatype.
         let collective = Collective { strided: collective.strided && !reduces, ..*collective };
-        let view = View::new(collective, rank, group.size());
+        let multicast = self.multicast_nodes.as_ref().filter(|_| part.is_none()).and_then(|nodes| {
+            let nodes = construct::members(nodes, &self.comms[role][step.comm].members);
+            let is_apart = nodes.iter().any(|node| *node > 0);
+            is_apart.then(|| Places::of(nodes).with_multicast(true))
+        });
+        let view = View::new(collective, rank, group.size(), multicast);
         let plan = view.plan();
         let send = Array::new(plan.send_items, collective.strided, u64::from(collective.id) | 1 << 58);
         let receive = Array::new(plan.receive_items, collective.strided, u64::from(collective.id) | 1 << 57);

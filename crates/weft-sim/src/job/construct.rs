@@ -3,6 +3,7 @@
 use super::network::{Network, Wires, address};
 use super::node::{Habits, NodeMemory, SharedMemory, SimNode};
 use super::platform::{Clock, Moments, Virtual};
+use super::program::Comm;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,8 +13,8 @@ use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_engine::carriers::{Devices, Hop, Remote, Slot};
-use weft_engine::engine::{Engine, Parts};
-use weft_engine::group::PeerId;
+use weft_engine::engine::{Engine, NewGroup, Parts};
+use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
 
@@ -176,6 +177,41 @@ impl Carriers {
         }
         engine
     }
+}
+
+/// Joins the multicast group of a communicator with this context, if the network has groups and the communicator more than one node.
+pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, comm: &Comm, context: u32) {
+    let Some(multicast) = machine.wires.multicast.filter(|_| comm.members.contains(&own)) else { return };
+    let members = members(&machine.nodes, &comm.members);
+    if members.iter().all(|member| *member == 0) {
+        return;
+    }
+    let processes: Vec<PeerId> = comm.members.iter().map(|rank| peer_id(engine, *rank)).collect();
+    let own = peer_id(engine, own);
+    let new = NewGroup {
+        context,
+        generation: 0,
+        processes: Group::new(processes, own),
+        members,
+        packet_size: machine.wires.packet_size,
+        window: multicast.window,
+        scheme: multicast.scheme,
+        peer_timeout: machine.peer_timeout,
+    };
+    engine.join_group(new).expect("every process that is simulated has a carrier with groups");
+}
+
+/// The nodes of these processes, numbered as they come.
+pub(super) fn members(nodes: &[usize], processes: &[usize]) -> Vec<u32> {
+    let mut known: Vec<usize> = Vec::new();
+    let number = |process: &usize| {
+        let node = nodes[*process];
+        known.iter().position(|of| *of == node).unwrap_or_else(|| {
+            known.push(node);
+            known.len() - 1
+        }) as u32
+    };
+    processes.iter().map(number).collect()
 }
 
 /// How an engine names a process.

@@ -1,12 +1,13 @@
 //! Programs by chance: each part is drawn for itself from the seed.
 
 use super::construct::Machine;
-use super::network::{Break, Ordered, Placing, Wires};
+use super::network::{Break, Multicast, Ordered, Placing, Wires};
 use super::node::Habits;
 use super::program::{Block, Collective, Comm, Death, How, Kind, Message, Pace, Part, Program, Role, WildReceive};
 use super::shape::{BYTES_MAX, Shape};
 use crate::nuisance::Nuisance;
 use crate::random::{Random, mix};
+use weft_core::multicast::Scheme;
 use weft_core::time::{Duration, Instant};
 use weft_engine::request::Mode;
 
@@ -41,6 +42,8 @@ const KINDS: [Kind; 17] = [
 
 /// Programs over carriers that deliver every packet once and in order; cases per million.
 const CONNECTED: u32 = 250_000;
+/// Programs whose broadcasts are multicast, of those over other carriers.
+const MULTICAST: u32 = 300_000;
 
 /// What a draw may use.
 #[derive(Clone, Copy, Debug, Default)]
@@ -64,6 +67,12 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
     } else {
         false
     };
+    // Also apart, for the same reason.
+    let mut groups = Random::new(mix(seed ^ 0x6d75_6c74_6963_6173));
+    if groups.chance(MULTICAST) && machine.wires.ordered.is_none() && !machine.sealed && !machine.is_alone() {
+        machine.has_udp = true;
+        machine.wires.multicast = Some(multicast(&mut groups));
+    }
     let ranks = machine.ranks();
     let like_the_library = random.chance(100_000);
     let pace = Pace {
@@ -86,6 +95,7 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
         compute_max: random.pick(&[0, 2_000, 50_000, 1_000_000]),
         computes: random.pick(&[200_000, 200_000, 700_000]),
         with_death: dies,
+        broadcasts: machine.wires.multicast.map(|_| groups),
         next: 1,
         random,
     };
@@ -164,6 +174,7 @@ fn wires(random: &mut Random, dies: bool) -> Wires {
         joins: random.chance(500_000),
         train_bytes: random.pick(&[0, 64 << 10]),
         nuisances,
+        multicast: None,
         ordered: None,
     }
 }
@@ -196,6 +207,15 @@ fn connect(machine: &mut Machine, random: &mut Random, breaks: bool) {
     });
 }
 
+fn multicast(random: &mut Random) -> Multicast {
+    let scheme = Scheme {
+        blocking: random.chance(200_000),
+        co_roots: random.pick(&[0, 0, 1, 2]),
+        aggregate: random.pick(&[1, 1, 3, 10]),
+    };
+    Multicast { scheme, window: random.pick(&[16, 64, 256]), filtered: random.chance(50_000) }
+}
+
 struct Draw {
     random: Random,
     /// Bytes that further messages may have.
@@ -211,6 +231,8 @@ struct Draw {
     /// Calls before which the program computes; cases per million.
     computes: u32,
     with_death: bool,
+    /// Many collectives are broadcasts.
+    broadcasts: Option<Random>,
     next: u32,
 }
 
@@ -271,6 +293,9 @@ impl Draw {
     fn block(&mut self, comms: &[Comm], at: u32) -> Block {
         if self.with_death {
             return if self.random.chance(800_000) { self.ordered(comms) } else { self.persistent(comms) };
+        }
+        if self.broadcasts.as_mut().is_some_and(|random| random.chance(600_000)) {
+            return self.collectives(comms);
         }
         match self.random.below(10) {
             0..=3 => self.ordered(comms),
@@ -415,6 +440,9 @@ impl Draw {
                 strided: self.random.chance(self.strided),
                 part: None,
             };
+            if self.broadcasts.as_mut().is_some_and(|random| random.chance(700_000)) {
+                collective.kind = Kind::Bcast;
+            }
             if in_parts {
                 let part =
                     Part { mask: 1 + parts.below((1 << size.min(20)) - 1) as u32, turn: parts.below(size) as u8 };

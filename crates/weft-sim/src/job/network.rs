@@ -13,6 +13,7 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use weft_core::multicast::Scheme;
 use weft_core::rails::CarrierKind;
 use weft_core::time::Instant;
 use weft_engine::carriers::Slot;
@@ -43,8 +44,21 @@ pub(super) struct Wires {
     /// Longest train that leaves by one call, bytes.
     pub(super) train_bytes: usize,
     pub(super) nuisances: Vec<Nuisance>,
+    /// What is sent to a group of processes reaches them, each copy with its own fate; or there are groups, and it reaches nobody.
+    pub(super) multicast: Option<Multicast>,
     /// Every packet is delivered once and in order: there are connections instead of flows.
     pub(super) ordered: Option<Ordered>,
+}
+
+/// How the network treats packets to groups.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Multicast {
+    /// Who acknowledges to whom.
+    pub(super) scheme: Scheme,
+    /// Packets of a window.
+    pub(super) window: u32,
+    /// They reach nobody.
+    pub(super) filtered: bool,
 }
 
 struct Packet {
@@ -96,8 +110,11 @@ struct Inner {
     lines: Vec<Line>,
     /// Memory that peers may write to, by process.
     exposed: Vec<Exposed>,
+    /// Processes that have joined a group, and the group.
+    joined: Vec<(usize, SocketAddr)>,
     serial: u64,
     packets: u64,
+    grouped: u64,
     placed: u64,
 }
 
@@ -119,8 +136,10 @@ impl Network {
             dead: vec![false; ranks],
             lines: (0..ranks * ranks).map(|_| Line::default()).collect(),
             exposed: (0..ranks).map(|_| Exposed::default()).collect(),
+            joined: Vec::new(),
             serial: 0,
             packets: 0,
+            grouped: 0,
             placed: 0,
         })))
     }
@@ -169,6 +188,11 @@ impl Network {
         self.inner().placed
     }
 
+    /// Packets that have been sent to groups.
+    pub(super) fn grouped(&self) -> u64 {
+        self.inner().grouped
+    }
+
     /// Packets that have been sent.
     pub(super) fn packets(&self) -> u64 {
         self.inner().packets
@@ -214,10 +238,36 @@ impl Inner {
             self.hold((from, to), sent, ordered, bytes);
             return Outcome::Sent;
         }
+        self.fly((from, to, place), slot, sent, bytes);
+        Outcome::Sent
+    }
+
+    /// What is sent to a group takes the sender's link once, and then goes its own way to each receiver.
+    fn send_to_group(&mut self, from: usize, place: usize, group: SocketAddr, bytes: &[u8]) -> Outcome {
+        let now = self.clock.now();
+        let free = self.free[from].max(now);
+        if (free - now) * self.wires.gigabits / 8 > self.wires.send_bytes {
+            return Outcome::WouldBlock;
+        }
+        let sent = free + (bytes.len() as u64 + 66) * 8 / self.wires.gigabits;
+        self.free[from] = sent;
+        (self.packets, self.grouped) = (self.packets + 1, self.grouped + 1);
+        if self.dead[from] || self.wires.multicast.is_none_or(|multicast| multicast.filtered) {
+            return Outcome::Sent;
+        }
+        let members = self.joined.iter().filter(|(rank, joined)| *rank != from && *joined == group);
+        let members: Vec<usize> = members.map(|(rank, _)| *rank).collect();
+        members.into_iter().for_each(|to| self.fly((from, to, place), Slot::Udp, sent, bytes));
+        Outcome::Sent
+    }
+
+    /// A packet that has left at `sent` meets its fate.
+    fn fly(&mut self, (from, to, place): (usize, usize, usize), slot: Slot, sent: u64, bytes: &[u8]) {
         let (carrier, rail) = match slot {
             Slot::Udp => (CarrierKind::Udp, 0),
             Slot::Raw(place) => (CarrierKind::Raw, place),
         };
+        let now = self.clock.now();
         let path = u8::from(matches!(slot, Slot::Udp));
         let (from, to) = (from as u32, to as u32);
         let flight = Flight { from, to, bytes: bytes.to_vec(), number: None, marked: false, path, rail, carrier };
@@ -227,7 +277,6 @@ impl Inner {
             self.deliver(sent + self.wires.latency + later.0, place, flight, None);
         }
         self.fate = fate;
-        Outcome::Sent
     }
 
     fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<RemoteMemory>) {
@@ -327,10 +376,15 @@ impl Datagrams for Device {
     }
 
     fn send(&mut self, to: &Address, packet: &[u8]) -> io::Result<Outcome> {
-        let to = self.to(to)?;
         if packet.len() > self.packet_size {
             return Ok(Outcome::TooLarge);
         }
+        if let Address::Udp(group) = to
+            && to.is_group()
+        {
+            return Ok(self.network.inner().send_to_group(self.rank, self.place, *group, packet));
+        }
+        let to = self.to(to)?;
         Ok(self.network.inner().send((self.rank, to, self.place), self.slot, packet))
     }
 
@@ -362,7 +416,7 @@ impl Datagrams for Device {
                 inner.take_train(inbox)
             };
             let Some((bytes, segment, count)) = train else { break };
-            on_train(Arrival { bytes: &bytes, segment, marked: false });
+            on_train(Arrival { segment, ..Arrival::packet(&bytes) });
             handed += count;
         }
         handed
@@ -387,6 +441,25 @@ impl Datagrams for Device {
 
     fn packet_size(&self) -> usize {
         self.packet_size
+    }
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        let is_there = matches!(self.slot, Slot::Udp) && self.network.inner().wires.multicast.is_some();
+        let [_, a, b, c, d, ..] = (job ^ group.rotate_left(17)).to_le_bytes();
+        is_there.then(|| SocketAddr::from(([239, 192, a, b], u16::from_le_bytes([c, d]))).into())
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        let Address::Udp(group) = group else { return Err(weft_engine::transport::wrong_address()) };
+        if receives {
+            self.network.inner().joined.push((self.rank, *group));
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, group: &Address) {
+        let Address::Udp(group) = group else { return };
+        self.network.inner().joined.retain(|joined| *joined != (self.rank, *group));
     }
 
     fn placement(&self) -> Option<Placement> {

@@ -27,6 +27,8 @@ pub struct Played {
     pub packets: u64,
     /// Of these, packets over carriers that deliver each once and in order.
     pub connected: u64,
+    /// Packets that were sent to multicast groups.
+    pub grouped: u64,
     /// Pieces of messages that carriers have written to memory of peers.
     pub placed: u64,
     /// Frames between processes of a node.
@@ -47,6 +49,7 @@ impl Played {
         self.calls += other.calls;
         self.packets += other.packets;
         self.connected += other.connected;
+        self.grouped += other.grouped;
         self.placed += other.placed;
         self.frames += other.frames;
         self.written += other.written;
@@ -57,10 +60,11 @@ impl Played {
 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { nanoseconds, turns, calls, packets, connected, placed, frames, written, shared, copies } = self;
+        let Self { nanoseconds, turns, calls, packets, connected, grouped, placed, frames, written, shared, copies } =
+            self;
         write!(
             f,
-            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {placed} pieces written by carriers, {frames} frames, {copies} single copies, {written} \
+            "{calls} calls and {turns} turns in {} us; {packets} packets, {connected} of them over connections, {grouped} to groups, {placed} pieces written by carriers, {frames} frames, {copies} single copies, {written} \
              receives written to, {shared} pieces copied from the other side",
             nanoseconds / 1000
         )
@@ -201,6 +205,7 @@ impl Job {
             nanoseconds: carriers.clock.now(),
             turns: self.turns,
             packets: carriers.network.packets(),
+            grouped: carriers.network.grouped(),
             copies: carriers.memory.copies(),
             ..Played::default()
         };

@@ -5,7 +5,7 @@ mod waits;
 
 use super::calls::{Done, Live, Waiting};
 use super::collectives::Running;
-use super::construct::{Carriers, SimEngine};
+use super::construct::{self, Carriers, SimEngine};
 use super::node::SharedMemory;
 use super::platform::Clock;
 use super::program::{Call, Comm, Pace, Program, Step};
@@ -79,6 +79,8 @@ pub(super) struct Proc {
     pub(super) wild: super::calls::WildBlocks,
     /// The process that this one may lose.
     pub(super) mortal: Option<usize>,
+    /// The node of each process, if broadcasts between nodes are multicast.
+    pub(super) multicast_nodes: Option<Vec<usize>>,
     /// The network adds nothing to what is sent, and changes nothing.
     pub(super) faithful: bool,
     pub(super) dead: bool,
@@ -96,6 +98,12 @@ impl Proc {
         secret[..8].copy_from_slice(&program.seed.to_le_bytes());
         let mut engine = carriers.engine(&program.machine, rank, Secret::new(secret));
         engine.attend(program.pace.helps);
+        for (number, role) in program.roles.iter().enumerate() {
+            for (which, comm) in role.comms.iter().enumerate() {
+                let context = super::program::context(number, which) + 1;
+                construct::join_group(&mut engine, &program.machine, rank, comm, context);
+            }
+        }
         let thread =
             |(role, script): (usize, Vec<Step>)| Thread { role, script, next: 0, phase: Phase::Between, ready: 0 };
         let scripts = program.roles.iter().enumerate().map(|(number, role)| (number, role.script(number, rank)));
@@ -128,6 +136,7 @@ impl Proc {
             spent: Vec::new(),
             wild: super::calls::WildBlocks::new(program, rank),
             mortal: program.loses(rank),
+            multicast_nodes: program.machine.wires.multicast.map(|_| program.machine.nodes.clone()),
             faithful: program.machine.wires.nuisances.is_empty(),
             dead: false,
             trace,

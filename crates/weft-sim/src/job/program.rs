@@ -247,6 +247,11 @@ pub(super) fn wild_context(role: usize, id: u32) -> u32 {
     8 + role as u32 * CONTEXTS_PER_ROLE + WILD_CONTEXTS + 2 * id
 }
 
+/// The context of a role's communicator; the one after it is for its collectives.
+pub(super) fn context(role: usize, comm: usize) -> u32 {
+    8 + role as u32 * CONTEXTS_PER_ROLE + 2 * comm as u32
+}
+
 /// The role that a context is of.
 pub(super) fn role_of(context: u32) -> usize {
     ((context - 8) / CONTEXTS_PER_ROLE) as usize
@@ -255,8 +260,7 @@ pub(super) fn role_of(context: u32) -> usize {
 impl Role {
     /// What process `rank` calls in role `number`.
     pub(super) fn script(&self, number: usize, rank: usize) -> Vec<Step> {
-        let first = 8 + number as u32 * CONTEXTS_PER_ROLE;
-        let mut script = Script { role: self, number, first, rank, steps: Vec::new() };
+        let mut script = Script { role: self, number, rank, steps: Vec::new() };
         for block in &self.blocks {
             script.block(block);
         }
@@ -284,14 +288,13 @@ impl Block {
 struct Script<'a> {
     role: &'a Role,
     number: usize,
-    first: u32,
     rank: usize,
     steps: Vec<Step>,
 }
 
 impl Script<'_> {
     fn push(&mut self, comm: usize, call: Call) {
-        self.push_in(comm, self.first + 2 * comm as u32, call);
+        self.push_in(comm, context(self.number, comm), call);
     }
 
     fn push_in(&mut self, comm: usize, context: u32, call: Call) {

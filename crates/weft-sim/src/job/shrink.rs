@@ -3,6 +3,7 @@
 
 use super::program::{Block, How, Message, Program, Role};
 use super::shape::Shape;
+use weft_core::multicast::Scheme;
 use weft_engine::request::Mode;
 
 /// Programs that are tried at most.
@@ -95,6 +96,8 @@ fn settings(program: &Program, with: &mut dyn FnMut(Change<'_>)) {
     with(&|other| other.machine.sealed = false);
     with(&|other| other.machine.single_copy = false);
     with(&|other| (other.machine.raw, other.machine.has_udp) = (0, true));
+    with(&|other| other.machine.wires.multicast = None);
+    with(&|other| other.machine.wires.multicast.iter_mut().for_each(|multicast| multicast.scheme = Scheme::WINDOW));
     with(&|other| other.machine.wires.ordered = None);
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.breaks = None));
     with(&|other| other.machine.wires.ordered.iter_mut().for_each(|ordered| ordered.room = 256));

@@ -1,0 +1,144 @@
+/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone` or `stream COUNT LENGTH`.
+ *
+ * interleaved: of several roots on several communicators at a time, with messages between. paused: a rank is stopped for two seconds in the
+ * middle. gone: one is stopped for good; a root that goes on is told within the bound, and the job ends with code 42. stream: COUNT broadcasts of
+ * LENGTH bytes from rank 0, to be counted on the wire. */
+#include "check.h"
+
+enum { COMMUNICATORS = 3, TURNS = 60, LONGEST = 40000, TAG = 9, HEARD = 42, PAUSE_SECONDS = 2, PAUSED_TURNS = 3000 };
+
+static void interleaved(void)
+{
+    STORY("§6.12 broadcasts of several roots on several communicators, with messages between");
+    MPI_Comm comms[COMMUNICATORS];
+    int own[COMMUNICATORS];
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[0]);
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &comms[1]);
+    MPI_Comm_dup(MPI_COMM_WORLD, &comms[2]);
+    unsigned char *data = memory((size_t)COMMUNICATORS * LONGEST), *in = memory(LONGEST), *out = memory(LONGEST);
+    for (int which = 0; which < COMMUNICATORS; which++)
+        MPI_Comm_rank(comms[which], &own[which]);
+    for (int turn = 0; turn < TURNS; turn++) {
+        MPI_Request requests[COMMUNICATORS + 2];
+        int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks, length = turn * 977 % LONGEST;
+        MPI_Irecv(in, LONGEST, MPI_BYTE, before, TAG, MPI_COMM_WORLD, &requests[COMMUNICATORS]);
+        for (int which = 0; which < COMMUNICATORS; which++) {
+            int root = (turn * (which + 1) + which) % ranks;
+            unsigned char *part = data + (size_t)which * LONGEST;
+            if (own[which] == root)
+                fill(part, length, root, turn + which);
+            /* Blocking ones on one communicator, among the others. */
+            if (which == 2) {
+                MPI_Bcast(part, length, MPI_BYTE, root, comms[which]);
+                requests[which] = MPI_REQUEST_NULL;
+            } else {
+                MPI_Ibcast(part, length, MPI_BYTE, root, comms[which], &requests[which]);
+            }
+        }
+        fill(out, length, rank, turn);
+        MPI_Isend(out, length, MPI_BYTE, next, TAG, MPI_COMM_WORLD, &requests[COMMUNICATORS + 1]);
+        MPI_Waitall(COMMUNICATORS + 2, requests, MPI_STATUSES_IGNORE);
+        CHECK_EQUAL(wrong_bytes(in, length, before, turn), 0);
+        for (int which = 0; which < COMMUNICATORS; which++) {
+            int root = (turn * (which + 1) + which) % ranks;
+            CHECK_EQUAL(wrong_bytes(data + (size_t)which * LONGEST, length, root, turn + which), 0);
+        }
+    }
+    for (int which = 0; which < COMMUNICATORS; which++)
+        MPI_Comm_free(&comms[which]);
+    free(data);
+    free(in);
+    free(out);
+}
+
+/* This process does not run for so long: all of its threads stop. */
+static void stop_for(int seconds)
+{
+    pid_t self = getpid();
+    if (fork() == 0) {
+        sleep((unsigned)seconds);
+        kill(self, SIGCONT);
+        _exit(0);
+    }
+    raise(SIGSTOP);
+}
+
+static void paused(void)
+{
+    STORY("a rank is stopped for two seconds while others broadcast");
+    unsigned char data[2000];
+    for (int turn = 0; turn < PAUSED_TURNS; turn++) {
+        int root = turn / 500 % ranks, length = turn * 37 % (int)sizeof data;
+        /* One that is no root then. */
+        if (turn == PAUSED_TURNS / 2 + 100 && rank == (root + 1) % ranks)
+            stop_for(PAUSE_SECONDS);
+        if (rank == root)
+            fill(data, length, root, turn);
+        MPI_Bcast(data, length, MPI_BYTE, root, MPI_COMM_WORLD);
+        CHECK_EQUAL(wrong_bytes(data, length, root, turn), 0);
+    }
+}
+
+/* The first rank behind the root is a co-root, if there is any. */
+static int gone(void)
+{
+    STORY("a rank is stopped for good while rank 0 broadcasts");
+    unsigned char data[1000] = {0};
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    for (int turn = 0; turn < 20; turn++)
+        MPI_Bcast(data, sizeof data, MPI_BYTE, 0, MPI_COMM_WORLD);
+    if (rank == 1)
+        raise(SIGSTOP);
+    int code = MPI_SUCCESS, count = 0;
+    while (code == MPI_SUCCESS) {
+        if (rank == 0)
+            fill(data, sizeof data, 0, count);
+        code = MPI_Bcast(data, sizeof data, MPI_BYTE, 0, MPI_COMM_WORLD);
+        if (code == MPI_SUCCESS && rank != 0)
+            CHECK_EQUAL(wrong_bytes(data, sizeof data, 0, count), 0);
+        count++;
+    }
+    if (rank == 0) {
+        char text[MPI_MAX_ERROR_STRING];
+        int length;
+        MPI_Error_string(code, text, &length);
+        printf("rank 0 was told after %d broadcasts: %s\n", count, text);
+        fflush(stdout);
+        MPI_Abort(MPI_COMM_WORLD, failures ? 1 : HEARD);
+    }
+    /* What ends the others is the end of the job. */
+    pause();
+    return 1;
+}
+
+static void stream(int count, int length)
+{
+    STORY("a stream of broadcasts");
+    unsigned char *data = memory((size_t)length);
+    for (int turn = 0; turn < count; turn++) {
+        if (rank == 0)
+            fill(data, length, 0, turn);
+        MPI_Bcast(data, length, MPI_BYTE, 0, MPI_COMM_WORLD);
+        CHECK_EQUAL(wrong_bytes(data, length, 0, turn), 0);
+        /* Each leaves by itself. */
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    free(data);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    const char *what = argc > 1 ? argv[1] : "";
+    if (!strcmp(what, "interleaved"))
+        interleaved();
+    else if (!strcmp(what, "paused"))
+        paused();
+    else if (!strcmp(what, "gone"))
+        return gone();
+    else if (!strcmp(what, "stream") && argc == 4)
+        stream(atoi(argv[2]), atoi(argv[3]));
+    else
+        CHECK(0, "usage: interleaved, paused, gone or stream COUNT LENGTH");
+    return end();
+}
