@@ -30,6 +30,17 @@ int main(int argc, char **argv)
             for (;;)
                 pause();
         MPI_Barrier(MPI_COMM_WORLD);
+    } else if (strcmp(what, "bcast") == 0) { /* the root does not come: on one node the others look into its memory */
+        if (rank == 0)
+            for (;;)
+                pause();
+        MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    } else if (strcmp(what, "orders") == 0) { /* rank 0 begins with another communicator than the others */
+        MPI_Comm twin;
+        MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+        MPI_Comm_set_name(twin, "twin");
+        MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, rank == 0 ? twin : MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, rank == 0 ? MPI_COMM_WORLD : twin);
     } else if (strcmp(what, "finalize") == 0) { /* rank 0 has sent what it had */
         if (rank != 0)
             MPI_Recv(&value, 1, MPI_INT, 0, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

@@ -12,6 +12,7 @@
 //! | `Fin` | FIN: the receiver has matched (synchronous send) or has fetched (single copy) the message |
 //! | `Credit` | eager bytes that the receiver has consumed since the last such frame |
 //! | `Retract`, `Retracted` | the sender cancels an announced message; the receiver answers whether it still could |
+//! | `GivenUp` | the sender's part in a collective operation has failed: nothing more comes of it |
 //!
 //! The envelope is that of MPI-5.0 §3.2.3. All integers are little-endian; a frame is a head of at most
 //! [`HEAD_MAX`] bytes and, for the first three and `Data`, the payload after it.
@@ -59,6 +60,8 @@ pub enum Frame<'a> {
     Retract { context: u32, request: u32 },
     /// Whether the receiver had not matched it yet, and has forgotten it.
     Retracted { request: u32, forgotten: bool },
+    /// The sender has given the collective operation up whose messages are these, for an error of `class`.
+    GivenUp { context: u32, tag: i32, class: u32 },
 }
 
 const EAGER: u8 = 1;
@@ -73,6 +76,7 @@ const RETRACT: u8 = 9;
 const RETRACTED: u8 = 10;
 const CLEAR_TO_PLACE: u8 = 11;
 const PLACED: u8 = 12;
+const GIVEN_UP: u8 = 13;
 
 /// Bit of the second byte: the optional field of the frame is present.
 const WITH_OPTION: u8 = 1;
@@ -194,6 +198,11 @@ impl Head {
     pub fn retracted(request: u32, forgotten: bool) -> Self {
         Self::new(RETRACTED, forgotten).u32(request)
     }
+
+    /// A collective operation has failed here with an error of `class`.
+    pub fn given_up(context: u32, tag: i32, class: u32) -> Self {
+        Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class)
+    }
 }
 
 /// Reads integers off the front of a frame.
@@ -270,6 +279,7 @@ impl<'a> Frame<'a> {
             CREDIT => Self::Credit { bytes: r.u64()? },
             RETRACT => Self::Retract { context: r.u32()?, request: r.u32()? },
             RETRACTED => Self::Retracted { request: r.u32()?, forgotten: with_option },
+            GIVEN_UP => Self::GivenUp { context: r.u32()?, tag: r.u32()? as i32, class: r.u32()? },
             kind => return Err(FrameError::UnknownKind(kind)),
         })
     }
@@ -327,6 +337,7 @@ mod tests {
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
             (round_trip(Head::retract(7, 8), b""), Frame::Retract { context: 7, request: 8 }),
             (round_trip(Head::retracted(8, true), b""), Frame::Retracted { request: 8, forgotten: true }),
+            (round_trip(Head::given_up(7, -9, 15), b""), Frame::GivenUp { context: 7, tag: -9, class: 15 }),
         ];
         for (bytes, frame) in cases {
             assert_eq!(Frame::parse(&bytes), Ok(frame));

@@ -5,6 +5,7 @@
 
 mod awaited;
 mod eager;
+mod given_up;
 mod rendezvous;
 
 use weft_core::grants::Grants;
@@ -17,7 +18,7 @@ use crate::error::{Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
 use crate::events::{Events, Kind as EventKind};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
-use crate::memory::{UserData, Writer};
+use crate::memory::{SharedBuffer, UserData, Writer};
 use crate::regions::{RegionKey, Regions};
 use crate::request::{Cancellation, NO_COMMUNICATOR, Receive, Request, State, Status};
 use crate::transport::{Remainder, RemoteMemory, Ticket, number_near};
@@ -337,6 +338,10 @@ pub struct Messages {
     pub outbox: Vec<(PeerId, Outgoing)>,
     /// Counts completions, so that a waiter can see cheaply whether anything happened.
     pub completions: u64,
+    /// Collective operations that others have given up.
+    given_up: Vec<given_up::GivenUp>,
+    /// What is still to leave of abandoned messages, by their requests.
+    remnants: Vec<(usize, SharedBuffer)>,
     /// Frames and data that made no sense and were dropped.
     pub nonsense: u64,
     /// What happened, while a tool wants to hear of it.
@@ -429,6 +434,8 @@ impl Messages {
             unheard: None,
             outbox: Vec::new(),
             completions: 0,
+            given_up: Vec::new(),
+            remnants: Vec::new(),
             nonsense: 0,
             events: None,
         }
@@ -684,6 +691,7 @@ impl Messages {
             }
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
+            Frame::GivenUp { context, tag, class } => self.handle_given_up(peer, context, tag, class),
         }
     }
 

@@ -13,7 +13,7 @@ use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
 use crate::engine::{Engine, SlotWait};
-use crate::error::{Error, NO_MEMORY, Result};
+use crate::error::{Error, NO_MEMORY, OTHER, Result};
 use crate::memory::{Run, Scratch, UserData, UserReduction};
 use crate::request::{Mode, Receive, Request, Send, State};
 use crate::transport::Platform;
@@ -102,6 +102,17 @@ pub struct Cursor {
     failed: Option<Error>,
     /// Steps that are not complete, and that are not only for this process.
     owed: u32,
+    /// Why it cannot be completed.
+    given_up: Option<Why>,
+}
+
+/// Why an operation is given up before its end.
+#[derive(Clone, Copy)]
+struct Why {
+    /// The class of the error.
+    class: i32,
+    /// Whether others know it already: one of them has told this process.
+    is_told: bool,
 }
 
 /// Whether others wait for a step, or it is a message.
@@ -260,6 +271,7 @@ impl Cursor {
             place,
             failed: None,
             owed,
+            given_up: None,
         }
     }
 
@@ -452,16 +464,29 @@ impl Cursor {
         error.map_or(Ok(self.transfers.len() < before), Err)
     }
 
+    /// Nothing can come of it any more, as another process has said.
+    fn hear<P: Platform>(&mut self, engine: &Engine<P>) -> Option<Error> {
+        let error = engine.messages.given_up(&self.place, &engine.peers)?;
+        self.given_up = Some(Why { class: error.class, is_told: true });
+        Some(error)
+    }
+
     /// Goes as far as possible.
     pub fn advance<P: Platform>(&mut self, engine: &mut Engine<P>) -> Progress {
         self.put_back_waiting(engine);
+        if let Some(error) = self.hear(engine) {
+            return Progress::Failed(error);
+        }
         loop {
             let goes_on = self.collect(engine).and_then(|goes_on| {
                 self.begin(engine)?;
                 Ok(goes_on)
             });
             match goes_on {
-                Err(error) => return Progress::Failed(error),
+                Err(error) => {
+                    self.given_up = Some(Why { class: error.class, is_told: false });
+                    return Progress::Failed(error);
+                }
                 Ok(_) if self.frontier.is_at_end() => {
                     self.finish_turn(engine);
                     return self.failed.take().map_or(Progress::Complete, Progress::Failed);
@@ -479,15 +504,36 @@ impl Cursor {
     }
 
     /// Gives the operation up. Without its request a transfer touches no memory any more: what arrives for it is dropped, what would be
-    /// read for it is zeros.
+    /// read for it is zeros. If it has failed, those who may wait for what it would have sent are told.
     pub fn abandon<P: Platform>(mut self, engine: &mut Engine<P>) {
         self.put_back_waiting(engine);
         if let Some(turn) = self.turn {
             engine.break_slot(&turn);
         }
-        for handle in self.transfers {
-            engine.abandon_receive(handle);
+        for handle in &self.transfers {
+            engine.abandon_receive(*handle);
         }
+        let schedule = self.run.bound().schedule();
+        let Some(Why { class, is_told }) = self.given_up.filter(|_| schedule.steps().any(Step::is_transfer)) else {
+            return;
+        };
+        let partners = schedule.steps().filter_map(|step| match step {
+            Step::Send { to: partner, .. } | Step::Receive { from: partner, .. } => Some(*partner),
+            _ => None,
+        });
+        engine.messages.give_up(&self.place, class, !is_told, partners, &engine.peers);
+        engine.flush();
+    }
+
+    /// The receive that [`Self::go_without_requests`] has given out has failed, or has been given up: what the operation ends with.
+    #[cold]
+    pub fn fail_receive<P: Platform>(mut self, engine: &mut Engine<P>, error: Option<Error>) -> Error {
+        let heard = self.hear(engine);
+        if heard.is_none() {
+            self.given_up = Some(Why { class: error.as_ref().map_or(OTHER, |error| error.class), is_told: false });
+        }
+        self.abandon(engine);
+        error.or(heard).unwrap_or_else(|| Error::new(OTHER, "a collective operation has been given up"))
     }
 
     /// Whether a reduction function of the program is due.
@@ -514,6 +560,9 @@ impl Cursor {
     /// What went wrong in the operation that is complete.
     pub fn go_without_requests<P: Platform>(&mut self, engine: &mut Engine<P>) -> Result<AtOnce> {
         if matches!(self.run.bound().operation(), Some(Operation::User(_))) {
+            return Ok(AtOnce::NeedsRequests);
+        }
+        if engine.messages.is_given_up(self.place.context, self.place.tag) {
             return Ok(AtOnce::NeedsRequests);
         }
         let bound = self.run.bound().clone();

@@ -24,6 +24,19 @@ impl Process {
     }
 }
 
+impl Process {
+    /// Forgets a receive if the operation whose messages have this context and tag has been given up; whether it has.
+    #[inline]
+    fn give_up_receive(&mut self, handle: usize, (context, tag): (u32, i32)) -> bool {
+        let Ok(engine) = self.engine() else { return false };
+        if !engine.messages.is_given_up(context, tag) {
+            return false;
+        }
+        engine.abandon_receive(handle);
+        true
+    }
+}
+
 /// Receives a message, waiting for it.
 ///
 /// # Errors
@@ -38,6 +51,31 @@ pub fn receive(mut process: Guard, mut receive: Receive, communicator: usize) ->
     receive.blocking = true;
     let request = process.start_receive(receive, communicator)?;
     wait(process, request).map(Outcome::into_received)
+}
+
+/// The same for a message of a collective operation; `None`, and nothing is received any more: another process has given the operation up.
+///
+/// # Errors
+/// As for [`receive`].
+#[inline]
+pub fn receive_unless_given_up(
+    mut process: Guard,
+    mut receive: Receive,
+    communicator: usize,
+) -> Result<Option<Received>> {
+    if let Some(received) = process.receive_now(&receive) {
+        process.signal();
+        return Ok(Some(received));
+    }
+    process.expect_wait(receive.data.len());
+    receive.blocking = true;
+    let name = receive.context.zip(receive.tag);
+    let handle = process.start_receive(receive, communicator)?;
+    process::block_for(process, &|| Awaited::One(handle), |process| match process.is_complete(handle) {
+        Ok(true) => Some(process.finish(handle).map(|outcome| Some(outcome.into_received()))),
+        Ok(false) => process.give_up_receive(handle, name?).then_some(Ok(None)),
+        Err(error) => Some(Err(error)),
+    })
 }
 
 /// Sends one message and receives another, waiting for both; reports the receive, or the first error of the two.

@@ -382,6 +382,7 @@ impl Process {
     /// Whether nothing is here of a communicator that had these contexts before.
     fn is_clear(&mut self, context: u32) -> bool {
         let Ok(messages) = self.messages() else { return true };
+        messages.forget_given_up(context..context + CONTEXTS_EACH);
         (context..context + CONTEXTS_EACH).all(|context| messages.matcher.counts_in(context) == (0, 0))
     }
 

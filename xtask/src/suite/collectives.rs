@@ -8,6 +8,8 @@ use super::{Case, Outcome};
 /// Seconds that a run may take.
 const LIMIT_SECONDS: u64 = 60;
 
+const UNEQUAL: &str = "tests/c/unequal.c";
+
 /// Algorithms that the table that is built in does not choose in these places; by setting.
 const ASKED: [(&str, &[(&str, &str)]); 3] = [
     (
@@ -62,6 +64,24 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
                 })
             }));
         }
+    }
+    for ranks in [2, 5, 8] {
+        cases.push(Case::new(
+            format!("amounts that differ between ranks end everywhere, {ranks} ranks"),
+            move |context| attempt(|| Ok(context.mpiexec(ranks).arg(context.compile(UNEQUAL)?))),
+        ));
+    }
+    cases.push(Case::new("amounts that differ between ranks end everywhere, 6 ranks on two hosts", |context| {
+        attempt(|| Ok(context.mpiexec_on_hosts(6)?.arg(context.compile(UNEQUAL)?)))
+    }));
+    for (what, settings) in ASKED {
+        let name = format!("amounts that differ between ranks end everywhere, {what}, 5 ranks on two hosts");
+        cases.push(Case::new(name, move |context| {
+            attempt(|| {
+                let run = context.mpiexec_on_hosts(5)?.arg(context.compile(UNEQUAL)?);
+                Ok(settings.iter().fold(run, |run, (name, value)| run.env(name, value)))
+            })
+        }));
     }
     for ranks in [2, 4, 8] {
         cases.push(Case::new(format!("crowded, {ranks} ranks"), move |context| {

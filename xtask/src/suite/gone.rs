@@ -11,6 +11,8 @@ use super::{Case, Outcome, libfabric};
 
 /// Six of them wait, each in another call.
 const RANKS: u32 = 12;
+/// Ranks of those that die inside of a collective.
+const COLLECTIVE_RANKS: u32 = 6;
 /// Seconds after which a silent peer counts as failed here.
 const PEER_TIMEOUT: u64 = 2;
 /// A third of that.
@@ -23,8 +25,66 @@ const LIMIT_SECONDS: u64 = 45;
 const HEARD: i32 = 42;
 const WAYS: [&str; 6] = ["MPI_Recv", "MPI_Recv from anybody", "MPI_Probe", "MPI_Wait", "MPI_Ssend", "MPI_Barrier"];
 
+/// Operations that `dies` knows, by number, and their forms.
+const COLLECTIVES: u32 = 13;
+const FORMS: u32 = 3;
+/// Items in each of their blocks: through the memory of a node, where there is one, and by messages.
+const ITEMS: [&str; 2] = ["1", "50000"];
+const DIES: &str = "tests/c/dies.c";
+
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    over(None)
+    let mut cases = over(None);
+    cases.push(Case::new("each collective: a host loses its network", |context| {
+        match context.hosts().map(Hosts::no_namespaces) {
+            Ok(Some(skipped)) => return skipped,
+            Ok(None) => {}
+            Err(error) => return Outcome::Failed(error.to_string()),
+        }
+        let attempt = || {
+            let run = context.mpiexec_on_hosts(COLLECTIVE_RANKS)?.arg(context.compile(DIES)?).arg("gone");
+            let running = run.env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string()).limit(LIMIT_SECONDS).start()?;
+            if !running.says("waiting", START) {
+                return running.finish(Duration::ZERO);
+            }
+            let down = Down::new(context)?;
+            let finished = running.finish(Duration::from_secs(LIMIT_SECONDS));
+            drop(down);
+            finished
+        };
+        Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:").judge(attempt())
+    }));
+    for (place, is_remote) in [("on one node", false), ("on two hosts", true)] {
+        cases.push(Case::new(format!("each collective: a rank is killed inside it, {place}"), move |context| {
+            killed_inside(context, is_remote)
+        }));
+    }
+    cases
+}
+
+/// A job for each operation, form and size, which ends with what the rank has died of.
+fn killed_inside(context: &Context, is_remote: bool) -> Outcome {
+    for (which, form) in (0..COLLECTIVES).flat_map(|which| (0..FORMS).map(move |form| (which, form))) {
+        for items in ITEMS {
+            let attempt = || {
+                let run = if is_remote {
+                    context.mpiexec_on_hosts(COLLECTIVE_RANKS)?
+                } else {
+                    context.mpiexec(COLLECTIVE_RANKS)
+                };
+                let run =
+                    run.arg(context.compile(DIES)?).args(["killed", &which.to_string(), &form.to_string(), items]);
+                run.limit(START.as_secs()).finish()
+            };
+            match killed().never_says("dies.c:").judge(attempt()) {
+                Outcome::Passed => {}
+                Outcome::Failed(why) => {
+                    return Outcome::Failed(format!("operation {which}, form {form}, {items} items: {why}"));
+                }
+                other => return other,
+            }
+        }
+    }
+    Outcome::Passed
 }
 
 /// The cases over the usual links, or over libfabric by this provider.

@@ -30,6 +30,8 @@ const KINDS: &[(&str, &[&str])] = &[
     ),
     ("sends", &["in MPI_Ssend", "16777216 bytes", "why: deadlock: rank 0 (send to rank 1"]),
     ("compute", &["in MPI_Barrier", "rank 0", "which is outside MPI calls"]),
+    ("bcast", &["in MPI_Bcast", "receive from rank 0", "why: ranks 1-2 wait for rank 0, which is outside MPI calls"]),
+    ("orders", &["in MPI_Allreduce", "on twin", "why: deadlock: rank 0 (receive from rank "]),
     ("tag", &["on halo", "unexpected (from rank", "but a message from it with tag 8 is there"]),
     ("any", &["receive from anybody", "why: ranks 0-2 wait for each other"]),
     ("wait", &["in MPI_Wait", "tag 8", "for rank 0, which is outside MPI calls"]),

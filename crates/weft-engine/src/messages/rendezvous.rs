@@ -13,9 +13,9 @@ use super::{
     Announced, Body, Fetched, Matched, Messages, Outgoing, Peer, PeerAccess, Unexpected, failure, too_many_regions,
 };
 use crate::group::PeerId;
-use crate::memory::{self, UserData};
+use crate::memory::{self, SharedBuffer, UserData};
 use crate::regions::{Access, Purpose, Region, RegionKey};
-use crate::request::{Cancellation, Pulled, State};
+use crate::request::{Cancellation, Pulled, Request, State};
 use crate::transport::RemoteMemory;
 
 /// When so much has still to come, what comes now does not stay in a processor's own caches until the program reads it; those have 1 or 2 MiB today.
@@ -174,8 +174,20 @@ impl Messages {
     }
 
     /// Forgets the request `handle`. What its sender has still to send of a message that was arriving is dropped when it
-    /// comes: the sender's operation completes.
+    /// comes: the sender's operation completes. A message of which the first piece has left unasked is sent to its end, out of a copy: the
+    /// receiver could tell no later one from its missing pieces.
     pub fn abandon(&mut self, handle: usize, peers: &impl PeerAccess) {
+        if let Some(Request { state: State::Sending { send, region: None, .. }, freed, .. }) =
+            self.requests.get_mut(handle)
+        {
+            let remnant = SharedBuffer::packed(&send.data);
+            send.data = remnant.describe_all();
+            *freed = true;
+            let requests = &self.requests;
+            self.remnants.retain(|(handle, _)| requests.get(*handle).is_some());
+            self.remnants.push((handle, remnant));
+            return;
+        }
         let Some(entry) = self.requests.remove(handle) else { return };
         self.incomplete -= usize::from(!entry.is_complete());
         match entry.state {

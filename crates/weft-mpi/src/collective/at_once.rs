@@ -8,6 +8,7 @@ use weft_engine::schedules::{AtOnce, Cursor, InOrder, run_in_order};
 use super::{Bound, CollectiveScope};
 use crate::blocking;
 use crate::contention::is_contended;
+use crate::engine::Received;
 use crate::error::Result;
 use crate::process::{self, Guard, Running};
 
@@ -46,9 +47,15 @@ pub fn run(mut process: Guard, place: CollectiveScope, bound: Arc<Bound>) -> Res
             }
             AtOnce::NeedsRequests => break,
             AtOnce::Receive(receive) => {
-                blocking::receive(process, receive, communicator)?.error.map_or(Ok(()), Err)?;
+                let received = blocking::receive_unless_given_up(process, receive, communicator)?;
                 process = process::lock();
-                cursor.finish_receive();
+                match received {
+                    Some(Received { error: None, .. }) => cursor.finish_receive(),
+                    failed => {
+                        let error = failed.and_then(|received| received.error);
+                        return Err(cursor.fail_receive(process.engine()?, error));
+                    }
+                }
             }
         }
     }

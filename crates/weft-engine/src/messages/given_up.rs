@@ -1,0 +1,102 @@
+//! Collective operations that have failed at one process: the others that take part are told, because they may wait for what it would have sent
+//! them, or have others wait for them who do (decision 0158).
+
+use weft_core::message::Head;
+
+use super::{Messages, Outgoing, PeerAccess};
+use crate::arguments::CollectiveScope;
+use crate::error::{Error, OTHER, PEER_GONE, TRUNCATED};
+use crate::group::PeerId;
+
+/// Failures that have been told of and that no operation here has met yet, at most: the oldest are forgotten. An operation that was complete
+/// here when its failure was told never meets it.
+const GIVEN_UP_MAX: usize = 64;
+
+/// Groups up to this size are told whole: then everybody ends, even where processes disagree about who sends to whom, because
+/// their arguments differ. In larger ones each process tells those with whom it has still to do.
+const TOLD_WHOLE_MAX: u32 = 1024;
+
+/// What a process has said of an operation.
+pub(super) struct GivenUp {
+    context: u32,
+    tag: i32,
+    peer: PeerId,
+    class: i32,
+}
+
+impl Messages {
+    /// `peer` has given the operation of `tag` in `context` up.
+    pub(super) fn handle_given_up(&mut self, peer: PeerId, context: u32, tag: i32, class: u32) {
+        // What an error means at one process it means at the others.
+        let class = match class as i32 {
+            class @ (TRUNCATED | PEER_GONE) => class,
+            _ => OTHER,
+        };
+        if self.given_up.len() == GIVEN_UP_MAX {
+            self.given_up.remove(0);
+        }
+        self.given_up.push(GivenUp { context, tag, peer, class });
+        self.completions += 1;
+    }
+
+    /// Why nothing can come of an operation any more.
+    #[inline]
+    pub(crate) fn given_up(&self, place: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
+        if self.given_up.is_empty() { None } else { self.find_given_up(place, peers) }
+    }
+
+    /// Whether that is so, for whoever waits for one of its messages.
+    #[inline]
+    pub fn is_given_up(&self, context: u32, tag: i32) -> bool {
+        self.given_up.iter().any(|given_up| (given_up.context, given_up.tag) == (context, tag))
+    }
+
+    #[cold]
+    fn find_given_up(&self, place: &CollectiveScope, peers: &impl PeerAccess) -> Option<Error> {
+        let is_of = |given_up: &&GivenUp| {
+            (given_up.context, given_up.tag) == (place.context, place.tag)
+                && place.group.members.contains(&given_up.peer)
+        };
+        let GivenUp { peer, class, .. } = *self.given_up.iter().find(is_of)?;
+        let why = match class {
+            TRUNCATED => "it was sent more than its buffer holds: all processes must describe the same amount of data",
+            PEER_GONE => "a process that it needed is gone",
+            _ => "it could not do its part",
+        };
+        let who = if peers.is_known(peer) { peers.number(peer).to_string() } else { "(which has left)".to_owned() };
+        let message = format!("process {who} of the job has given this collective operation up: {why}");
+        Some(Error::new(class, message))
+    }
+
+    /// The communicator whose contexts these are is gone.
+    pub fn forget_given_up(&mut self, contexts: std::ops::Range<u32>) {
+        self.given_up.retain(|given_up| !contexts.contains(&given_up.context));
+    }
+
+    /// This process has given an operation up for an error of `class`. Who hears of it: everybody, if it is the first to know and they are
+    /// not too many, or those `partners` for which there is still something to be done.
+    pub(crate) fn give_up(
+        &mut self,
+        place: &CollectiveScope,
+        class: i32,
+        is_first: bool,
+        partners: impl Iterator<Item = u32>,
+        peers: &impl PeerAccess,
+    ) {
+        // Each hears once, however many messages there are between the two.
+        let mut told: Vec<u32> = if is_first && place.group.size() <= TOLD_WHOLE_MAX {
+            (0..place.group.size()).collect()
+        } else {
+            partners.collect()
+        };
+        told.sort_unstable();
+        told.dedup();
+        let head = Head::given_up(place.context, place.tag, class as u32);
+        for rank in told.into_iter().filter(|rank| *rank != place.rank) {
+            let peer = place.group.members[rank as usize];
+            if !peers.has_failed(peer) {
+                self.outbox.push((peer, Outgoing::Control(head)));
+            }
+        }
+    }
+}

@@ -1,0 +1,59 @@
+/* Collective operations in which one process describes less data than the others: the program is wrong (MPI-5.0 §6.4), and hears of it,
+ * or has what it asked for; nobody waits for ever, whatever the algorithm. All choose the same one: amounts differ by little. */
+#include "each_collective.h"
+
+enum { ITEMS_MAX = 150000 };
+
+static const int counts[] = {9, 100, 3000, 20000, ITEMS_MAX};
+
+static int *from, *into;
+
+/* One process, `odd`, takes `its` items for what are `n` for the others. */
+static void differ(enum collective which, int form, int odd, int n, int its)
+{
+    static char name[100];
+    snprintf(name, sizeof name, "%s %s of %d items, %d at rank %d", forms[form], collectives[which], n, its, odd);
+    STORY(name);
+    MPI_Comm comm = own_communicator(MPI_COMM_WORLD);
+    size_t blocks = has_blocks(which) ? (size_t)ranks : 1, items = blocks * (size_t)(n > its ? n : its);
+    for (size_t i = 0; i < items; i++) {
+        from[i] = (int)i;
+        into[i] = which == BCAST && rank == ROOT ? (int)i + 1 : 0;
+    }
+    int code = do_collective(which, form, from, into, rank == odd ? its : n, comm), class = MPI_SUCCESS;
+    MPI_Error_class(code, &class);
+    CHECK(class == MPI_SUCCESS || class == MPI_ERR_TRUNCATE || class == MPI_ERR_OTHER, "error class %d", class);
+    if (which == BCAST && odd != ROOT && its < n) {
+        /* Who has no room for what the root sends hears of just that, and who hears of nothing has it all. */
+        if (rank == odd)
+            CHECK_EQUAL(class, MPI_ERR_TRUNCATE);
+        for (int i = 0; rank != odd && class == MPI_SUCCESS && i < n; i++)
+            if (into[i] != i + 1) {
+                CHECK(0, "item %d is %d", i, into[i]);
+                break;
+            }
+    }
+    /* Everybody is here again, and the communicator they all share works. */
+    int sum = 0, one = 1;
+    MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    CHECK_EQUAL(sum, ranks);
+    MPI_Comm_free(&comm);
+}
+
+int main(int argc, char **argv)
+{
+    begin(&argc, &argv);
+    from = malloc(sizeof *from * ITEMS_MAX * 2);
+    into = malloc(sizeof *into * ITEMS_MAX * 2);
+    int first = argc > 1 ? atoi(argv[1]) : 0, last = argc > 1 ? first : COLLECTIVES - 1;
+    for (int which = first; which <= last; which++)
+        for (int form = 0; form < FORMS; form++)
+            for (unsigned c = 0; c < sizeof counts / sizeof *counts; c++) {
+                int n = has_blocks(which) ? counts[c] / ranks + 2 : counts[c];
+                for (int odd = 1; odd < ranks; odd++)
+                    differ(which, form, odd, n, n - 1);
+            }
+    free(from);
+    free(into);
+    return end();
+}
