@@ -110,17 +110,7 @@ pub struct Remote {
     settings: Arc<FlowSettings>,
     /// Own and the peer's.
     numbers: (u32, u32),
-    /// The only carrier delivers every packet once and in order: there is a connection instead of a flow.
-    ordered: bool,
-    /// What that carrier does by itself, at both ends.
-    placement: Option<Placement>,
-    /// What it is to write to the peer's memory, if there has been anything.
-    pub(crate) placements: Option<Box<Placements>>,
-    /// Made on first contact, and again when something happens after it has been parked.
-    pub flow: Option<Box<Flow>>,
-    /// Made on first contact.
-    pub connection: Option<Box<Connection>>,
-    parked: Option<Box<Parked>>,
+    pub(crate) conversation: Conversation,
     /// Packets that were sent again before it was parked.
     resent: u64,
     pub(crate) active: bool,
@@ -129,6 +119,25 @@ pub struct Remote {
     pub(crate) coalescing: Coalescing,
     /// What has left on each rail, where there are several.
     sent: Box<[Sent]>,
+}
+
+/// What goes through the carriers to a peer.
+pub(crate) enum Conversation {
+    /// They lose packets, repeat and reorder them.
+    Flow {
+        /// Made on first contact, and again when something happens after it has been parked; out of here while what it delivers is handed on.
+        flow: Option<Box<Flow>>,
+        parked: Option<Box<Parked>>,
+    },
+    /// The only one delivers every packet once and in order.
+    Connection {
+        /// Made on first contact; out of here while what it delivers is handed on.
+        connection: Option<Box<Connection>>,
+        /// What the carrier does by itself, at both ends.
+        placement: Option<Placement>,
+        /// What it is to write to the peer's memory, if there has been anything.
+        placements: Option<Box<Placements>>,
+    },
 }
 
 /// Where messages to a peer are submitted.
@@ -207,6 +216,24 @@ pub struct RailTraffic {
     pub has_failed: bool,
 }
 
+#[cold]
+fn make_flow(
+    parked: &mut Option<Box<Parked>>,
+    settings: &Arc<FlowSettings>,
+    (own, peer): (u32, u32),
+    secret: &Secret,
+) -> Box<Flow> {
+    Box::new(match parked.take() {
+        Some(parked) => Flow::unpark(*parked, settings.clone(), secret, own, peer),
+        None => Flow::new(settings.clone(), secret, own, peer),
+    })
+}
+
+#[cold]
+fn make_connection(settings: &Arc<FlowSettings>, (own, peer): (u32, u32), secret: &Secret) -> Box<Connection> {
+    Box::new(Connection::new(settings.clone(), secret, own, peer))
+}
+
 impl Remote {
     /// The peer at the ends of these carriers, at least one, the better ones first.
     pub fn new(carriers: &[(Carrier, Hop)], settings: FlowSettings) -> Self {
@@ -219,12 +246,7 @@ impl Remote {
             rails,
             settings,
             numbers: (0, 0),
-            ordered: false,
-            placement: None,
-            placements: None,
-            flow: None,
-            connection: None,
-            parked: None,
+            conversation: Conversation::Flow { flow: None, parked: None },
             resent: 0,
             active: false,
             cached: false,
@@ -233,72 +255,147 @@ impl Remote {
         }
     }
 
-    /// The peer at the end of a carrier that delivers every packet once and in order.
-    pub fn connected(carrier: Carrier, hop: Hop, settings: FlowSettings) -> Self {
-        Self { ordered: true, ..Self::new(&[(carrier, hop)], settings) }
+    /// The peer at the end of a carrier that delivers every packet once and in order. What that can do by itself to memory of peers is used.
+    pub fn connected(carrier: Carrier, hop: Hop, placement: Option<Placement>, settings: FlowSettings) -> Self {
+        let conversation = Conversation::Connection { connection: None, placement, placements: None };
+        Self { conversation, ..Self::new(&[(carrier, hop)], settings) }
     }
 
-    /// The same; what the carrier can do by itself to memory of peers is used.
-    #[must_use]
-    pub fn placing(self, placement: Option<Placement>) -> Self {
-        Self { placement: placement.filter(|_| self.ordered), ..self }
+    /// The flow to it, if there is one at present.
+    #[inline]
+    pub fn current_flow(&self) -> Option<&Flow> {
+        match &self.conversation {
+            Conversation::Flow { flow, .. } => flow.as_deref(),
+            Conversation::Connection { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn current_flow_mut(&mut self) -> Option<&mut Flow> {
+        match &mut self.conversation {
+            Conversation::Flow { flow, .. } => flow.as_deref_mut(),
+            Conversation::Connection { .. } => None,
+        }
+    }
+
+    /// The connection to it, if there is one and something has happened in it.
+    #[inline]
+    pub fn current_connection(&self) -> Option<&Connection> {
+        match &self.conversation {
+            Conversation::Connection { connection, .. } => connection.as_deref(),
+            Conversation::Flow { .. } => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub(crate) fn current_connection_mut(&mut self) -> Option<&mut Connection> {
+        match &mut self.conversation {
+            Conversation::Connection { connection, .. } => connection.as_deref_mut(),
+            Conversation::Flow { .. } => None,
+        }
+    }
+
+    /// What its carrier does by itself, if it writes.
+    fn writing(&self) -> Option<Placement> {
+        match self.conversation {
+            Conversation::Connection { placement, .. } => placement.filter(|placement| placement.writes),
+            Conversation::Flow { .. } => None,
+        }
     }
 
     /// From so many bytes on announced messages are written by the sender's carrier; never: the largest number.
     pub(crate) fn placed_min(&self) -> u64 {
-        self.placement.filter(|placement| placement.writes).map_or(u64::MAX, |placement| placement.bytes_min)
+        self.writing().map_or(u64::MAX, |placement| placement.bytes_min)
     }
 
     /// What it is to write to the peer's memory; `None` where it does not do that.
     pub(crate) fn placements(&mut self) -> Option<&mut Placements> {
-        let placement = self.placement.filter(|placement| placement.writes)?;
-        Some(self.placements.get_or_insert_with(|| Box::new(Placements::new(placement.bytes_max))))
+        let bytes_max = self.writing()?.bytes_max;
+        let Conversation::Connection { placements, .. } = &mut self.conversation else { return None };
+        Some(placements.get_or_insert_with(|| Box::new(Placements::new(bytes_max))))
+    }
+
+    /// The same, if there has been anything.
+    pub(crate) fn current_placements(&self) -> Option<&Placements> {
+        match &self.conversation {
+            Conversation::Connection { placements, .. } => placements.as_deref(),
+            Conversation::Flow { .. } => None,
+        }
     }
 
     /// Whether the carrier can be given something to write.
     #[inline]
     pub(crate) fn has_placements(&self) -> bool {
-        self.placements.as_deref().is_some_and(Placements::is_waiting)
+        self.current_placements().is_some_and(Placements::is_waiting)
     }
 
     /// Whether there is a connection to it, and no flow.
     #[inline(always)]
     pub(crate) fn is_ordered(&self) -> bool {
-        self.ordered
+        matches!(self.conversation, Conversation::Connection { .. })
     }
 
-    /// The connection, made on first contact.
-    #[inline]
-    pub(crate) fn connection(&mut self, secret: &Secret) -> &mut Connection {
-        let (settings, (own, peer)) = (&self.settings, self.numbers);
-        self.connection.get_or_insert_with(|| Box::new(Connection::new(settings.clone(), secret, own, peer)))
-    }
-
-    /// Where messages are submitted.
+    /// Where messages are submitted; flow or connection are made on first contact.
     #[inline(always)]
     pub(crate) fn submission(&mut self, secret: &Secret) -> Submission<'_> {
-        match self.ordered {
-            false => Submission::Flow(self.flow(secret)),
-            true => Submission::Connection(self.connection(secret)),
+        let (settings, numbers) = (&self.settings, self.numbers);
+        match &mut self.conversation {
+            Conversation::Flow { flow, parked } => {
+                Submission::Flow(flow.get_or_insert_with(|| make_flow(parked, settings, numbers, secret)))
+            }
+            Conversation::Connection { connection, .. } => {
+                Submission::Connection(connection.get_or_insert_with(|| make_connection(settings, numbers, secret)))
+            }
+        }
+    }
+
+    /// The flow, made on first contact, taken out of here until it is put back; none while it is out, or where there is a connection.
+    #[inline]
+    pub(crate) fn take_flow(&mut self, secret: &Secret) -> Option<Box<Flow>> {
+        let Conversation::Flow { flow, parked } = &mut self.conversation else { return None };
+        Some(flow.take().unwrap_or_else(|| make_flow(parked, &self.settings, self.numbers, secret)))
+    }
+
+    /// Puts it back.
+    #[inline]
+    pub(crate) fn put_flow(&mut self, back: Box<Flow>) {
+        if let Conversation::Flow { flow, .. } = &mut self.conversation {
+            *flow = Some(back);
+        }
+    }
+
+    /// The same of a connection.
+    #[inline]
+    pub(crate) fn take_connection(&mut self, secret: &Secret) -> Option<Box<Connection>> {
+        let Conversation::Connection { connection, .. } = &mut self.conversation else { return None };
+        Some(connection.take().unwrap_or_else(|| make_connection(&self.settings, self.numbers, secret)))
+    }
+
+    /// Puts it back.
+    #[inline]
+    pub(crate) fn put_connection(&mut self, back: Box<Connection>) {
+        if let Conversation::Connection { connection, .. } = &mut self.conversation {
+            *connection = Some(back);
         }
     }
 
     /// The next thing that has happened.
     #[inline]
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
-        match &mut self.connection {
-            None => self.flow.as_mut()?.poll_event(),
-            Some(connection) => connection.poll_event(),
+        match &mut self.conversation {
+            Conversation::Flow { flow, .. } => flow.as_mut()?.poll_event(),
+            Conversation::Connection { connection, .. } => connection.as_mut()?.poll_event(),
         }
     }
 
     /// Tells whether the program waits for something from the peer.
     pub(crate) fn watch(&mut self, watched: bool) {
-        if let Some(flow) = &mut self.flow {
-            flow.watch(watched);
-        }
-        if let Some(connection) = &mut self.connection {
-            connection.watch(watched);
+        match &mut self.conversation {
+            Conversation::Flow { flow: Some(flow), .. } => flow.watch(watched),
+            Conversation::Connection { connection: Some(connection), .. } => connection.watch(watched),
+            _ => {}
         }
     }
 
@@ -310,29 +407,28 @@ impl Remote {
                 |device: &Device| device.under_way(&hop.to) > 0 && !cfg!(weft_mutant = "held_packets_forgotten");
             !connection.is_idle() || connection.misses_packets() || devices.get(hop.slot).is_some_and(has_packets)
         };
-        self.flow.as_ref().is_none_or(|flow| flow.is_idle())
-            && !self.connection.as_deref().is_some_and(held)
-            && self.placements.as_deref().is_none_or(Placements::is_idle)
+        self.current_flow().is_none_or(Flow::is_idle)
+            && !self.current_connection().is_some_and(held)
+            && self.current_placements().is_none_or(Placements::is_idle)
     }
 
     /// Tells the connection, if there is one, what its carrier has still of the packets it has taken.
     #[inline]
     pub(crate) fn note_held(&mut self, devices: &Devices, now: Instant) {
-        if let Some(connection) = &mut self.connection {
-            let hop = &self.hops[0];
+        let hop = self.hops[0];
+        if let Some(connection) = self.current_connection_mut() {
             connection.hold(devices.get(hop.slot).map_or(0, |device| device.under_way(&hop.to)), now);
         }
     }
 
     /// Whether the only carrier leads to this address.
     pub(crate) fn is_connected_to(&self, to: &Address) -> bool {
-        self.ordered && self.hops[0].to == *to
+        self.is_ordered() && self.hops[0].to == *to
     }
 
     /// What has happened in its flow or connection since that was parked last.
     pub fn counters(&self) -> Option<&Counters> {
-        let flow = self.flow.as_ref().map(|flow| flow.counters());
-        flow.or_else(|| self.connection.as_ref().map(|connection| connection.counters()))
+        self.current_flow().map(Flow::counters).or_else(|| self.current_connection().map(Connection::counters))
     }
 
     /// The settings of its flow.
@@ -347,32 +443,6 @@ impl Remote {
         }
     }
 
-    /// The flow, made on first contact.
-    #[inline]
-    pub(crate) fn flow(&mut self, secret: &Secret) -> &mut Flow {
-        if self.flow.is_none() {
-            self.flow = Some(self.make_flow(secret));
-        }
-        // It is there now.
-        self.flow.get_or_insert_with(|| unreachable!("the flow has just been made"))
-    }
-
-    #[cold]
-    fn make_flow(&mut self, secret: &Secret) -> Box<Flow> {
-        let (settings, (own, peer)) = (self.settings.clone(), self.numbers);
-        Box::new(match self.parked.take() {
-            Some(parked) => Flow::unpark(*parked, settings, secret, own, peer),
-            None => Flow::new(settings, secret, own, peer),
-        })
-    }
-
-    /// The same, taken out of here until it is put back; none while it is out.
-    #[inline]
-    pub(crate) fn take_flow(&mut self, secret: &Secret) -> Option<Box<Flow>> {
-        self.flow(secret);
-        self.flow.take()
-    }
-
     /// The numbers by which the two ends know each other: this process's, and the peer's.
     pub(crate) fn set_numbers(&mut self, own: u32, peer: u32) {
         self.numbers = (own, peer);
@@ -380,42 +450,38 @@ impl Remote {
 
     /// Bytes that its flow or connection occupies.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let flow = self.flow.as_ref().map(|flow| flow.memory_bytes());
-        flow.or_else(|| self.connection.as_ref().map(|connection| connection.memory_bytes())).unwrap_or(0)
+        let connection = || self.current_connection().map(Connection::memory_bytes);
+        self.current_flow().map(Flow::memory_bytes).or_else(connection).unwrap_or(0)
     }
 
     /// Gives back memory that its flow or connection, which is idle, keeps for what may come next.
     pub(crate) fn shrink(&mut self) {
-        if let Some(flow) = &mut self.flow {
-            flow.shrink();
-        }
-        if let Some(connection) = &mut self.connection {
-            connection.shrink();
+        match &mut self.conversation {
+            Conversation::Flow { flow: Some(flow), .. } => flow.shrink(),
+            Conversation::Connection { connection: Some(connection), .. } => connection.shrink(),
+            _ => {}
         }
     }
 
     /// Parks the flow if nothing happens in it, or gives back what it can spare, as a connection always does. What happened in one that is
     /// parked is returned.
     pub(crate) fn park(&mut self) -> Counters {
-        match self.flow.take() {
-            Some(flow) if flow.can_park() => {
-                let (parked, counters) = flow.park();
-                self.parked = Some(Box::new(parked));
-                self.rails.shrink();
-                self.resent += counters.resent();
-                return counters;
-            }
-            flow => {
-                self.flow = flow;
-                self.shrink();
-            }
+        if let Conversation::Flow { flow, parked } = &mut self.conversation
+            && let Some(idle) = flow.take_if(|flow| flow.can_park())
+        {
+            let (kept, counters) = idle.park();
+            *parked = Some(Box::new(kept));
+            self.rails.shrink();
+            self.resent += counters.resent();
+            return counters;
         }
+        self.shrink();
         Counters::default()
     }
 
     /// Packets that were sent again.
     pub(crate) fn resent(&self) -> u64 {
-        self.resent + self.flow.as_ref().map_or(0, |flow| flow.counters().resent())
+        self.resent + self.current_flow().map_or(0, |flow| flow.counters().resent())
     }
 
     /// Where packets of a way of the flow go at present.
@@ -436,8 +502,8 @@ impl Remote {
 
     /// Bytes of messages to it that are queued or not acknowledged.
     pub(crate) fn queued_bytes(&self) -> usize {
-        let flow = self.flow.as_ref().map(|flow| flow.queued_bytes());
-        flow.or_else(|| self.connection.as_ref().map(|connection| connection.queued_bytes())).unwrap_or(0)
+        let connection = || self.current_connection().map(Connection::queued_bytes);
+        self.current_flow().map(Flow::queued_bytes).or_else(connection).unwrap_or(0)
     }
 
     /// A packet that has come to a device and is not the flow's: what to answer, and where.
@@ -473,7 +539,7 @@ impl Remote {
     /// The flow has sent what it had: which ways it may use from now on.
     #[inline]
     pub(crate) fn steer(&mut self) {
-        if let Some(flow) = &mut self.flow {
+        if let Conversation::Flow { flow: Some(flow), .. } = &mut self.conversation {
             self.rails.steer(flow);
         }
     }
@@ -499,8 +565,8 @@ impl Remote {
     /// When to look at this peer again though nothing arrives.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         let flow = match self.coalescing.ends() {
-            None => match &self.connection {
-                None => self.flow.as_ref().and_then(|flow| flow.next_timeout()),
+            None => match self.current_connection() {
+                None => self.current_flow().and_then(Flow::next_timeout),
                 Some(connection) if self.has_placements() => Some(connection.now_or_retry()),
                 Some(connection) => connection.next_timeout(),
             },
@@ -558,14 +624,16 @@ mod tests {
         let carrier = Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends::default() };
         let hop = Hop { slot: Slot::Udp, to: EthernetAddress { mac: [0; 6], port: 0 }.into() };
         let settings = FlowSettings { packet_size: PACKET_SIZE_MAX, ..FlowSettings::default() };
-        let mut remote = Remote::connected(carrier, hop, settings);
-        let connection = remote.connection(&Secret::new([1; 16]));
+        let mut remote = Remote::connected(carrier, hop, None, settings);
+        let Submission::Connection(connection) = remote.submission(&Secret::new([1; 16])) else {
+            panic!("there is no connection");
+        };
         connection.submit_message(&[], &[7; 60_000]);
         while connection.poll_packet(Instant(0), &mut NoRegions).is_some() {
             connection.taken();
         }
         assert!(remote.memory_bytes() > 60_000);
         remote.park();
-        assert!(remote.memory_bytes() <= IDLE_BYTES_MAX && remote.connection.is_some());
+        assert!(remote.memory_bytes() <= IDLE_BYTES_MAX && remote.current_connection().is_some());
     }
 }

@@ -349,7 +349,7 @@ fn put_peer(put: &mut dyn FnMut(usize, u64), start: usize, route: &Route, traffi
     }
     let Route::Remote(remote) = route else { return };
     let Some(counters) = remote.counters() else { return };
-    let gauges = remote.flow.as_ref().map(|flow| flow.gauges()).unwrap_or_default();
+    let gauges = remote.current_flow().map(|flow| flow.gauges()).unwrap_or_default();
     let values = counters.values().into_iter().chain(gauges.values());
     for (i, word) in values.enumerate() {
         put(start + PEER + i, word);

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use weft_core::connection::Connection;
 use weft_core::flow::{Counters, Deliver, Event, Failure, Regions, Train};
 use weft_core::multicast::wire as multicast;
 use weft_core::path_validation;
@@ -10,7 +11,7 @@ use weft_core::time::{Duration, Instant};
 use weft_core::wire::{self, Secret};
 
 use super::{Engine, FRAMES_PER_PASS};
-use crate::carriers::{COALESCE_TIME_MAX, Devices, Hop, Remote, Slot, Submission};
+use crate::carriers::{COALESCE_TIME_MAX, Conversation, Devices, Hop, Remote, Slot, Submission};
 use crate::group::PeerId;
 use crate::messages::Messages;
 use crate::peers::{Peers, Route};
@@ -182,13 +183,12 @@ impl<P: Platform> Engine<P> {
                 return;
             };
             if remote.is_ordered() {
-                remote.connection(secret);
                 // As below.
-                let Some(mut connection) = remote.connection.take() else { return };
+                let Some(mut connection) = remote.take_connection(secret) else { return };
                 connection.handle_packet(train.bytes, &mut Adapter { peer, messages, peers });
                 let wants_more = !connection.is_idle() || connection.misses_packets() || connection.has_failed();
                 if let Route::Remote(remote) = &mut peers[peer].route {
-                    remote.connection = Some(connection);
+                    remote.put_connection(connection);
                     if wants_more && !std::mem::replace(&mut remote.active, true) {
                         active.push(peer);
                     }
@@ -209,7 +209,7 @@ impl<P: Platform> Engine<P> {
             let mut adapter = Adapter { peer, messages, peers };
             flow.handle_train(now, bytes, segment, marked, &mut adapter);
             if let Route::Remote(remote) = &mut peers[peer].route {
-                remote.flow = Some(flow);
+                remote.put_flow(flow);
             }
         };
         let Some(device) = devices.get_mut(slot) else { return 0 };
@@ -300,20 +300,22 @@ impl<P: Platform> Engine<P> {
         let Route::Remote(remote) = &mut self.peers[peer].route else { return };
         let train = self.network.train.len();
         let may_coalesce = self.network.attended
-            && match (&remote.flow, &remote.connection) {
-                (Some(flow), _) => {
+            && match &remote.conversation {
+                Conversation::Flow { flow: Some(flow), .. } => {
                     let packet = flow.frame_max();
                     flow.may_coalesce(length, if length <= packet { packet } else { train })
                 }
-                (None, Some(connection)) => connection.queued_bytes() + length <= connection.frame_max(),
-                (None, None) => false,
+                Conversation::Connection { connection: Some(connection), .. } => {
+                    connection.queued_bytes() + length <= connection.frame_max()
+                }
+                _ => false,
             };
         if may_coalesce && remote.coalescing.joins(|| self.platform.now()) {
             self.network.coalescing = true;
             return;
         }
         remote.coalescing.end(false);
-        let needs_time = remote.connection.as_ref().is_none_or(|connection| connection.needs_time());
+        let needs_time = remote.current_connection().is_none_or(Connection::needs_time);
         let now = if needs_time { self.platform.now() } else { Instant(0) };
         self.transmit_to(peer, now);
         self.collect_events(peer);
@@ -352,7 +354,7 @@ impl<P: Platform> Engine<P> {
         let mut packets = 0;
         // Who waits for the lock is let in after a train, and sends the next one itself.
         while packets < PACKETS_PER_PASS && stalled.is_empty() && (packets == 0 || !platform.is_contended()) {
-            let Some(flow) = &mut remote.flow else { return };
+            let Some(flow) = remote.current_flow_mut() else { return };
             let Some(next) = flow.poll_train(now, &mut Sources(messages), train, PACKETS_PER_PASS) else {
                 break;
             };
@@ -420,7 +422,7 @@ fn transmit_connected(
     let Some(device) = devices.get_mut(hop.slot) else { return };
     let mut packets = 0;
     while packets < PACKETS_PER_PASS && (packets == 0 || !is_contended()) {
-        let Some(connection) = &mut remote.connection else { return };
+        let Some(connection) = remote.current_connection_mut() else { return };
         let Some(packet) = connection.poll_packet(now, &mut Sources(messages)) else { return };
         let length = packet.len();
         // Whatever it is that the carrier says: a packet of a connection stays until it is taken.

@@ -5,7 +5,7 @@ use weft_core::message::Head;
 use weft_core::time::Instant;
 
 use super::{Engine, FLOW_QUEUE_BYTES};
-use crate::carriers::{Devices, Remote, Slot};
+use crate::carriers::{Conversation, Devices, Remote, Slot};
 use crate::group::PeerId;
 use crate::memory::UserData;
 use crate::messages::Messages;
@@ -76,7 +76,7 @@ impl<P: Platform> Engine<P> {
         while let Some(done) = self.network.devices.get_mut(slot).and_then(|device| device.poll_placed()) {
             let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };
             let Route::Remote(remote) = &mut self.peers[peer].route else { continue };
-            let Some(piece) = remote.placements.as_mut().and_then(|placements| placements.ended(done as u32)) else {
+            let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else {
                 continue;
             };
             let length = piece.range.end - piece.range.start;
@@ -112,7 +112,11 @@ pub(super) fn write_pieces(
     let (_, hop) = remote.hop(0);
     let Some(device) = devices.get_mut(hop.slot) else { return };
     loop {
-        let Remote { placements: Some(placements), connection: Some(connection), .. } = remote else { return };
+        let Conversation::Connection { placements: Some(placements), connection: Some(connection), .. } =
+            &mut remote.conversation
+        else {
+            return;
+        };
         let Some(piece) = placements.poll() else { return };
         let begun = match messages.regions.get(RegionKey::from_wire(piece.region)) {
             Some(region) => {

@@ -44,7 +44,7 @@ impl<P: Platform> Engine<P> {
     /// The flow to each peer of another node that has been talked to of late.
     pub fn flows(&self) -> impl Iterator<Item = &weft_core::flow::Flow> {
         self.peers.iter().filter_map(|(_, peer)| match &peer.route {
-            Route::Remote(remote) => remote.flow.as_deref(),
+            Route::Remote(remote) => remote.current_flow(),
             _ => None,
         })
     }

@@ -76,7 +76,7 @@ pub(super) fn remote(
     };
     let carriers: Vec<(Carrier, Hop)> = found.iter().map(|one| (one.carrier, one.hop)).collect();
     Route::Remote(Box::new(match &found[..] {
-        [one] if one.ordered => Remote::connected(one.carrier, one.hop, flow).placing(one.placement),
+        [one] if one.ordered => Remote::connected(one.carrier, one.hop, one.placement, flow),
         _ => Remote::new(&carriers, flow),
     }))
 }

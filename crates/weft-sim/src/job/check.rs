@@ -52,7 +52,7 @@ impl Proc {
     /// The connections to peers of other nodes.
     fn connections(&self) -> impl Iterator<Item = &Connection> {
         self.engine.peers.iter().filter_map(|(_, peer)| match peer.route() {
-            Route::Remote(remote) => remote.connection.as_deref(),
+            Route::Remote(remote) => remote.current_connection(),
             _ => None,
         })
     }

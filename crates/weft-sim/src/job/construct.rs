@@ -132,7 +132,7 @@ impl Carriers {
         Route::Remote(Box::new(match lanes[..] {
             [(carrier, hop)] if machine.wires.ordered.is_some() => {
                 let placing = machine.wires.ordered.and_then(|ordered| ordered.placing).filter(|_| !machine.sealed);
-                Remote::connected(carrier, hop, settings).placing(placing.map(|placing| placing.placement()))
+                Remote::connected(carrier, hop, placing.map(|placing| placing.placement()), settings)
             }
             _ => Remote::new(&lanes, settings),
         }))
