@@ -284,6 +284,46 @@ static void addresses(void)
     MPI_Type_free(&type);
 }
 
+/* §19.1.9: datatypes of a class by their size, as bindings of other languages ask for them. A size of C's own types is that of some datatype. */
+static void by_size(void)
+{
+    STORY("§19.1.9 datatypes by size");
+    static const struct {
+        int class, size;
+    } asked[] = {
+        {MPI_TYPECLASS_INTEGER, sizeof(char)},  {MPI_TYPECLASS_INTEGER, sizeof(short)},      {MPI_TYPECLASS_INTEGER, sizeof(int)},
+        {MPI_TYPECLASS_INTEGER, sizeof(long)},  {MPI_TYPECLASS_REAL, sizeof(float)},         {MPI_TYPECLASS_REAL, sizeof(double)},
+        {MPI_TYPECLASS_REAL, 16},               {MPI_TYPECLASS_COMPLEX, 2 * sizeof(float)},  {MPI_TYPECLASS_COMPLEX, 2 * sizeof(double)},
+        {MPI_TYPECLASS_COMPLEX, 32},
+    };
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        char sent[32], received[32] = {0};
+        int size = 0, combiner = -1, integers, addresses, types;
+        MPI_Datatype type = MPI_DATATYPE_NULL;
+        CHECK_EQUAL(MPI_Type_match_size(asked[i].class, asked[i].size, &type), MPI_SUCCESS);
+        MPI_Type_size(type, &size);
+        CHECK_EQUAL(size, asked[i].size);
+        MPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+        CHECK_EQUAL(combiner, MPI_COMBINER_NAMED);
+        memset(sent, 'a' + (int)i, sizeof sent);
+        MPI_Sendrecv(sent, 1, type, next, 19, received, 1, type, previous, 19, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        CHECK(!memcmp(sent, received, size), "%d bytes of class %d", size, asked[i].class);
+    }
+    STORY("§19.1.9 numbers that came as datatypes by size are added");
+    MPI_Datatype type;
+    long double one = 1.5L, sum = 0;
+    if (sizeof one == 16) {
+        MPI_Type_match_size(MPI_TYPECLASS_REAL, 16, &type);
+        if (type == MPI_LONG_DOUBLE) { /* it may be Fortran's REAL*16 */
+            MPI_Allreduce(&one, &sum, 1, type, MPI_SUM, MPI_COMM_WORLD);
+            CHECK(sum == 1.5L * ranks, "%Lg", sum);
+        }
+    }
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    CHECK_CLASS(MPI_Type_match_size(MPI_TYPECLASS_REAL, 3, &type), MPI_ERR_ARG);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_ARE_FATAL);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -296,5 +336,6 @@ int main(int argc, char **argv)
     gaps_stay();
     several_in_one_pack();
     addresses();
+    by_size();
     return end();
 }

@@ -243,9 +243,9 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let engine = connect(&settings, rank, size, &cards, links, secret)?;
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
     let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
-    process
-        .attach_engine(engine, load, neighbours, live)
-        .map_err(|error| other(format!("cannot make a pair of sockets to wake threads with: {error}")))?;
+    process.attach_engine(engine, load, neighbours, live).map_err(|error| {
+        other(format!("cannot make a pair of sockets to wake threads with: {}", weft_net::reason(&error)))
+    })?;
     process.is_crowded = crowded[rank as usize];
     if settings.progress_thread {
         process.allow_progress_thread();

@@ -27,16 +27,21 @@ impl Error {
     }
 }
 
+/// What the system said, and what to do about a limit of open files.
+pub fn reason(cause: &io::Error) -> String {
+    match cause.raw_os_error() {
+        Some(libc::EMFILE) => {
+            format!("{cause}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it")
+        }
+        Some(libc::ENFILE) => format!("{cause}: the whole machine has no more, see /proc/sys/fs/file-max"),
+        _ => cause.to_string(),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::System { what, cause } if cause.raw_os_error() == Some(libc::EMFILE) => {
-                write!(
-                    f,
-                    "cannot {what}: {cause}: `ulimit -n` says how many a process may have, and `ulimit -n NUMBER` raises it"
-                )
-            }
-            Self::System { what, cause } => write!(f, "cannot {what}: {cause}"),
+            Self::System { what, cause } => write!(f, "cannot {what}: {}", reason(cause)),
             Self::Invalid(why) | Self::Unavailable(why) | Self::Peer(why) => f.write_str(why),
         }
     }
@@ -48,5 +53,20 @@ impl std::error::Error for Error {
             Self::System { cause, .. } => Some(cause),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_of_open_files_comes_with_what_to_do() {
+        let error = |code| Error::system("make a doorbell", io::Error::from_raw_os_error(code)).to_string();
+        assert!(
+            error(libc::EMFILE).starts_with("cannot make a doorbell: ") && error(libc::EMFILE).contains("`ulimit -n`")
+        );
+        assert!(error(libc::ENFILE).contains("/proc/sys/fs/file-max"));
+        assert!(!error(libc::EACCES).contains("ulimit"));
     }
 }

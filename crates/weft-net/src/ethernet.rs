@@ -18,9 +18,9 @@ use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use crate::Error;
 use crate::datagrams::{Address, Datagrams, EthernetAddress, Outcome, wrong_address};
 use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
+use crate::{Error, reason};
 pub use filter::Filter;
 use socket::PacketSocket;
 pub use socket::{hardware_address, open_filtered};
@@ -310,7 +310,7 @@ fn choose(settings: &udp::Settings) -> Result<Vec<Fitting>, Error> {
         match socket::hardware_address(&one.interface) {
             Ok(Some(mac)) => fitting.push(Fitting { interface: one.interface, index, mac, mtu, rail }),
             Ok(None) => reasons.push(format!("{} is not Ethernet", one.interface)),
-            Err(cause) => reasons.push(format!("{}: {cause}", one.interface)),
+            Err(cause) => reasons.push(format!("{}: {}", one.interface, reason(&cause))),
         }
     }
     fitting.sort_by_key(|one| one.rail);

@@ -49,4 +49,4 @@ pub mod wait;
 pub mod watch;
 pub mod xdp;
 
-pub use error::Error;
+pub use error::{Error, reason};

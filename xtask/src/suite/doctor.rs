@@ -89,6 +89,10 @@ fn broken_hosts() -> Vec<Case> {
             fine().says("packets-refused-here").says("ethernet: packets of 64"),
         ),
         case("a setting that makes no sense", "export WEFT_ACK=late", fault("setting-wrong").says("every-packet")),
+        Case::new("doctor: hosts named as for mpiexec", move |context| {
+            let expected = fine().says("packets-arrive").says("ethernet: packets of 64");
+            on_hosts(context, "\"$weft\" doctor --hosts $WEFT_HOSTS", expected)
+        }),
         Case::new("doctor: a host that is not there", |context| {
             let expected = Expected::code(1).says("host-unreachable").says("weft-0-9").says("host-reached");
             on_hosts(context, "\"$weft\" doctor $h0,weft-0-9", expected)

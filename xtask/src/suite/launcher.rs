@@ -216,6 +216,30 @@ fn starts() -> Vec<Case> {
                 (outcome, _) => outcome,
             }
         }),
+        Case::new("a setting that is wrong is said once by ranks of two hosts", |context| {
+            let run =
+                context.compile("examples/hello.c").and_then(|program| Ok(context.mpiexec_on_hosts(8)?.arg(program)));
+            let finished = run.and_then(|run| run.env("WEFT_EAGER_LIMIT", "lots").limit(40).finish());
+            let lines = finished.as_ref().map_or(0, |finished| finished.output.lines().count());
+            match (Expected::failure().says("WEFT_EAGER_LIMIT=lots is not such a whole number").judge(finished), lines)
+            {
+                (Outcome::Passed, 1) => Outcome::Passed,
+                (Outcome::Passed, _) => Outcome::Failed(format!("{lines} lines are said")),
+                (outcome, _) => outcome,
+            }
+        }),
+        Case::new("mpiexec may have few files", |context| {
+            let script = format!("ulimit -n 20; exec '{}' -n 40 true", context.bin("mpiexec").display());
+            Expected::failure().says("`ulimit -n` says").judge(Run::new("sh").args(["-c", &script]).limit(40).finish())
+        }),
+        Case::new("ranks may have few files", |context| {
+            let attempt = || -> anyhow::Result<Finished> {
+                let program = context.compile("examples/hello.c")?;
+                let script = format!("ulimit -n 7; exec '{}'", program.display());
+                context.mpiexec(2).args(["sh", "-c", &script]).limit(40).finish()
+            };
+            Expected::failure().says("MPI_Init").says("`ulimit -n` says").judge(attempt())
+        }),
         Case::new("a host cannot be reached", |context| {
             let run = context.mpiexec(2).args(["--hosts", "nowhere.invalid", "--agent", "false {host}", "true"]);
             Expected::failure().says("nowhere.invalid").judge(run.limit(END.as_secs()).finish())

@@ -132,13 +132,34 @@ fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
     cases
 }
 
+/// What messages of the demonstration may have gone over, or both.
+const LINKS: &[&str] = &["self", "shared", "udp", "ethernet", "xdp", "ethernet+udp", "xdp+udp"];
+
+/// The second column of the demonstration's last table, where a row has one: a program's first row begins with its name.
+fn links_of(output: &str) -> Vec<String> {
+    let rows = output.lines().skip_while(|line| !line.trim_start().starts_with("program")).skip(1);
+    let link = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let at = words.iter().position(|word| word.parse::<u64>().is_ok())?;
+        (words.len() > 4 && at > 0).then(|| words[at - 1].to_owned())
+    };
+    rows.take_while(|line| !line.contains("the whole demo")).filter_map(link).collect()
+}
+
 /// What `make demo` runs, on what is installed.
 pub(crate) fn demo(_: &Context) -> Vec<Case> {
     vec![Case::new("from mpi4py to lost packets", |context| {
         let run = Run::new(context.root.join("demo/demo.sh")).limit(DEMO_LIMIT_SECONDS);
         let judged =
             Expected::code(0).says("the two images are the same, byte for byte").never_says("no setting of Weft");
-        judged.judge(run.finish())
+        let finished = run.finish();
+        let strangers = finished.as_ref().map_or(Vec::new(), |finished| links_of(&finished.output));
+        match judged.judge(finished) {
+            Outcome::Passed if strangers.iter().any(|link| !LINKS.contains(&link.as_str())) => {
+                Outcome::Failed(format!("the last table speaks of the links {strangers:?}"))
+            }
+            outcome => outcome,
+        }
     })]
 }
 

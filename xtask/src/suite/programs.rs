@@ -162,6 +162,7 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
             }));
         }
     }
+    cases.push(multicast(4, "aggregate-10", Some(("damaged", DAMAGE))));
     for (day, setting) in FAULTS {
         cases.push(multicast(4, "aggregate-10", Some((day, setting))));
         for name in ["point_to_point", "sizes", "collectives", "threads"] {

@@ -23,7 +23,7 @@ use super::slot_area::{SLOT_BYTES, SlotArea};
 use super::{LOCAL_SIZE_MAX, Settings, ring, sleeping};
 use crate::atomic::{AtomicI32, AtomicU32, AtomicU64};
 use crate::sys::{self, Lock};
-use crate::{Error, clock};
+use crate::{Error, clock, reason};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"weftshm\x05");
 const PAGE: usize = 4096;
@@ -201,7 +201,7 @@ impl Segment {
                     let warnings = warnings(&refused, &directory, geometry, segment.geometry);
                     return Ok((segment, warnings));
                 }
-                Err(cause) => refused.push(format!("{}: {cause}", directory.display())),
+                Err(cause) => refused.push(format!("{}: {}", directory.display(), reason(&cause))),
             }
         }
         let needed = geometry.total().div_ceil(1 << 20);
@@ -250,7 +250,7 @@ impl Segment {
                 match Self::attach_in(directory, job_key, local_size) {
                     Ok(Some(segment)) => return Ok(segment),
                     Ok(None) => {}
-                    Err(cause) => last = format!("{}: {cause}", directory.display()),
+                    Err(cause) => last = format!("{}: {}", directory.display(), reason(&cause)),
                 }
             }
             std::thread::sleep(std::time::Duration::from_micros(ATTACH_PAUSE_US));
