@@ -38,7 +38,7 @@ help:
 	@echo 'make mutants [MUTANTS="NAME"]  errors put into the engine by hand: whether programs in virtual time find each (7 minutes)'
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
-	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
+	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:

@@ -29,7 +29,7 @@ use crate::error::Result;
 
 pub use bound::{
     Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
-    UserReduction, reduce_local,
+    UserReduction, reduce_elements, reduce_local,
 };
 pub(crate) use checkers::note_written;
 pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages};

@@ -10,6 +10,7 @@ use crate::context::CONTEXTS_EACH;
 pub use crate::description::{Attributes, Constituent, Datatype, Description, Info, Recipe};
 use crate::error::{Error, Result};
 use crate::handle::{Kind, Slab};
+use crate::predefined::{TYPE_END, TYPE_FIRST};
 use crate::session::Session;
 use crate::topology::Topology;
 pub use weft_engine::arguments::{Operation, UserOperation};
@@ -194,8 +195,6 @@ pub struct Extracted {
     pub communicator: usize,
 }
 
-const TYPE_FIRST: usize = 0x200;
-const TYPE_END: usize = 0x300;
 /// First keyval that the program gets.
 const KEYVAL_FIRST: i32 = 1024;
 

@@ -9,6 +9,11 @@ use weft_core::reduce::Op;
 use crate::constants::*;
 use crate::object::{Datatype, Description, Info, Recipe};
 
+/// Handles of predefined datatypes, from this one on
+pub const TYPE_FIRST: usize = 0x200;
+/// up to this one (MPI-5.0 annex A.1.1).
+pub const TYPE_END: usize = 0x300;
+
 /// Element and name of every predefined datatype that Weft supports. `REAL*2`, `REAL*16` and the complex types made
 /// of them are optional in the standard and have no element here: their size is `MPI_UNDEFINED`.
 const TYPES: &[(usize, Element, &str)] = &[
@@ -104,9 +109,21 @@ pub fn datatype(handle: usize) -> Option<Datatype> {
 }
 
 /// The element of a predefined datatype.
+#[inline]
 pub fn element(handle: usize) -> Option<Element> {
-    TYPES.iter().find(|(known, ..)| *known == handle).map(|(_, element, _)| *element)
+    ELEMENTS.get(handle.wrapping_sub(TYPE_FIRST)).copied().flatten()
 }
+
+/// The elements of [`TYPES`] by their handles.
+const ELEMENTS: [Option<Element>; TYPE_END - TYPE_FIRST] = {
+    let mut elements = [None; TYPE_END - TYPE_FIRST];
+    let mut at = 0;
+    while at < TYPES.len() {
+        elements[TYPES[at].0 - TYPE_FIRST] = Some(TYPES[at].1);
+        at += 1;
+    }
+    elements
+};
 
 /// Handle of the predefined datatype that stands for `element` in the program's reduction functions.
 pub fn handle_of(element: Element) -> usize {

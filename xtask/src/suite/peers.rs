@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::context::{Context, EXIT_NO_HOSTS, Expected};
+use super::context::{Context, EXIT_NO_HOSTS, Expected, Hosts};
 use super::process::{Finished, Run};
 use super::{Case, Outcome};
 
@@ -89,15 +89,39 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
         let name = format!("its tests, 4 ranks on four hosts, by libfabric's provider {provider}");
         cases.push(Case::new(name, move |context| match super::libfabric::missing(context) {
             Some(skipped) => skipped,
-            None => mpi4py_tests(context, 4, || {
-                let script = "exec \"$0\" -n 4 --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
-                let hosts =
-                    Run::new(context.bin("weft")).args(["hosts", "run", "--count", "4", "--", "sh", "-c", script]);
-                Ok(super::libfabric::by(provider, hosts.arg(context.bin("mpiexec"))))
-            }),
+            None => mpi4py_tests(context, 4, || Ok(super::libfabric::by(provider, on_hosts(context, 4, 4)))),
+        }));
+    }
+    // More ranks, and more hosts, for the collectives alone.
+    for ranks in [6, 7, 8] {
+        cases.push(Case::new(format!("its tests of collectives, {ranks} ranks"), move |context| {
+            collective_tests(context, ranks, context.mpiexec(ranks))
+        }));
+    }
+    for (ranks, hosts) in [(3, 2), (5, 2), (7, 2), (8, 2), (3, 3), (6, 3), (4, 4), (8, 4)] {
+        cases.push(Case::new(format!("its tests of collectives, {ranks} ranks on {hosts} hosts"), move |context| {
+            match context.hosts().map(Hosts::no_namespaces) {
+                Ok(Some(skipped)) => skipped,
+                Ok(None) => collective_tests(context, ranks, on_hosts(context, ranks, hosts)),
+                Err(error) => Outcome::Failed(error.to_string()),
+            }
         }));
     }
     cases
+}
+
+/// `mpiexec` with so many ranks on so many virtual hosts, which end with it.
+fn on_hosts(context: &Context, ranks: u32, hosts: u32) -> Run {
+    let per_host = ranks.div_ceil(hosts);
+    let script =
+        format!("exec \"$0\" -n {ranks} -ppn {per_host} --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"");
+    let run = Run::new(context.bin("weft")).args(["hosts", "run", "--count", &hosts.to_string(), "--", "sh", "-c"]);
+    run.arg(script).arg(context.bin("mpiexec"))
+}
+
+/// The modules whose names say that they are about collectives; nothing is left out of those.
+fn collective_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
+    run_tests(context, ranks, &["-i", "test_cco"], || Ok(mpiexec))
 }
 
 fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
@@ -173,12 +197,22 @@ fn futures(context: &Context, mpiexec: anyhow::Result<Run>) -> anyhow::Result<Fi
 }
 
 fn mpi4py_tests(context: &Context, ranks: u32, mpiexec: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
+    run_tests(context, ranks, &[], mpiexec)
+}
+
+fn run_tests(
+    context: &Context,
+    ranks: u32,
+    selected: &[&str],
+    mpiexec: impl FnOnce() -> anyhow::Result<Run>,
+) -> Outcome {
     let attempt = || {
         let home = context.root.join("build/mpi4py");
         let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
         let tests = home.join("source/test");
         let run = mpiexec()?.arg(context.python("python")).arg(tests.join("main.py"));
-        let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(left_out(&list, ranks)?);
+        let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(selected);
+        let run = run.args(left_out(&list, ranks)?);
         run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
     };
     Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())

@@ -28,7 +28,9 @@ use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
+use weft_mpi::predefined;
 use weft_mpi::process::{Guard, Process, lock, with};
+use weft_mpi::reduce::{self, Op};
 
 /// Does what the form asks with the plan: starts and waits, starts, or keeps it (MPI-5.0 §6, §6.12, §6.13). Where calls are compared, `called`
 /// says with what.
@@ -546,6 +548,10 @@ pub(crate) unsafe fn reduce_local(
     datatype: MPI_Datatype,
     op: MPI_Op,
 ) -> Result<()> {
+    // SAFETY: the caller's buffers, as below.
+    if unsafe { reduce_predefined(inbuf.cast(), inoutbuf.cast(), count, datatype, op) } {
+        return Ok(());
+    }
     refuse_in_place(inbuf, "inbuf")?;
     refuse_in_place(inoutbuf, "inoutbuf")?;
     let (left, right) = (Part { buffer: inbuf, count, datatype }, Part { buffer: inoutbuf, count, datatype });
@@ -559,6 +565,30 @@ pub(crate) unsafe fn reduce_local(
     })?;
     // SAFETY: the caller's buffers, which hold `count` items each and do not overlap (MPI-5.0 §6.9.7).
     unsafe { memory::reduce_local(operation, description.as_ref(), inbuf.cast(), inoutbuf.cast(), count as u64) }
+}
+
+/// What programs call for a few elements again and again: a predefined operation on a predefined datatype depends on no object, so it needs no lock.
+/// False: nothing is done, because it is something else, or wrong.
+///
+/// # Safety
+/// Buffers that are apart, and somewhere, hold `count` items.
+#[inline]
+unsafe fn reduce_predefined(input: *const u8, inout: *mut u8, count: i64, datatype: MPI_Datatype, op: MPI_Op) -> bool {
+    let (Some(op), Some(element)) = (predefined::operation(op.0), predefined::element(datatype.0)) else {
+        return false;
+    };
+    let bytes = usize::try_from(count).ok().and_then(|count| count.checked_mul(element.extent()));
+    let Some(bytes) = bytes.filter(|_| !matches!(op, Op::Replace | Op::NoOp) && reduce::supports(op, element)) else {
+        return false;
+    };
+    let (left, right) = (input.addr(), inout.addr());
+    let are_somewhere = [left, right].iter().all(|base| memory::check_bytes(*base, bytes as u64).is_ok());
+    if !are_somewhere || left.abs_diff(right) < bytes {
+        return false;
+    }
+    // SAFETY: they are apart, and the caller says that they hold so many.
+    unsafe { memory::reduce_elements(op, element, input, inout, count as usize) };
+    true
 }
 
 /// MPI_Op_create (MPI-5.0 §6.9.5).

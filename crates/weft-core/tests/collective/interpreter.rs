@@ -106,6 +106,11 @@ impl Memory {
         addresses.into_iter().zip(packed).for_each(|(address, &byte)| self.cells.insert(address, byte));
     }
 
+    /// Whether its first `count` items are those of `expected`, whatever follows.
+    pub(crate) fn starts_with(&self, expected: &Self, kind: &Type, count: u64) -> bool {
+        kind.addresses(0, count).into_iter().all(|address| self.cells.get(address) == expected.cells.get(address))
+    }
+
     /// Allows `count` items at `offset`, with any content.
     pub(crate) fn allow(&mut self, kind: &Type, offset: i64, count: u64) {
         let bytes = vec![0xEE; (count * kind.size()) as usize];

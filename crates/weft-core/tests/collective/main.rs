@@ -4,6 +4,7 @@ mod best;
 mod interpreter;
 mod movement;
 mod neighbours;
+mod points;
 mod reduction;
 mod scale;
 

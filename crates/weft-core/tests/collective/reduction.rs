@@ -25,7 +25,7 @@ fn compose(input: &[u8], inout: &mut [u8]) {
 }
 
 /// Sum modulo 2³²: commutes.
-fn sum(input: &[u8], inout: &mut [u8]) {
+pub(crate) fn sum(input: &[u8], inout: &mut [u8]) {
     let word = |bytes: &[u8]| u32::from_le_bytes(bytes.try_into().unwrap());
     let result = word(input).wrapping_add(word(inout));
     inout.copy_from_slice(&result.to_le_bytes());
@@ -39,14 +39,14 @@ fn mix(input: &[u8], inout: &mut [u8]) {
 }
 
 /// What a rank contributes, `count` items of 4 bytes; maps have odd factors, so that composing keeps them as they are.
-fn contribution(rank: u32, count: u64) -> Vec<u8> {
+pub(crate) fn contribution(rank: u32, count: u64) -> Vec<u8> {
     let mut bytes = pattern(rank as u64, 4 * count);
     bytes.iter_mut().step_by(4).for_each(|byte| *byte |= 1);
     bytes
 }
 
 /// a_first op … op a_last, from left to right.
-fn naive(op: Op, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
+pub(crate) fn naive(op: Op, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
     let mut result = contribution(ranks.start, count);
     for rank in ranks.skip(1) {
         let mut right = contribution(rank, count);
@@ -56,13 +56,13 @@ fn naive(op: Op, ranks: std::ops::Range<u32>, count: u64) -> Vec<u8> {
     result
 }
 
-fn holding(kind: &Type, bytes: &[u8]) -> Memory {
+pub(crate) fn holding(kind: &Type, bytes: &[u8]) -> Memory {
     let mut memory = Memory::default();
     memory.put(kind, 0, bytes.len() as u64 / 4, bytes);
     memory
 }
 
-fn space(kind: &Type, count: u64) -> Memory {
+pub(crate) fn space(kind: &Type, count: u64) -> Memory {
     let mut memory = Memory::default();
     memory.allow(kind, 0, count);
     memory

@@ -540,11 +540,11 @@ unsafe fn reduction(
     }
 }
 
-/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory.
+/// `inout[i] = input[i] op inout[i]` on `count` contiguous elements in the program's memory, which `op` is defined for.
 ///
 /// # Safety
 /// Both addresses hold `count` elements, and do not overlap.
-unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
+pub unsafe fn reduce_elements(op: Op, element: Element, input: *const u8, inout: *mut u8, count: usize) {
     let bytes = count * element.extent();
     if bytes == 0 {
         return;
