@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | [`Wait`] | one call that waits | another pass, a look at the clock, a yield, a migration, a sleep |
 //! | [`Looks`] | one process | when a loop of calls that only look yields the processor |
-//! | [`Learned`] | one process | how long its calls spin ([`SpinBudget`]), how often they change the processor ([`Migration`]) |
+//! | [`Learned`] | one process | how long its calls spin ([`SpinBudget`]), how often they look at the clock meanwhile ([`Pace`]) and change the processor ([`Migration`]) |
 //! | [`Waiters`] | one process | which of its threads sleeps on behalf of all, and who is woken by what |
 //! | [`Outstanding`], [`Coverage`] | one process | what the progress thread watches while the program computes, and what it does when it is woken |
 //! | [`Backoff`] | the progress thread | how long it pauses while the program is inside MPI |
@@ -16,7 +16,7 @@
 //! # One call that waits
 //!
 //! ```text
-//!                                   ┌──► Pass    all passes but every 64th; none on an oversubscribed node
+//!                                   ┌──► Pass    most passes: a look comes every 4 µs; none on an oversubscribed node
 //!   free passes in vain ──► Enter ──┤
 //!                             │     └──► Look ──► (AskServed) ──► Yield ──► (AskShared) ──► Pass or Migrate
 //!                             ▼           │            │            │
@@ -39,16 +39,19 @@ mod looks;
 mod migration;
 #[cfg(test)]
 mod model_tests;
+mod pace;
 mod waiters;
 
 pub use budget::SpinBudget;
-pub use call::{Fact, Next, SPIN_NETWORK, SPIN_NODE, Wait};
+pub use call::{Fact, Next, Wait};
+use call::{SPIN_NETWORK, SPIN_NODE};
 pub use coverage::{
     Arm, Armed, Backoff, CALLS_APART, CALLS_PAUSE, Coverage, Left, Outstanding, REPAIR_AFTER, State, TakeBack, Woken,
     after_passes, when_busy,
 };
 pub use looks::Looks;
 pub use migration::Migration;
+pub use pace::Pace;
 pub use waiters::{Waiters, Wake};
 
 use weft_core::time::Duration;
@@ -57,18 +60,26 @@ use weft_core::time::Duration;
 #[derive(Clone, Debug)]
 pub struct Learned {
     budget: SpinBudget,
+    pace: Pace,
     migration: Migration,
 }
 
 impl Learned {
-    /// Nothing yet: a call spins for `most` at most.
-    pub const fn new(most: Duration) -> Self {
-        Self { budget: SpinBudget::new(most), migration: Migration::new() }
+    /// Nothing yet. `network`: there are peers on other nodes.
+    pub const fn new(network: bool) -> Self {
+        let most = if network { SPIN_NETWORK } else { SPIN_NODE };
+        Self { budget: SpinBudget::new(most), pace: Pace::new(network), migration: Migration::new() }
     }
 
     /// Other jobs were on the processors before this one: spinning must show that it pays before it is trusted.
     pub fn distrust_spinning(&mut self) {
         self.budget.missed(true);
+    }
+
+    /// Passes of the progress loop that take about as long as a yield is worth.
+    #[inline]
+    pub fn passes_per_look(&self) -> u32 {
+        self.pace.passes()
     }
 
     /// Whether spinning pays, as far as is known.

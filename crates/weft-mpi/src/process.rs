@@ -24,7 +24,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
 use weft_engine::messages::Messages;
-use weft_engine::waiting::{Learned, Looks, SPIN_NETWORK, SPIN_NODE, Waiters};
+use weft_engine::waiting::{Learned, Looks, Waiters};
 use weft_launch::Load;
 use weft_net::clock;
 
@@ -259,7 +259,8 @@ pub fn attempt<R>(mut check: impl FnMut(&mut Process) -> Option<R>) -> Option<R>
     // may be what the program tests for.
     let yields = found.is_none() && {
         let wanted = is_contended() || process.is_oversubscribed();
-        process.looks.in_vain(wanted)
+        let passes = process.learned.passes_per_look();
+        process.looks.in_vain(wanted, passes)
     };
     drop(process);
     if has_events {
@@ -318,7 +319,7 @@ impl Process {
             awaited: Awaited::Unknown,
             packets_seen: [0; 2],
             finalizing: finalizing::Finalizing::new(),
-            learned: Learned::new(SPIN_NODE),
+            learned: Learned::new(false),
             looks: Looks::new(),
             processors: 1,
             is_crowded: false,
@@ -345,7 +346,7 @@ impl Process {
         receiver.set_nonblocking(true)?;
         sender.set_nonblocking(true)?;
         self.alarm = Some((receiver, sender));
-        self.learned = Learned::new(if engine.has_network() { SPIN_NETWORK } else { SPIN_NODE });
+        self.learned = Learned::new(engine.has_network());
         self.processors = load.processors;
         if load.ranks > neighbours && load.is_oversubscribed() {
             // Other jobs were here first: spinning must show that it pays before it is trusted.

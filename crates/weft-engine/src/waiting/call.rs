@@ -6,21 +6,20 @@ use super::Learned;
 
 /// How long a waiter spins at most before it sleeps, with peers on this node. A spin must outlast the wake-up of a peer that
 /// sleeps, or two that sleep would never find out that spinning pays: 25 µs on a virtual machine whose processors idle.
-pub const SPIN_NODE: Duration = Duration::from_micros(100);
+pub(super) const SPIN_NODE: Duration = Duration::from_micros(100);
 /// The same when there are peers on other nodes.
-pub const SPIN_NETWORK: Duration = Duration::from_micros(200);
+pub(super) const SPIN_NETWORK: Duration = Duration::from_micros(200);
 /// The same while a neighbour copies a message to or from this process, which takes as long as the message is large.
 const SPIN_SERVED: Duration = Duration::from_micros(20_000);
 /// Passes of the progress loop after which a waiter sees whether it may spin on.
 const PASSES_FREE: u32 = 3;
-/// Passes between two looks at the clock while it spins.
-const PASSES_PER_LOOK: u32 = 64;
+/// What passes count as from a look on: no free passes any more.
+const PASSES_LOOKED: u32 = PASSES_FREE + 1;
 /// Passes take much less, so a thread that sees so much time go by between two looks was not running.
 const PREEMPTED: Duration = Duration::from_micros(100);
 /// A yield that takes so long has let somebody else run.
 const YIELDED: Duration = Duration::from_micros(2);
 
-const _: () = assert!(PASSES_FREE < PASSES_PER_LOOK, "a look comes after the free passes");
 const _: () =
     assert!(SPIN_NODE.as_nanos() <= SPIN_NETWORK.as_nanos() && SPIN_NETWORK.as_nanos() < SPIN_SERVED.as_nanos());
 const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
@@ -82,8 +81,10 @@ pub enum Fact {
 /// One call that waits. It begins with a pass.
 #[derive(Clone, Debug, Default)]
 pub struct Wait {
-    /// Since it began, or since it last slept; from the first look on, since the last look.
+    /// Since it began, or since it last slept; from the first look on, since the last look, and [`PASSES_LOOKED`].
     passes: u32,
+    /// The next look comes with this pass.
+    look_at: u32,
     /// When that was last looked at.
     oversubscribed: bool,
     looked: Option<Spinning>,
@@ -97,6 +98,8 @@ struct Spinning {
     since: Instant,
     /// The last look.
     last: Instant,
+    /// The end of the yield that came with it: passes again.
+    resumed: Instant,
 }
 
 impl Wait {
@@ -114,7 +117,7 @@ impl Wait {
             return if self.slept { Next::Assess } else { Next::Enter };
         }
         // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next one.
-        if self.oversubscribed || self.passes.is_multiple_of(PASSES_PER_LOOK) { Next::Look } else { Next::Pass }
+        if self.oversubscribed || self.passes >= self.look_at { Next::Look } else { Next::Pass }
     }
 
     /// What was asked for is known. Inlined, since who calls it knows which fact it is.
@@ -123,6 +126,7 @@ impl Wait {
         match fact {
             Fact::Assessed { oversubscribed } => {
                 self.oversubscribed = oversubscribed;
+                self.look_at = learned.pace.passes().max(PASSES_LOOKED);
                 match (learned.may_spin(), oversubscribed) {
                     (true, _) => Next::Pass,
                     (false, false) => Next::AskServed,
@@ -145,15 +149,22 @@ impl Wait {
     }
 
     fn looked(&mut self, now: Instant, advanced: bool, oversubscribed: bool, learned: &mut Learned) -> Next {
+        if let Some(before) = self.looked.filter(|_| !advanced && !self.oversubscribed) {
+            let span = now.since(before.resumed);
+            if span <= PREEMPTED {
+                learned.pace.measured(self.passes - PASSES_LOOKED, span);
+            }
+        }
         // A wait may take many more passes than can be counted.
-        self.passes = PASSES_PER_LOOK;
+        self.passes = PASSES_LOOKED;
+        self.look_at = PASSES_LOOKED + learned.pace.passes();
         if advanced {
             // A pass that copies a large message is progress, however long it takes, and so are the packets of one that arrive: the
             // spin has brought them, and starts anew.
             learned.budget.hit();
         }
-        let before = self.looked.filter(|_| !advanced).unwrap_or(Spinning { since: now, last: now });
-        let spinning = Spinning { since: before.since, last: now };
+        let before = self.looked.filter(|_| !advanced).unwrap_or(Spinning { since: now, last: now, resumed: now });
+        let spinning = Spinning { since: before.since, last: now, resumed: now };
         self.looked = Some(spinning);
         if now.since(before.last) > PREEMPTED {
             return self.sleep(learned, true);
@@ -175,8 +186,11 @@ impl Wait {
     }
 
     fn yielded(&mut self, now: Instant, learned: &mut Learned) -> Next {
-        let Some(spinning) = self.looked else { return Next::Pass };
+        let Some(spinning) = &mut self.looked else { return Next::Pass };
+        spinning.resumed = now;
+        let spinning = *spinning;
         let away = now.since(spinning.last);
+        learned.pace.yielded(away > PREEMPTED);
         if away > PREEMPTED {
             // Where ranks share processors it may have been something that comes once in a while.
             if self.oversubscribed && !learned.budget.is_kept_away() {
@@ -283,7 +297,7 @@ mod tests {
     }
 
     fn without_budget() -> Learned {
-        let mut learned = Learned::new(SPIN_NODE);
+        let mut learned = Learned::new(false);
         learned.distrust_spinning();
         assert!(!learned.may_spin());
         learned
@@ -293,7 +307,7 @@ mod tests {
 
     #[test]
     fn the_first_passes_look_at_nothing_then_it_enters_then_every_64th_looks_at_the_clock() {
-        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(SPIN_NODE), QUIET);
+        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(false), QUIET);
         let did = around.spin(&mut wait, &mut learned, 128);
         for (at, did) in did.iter().enumerate() {
             let expected: &[Next] = match at + 1 {
@@ -302,6 +316,20 @@ mod tests {
                 _ => &[Next::Pass],
             };
             assert_eq!(did, expected, "pass {}", at + 1);
+        }
+    }
+
+    /// A pass that asks a socket takes as long as many that look at memory. Whoever shares the processor gets it as soon.
+    #[test]
+    fn it_yields_every_four_microseconds_however_long_a_pass_takes() {
+        for (pass, least, most) in [(100, 40, 40), (600, 6, 8), (2_000, 4, 8)] {
+            let (mut wait, mut learned) = (Wait::default(), Learned::new(true));
+            let mut around = Around { pass, ..QUIET };
+            let did = around.spin(&mut wait, &mut learned, 100);
+            let looks: Vec<usize> = (0..did.len()).filter(|at| did[*at].contains(&YIELD)).collect();
+            assert_eq!(looks[0] + 1, 8, "nothing is known yet");
+            let apart: Vec<usize> = looks.windows(2).skip(1).map(|at| at[1] - at[0]).collect();
+            assert!(!apart.is_empty() && apart.iter().all(|apart| (least..=most).contains(apart)), "{pass}: {apart:?}");
         }
     }
 
@@ -321,7 +349,7 @@ mod tests {
         for budget in [false, true] {
             for oversubscribed in [false, true] {
                 for served in [false, true] {
-                    let mut learned = if budget { Learned::new(SPIN_NODE) } else { without_budget() };
+                    let mut learned = if budget { Learned::new(false) } else { without_budget() };
                     let mut around = Around { oversubscribed, served, ..QUIET };
                     let did = around.spin(&mut Wait::default(), &mut learned, 3).pop().unwrap();
                     let expected: &[Next] = match (budget, oversubscribed, served) {
@@ -338,20 +366,20 @@ mod tests {
 
     #[test]
     fn a_spin_ends_with_its_budget_and_halves_the_next_one() {
-        let mut learned = Learned::new(SPIN_NODE);
+        let mut learned = Learned::new(false);
         let mut spans = Vec::new();
         for _ in 0..7 {
             let mut around = QUIET;
             around.spin(&mut Wait::default(), &mut learned, usize::MAX);
             spans.push(around.now / US);
         }
-        // A look every 64 passes of 100 ns and a yield of 500. The spin is counted from the first: 100, 50, 25, 12.5, 6.25, 3.1 µs, none.
-        assert_eq!(spans, [109, 61, 34, 20, 13, 13, 0]);
+        // A look after 64 passes of 100 ns, then every 40 (4 µs), and a yield of 500. The spin is counted from the first look: 100, 50, 25, 12.5, 6.25, 3.1 µs, none.
+        assert_eq!(spans, [107, 58, 31, 17, 13, 8, 0]);
     }
 
     #[test]
     fn a_spin_during_which_something_advances_starts_anew_and_restores_the_budget() {
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(false));
         learned.budget.missed(false);
         let mut around = Around { advanced: true, ..QUIET };
         let did = around.spin(&mut wait, &mut learned, 100_000);
@@ -365,12 +393,12 @@ mod tests {
 
     #[test]
     fn passes_are_not_counted_without_end_so_that_a_very_long_wait_enters_only_once() {
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(false));
         let mut around = Around { advanced: true, ..QUIET };
         around.spin(&mut wait, &mut learned, 3);
         for _ in 0..10_000 {
             assert_ne!(around.pass(&mut wait, &mut learned)[0], Next::Enter);
-            assert!(wait.passes > PASSES_FREE && wait.passes <= 2 * PASSES_PER_LOOK, "{}", wait.passes);
+            assert!(wait.passes > PASSES_FREE && wait.passes <= 2 * 64, "{}", wait.passes);
         }
     }
 
@@ -383,13 +411,13 @@ mod tests {
         assert!((20_000..20_020).contains(&spun), "{spun} µs");
         // Neighbours have no processor for it where there are too few.
         let mut around = Around { served: true, oversubscribed: true, ..QUIET };
-        around.spin(&mut Wait::default(), &mut Learned::new(SPIN_NODE), usize::MAX);
+        around.spin(&mut Wait::default(), &mut Learned::new(false), usize::MAX);
         assert!((100..102).contains(&(around.now / US)), "{around:?}");
     }
 
     #[test]
     fn who_was_not_running_between_two_looks_sleeps_and_spins_no_more() {
-        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(SPIN_NETWORK), QUIET);
+        let (mut wait, mut learned, mut around) = (Wait::default(), Learned::new(false), QUIET);
         around.spin(&mut wait, &mut learned, 127);
         around.now += 150 * US;
         assert_eq!(around.pass(&mut wait, &mut learned), [Next::Look, Next::Sleep]);
@@ -398,7 +426,7 @@ mod tests {
 
     #[test]
     fn on_an_oversubscribed_node_every_pass_yields_and_now_and_then_ranks_even_themselves_out() {
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(true));
         let mut around = Around { oversubscribed: true, now: 1_000_000, ..QUIET };
         let did = around.spin(&mut wait, &mut learned, usize::MAX);
         let last = did.len() - 1;
@@ -415,12 +443,12 @@ mod tests {
     #[test]
     fn a_yield_that_took_long_ends_the_spin_at_once_but_on_an_oversubscribed_node_only_the_second_time() {
         let long = Around { away: 150 * US, ..QUIET };
-        let mut learned = Learned::new(SPIN_NETWORK);
+        let mut learned = Learned::new(false);
         let did = { long }.spin(&mut Wait::default(), &mut learned, usize::MAX);
         assert_eq!(did.last().unwrap()[..], [Next::Look, YIELD, Next::Sleep]);
         assert_eq!(did.len(), 64);
 
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(true));
         let mut long = Around { oversubscribed: true, ..long };
         let did = long.spin(&mut wait, &mut learned, usize::MAX);
         assert_eq!(did.len(), 5, "{did:?}");
@@ -437,7 +465,7 @@ mod tests {
         for oversubscribed in [false, true] {
             for away in [US, 3 * US] {
                 for shared in [false, true] {
-                    let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+                    let (mut wait, mut learned) = (Wait::default(), Learned::new(true));
                     let mut around = Around { oversubscribed, away, shared, ..QUIET };
                     let did = around.spin(&mut wait, &mut learned, 64);
                     let moves = did.iter().flatten().filter(|next| **next == Next::Migrate).count();
@@ -454,7 +482,7 @@ mod tests {
 
     #[test]
     fn somebody_of_another_job_that_always_takes_the_turn_is_left_as_well() {
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NETWORK));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(true));
         let mut around = Around { away: 3 * US, pass: 10, ..QUIET };
         let did = around.spin(&mut wait, &mut learned, 64 * 16);
         let looks: Vec<_> = did.iter().filter(|did| did[0] == Next::Look).collect();
@@ -464,7 +492,7 @@ mod tests {
 
     #[test]
     fn after_a_sleep_it_does_not_enter_again_and_what_comes_then_is_no_success_of_spinning() {
-        let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+        let (mut wait, mut learned) = (Wait::default(), Learned::new(false));
         { QUIET }.spin(&mut wait, &mut learned, usize::MAX);
         let halved = learned.budget.now();
         assert!(halved < SPIN_NODE);
@@ -479,7 +507,7 @@ mod tests {
     #[test]
     fn what_comes_in_the_free_passes_says_nothing_and_what_comes_later_says_that_spinning_pays() {
         for (passes, has_entered, pays) in [(0, false, false), (2, false, false), (3, true, false), (4, true, true)] {
-            let (mut wait, mut learned) = (Wait::default(), Learned::new(SPIN_NODE));
+            let (mut wait, mut learned) = (Wait::default(), Learned::new(false));
             learned.budget.missed(false);
             let halved = learned.budget.now();
             { QUIET }.spin(&mut wait, &mut learned, passes);
@@ -505,7 +533,7 @@ mod tests {
             misses in prop::collection::vec(any::<bool>(), 0..20),
             at_random in prop::collection::vec(0_usize..400, 40),
         ) {
-            let mut learned = Learned::new(SPIN_NETWORK);
+            let mut learned = Learned::new(true);
             misses.into_iter().for_each(|preempted| learned.budget.missed(preempted));
             let (mut wait, mut around) = (Wait::default(), changes[0]);
             for (change, passes) in changes.iter().zip(at_random) {

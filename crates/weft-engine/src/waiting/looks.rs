@@ -1,10 +1,5 @@
 //! Calls that only look, such as `MPI_Test` and `MPI_Iprobe`, of which programs make loops.
 
-/// So many looks in vain, and the processor is offered to others: they may be what the loop looks for, and nobody tells this process that
-/// there are any (ranks of another job, or of another host of a machine that plays several). A yield that nobody takes costs about as much
-/// as one look. Looks that find something are not counted, so that they cost nothing.
-const LOOKS_PER_YIELD: u32 = 64;
-
 /// How often a program has looked in vain since it yielded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Looks {
@@ -18,11 +13,15 @@ impl Looks {
     }
 
     /// A call has looked in vain: whether it yields its processor as it leaves. It always does where it is known that others want
-    /// it (`wanted`).
+    /// it (`wanted`), and otherwise every `passes` looks, as a call does that waits ([`super::Pace`]).
+    ///
+    /// Others may be what the loop looks for, and nobody tells this process that there are any (ranks of another job, or of another
+    /// host of a machine that plays several). A yield that nobody takes costs about as much as one look. Looks that find something are not
+    /// counted, so that they cost nothing.
     #[inline]
-    pub fn in_vain(&mut self, wanted: bool) -> bool {
+    pub fn in_vain(&mut self, wanted: bool, passes: u32) -> bool {
         self.in_vain += 1;
-        if self.in_vain < LOOKS_PER_YIELD {
+        if self.in_vain < passes {
             return wanted;
         }
         self.in_vain = 0;
@@ -36,10 +35,12 @@ mod tests {
 
     #[test]
     fn a_loop_of_looks_offers_its_processor_now_and_then_and_always_where_others_are_known_to_want_it() {
-        let mut looks = Looks::new();
-        assert!((1..LOOKS_PER_YIELD).all(|_| !looks.in_vain(false)));
-        assert!(looks.in_vain(false));
-        assert!(!looks.in_vain(false));
-        assert!((0..3 * LOOKS_PER_YIELD).all(|_| looks.in_vain(true)));
+        for passes in [4, 64] {
+            let mut looks = Looks::new();
+            assert!((1..passes).all(|_| !looks.in_vain(false, passes)));
+            assert!(looks.in_vain(false, passes));
+            assert!(!looks.in_vain(false, passes));
+            assert!((0..3 * passes).all(|_| looks.in_vain(true, passes)));
+        }
     }
 }

@@ -822,7 +822,7 @@ fn process(world: &mut World, has_network: bool) -> Process {
         wanting: 0,
         waits: false,
         waiters: Waiters::new(),
-        learned: Learned::new(if has_network { SPIN_NETWORK } else { SPIN_NODE }),
+        learned: Learned::new(has_network),
         coverage: Coverage::new(true),
         notified: 0,
         completions: 0,

@@ -17,7 +17,7 @@ use std::rc::Rc;
 use waits::{Sleeping, Spin, Watched};
 use weft_core::wire::Secret;
 use weft_engine::memory::InProcess;
-use weft_engine::waiting::{Backoff, Coverage, Learned, SPIN_NETWORK, SPIN_NODE, Waiters};
+use weft_engine::waiting::{Backoff, Coverage, Learned, Waiters};
 
 /// What goes wrong, in a sentence.
 pub(super) type Checked<T> = Result<T, String>;
@@ -121,7 +121,7 @@ impl Proc {
             threads: scripts.map(thread).collect(),
             sleeping: None,
             waiters: Waiters::new(),
-            learned: Learned::new(if program.machine.is_alone() { SPIN_NODE } else { SPIN_NETWORK }),
+            learned: Learned::new(!program.machine.is_alone()),
             coverage: Coverage::new(carriers.places_on(program.machine.nodes[rank]) > 1),
             backoff: Backoff::default(),
             watched: Watched::default(),
