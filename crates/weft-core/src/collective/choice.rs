@@ -99,10 +99,11 @@ impl Operation {
         }
     }
 
-    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows.
+    /// The algorithms worth comparing, of all that [`Self::algorithms`] allows. One that is not possible in some place is no other there than what
+    /// the table chooses.
     pub const fn candidates(self) -> &'static [&'static str] {
         match self {
-            Self::Barrier => &["dissemination", "binomial", "k-nomial:4", "linear", "two-level"],
+            Self::Barrier => &["dissemination", "binomial", "k-nomial:4", "linear", "two-level", "shared"],
             Self::Bcast => &[
                 "binomial",
                 "k-nomial:4",
@@ -116,6 +117,7 @@ impl Operation {
                 "scatter-dissemination",
                 "scatter-ring",
                 "two-level",
+                "shared",
             ],
             Self::Reduce => &[
                 "binomial",
@@ -127,6 +129,7 @@ impl Operation {
                 "double-tree/64K",
                 "halving",
                 "two-level",
+                "shared",
             ],
             Self::Allreduce => &[
                 "doubling",
@@ -142,10 +145,14 @@ impl Operation {
                 "two-level",
                 "two-level:2",
                 "two-level:4",
+                "shared",
+                "shared-shares",
             ],
             Self::Gather | Self::Scatter => &["linear", "binomial", "k-nomial:4", "k-nomial:8"],
-            Self::Allgather => &["dissemination", "doubling", "ring", "neighbour-exchange", "linear", "two-level"],
-            Self::Alltoall => &["bruck", "pairwise:1", "pairwise:4", "pairwise:32"],
+            Self::Allgather => {
+                &["dissemination", "doubling", "ring", "neighbour-exchange", "linear", "two-level", "shared"]
+            }
+            Self::Alltoall => &["bruck", "pairwise:1", "pairwise:4", "pairwise:32", "shared"],
             Self::ReduceScatter => &["halving", "pairwise"],
             Self::Scan => &["doubling", "chain/16K", "chain/64K"],
         }
