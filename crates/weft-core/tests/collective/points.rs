@@ -9,7 +9,7 @@ use crate::reduction::{contribution, holding, naive, space, sum};
 use crate::{is_every_case_played, no_op, pattern, types};
 
 /// Bytes of all buffers of a case together, and cases of each operation: here, and in `make collectives`.
-const BYTES_MAX: [u64; 2] = [96 << 10, 512 << 10];
+const BYTES_MAX: [u64; 2] = [96 << 10, 256 << 10];
 const CASES: [usize; 2] = [12, 40];
 /// Bytes of an item.
 const ITEM: u64 = 4;
