@@ -1,8 +1,9 @@
-/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone` or `stream COUNT LENGTH`.
+/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH` or
+ * `hint SCHEME`.
  *
  * interleaved: of several roots on several communicators at a time, with messages between. paused: a rank is stopped for two seconds in the
  * middle. gone: one is stopped for good; a root that goes on is told within the bound, and the job ends with code 42. stream: COUNT broadcasts of
- * LENGTH bytes from rank 0, to be counted on the wire. */
+ * LENGTH bytes from rank 0, to be counted on the wire. hint: broadcasts on a communicator with that hint. */
 #include "check.h"
 
 enum { COMMUNICATORS = 3, TURNS = 60, LONGEST = 40000, TAG = 9, HEARD = 42, PAUSE_SECONDS = 2, PAUSED_TURNS = 3000 };
@@ -126,6 +127,34 @@ static void stream(int count, int length)
     free(data);
 }
 
+/* A communicator whose broadcasts travel as a hint says; nobody but the library that knows the hint tells it. */
+static void hint(const char *scheme)
+{
+    STORY("§7.4.4 a hint of the communicator");
+    enum { LENGTH = 700 };
+    unsigned char data[LENGTH];
+    MPI_Comm comm;
+    MPI_Info info, told;
+    MPI_Info_create(&info);
+    MPI_Info_set(info, "weft_bcast", scheme);
+    MPI_Comm_dup_with_info(MPI_COMM_WORLD, info, &comm);
+    MPI_Info_free(&info);
+    char value[64] = "";
+    int length = sizeof value, known = 0;
+    MPI_Comm_get_info(comm, &told);
+    MPI_Info_get_string(told, "weft_bcast", &length, value, &known);
+    MPI_Info_free(&told);
+    CHECK(known && !strcmp(value, scheme), "told: %s", value);
+    for (int turn = 0; turn < 100; turn++) {
+        int root = turn % ranks;
+        if (rank == root)
+            fill(data, LENGTH, root, turn);
+        MPI_Bcast(data, LENGTH, MPI_BYTE, root, comm);
+        CHECK_EQUAL(wrong_bytes(data, LENGTH, root, turn), 0);
+    }
+    MPI_Comm_free(&comm);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -138,7 +167,9 @@ int main(int argc, char **argv)
         return gone();
     else if (!strcmp(what, "stream") && argc == 4)
         stream(atoi(argv[2]), atoi(argv[3]));
+    else if (!strcmp(what, "hint") && argc == 3)
+        hint(argv[2]);
     else
-        CHECK(0, "usage: interleaved, paused, gone or stream COUNT LENGTH");
+        CHECK(0, "usage: interleaved, paused, gone, stream COUNT LENGTH or hint SCHEME");
     return end();
 }

@@ -1,4 +1,7 @@
-//! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and spine switches.
+//! `weft simulate collectives`: what collectives take in jobs of any size, on a simulated network of leaf and spine switches; and broadcasts by
+//! multicast ([`bcast`]).
+
+mod bcast;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -27,6 +30,8 @@ pub(crate) struct Arguments {
 enum What {
     /// The time of each collective, by the algorithms that the library chooses, over the number of ranks
     Collectives(Collectives),
+    /// The time of a broadcast by multicast, by each scheme, and by a tree: in formulas and by the state machines of the library
+    Bcast(bcast::Bcast),
 }
 
 #[derive(Args)]
@@ -50,7 +55,10 @@ struct Collectives {
 
 /// 0: done; 1: a file cannot be written; 2: wrong use.
 pub(crate) fn main(arguments: &Arguments) -> ExitCode {
-    let What::Collectives(arguments) = &arguments.what;
+    let arguments = match &arguments.what {
+        What::Collectives(arguments) => arguments,
+        What::Bcast(arguments) => return bcast::main(arguments),
+    };
     let (operations, choices) = match operations(&arguments.operation).and_then(|o| Ok((o, choices(arguments)?))) {
         Ok(wanted) => wanted,
         Err(why) => {

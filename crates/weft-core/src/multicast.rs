@@ -10,6 +10,7 @@
 //! | [`Scheme`], [`AckTree`] | who acknowledges to whom, how often, and whether the root waits: the schemes of the paper |
 //! | [`Sender`] | a window of packets, which it keeps until all have them |
 //! | [`Receiver`] | puts packets in order, asks for what is missing (NACK), acknowledges; as a co-root it keeps packets and repairs as well |
+//! | [`model`], [`simulation`] | what broadcasts take in groups of any size: in formulas, and by these state machines in virtual time |
 //!
 //! # How losses are repaired
 //!
@@ -24,9 +25,11 @@
 //! once in a round trip if some receiver has lost more than one packet of [`LOSS_SHARE`], which is more than a bad cable does.
 
 mod keeper;
+pub mod model;
 mod receiver;
 mod scheme;
 mod sender;
+pub mod simulation;
 pub mod wire;
 
 #[cfg(test)]
@@ -52,6 +55,8 @@ pub const LOSS_SHARE: u32 = 16;
 pub const LOSSES_FREE: u32 = 2;
 /// Askers for one packet from which on it is sent to all again.
 const REPAIR_BY_MULTICAST: usize = 3;
+/// Fewer packets than this say nothing of how well the network carries them.
+const REVIEW_PACKETS_MIN: u64 = 32;
 /// Of so many probes in vain one goes to the group, the others to those that lag behind.
 const PROBES_PER_ROUND: u32 = 4;
 /// Members that are asked at once what has arrived.

@@ -1,6 +1,7 @@
 //! Hints of communicators (MPI-5.0 §7.4.4): the program asserts what it does not do. Weft needs none of these assertions, and knows them
-//! all: they are kept and told; hints that it does not know, and values that an assertion cannot have, are ignored.
+//! all: they are kept and told. One hint is its own: by which scheme broadcasts are multicast. Hints that it does not know, and values that an assertion cannot have, are ignored.
 
+use crate::multicast::{HINT, Wanted};
 use crate::object::Info;
 use crate::session::{MEMORY_KINDS, MEMORY_KINDS_BASE};
 
@@ -15,7 +16,10 @@ const ASSERTIONS: [&str; 5] = [
 
 /// Takes from `wanted` what is known; other hints stay as they are.
 pub fn update(hints: &mut Info, wanted: &Info) {
-    let is_known = |key: &str, value: &str| ASSERTIONS.contains(&key) && matches!(value, "true" | "false");
+    let is_known = |key: &str, value: &str| match key {
+        HINT => Wanted::parse(value).is_some(),
+        key => ASSERTIONS.contains(&key) && matches!(value, "true" | "false"),
+    };
     for (key, value) in wanted.iter().filter(|(key, value)| is_known(key, value)) {
         match hints.iter_mut().find(|(present, _)| present == key) {
             Some((_, present)) => present.clone_from(value),
@@ -35,7 +39,8 @@ pub fn of(wanted: &Info) -> Info {
 pub fn told(hints: &Info) -> Info {
     let value = |key: &str| hints.iter().find(|(present, _)| present == key).map_or("false", |(_, value)| value);
     let assertions = ASSERTIONS.iter().map(|key| ((*key).to_owned(), value(key).to_owned()));
-    assertions.chain([(MEMORY_KINDS.to_owned(), MEMORY_KINDS_BASE.to_owned())]).collect()
+    let bcast = hints.iter().find(|(key, _)| key == HINT).cloned();
+    assertions.chain(bcast).chain([(MEMORY_KINDS.to_owned(), MEMORY_KINDS_BASE.to_owned())]).collect()
 }
 
 #[cfg(test)]

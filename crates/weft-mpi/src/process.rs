@@ -303,7 +303,11 @@ impl Process {
             checks_calls: false,
             labels: crate::labels::Labels::new(),
             planner: crate::planner::Planner::without_settings(),
-            multicast: crate::multicast::Knowledge::new(),
+            multicast: crate::multicast::Knowledge::new(
+                crate::multicast::Wanted::Off,
+                false,
+                weft_core::time::Duration(0),
+            ),
             call_names: &[],
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),

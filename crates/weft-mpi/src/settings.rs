@@ -163,14 +163,16 @@ pub const COLLECTIVES_TABLE: Setting = Setting {
     reader: Reader::Library,
 };
 
-/// Whether and how collectives use multicast.
-pub const MULTICAST: Setting = Setting {
-    name: "WEFT_MULTICAST",
-    default: "off",
-    allowed: "off, auto, basic, window, coroot-K, aggregate-M or coroot-K+aggregate-M",
-    meaning: "whether broadcasts between hosts use network multicast, where it is found to work: auto tries that in the third broadcast on a \
-              communicator; a scheme says who acknowledges (K members gather for the others, one acknowledgement for M broadcasts), and has it \
-              tried in the first; the same for all ranks",
+/// How broadcasts travel.
+pub const BCAST: Setting = Setting {
+    name: "WEFT_BCAST",
+    default: "auto",
+    allowed: "auto, tree, multicast, basic, window, coroot-K, aggregate-M, coroot-K+aggregate-M; binomial, k-nomial:K, k-ary:K, chain, linear or \
+              double-tree, each with /S; scatter-dissemination, scatter-ring, shared or two-level",
+    meaning: "how broadcasts travel: `auto` (by table, and between three hosts or more by network multicast, if the third broadcast on a \
+              communicator finds that it works), `tree` (by table, never multicast), `multicast` or a scheme of it (wherever it works, tried in the first broadcast; \
+              a scheme says who acknowledges: K members gather for the others, one acknowledgement for M broadcasts), or an algorithm for all cases; \
+              the hint `weft_bcast` says the same of one communicator; the same for all ranks",
     reader: Reader::Library,
 };
 /// Whether reductions are the same wherever ranks are.
@@ -199,7 +201,7 @@ const fn algorithm(name: &'static str, operation: Operation) -> Setting {
 /// The operations whose algorithm can be asked for.
 pub const ALGORITHMS: [(Operation, Setting); 10] = [
     (Operation::Barrier, algorithm("WEFT_BARRIER", Operation::Barrier)),
-    (Operation::Bcast, algorithm("WEFT_BCAST", Operation::Bcast)),
+    (Operation::Bcast, BCAST),
     (Operation::Gather, algorithm("WEFT_GATHER", Operation::Gather)),
     (Operation::Scatter, algorithm("WEFT_SCATTER", Operation::Scatter)),
     (Operation::Allgather, algorithm("WEFT_ALLGATHER", Operation::Allgather)),
@@ -309,7 +311,7 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 36] = [
+pub const TABLE: [&Setting; 35] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
@@ -328,7 +330,6 @@ pub const TABLE: [&Setting; 36] = [
     &SEALED,
     &VERBOSE_ERRORS,
     &CHECK,
-    &MULTICAST,
     &COMMUNICATORS,
     &COLLECTIVES_TABLE,
     &REPRODUCIBLE,
@@ -442,7 +443,9 @@ const TABLE_BYTES_MAX: u64 = 1 << 20;
 fn choices(variable: &impl Fn(&str) -> Option<String>) -> Result<Choices, String> {
     let mut forced = Vec::new();
     for (operation, setting) in &ALGORITHMS {
-        if let Some(name) = setting.value(variable) {
+        // Ways that are no algorithm: see `multicast`.
+        let is_way = |name: &String| *operation == Operation::Bcast && Wanted::parse(name).is_some();
+        if let Some(name) = setting.value(variable).filter(|name| !is_way(name)) {
             forced.push((*operation, operation.parse(&name).map_err(|_| setting.says(&name, "makes no sense"))?));
         }
     }
@@ -475,7 +478,7 @@ pub struct Settings {
     pub check: bool,
     /// `WEFT_COLLECTIVES_TABLE`, `WEFT_BCAST` and so on: how algorithms of collectives are chosen.
     pub choices: Choices,
-    /// `WEFT_MULTICAST`: whether broadcasts use multicast.
+    /// `WEFT_BCAST`: whether broadcasts use multicast.
     pub multicast: Wanted,
     /// `WEFT_INTERFACE`: interfaces or subnets to use.
     pub interface: Option<String>,
@@ -565,7 +568,7 @@ impl Settings {
             single_copy: switch(&SINGLE_COPY, &variable)?,
             reorder: switch(&REORDER, &variable)?,
             check: switch(&CHECK, &variable)?,
-            multicast: multicast(&variable)?,
+            multicast: multicast(&variable),
             communicators: communicators(&variable)?,
             choices: choices(&variable)?,
             sealed: switch(&SEALED, &variable)?,
@@ -655,10 +658,9 @@ fn switch(setting: &Setting, variable: &impl Fn(&str) -> Option<String>) -> Resu
     }
 }
 
-/// Whether broadcasts use multicast.
-fn multicast(variable: &impl Fn(&str) -> Option<String>) -> Result<Wanted, String> {
-    let value = MULTICAST.value(variable).unwrap_or_default();
-    Wanted::parse(&value).ok_or_else(|| MULTICAST.says(&value, "is no such scheme"))
+/// Whether broadcasts use multicast. Who names another algorithm wants none.
+fn multicast(variable: &impl Fn(&str) -> Option<String>) -> Wanted {
+    Wanted::parse(&BCAST.value(variable).unwrap_or_default()).unwrap_or(Wanted::Off)
 }
 
 /// How many communicators there may be at a time.
@@ -761,7 +763,7 @@ mod tests {
         for (operation, setting) in &ALGORITHMS {
             assert_eq!(setting.name, format!("WEFT_{}", operation.name().to_uppercase()));
             let said = read(&[(setting.name, "no-such")]).unwrap_err();
-            assert_eq!(said, format!("{}=no-such makes no sense: it may say {}", setting.name, operation.algorithms()));
+            assert_eq!(said, format!("{}=no-such makes no sense: it may say {}", setting.name, setting.allowed));
         }
         let said = read(&[("WEFT_COLLECTIVES_TABLE", "/nowhere/at/all")]).unwrap_err();
         assert!(said.starts_with("WEFT_COLLECTIVES_TABLE=/nowhere/at/all: "), "{said}");

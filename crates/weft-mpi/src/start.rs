@@ -30,7 +30,7 @@ use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, Route};
 use crate::error::{Error, Result};
 use crate::job::Job;
 use crate::live::Live;
-use crate::multicast::Wanted;
+use crate::multicast::Knowledge;
 use crate::object::PeerId;
 use crate::planner::Planner;
 use crate::process::{self, Phase, Process};
@@ -227,7 +227,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     if let Some(other) = cards.iter().position(|card| card.choices != cards[0].choices) {
         return Err(self::other(format!(
             "rank {other} would choose algorithms of collectives in another way than rank 0: WEFT_COLLECTIVES_TABLE (what the file \
-             says), WEFT_REPRODUCIBLE, WEFT_MULTICAST, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
+             says), WEFT_REPRODUCIBLE, WEFT_BCAST and the other settings of that kind must be the same for all ranks"
         )));
     }
     if settings.node.is_none() && settings.links.shared && speaks_for_divided_host(rank, &cards) {
@@ -273,9 +273,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     process.verbose_errors = settings.verbose_errors;
     process.call_names = names;
     process.checks_calls = settings.check && size > 1;
-    // What is sealed is sealed for one receiver.
-    process.multicast.wanted = if settings.sealed { Wanted::Off } else { settings.multicast };
-    process.multicast.peer_timeout = settings.peer_timeout;
+    process.multicast = Knowledge::new(settings.multicast, settings.sealed, settings.peer_timeout);
     crate::check::compare_calls(process.checks_calls);
     process.contexts.limit_to(settings.communicators);
     process.planner = Planner::new(settings.choices);

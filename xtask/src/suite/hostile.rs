@@ -25,7 +25,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     vec![
         attacked("a million hostile packets", MILLION, &[]),
         attacked("hostile packets, UDP alone", SOME, &[("WEFT_LINK", "shared,udp")]),
-        attacked("hostile packets, multicast", SOME, &[("WEFT_MULTICAST", "window"), ("WEFT_BCAST", "multicast")]),
+        attacked("hostile packets, multicast", SOME, &[("WEFT_BCAST", "window")]),
         attacked("hostile packets, sealed", SOME, &[("WEFT_SEALED", "1")]),
         on_hosts("without privileges UDP carries everything, without a word", |context| {
             let run = unprivileged(context, None)?;

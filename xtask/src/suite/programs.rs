@@ -123,7 +123,7 @@ pub(crate) fn two_hosts(_: &Context) -> Vec<Case> {
             Ok(run.arg(context.compile(&source("incast"))?))
         })
     }));
-    for (ranks, scheme) in [(2, "basic"), (4, "auto"), (5, "window"), (6, "coroot-1+aggregate-3")] {
+    for (ranks, scheme) in [(2, "basic"), (4, "multicast"), (5, "window"), (6, "coroot-1+aggregate-3")] {
         cases.push(multicast(ranks, scheme, None));
     }
     cases.push(program("misuse", 2, Where::TwoHosts, None));
@@ -176,11 +176,10 @@ pub(crate) fn faults(_: &Context) -> Vec<Case> {
 /// Broadcasts that are multicast, if the network between the hosts is found to carry that.
 fn multicast(ranks: u32, scheme: &'static str, fault: Option<(&'static str, &'static str)>) -> Case {
     let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
-    Case::new(format!("WEFT_MULTICAST={scheme}, multicast, {ranks} ranks{day}"), move |context| {
+    Case::new(format!("WEFT_BCAST={scheme}, multicast, {ranks} ranks{day}"), move |context| {
         let finished = || {
             let run = context.mpiexec_on_hosts(ranks)?.arg("--stats").arg(context.compile(&source("multicast"))?);
-            // Two hosts alone would be better off without.
-            let run = run.env("WEFT_MULTICAST", scheme).env("WEFT_BCAST", "multicast");
+            let run = run.env("WEFT_BCAST", scheme);
             let run = fault.into_iter().fold(run, |run, (_, setting)| run.env("WEFT_FAULTS", setting));
             run.limit(LIMIT_SECONDS).finish()
         };

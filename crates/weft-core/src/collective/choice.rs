@@ -328,7 +328,7 @@ impl Algorithm {
         let place = &facts.place;
         if self == Self::Bcast(BcastAlgorithm::Multicast) {
             // Between nodes with several ranks it is one of two levels.
-            return place.multicast && place.per_node == 1;
+            return place.multicast != Multicast::No && place.per_node == 1;
         }
         let Self::TwoLevel { .. } = self else { return in_order };
         in_order
@@ -390,6 +390,18 @@ pub struct Facts {
     pub place: Place,
 }
 
+/// Whether broadcasts between nodes may be multicast.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Multicast {
+    /// The network does not carry it, it has not been tried, or nobody wants it.
+    #[default]
+    No,
+    /// Where the table says so.
+    Possible,
+    /// Wherever it is possible: a setting or a hint of the communicator says so.
+    Asked,
+}
+
 /// Where the processes of a group are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -403,8 +415,8 @@ pub struct Place {
     pub consecutive: bool,
     /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
     pub published_max: Option<u64>,
-    /// The network carries multicast between their nodes: it has been tried.
-    pub multicast: bool,
+    /// Whether broadcasts between their nodes may be multicast.
+    pub multicast: Multicast,
 }
 
 impl Place {
@@ -416,7 +428,7 @@ impl Place {
             oversubscribed: false,
             consecutive: true,
             published_max: None,
-            multicast: false,
+            multicast: Multicast::No,
         }
     }
 
@@ -451,7 +463,7 @@ impl Layout {
             oversubscribed: false,
             consecutive: changes < counts.len().max(1),
             published_max: None,
-            multicast: false,
+            multicast: Multicast::No,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
         Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) } }
@@ -468,8 +480,8 @@ impl Layout {
         Self { place: Place { published_max, ..self.place }, ..self }
     }
 
-    /// The same ranks, between whose nodes the network carries multicast, or does not.
-    pub fn with_multicast(self, multicast: bool) -> Self {
+    /// The same ranks, whose broadcasts between nodes may be multicast, or may not.
+    pub fn with_multicast(self, multicast: Multicast) -> Self {
         Self { place: Place { multicast, ..self.place }, ..self }
     }
 
@@ -688,6 +700,11 @@ impl Choices {
     pub fn choose(&self, operation: Operation, facts: &Facts) -> (Algorithm, Source) {
         let apart = Facts { place: Place::apart(facts.ranks), ..*facts };
         let facts = if self.same_everywhere && operation.is_reduction() { &apart } else { facts };
+        let multicast = Algorithm::Bcast(BcastAlgorithm::Multicast);
+        let is_asked = operation == Operation::Bcast && facts.place.multicast == Multicast::Asked;
+        if is_asked && multicast.is_possible(operation, facts) {
+            return (multicast, Source::Forced);
+        }
         let forced =
             self.forced.iter().find(|(of, algorithm)| *of == operation && algorithm.is_possible(operation, facts));
         if let Some((_, algorithm)) = forced {

@@ -5,7 +5,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::wire::Acknowledgement;
-use super::{Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, Timing};
+use super::{Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_PACKETS_MIN, Timing};
 use crate::time::{Duration, Instant};
 
 /// One packet, as it was sent.
@@ -23,6 +23,10 @@ struct Child {
     member: u32,
     /// The first packet that it, or one whose acknowledgements it gathers, may lack.
     acknowledged: u64,
+    /// Packets that it has asked for.
+    lost: u64,
+    /// The same when that was last looked at.
+    reviewed: u64,
 }
 
 /// Packets, and who may still lack them.
@@ -42,6 +46,8 @@ pub(super) struct Keeper {
     /// … and since when.
     silent_since: Option<Instant>,
     probing: Vec<u32>,
+    /// Packets that there had been when it was last looked at how many the children had asked for.
+    reviewed: u64,
 }
 
 /// What an acknowledgement has shown.
@@ -55,7 +61,8 @@ pub(super) struct Learnt {
 
 impl Keeper {
     pub(super) fn new(first: u64, children: impl Iterator<Item = u32>) -> Self {
-        let children: Vec<_> = children.map(|member| Child { member, acknowledged: first }).collect();
+        let children: Vec<_> =
+            children.map(|member| Child { member, acknowledged: first, lost: 0, reviewed: 0 }).collect();
         Self {
             first,
             kept: VecDeque::new(),
@@ -66,7 +73,21 @@ impl Keeper {
             probes: 0,
             silent_since: None,
             probing: Vec::new(),
+            reviewed: first,
         }
+    }
+
+    /// There have been so many packets: whether some child has asked for most of them since the last time.
+    pub(super) fn review(&mut self, packets: u64) -> bool {
+        let since = packets.saturating_sub(self.reviewed);
+        if since < REVIEW_PACKETS_MIN {
+            return false;
+        }
+        self.reviewed = packets;
+        self.children.iter_mut().fold(false, |any, child| {
+            let lost = child.lost - core::mem::replace(&mut child.reviewed, child.lost);
+            any | (lost * 2 > since)
+        })
     }
 
     /// One past the newest packet.
@@ -121,6 +142,7 @@ impl Keeper {
     ) -> Learnt {
         let mut learnt = self.ask(now, member, acknowledgement, sent, timing);
         let Some(child) = self.children.iter_mut().find(|child| child.member == member) else { return learnt };
+        child.lost += u64::from(learnt.lost);
         if all <= child.acknowledged || all > sent {
             return learnt;
         }

@@ -249,6 +249,11 @@ impl Receiver {
         Destination::Member(to)
     }
 
+    /// As [`super::Sender::review`], of those whose losses this member repairs.
+    pub fn review(&mut self) -> bool {
+        self.keeper.review(self.expected)
+    }
+
     /// The first packet that has not arrived.
     pub fn expected(&self) -> u64 {
         self.expected

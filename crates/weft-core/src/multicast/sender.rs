@@ -135,6 +135,18 @@ impl Sender {
         }
     }
 
+    /// Whether nothing waits but one packet, which has room for another message like its last.
+    pub fn may_coalesce(&self) -> bool {
+        let newest = self.keeper.end().wrapping_sub(1);
+        self.is_open && newest == self.unsent && 2 * self.open_room() > self.settings.packet_size
+    }
+
+    /// Whether some receiver had to ask for most of the packets since this was asked last: the network carries no multicast to it any more, or loses too
+    /// much.
+    pub fn review(&mut self) -> bool {
+        self.keeper.review(self.unsent)
+    }
+
     /// All have the packets before this one.
     pub fn acknowledged(&self) -> u64 {
         self.keeper.acknowledged()

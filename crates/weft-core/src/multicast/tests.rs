@@ -270,10 +270,31 @@ fn a_network_without_multicast_is_slow_and_nothing_worse() {
     let faults = Faults { filtered: true, ..Faults::default() };
     for scheme in [Scheme::WINDOW, Scheme { co_roots: 2, ..Scheme::WINDOW }] {
         let mut group = Group::new(settings(5, scheme), faults, 1);
-        let frames = frames(30, 200, 1);
+        let frames = frames(100, 200, 1);
         group.broadcast(&frames);
         group.settle();
         group.check(&frames);
+        assert!(is_beyond_use(&mut group), "{scheme}: whoever repairs everything sees it");
+        assert!(!is_beyond_use(&mut group), "nothing has been sent since");
+    }
+}
+
+fn is_beyond_use(group: &mut Group) -> bool {
+    let others = group.others.iter_mut().fold(false, |any, other| any | other.review());
+    group.root.review() || others
+}
+
+#[test]
+fn a_network_that_loses_a_tenth_is_still_of_use() {
+    for scheme in [Scheme::WINDOW, Scheme { co_roots: 2, ..Scheme::WINDOW }] {
+        for loss in [0, 10, 100] {
+            let mut group = Group::new(settings(5, scheme), Faults { loss, ..Faults::default() }, 1);
+            let frames = frames(300, 200, 1);
+            group.broadcast(&frames);
+            group.settle();
+            group.check(&frames);
+            assert!(!is_beyond_use(&mut group), "{scheme}, {loss} of 1000 lost");
+        }
     }
 }
 

@@ -90,6 +90,11 @@ pub fn is_test(bytes: &[u8]) -> bool {
     bytes.get(11).is_some_and(|flags| flags & !REQUEST == kind::TEST)
 }
 
+/// Whether a packet claims to have frames.
+pub(super) fn is_data(bytes: &[u8]) -> bool {
+    bytes.get(11).is_some_and(|flags| flags & !REQUEST == kind::DATA)
+}
+
 /// What a packet says beside its header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {

@@ -18,7 +18,7 @@ use weft_core::wire::{Key, Secret};
 
 use super::Engine;
 use super::network::{self, Stalled};
-use crate::carriers::{Devices, Hop, Slot};
+use crate::carriers::{Coalescing, Devices, Hop, Slot};
 use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
@@ -87,6 +87,8 @@ struct Group {
     unacknowledged: VecDeque<(usize, u64)>,
     /// Tests that have arrived, as bits.
     tests: u32,
+    /// Small messages that share packets.
+    coalescing: Coalescing,
 }
 
 /// All of them.
@@ -98,6 +100,8 @@ pub(super) struct Groups {
     train: Vec<u8>,
     /// What happened in groups that are no more.
     past: Counters,
+    /// Groups that are used no more because the network carried them no more.
+    given_up: u64,
 }
 
 impl Group {
@@ -118,11 +122,15 @@ impl Group {
         StreamId { context: self.context, first: self.first, generation: self.generation, root }
     }
 
-    fn is_idle(&self) -> bool {
+    /// Whether all have what this process has multicast.
+    fn has_sent_all(&self) -> bool {
         self.queue.is_empty()
             && self.unacknowledged.is_empty()
             && self.sender.as_ref().is_none_or(|sender| sender.is_idle())
-            && self.receivers.iter().all(|(.., receiver)| receiver.is_idle())
+    }
+
+    fn is_idle(&self) -> bool {
+        self.has_sent_all() && self.receivers.iter().all(|(.., receiver)| receiver.is_idle())
     }
 
     fn counters(&self) -> Counters {
@@ -262,6 +270,7 @@ impl<P: Platform> Engine<P> {
             queue: VecDeque::new(),
             unacknowledged: VecDeque::new(),
             tests: 0,
+            coalescing: Coalescing::default(),
         });
         Ok(())
     }
@@ -287,9 +296,24 @@ impl<P: Platform> Engine<P> {
         });
     }
 
+    /// Whether everything that this process has multicast is where it should be.
+    pub fn has_multicast_all(&self) -> bool {
+        self.groups.groups.iter().all(Group::has_sent_all)
+    }
+
     /// Whether nothing is owed to the groups of a context, nor by them.
     pub fn is_group_quiet(&self, context: u32) -> bool {
         self.groups.groups.iter().all(|group| group.context != context || group.is_idle())
+    }
+
+    /// Whether the network has lost too much of what this process has multicast in groups of a context, since this was asked last.
+    pub fn review_groups(&mut self, context: u32) -> bool {
+        let mut beyond_use = false;
+        for group in self.groups.groups.iter_mut().filter(|group| group.context == context) {
+            beyond_use |= group.sender.as_mut().is_some_and(|sender| sender.review());
+            beyond_use |= group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
+        }
+        beyond_use
     }
 
     /// Multicasts a packet of full length that says nothing, to find out whether it arrives. `attempt`: below 32.
@@ -319,7 +343,12 @@ impl<P: Platform> Engine<P> {
         all
     }
 
-    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use.
+    /// A group is used for nothing new because the network carries it no more.
+    pub fn count_given_up(&mut self) {
+        self.groups.given_up += 1;
+    }
+
+    /// Packets of all groups, by what they are: those that this process has sent, and those that it could not use; and groups that were given up.
     pub fn multicast_packets(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let all = self.multicast_counters();
         [
@@ -331,6 +360,7 @@ impl<P: Platform> Engine<P> {
             ("asking", all.negative),
             ("duplicate", all.duplicates),
             ("rejected", all.rejected),
+            ("groups-given-up", self.groups.given_up),
         ]
         .into_iter()
         .filter(|(_, count)| *count > 0)
@@ -352,9 +382,26 @@ impl<P: Platform> Engine<P> {
             group.sender = Some(Box::new(sender));
         }
         group.queue.push_back(Queued { request: handle, offset: 0 });
-        let now = self.platform.now();
         self.push_multicasts();
+        let now = self.platform.now();
+        if self.network.attended && self.coalesces(context, now) {
+            self.network.coalescing = true;
+            return;
+        }
         self.transmit_groups(now);
+    }
+
+    /// Whether what has just been put into the window of a group waits for more that shares its packet, as with messages to one peer.
+    fn coalesces(&mut self, context: u32, now: Instant) -> bool {
+        let Some(group) = self.groups.groups.iter_mut().find(|group| group.context == context) else { return false };
+        let may_wait = !group.settings.scheme.blocking
+            && group.queue.is_empty()
+            && group.sender.as_ref().is_some_and(|sender| sender.may_coalesce());
+        if may_wait && group.coalescing.joins(|| now) {
+            return true;
+        }
+        group.coalescing.end(false);
+        false
     }
 
     /// Hands what waits to be multicast to the windows, as far as there is room, and completes what all have.
@@ -454,6 +501,7 @@ impl<P: Platform> Engine<P> {
         }
         network::send_stalled(&mut self.network.devices, &mut self.network.stalled);
         self.push_multicasts();
+        self.groups.groups.iter_mut().for_each(|group| group.coalescing.end(true));
         self.transmit_groups(now);
     }
 

@@ -82,9 +82,9 @@ pub(super) struct Network {
     /// What happened in flows that have been parked, until then.
     pub(super) past: Counters,
     /// Somebody looks after messages that wait for others although no call of MPI comes.
-    attended: bool,
+    pub(super) attended: bool,
     /// Messages wait for others to share their packet.
-    coalescing: bool,
+    pub(super) coalescing: bool,
     /// The next pass looks at the network, whatever neighbours have sent.
     pub(super) must_look: bool,
     /// Packets have arrived since that was last asked.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use weft_core::collective::choice::{Choices, Layout};
+use weft_core::collective::choice::{self, Choices, Layout};
 use weft_core::collective::{Barrier, Schedule};
 
 use super::{Bound, CollectiveScope};
-use crate::multicast::Multicast;
+use crate::multicast::{Multicast, Wanted};
 use crate::object::{Communicator, Group};
 use crate::planner::Plans;
 use crate::process::Process;
@@ -16,8 +16,19 @@ impl Process {
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
         let layout = layout.with_published_max(self.published_max(communicator));
-        let layout = layout.with_multicast(communicator.multicast == Multicast::Works);
+        let layout = layout.with_multicast(self.uses_multicast(communicator));
         Plans { planner: &self.planner, layout }
+    }
+
+    /// Whether broadcasts of a communicator may be multicast.
+    fn uses_multicast(&self, communicator: &Communicator) -> choice::Multicast {
+        match (communicator.multicast, self.multicast.wanted(&communicator.info)) {
+            (Multicast::Untried(_) | Multicast::Impossible | Multicast::GivenUp, _) | (_, Wanted::Off) => {
+                choice::Multicast::No
+            }
+            (Multicast::Works(_), Wanted::Auto) => choice::Multicast::Possible,
+            (Multicast::Works(_), Wanted::By(_)) => choice::Multicast::Asked,
+        }
     }
 
     /// Bytes that each process of a communicator can publish at once for those on its node.

@@ -19,23 +19,35 @@ const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
 /// Packets that may wait for acknowledgements in each stream.
 const WINDOW_PACKETS: u32 = 256;
+/// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
+const AUTO_NODES_MIN: u32 = 3;
+/// After so many blocking broadcasts, and twice as many each time up to the second number, all look whether the network still carries it.
+const REVIEWS: (u32, u32) = (64, 1024);
 
 impl Process {
     /// A blocking broadcast begins on a communicator: whether [`prepare`] is to be called before.
     #[inline]
     pub fn tries_multicast(&mut self, communicator: usize) -> bool {
-        if self.multicast.wanted == Wanted::Off {
+        let Ok(object) = self.objects.communicator_mut(communicator) else { return false };
+        if matches!(object.multicast, Multicast::Impossible | Multicast::GivenUp) {
             return false;
         }
-        let before = if self.multicast.wanted == Wanted::Auto { BROADCASTS_BEFORE } else { 0 };
-        let Ok(object) = self.objects.communicator_mut(communicator) else { return false };
+        let before = match self.multicast.wanted(&object.info) {
+            Wanted::Off => return false,
+            Wanted::Auto => BROADCASTS_BEFORE,
+            Wanted::By(_) => 0,
+        };
         match &mut object.multicast {
             Multicast::Untried(broadcasts) if *broadcasts < before => {
                 *broadcasts += 1;
                 false
             }
             Multicast::Untried(_) => object.inter.is_none(),
-            Multicast::Works | Multicast::Impossible => false,
+            Multicast::Works(broadcasts) => {
+                *broadcasts = broadcasts.wrapping_add(1);
+                is_reviewed_after(*broadcasts)
+            }
+            Multicast::Impossible | Multicast::GivenUp => false,
         }
     }
 
@@ -43,7 +55,9 @@ impl Process {
     /// its groups has had.
     fn offer_group(&mut self, communicator: usize) -> Result<(i64, i64)> {
         let object = self.objects.communicator(communicator)?;
-        let has_nodes = self.nodes_of(&object.group.members).iter().any(|node| *node > 0);
+        // The table chooses it from three hosts on.
+        let nodes_min = if self.multicast.wanted(&object.info) == Wanted::Auto { AUTO_NODES_MIN } else { 2 };
+        let has_nodes = self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min);
         let size = if has_nodes && !self.multicast.fails { self.engine()?.multicast_packet_size() } else { None };
         Ok((size.unwrap_or(0) as i64, i64::from(self.multicast.next_generation)))
     }
@@ -55,9 +69,9 @@ impl Process {
         let (processes, context) = (object.group.clone(), object.collective_context());
         let members = self.nodes_of(&processes.members);
         let count = members.iter().max().map_or(0, |most| most + 1);
-        let scheme = match self.multicast.wanted {
-            Wanted::By(scheme) => scheme,
-            Wanted::Off | Wanted::Auto => Scheme::for_members(count),
+        let scheme = match self.multicast.wanted(&object.info) {
+            Wanted::By(Some(scheme)) => scheme,
+            Wanted::Off | Wanted::Auto | Wanted::By(None) => Scheme::for_members(count),
         };
         let new = NewGroup {
             context,
@@ -91,7 +105,7 @@ impl Process {
 
     fn conclude_multicast(&mut self, communicator: usize, works: bool) -> Result<()> {
         let object = self.objects.communicator_mut(communicator)?;
-        object.multicast = if works { Multicast::Works } else { Multicast::Impossible };
+        object.multicast = if works { Multicast::Works(0) } else { Multicast::Impossible };
         let context = object.collective_context();
         if !works {
             self.engine()?.leave_groups(context);
@@ -100,11 +114,39 @@ impl Process {
     }
 }
 
-/// Tries with all processes of `communicator` whether the network carries multicast between them.
+/// Whether the processes of a communicator look, in the blocking broadcast with this number, how multicast does.
+fn is_reviewed_after(broadcasts: u32) -> bool {
+    let (first, period) = REVIEWS;
+    broadcasts >= first && (broadcasts.is_power_of_two() || broadcasts.is_multiple_of(period))
+}
+
+/// All processes of `communicator` say how multicast does. If it fails for one of them, all go on without it.
+fn review(communicator: usize) -> Result<()> {
+    let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
+    let context = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.collective_context()))?;
+    let mut beyond_use = [i64::from(with(|process| Ok::<_, Error>(process.engine()?.review_groups(context)))?)];
+    agree(&mut beyond_use)?;
+    if beyond_use[0] == 0 {
+        return Ok(());
+    }
+    with(|process| {
+        process.multicast.fails = true;
+        process.engine()?.count_given_up();
+        process.objects.communicator_mut(communicator)?.multicast = Multicast::GivenUp;
+        Ok(())
+    })
+}
+
+/// Tries with all processes of `communicator` whether the network carries multicast between them; or, if it did, whether it still does.
 ///
 /// # Errors
 /// A process is gone.
 pub fn prepare(communicator: usize) -> Result<()> {
+    if with(|process| {
+        Ok::<_, Error>(matches!(process.objects.communicator(communicator)?.multicast, Multicast::Works(_)))
+    })? {
+        return review(communicator);
+    }
     let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
     let (size, generation) = with(|process| process.offer_group(communicator))?;
     // The least size, and the highest number.
@@ -148,7 +190,7 @@ pub fn prepare(communicator: usize) -> Result<()> {
 pub fn part(communicator: usize) {
     let context = with(|process| {
         let object = process.objects.communicator(communicator).ok()?;
-        (object.multicast == Multicast::Works).then(|| object.collective_context())
+        matches!(object.multicast, Multicast::Works(_) | Multicast::GivenUp).then(|| object.collective_context())
     });
     let Some(context) = context else { return };
     process::block_until(|process| {

@@ -22,6 +22,10 @@ use crate::process::{self, Phase, Process};
 /// # Errors
 /// A peer is gone, or the launcher is.
 pub fn finalize() -> Result<()> {
+    // What is multicast comes by another way than the messages of the barrier, by which others learn that nothing more comes.
+    process::block_until(|process| {
+        process.engine().map_or(Some(()), |engine| engine.has_multicast_all().then_some(()))
+    });
     let (scope, used) = process::with(|process| {
         process.begin_finalizing();
         let used = process.had_sessions;

@@ -7,7 +7,7 @@ use super::program::{Collective, Kind, Step};
 use super::shape::content;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use weft_core::collective::choice::{Algorithm, Choices, Layout as Places, Operation as CollectiveOperation, Table};
+use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Table};
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
@@ -293,8 +293,7 @@ impl View {
                 let algorithms = TREES.map(tree).into_iter().chain(others);
                 let schedule = match (&self.multicast, self.asked(algorithms)) {
                     (Some(layout), _) if collective.algorithm % 4 != 3 => {
-                        let multicast = Algorithm::Bcast(BcastAlgorithm::Multicast);
-                        let choices = Choices::new(vec![(CollectiveOperation::Bcast, multicast)], Table::default());
+                        let choices = Choices::new(Vec::new(), Table::default());
                         Chosen { choices: &choices, layout }.bcast(&arguments)
                     }
                     (_, Some(algorithm)) => core::bcast_with(&arguments, algorithm),
@@ -565,7 +564,7 @@ impl Proc {
         let multicast = self.multicast_nodes.as_ref().filter(|_| part.is_none()).and_then(|nodes| {
             let nodes = construct::members(nodes, &self.comms[role][step.comm].members);
             let is_apart = nodes.iter().any(|node| *node > 0);
-            is_apart.then(|| Places::of(nodes).with_multicast(true))
+            is_apart.then(|| Places::of(nodes).with_multicast(Multicast::Asked))
         });
         let view = View::new(collective, rank, group.size(), multicast);
         let plan = view.plan();

@@ -1,8 +1,9 @@
 //! Curves that belong to no run: a name and some points each.
 
 use super::axis::{Axis, Scale};
-use super::canvas::PALETTE;
+use super::canvas::{Canvas, PALETTE};
 use super::plot::{Plot, Point, Series};
+use super::png;
 
 /// A curve: its title, and its points from left to right.
 pub(crate) type Curve = (String, Vec<(f64, f64)>);
@@ -17,6 +18,19 @@ pub(crate) struct Words<'a> {
 
 /// Draws curves over powers of two, with a logarithmic axis upwards, as an SVG file.
 pub(crate) fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
+    draw(words, curves).file(words.title)
+}
+
+/// The same as an SVG and as a PNG file.
+///
+/// # Errors
+/// There is no room for the picture.
+pub(crate) fn files(words: &Words<'_>, curves: &[Curve]) -> anyhow::Result<(String, Vec<u8>)> {
+    let canvas = draw(words, curves);
+    Ok((canvas.file(words.title), png::write(&canvas)?))
+}
+
+fn draw(words: &Words<'_>, curves: &[Curve]) -> Canvas {
     let points = || curves.iter().flat_map(|(_, points)| points);
     let plot = Plot {
         title: words.title.to_owned(),
@@ -38,7 +52,7 @@ pub(crate) fn svg(words: &Words<'_>, curves: &[Curve]) -> String {
             .collect(),
         notes: Vec::new(),
     };
-    plot.draw().file(words.title)
+    plot.draw()
 }
 
 #[cfg(test)]
