@@ -1,10 +1,12 @@
-/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH` or
+/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH [FILE]` or
  * `hint SCHEME`.
  *
  * interleaved: of several roots on several communicators at a time, with messages between. paused: a rank is stopped for two seconds in the
  * middle. gone: one is stopped for good; a root that goes on is told within the bound, and the job ends with code 42. stream: COUNT broadcasts of
- * LENGTH bytes from rank 0, to be counted on the wire. hint: broadcasts on a communicator with that hint. */
+ * LENGTH bytes from rank 0, to be counted on the wire; in the middle rank 0 makes FILE, and waits until somebody takes it away. hint: broadcasts on a communicator with that hint. */
 #include "check.h"
+
+#include <time.h>
 
 enum { COMMUNICATORS = 3, TURNS = 60, LONGEST = 40000, TAG = 9, HEARD = 42, PAUSE_SECONDS = 2, PAUSED_TURNS = 3000 };
 
@@ -112,11 +114,23 @@ static int gone(void)
     return 1;
 }
 
-static void stream(int count, int length)
+/* Lets whoever started the program do something now: FILE is there until that is done. */
+static void hand_over(const char *file)
+{
+    FILE *made = fopen(file, "w");
+    CHECK(made && !fclose(made), "%s cannot be made", file);
+    for (int look = 0; look < 2000 && !access(file, F_OK); look++)
+        nanosleep(&(struct timespec){0, 10000000}, NULL);
+    CHECK(access(file, F_OK), "%s is still there", file);
+}
+
+static void stream(int count, int length, const char *file)
 {
     STORY("a stream of broadcasts");
     unsigned char *data = memory((size_t)length);
     for (int turn = 0; turn < count; turn++) {
+        if (rank == 0 && file && turn == count / 2)
+            hand_over(file);
         if (rank == 0)
             fill(data, length, 0, turn);
         MPI_Bcast(data, length, MPI_BYTE, 0, MPI_COMM_WORLD);
@@ -165,11 +179,11 @@ int main(int argc, char **argv)
         paused();
     else if (!strcmp(what, "gone"))
         return gone();
-    else if (!strcmp(what, "stream") && argc == 4)
-        stream(atoi(argv[2]), atoi(argv[3]));
+    else if (!strcmp(what, "stream") && (argc == 4 || argc == 5))
+        stream(atoi(argv[2]), atoi(argv[3]), argv[4]);
     else if (!strcmp(what, "hint") && argc == 3)
         hint(argv[2]);
     else
-        CHECK(0, "usage: interleaved, paused, gone, stream COUNT LENGTH or hint SCHEME");
+        CHECK(0, "usage: interleaved, paused, gone, stream COUNT LENGTH [FILE] or hint SCHEME");
     return end();
 }

@@ -61,7 +61,7 @@ pub enum Frame<'a> {
     /// Whether the receiver had not matched it yet, and has forgotten it.
     Retracted { request: u32, forgotten: bool },
     /// The sender has given the collective operation up whose messages are these, for an error of `class`.
-    GivenUp { context: u32, tag: i32, class: u32 },
+    GivenUp { context: u32, tag: i32, class: u32, finalized: Option<u32> },
 }
 
 const EAGER: u8 = 1;
@@ -199,9 +199,10 @@ impl Head {
         Self::new(RETRACTED, forgotten).u32(request)
     }
 
-    /// A collective operation has failed here with an error of `class`.
-    pub fn given_up(context: u32, tag: i32, class: u32) -> Self {
-        Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class)
+    /// A collective operation has failed here with an error of `class`; if that is because a process has called MPI_Finalize, with its number.
+    pub fn given_up(context: u32, tag: i32, class: u32, finalized: Option<u32>) -> Self {
+        let finalized = finalized.map_or(0, |number| number.saturating_add(1));
+        Self::new(GIVEN_UP, false).u32(context).u32(tag as u32).u32(class).u32(finalized)
     }
 }
 
@@ -279,7 +280,10 @@ impl<'a> Frame<'a> {
             CREDIT => Self::Credit { bytes: r.u64()? },
             RETRACT => Self::Retract { context: r.u32()?, request: r.u32()? },
             RETRACTED => Self::Retracted { request: r.u32()?, forgotten: with_option },
-            GIVEN_UP => Self::GivenUp { context: r.u32()?, tag: r.u32()? as i32, class: r.u32()? },
+            GIVEN_UP => {
+                let (context, tag, class) = (r.u32()?, r.u32()? as i32, r.u32()?);
+                Self::GivenUp { context, tag, class, finalized: r.u32()?.checked_sub(1) }
+            }
             kind => return Err(FrameError::UnknownKind(kind)),
         })
     }
@@ -337,7 +341,14 @@ mod tests {
             (round_trip(Head::credit(1 << 20), b""), Frame::Credit { bytes: 1 << 20 }),
             (round_trip(Head::retract(7, 8), b""), Frame::Retract { context: 7, request: 8 }),
             (round_trip(Head::retracted(8, true), b""), Frame::Retracted { request: 8, forgotten: true }),
-            (round_trip(Head::given_up(7, -9, 15), b""), Frame::GivenUp { context: 7, tag: -9, class: 15 }),
+            (
+                round_trip(Head::given_up(7, -9, 15, None), b""),
+                Frame::GivenUp { context: 7, tag: -9, class: 15, finalized: None },
+            ),
+            (
+                round_trip(Head::given_up(7, -9, 16, Some(0)), b""),
+                Frame::GivenUp { context: 7, tag: -9, class: 16, finalized: Some(0) },
+            ),
         ];
         for (bytes, frame) in cases {
             assert_eq!(Frame::parse(&bytes), Ok(frame));

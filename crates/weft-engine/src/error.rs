@@ -34,13 +34,28 @@ pub struct Details {
     pub message: Cow<'static, str>,
     /// Handle of the communicator whose error handler must hear of it, where the call itself names none.
     pub communicator: Option<usize>,
+    /// The number of the process that has called MPI_Finalize, if nothing comes for that reason.
+    pub finalized: Option<u32>,
 }
 
 impl Error {
     /// An error of `class` explained by `message`.
     #[cold]
     pub fn new(class: i32, message: impl Into<Cow<'static, str>>) -> Self {
-        Self(Box::new(Details { class, message: message.into(), communicator: None }))
+        Self(Box::new(Details { class, message: message.into(), communicator: None, finalized: None }))
+    }
+
+    /// Nothing comes of an operation because the process of this number has called MPI_Finalize.
+    #[cold]
+    pub fn finalized(number: u32) -> Self {
+        let message =
+            format!("rank {number} of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for");
+        Self(Box::new(Details { class: OTHER, message: message.into(), communicator: None, finalized: Some(number) }))
+    }
+
+    /// What others need to know of it.
+    pub(crate) fn cause(&self) -> Cause {
+        Cause { class: self.class, finalized: self.finalized }
     }
 
     /// The same, for the error handler of `communicator`.
@@ -48,6 +63,15 @@ impl Error {
         self.0.communicator = Some(communicator);
         self
     }
+}
+
+/// Why something has failed, as others are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cause {
+    /// The class of the error.
+    pub class: i32,
+    /// As in [`Details`].
+    pub finalized: Option<u32>,
 }
 
 impl Deref for Error {

@@ -14,7 +14,7 @@ use weft_core::message::{Frame, Head};
 
 use std::sync::Arc;
 
-use crate::error::{Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
+use crate::error::{Cause, Error, NO_MEMORY, PEER_GONE, Result, TRUNCATED};
 use crate::events::{Events, Kind as EventKind};
 use crate::group::PeerId;
 use crate::handle::{Kind, Slab};
@@ -691,7 +691,9 @@ impl Messages {
             }
             Frame::Retract { context, request } => self.handle_retract(peer, context, request, peers),
             Frame::Retracted { request, forgotten } => self.handle_retracted(peer, request, forgotten),
-            Frame::GivenUp { context, tag, class } => self.handle_given_up(peer, context, tag, class),
+            Frame::GivenUp { context, tag, class, finalized } => {
+                self.handle_given_up(peer, context, tag, Cause { class: class as i32, finalized });
+            }
         }
     }
 

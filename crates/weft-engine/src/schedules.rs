@@ -13,7 +13,7 @@ use weft_core::matching::Envelope;
 
 use crate::arguments::{Bound, CollectiveScope, Operation, Turn};
 use crate::engine::{Engine, SlotWait};
-use crate::error::{Error, NO_MEMORY, OTHER, Result};
+use crate::error::{Cause, Error, NO_MEMORY, OTHER, Result};
 use crate::memory::{Run, Scratch, UserData, UserReduction};
 use crate::request::{Mode, Receive, Request, Send, State};
 use crate::transport::Platform;
@@ -109,8 +109,7 @@ pub struct Cursor {
 /// Why an operation is given up before its end.
 #[derive(Clone, Copy)]
 struct Why {
-    /// The class of the error.
-    class: i32,
+    cause: Cause,
     /// Whether others know it already: one of them has told this process.
     is_told: bool,
 }
@@ -467,7 +466,7 @@ impl Cursor {
     /// Nothing can come of it any more, as another process has said.
     fn hear<P: Platform>(&mut self, engine: &Engine<P>) -> Option<Error> {
         let error = engine.messages.given_up(&self.place, &engine.peers)?;
-        self.given_up = Some(Why { class: error.class, is_told: true });
+        self.given_up = Some(Why { cause: error.cause(), is_told: true });
         Some(error)
     }
 
@@ -484,7 +483,7 @@ impl Cursor {
             });
             match goes_on {
                 Err(error) => {
-                    self.given_up = Some(Why { class: error.class, is_told: false });
+                    self.given_up = Some(Why { cause: error.cause(), is_told: false });
                     return Progress::Failed(error);
                 }
                 Ok(_) if self.frontier.is_at_end() => {
@@ -514,14 +513,14 @@ impl Cursor {
             engine.abandon_receive(*handle);
         }
         let schedule = self.run.bound().schedule();
-        let Some(Why { class, is_told }) = self.given_up.filter(|_| schedule.steps().any(Step::is_transfer)) else {
+        let Some(Why { cause, is_told }) = self.given_up.filter(|_| schedule.steps().any(Step::is_transfer)) else {
             return;
         };
         let partners = schedule.steps().filter_map(|step| match step {
             Step::Send { to: partner, .. } | Step::Receive { from: partner, .. } => Some(*partner),
             _ => None,
         });
-        engine.messages.give_up(&self.place, class, !is_told, partners, &engine.peers);
+        engine.messages.give_up(&self.place, cause, !is_told, partners, &engine.peers);
         engine.flush();
     }
 
@@ -530,7 +529,10 @@ impl Cursor {
     pub fn fail_receive<P: Platform>(mut self, engine: &mut Engine<P>, error: Option<Error>) -> Error {
         let heard = self.hear(engine);
         if heard.is_none() {
-            self.given_up = Some(Why { class: error.as_ref().map_or(OTHER, |error| error.class), is_told: false });
+            self.given_up = Some(Why {
+                cause: error.as_ref().map_or(Cause { class: OTHER, finalized: None }, Error::cause),
+                is_told: false,
+            });
         }
         self.abandon(engine);
         error.or(heard).unwrap_or_else(|| Error::new(OTHER, "a collective operation has been given up"))

@@ -49,7 +49,7 @@ struct Slot {
     /// An operation has failed here, so that nobody knows any more who stands where.
     is_broken: bool,
     /// Why a process will publish nothing more here.
-    abandoned: Option<String>,
+    abandoned: Option<Error>,
     /// How this process writes to what the others read.
     writer: Writer,
 }
@@ -130,8 +130,8 @@ impl<P: Platform> Engine<P> {
         if let Some((peer, _)) = failed {
             return Some(messages::failure(*peer, &self.peers));
         }
-        if let Some(reason) = &open.abandoned {
-            return Some(Error::new(crate::error::OTHER, reason.clone()));
+        if let Some(error) = &open.abandoned {
+            return Some(error.clone());
         }
         open.is_broken.then(|| {
             let message = "an earlier collective operation of this communicator has failed: only those that need no other process can go on";
@@ -271,8 +271,8 @@ impl<P: Platform> Engine<P> {
         })
     }
 
-    /// `peer` publishes nothing more, for `reason`: what waits for that, and is not there, fails. Whether anything does.
-    pub fn nothing_more_published_by(&mut self, peer: PeerId, reason: &str) -> bool {
+    /// `peer` publishes nothing more: what waits for that, and is not there, fails with `error`. Whether anything does.
+    pub fn nothing_more_published_by(&mut self, peer: PeerId, error: &Error) -> bool {
         if !self.awaited_in_slots().any(|awaited| awaited == peer) || self.look_at_slots() {
             return false;
         }
@@ -282,7 +282,7 @@ impl<P: Platform> Engine<P> {
             if let Some(Some(open)) = self.slots.slots.get_mut(slot as usize)
                 && open.others.iter().any(|(other, _)| Some(*other as usize) == place)
             {
-                open.abandoned.get_or_insert_with(|| reason.to_owned());
+                open.abandoned.get_or_insert_with(|| error.clone());
             }
         }
         self.messages.completions += 1;

@@ -3,7 +3,7 @@
 use weft_core::matching::Envelope;
 
 use super::{Messages, Peer, PeerAccess, failure};
-use crate::error::{Error, OTHER, Result};
+use crate::error::{Error, Result};
 use crate::group::PeerId;
 use crate::request::{Receive, Request, State};
 
@@ -102,8 +102,8 @@ impl Messages {
     }
 
     /// `peer` sends and receives nothing any more but in `context`: what calls wait for that block, and `requests`, for which
-    /// one waits as well, fail with the error of class [`OTHER`] that `reason` explains if they need `peer`. Whether there are any.
-    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, requests: &[usize], reason: &str) -> bool {
+    /// one waits as well, fail with `error` if they need `peer`. Whether there are any.
+    pub fn nothing_more_from(&mut self, peer: PeerId, context: u32, requests: &[usize], error: &Error) -> bool {
         let is_affected = |(handle, request): &(usize, &Request)| {
             partner(request) == Some(peer) && waits(request, context, requests.contains(handle))
         };
@@ -116,7 +116,7 @@ impl Messages {
                 let context = *context;
                 self.matcher.cancel(context, |posted| *posted == handle);
             }
-            self.fail(handle, Error::new(OTHER, reason.to_owned()));
+            self.fail(handle, error.clone());
         }
         any
     }

@@ -5,7 +5,7 @@ use weft_core::message::Head;
 
 use super::{Messages, Outgoing, PeerAccess};
 use crate::arguments::CollectiveScope;
-use crate::error::{Error, OTHER, PEER_GONE, TRUNCATED};
+use crate::error::{Cause, Error, OTHER, PEER_GONE, TRUNCATED};
 use crate::group::PeerId;
 
 /// Failures that have been told of and that no operation here has met yet, at most: the oldest are forgotten. An operation that was complete
@@ -21,21 +21,22 @@ pub(super) struct GivenUp {
     context: u32,
     tag: i32,
     peer: PeerId,
-    class: i32,
+    cause: Cause,
 }
 
 impl Messages {
     /// `peer` has given the operation of `tag` in `context` up.
-    pub(super) fn handle_given_up(&mut self, peer: PeerId, context: u32, tag: i32, class: u32) {
+    pub(super) fn handle_given_up(&mut self, peer: PeerId, context: u32, tag: i32, cause: Cause) {
         // What an error means at one process it means at the others.
-        let class = match class as i32 {
+        let class = match cause.class {
             class @ (TRUNCATED | PEER_GONE) => class,
             _ => OTHER,
         };
+        let cause = Cause { class, ..cause };
         if self.given_up.len() == GIVEN_UP_MAX {
             self.given_up.remove(0);
         }
-        self.given_up.push(GivenUp { context, tag, peer, class });
+        self.given_up.push(GivenUp { context, tag, peer, cause });
         self.completions += 1;
     }
 
@@ -57,7 +58,10 @@ impl Messages {
             (given_up.context, given_up.tag) == (place.context, place.tag)
                 && place.group.members.contains(&given_up.peer)
         };
-        let GivenUp { peer, class, .. } = *self.given_up.iter().find(is_of)?;
+        let GivenUp { peer, cause: Cause { class, finalized }, .. } = *self.given_up.iter().find(is_of)?;
+        if let Some(number) = finalized {
+            return Some(Error::finalized(number));
+        }
         let why = match class {
             TRUNCATED => "it was sent more than its buffer holds: all processes must describe the same amount of data",
             PEER_GONE => "a process that it needed is gone",
@@ -73,12 +77,12 @@ impl Messages {
         self.given_up.retain(|given_up| !contexts.contains(&given_up.context));
     }
 
-    /// This process has given an operation up for an error of `class`. Who hears of it: everybody, if it is the first to know and they are
+    /// This process has given an operation up for a `cause`. Who hears of it: everybody, if it is the first to know and they are
     /// not too many, or those `partners` for which there is still something to be done.
     pub(crate) fn give_up(
         &mut self,
         place: &CollectiveScope,
-        class: i32,
+        cause: Cause,
         is_first: bool,
         partners: impl Iterator<Item = u32>,
         peers: &impl PeerAccess,
@@ -91,7 +95,7 @@ impl Messages {
         };
         told.sort_unstable();
         told.dedup();
-        let head = Head::given_up(place.context, place.tag, class as u32);
+        let head = Head::given_up(place.context, place.tag, cause.class as u32, cause.finalized);
         for rank in told.into_iter().filter(|rank| *rank != place.rank) {
             let peer = place.group.members[rank as usize];
             if !peers.has_failed(peer) {

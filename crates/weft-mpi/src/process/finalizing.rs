@@ -10,7 +10,6 @@ use weft_net::clock;
 
 use super::Process;
 use crate::awaited::Awaited;
-use crate::constants::MPI_ERR_OTHER;
 use crate::context::FINALIZE_CONTEXT;
 use crate::error::{Error, Result};
 use crate::memory::UserData;
@@ -66,15 +65,15 @@ impl Process {
     /// It has.
     pub(crate) fn check_not_finalizing(&self, peer: Option<PeerId>) -> Result<()> {
         match peer.filter(|peer| self.finalizing.known.contains(peer)) {
-            Some(peer) => Err(Error::new(MPI_ERR_OTHER, self.sentence(peer))),
+            Some(peer) => Err(self.nothing_comes_from(peer)),
             None => Ok(()),
         }
     }
 
-    fn sentence(&self, peer: PeerId) -> String {
+    fn nothing_comes_from(&self, peer: PeerId) -> Error {
         let members = self.job.as_ref().map_or(&[][..], |job| &job.members);
         let rank = members.iter().position(|member| *member == peer).unwrap_or_default();
-        format!("rank {rank} of MPI_COMM_WORLD has called MPI_Finalize, and never sends what is waited for")
+        Error::finalized(rank as u32)
     }
 
     /// A call is about to sleep: if it waits for a process that has called MPI_Finalize, it need not, and `true` says so. Otherwise it shall
@@ -92,11 +91,11 @@ impl Process {
         let mut any = matches!(self.awaited, Awaited::Message { .. })
             && waited_for.iter().any(|peer| self.finalizing.known.contains(peer));
         for peer in self.finalizing.known.clone() {
-            let reason = self.sentence(peer);
+            let error = self.nothing_comes_from(peer);
             let requests = self.awaited.requests();
             let Some(engine) = &mut self.engine else { return false };
-            any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &reason);
-            any |= engine.nothing_more_published_by(peer, &reason);
+            any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &error);
+            any |= engine.nothing_more_published_by(peer, &error);
         }
         if !any {
             self.ask(&waited_for, timeout);
