@@ -90,6 +90,9 @@ pub struct Process {
     pub collectives: Slab<Running>,
     /// Completions that they have been moved on for.
     pub collectives_seen: u64,
+    /// Completions under engines that are gone. The next one counts on from there: whoever has seen a number would otherwise take the same number
+    /// of the next engine for no news, and what had come then would wait for ever.
+    completions_before: u64,
     /// Partitioned operations.
     pub(crate) partitioned: crate::partitions::Partitioned,
     /// Contexts for new communicators.
@@ -312,6 +315,7 @@ impl Process {
             errors: crate::error_codes::ErrorCodes::new(),
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
+            completions_before: 0,
             partitioned: crate::partitions::Partitioned::new(),
             contexts: crate::context::Contexts::new(),
             slots: crate::slots::Slots::new(),
@@ -341,7 +345,7 @@ impl Process {
     /// When the process has not enough file descriptors.
     pub fn attach_engine(
         &mut self,
-        engine: Engine,
+        mut engine: Engine,
         load: Load,
         neighbours: usize,
         live: Option<Live>,
@@ -356,6 +360,7 @@ impl Process {
             // Other jobs were here first: spinning must show that it pays before it is trusted.
             self.learned.distrust_spinning();
         }
+        engine.messages.completions += self.completions_before;
         self.engine = Some(Box::new(engine));
         self.live = live;
         self.packets_seen = [0; 2];
@@ -366,7 +371,9 @@ impl Process {
 
     /// Communication is over.
     pub fn detach_engine(&mut self) {
-        self.engine = None;
+        if let Some(engine) = self.engine.take() {
+            self.completions_before = engine.messages.completions + 1;
+        }
         self.live = None;
         self.alarm = None;
     }
