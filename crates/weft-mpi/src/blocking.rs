@@ -22,9 +22,7 @@ impl Process {
         let turns = if self.may_spin() { TURNS_MAX } else { TURNS_MIN };
         self.engine().ok()?.receive_now(receive, turns, || !is_contended())
     }
-}
 
-impl Process {
     /// Forgets a receive if the operation whose messages have this context and tag has been given up; whether it has.
     #[inline]
     fn give_up_receive(&mut self, handle: usize, (context, tag): (u32, i32)) -> bool {

@@ -84,9 +84,9 @@ pub(crate) fn one_host(_: &Context) -> Vec<Case> {
     }));
     // What is counted anew after Finalize once met an old count by chance, in one start of a hundred.
     cases.push(Case::new("sessions_after, 2 ranks, a hundred times", |context| {
-        let runs =
+        let mut runs =
             (0..100).map(|_| attempt(|| Ok(context.mpiexec(2).arg(context.compile(&source("sessions_after"))?))));
-        runs.into_iter().find(|outcome| !matches!(outcome, Outcome::Passed)).unwrap_or(Outcome::Passed)
+        runs.find(|outcome| !matches!(outcome, Outcome::Passed)).unwrap_or(Outcome::Passed)
     }));
     for ranks in [1, 2] {
         cases.push(program("misuse", ranks, Where::OneHost, None));

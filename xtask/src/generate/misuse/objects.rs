@@ -125,41 +125,32 @@ pub(super) fn right_array(parameter: &Parameter) -> Option<&'static str> {
     })
 }
 
+/// A handle that names nothing, and one of what has been freed.
+fn no_object(class: &'static str, null: &'static str, freed: &'static str) -> Vec<Wrong> {
+    vec![wrong_here(class, null), wrong_here(class, freed)]
+}
+
+/// Where a handle stands that the call changes: one that names nothing, and no place at all.
+fn in_place_of_handle(class: &'static str, null: &'static str) -> Vec<Wrong> {
+    vec![wrong_here(class, null), wrong_here("MPI_ERR_ARG", "NULL")]
+}
+
 /// Values that are wrong for a parameter that is no array.
 pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
     let name = procedure.name.as_str();
     let one = |class, value| vec![wrong_here(class, value)];
     match (parameter.kind.as_str(), parameter.direction) {
-        ("GROUP", Direction::In) => {
-            vec![wrong_here("MPI_ERR_GROUP", "MPI_GROUP_NULL"), wrong_here("MPI_ERR_GROUP", "freed_group")]
-        }
-        ("GROUP", Direction::InOut) => {
-            vec![wrong_here("MPI_ERR_GROUP", "&null_group"), wrong_here("MPI_ERR_ARG", "NULL")]
-        }
-        ("COMMUNICATOR", Direction::InOut) => {
-            vec![wrong_here("MPI_ERR_COMM", "&null_comm"), wrong_here("MPI_ERR_ARG", "NULL")]
-        }
-        ("INFO", Direction::InOut) => vec![wrong_here("MPI_ERR_INFO", "&null_info"), wrong_here("MPI_ERR_ARG", "NULL")],
-        ("ERRHANDLER", Direction::In) => {
-            let null = wrong_here("MPI_ERR_ERRHANDLER", "MPI_ERRHANDLER_NULL");
-            vec![null, wrong_here("MPI_ERR_ERRHANDLER", "freed_handler")]
-        }
-        ("ERRHANDLER", Direction::InOut) => {
-            vec![wrong_here("MPI_ERR_ERRHANDLER", "&null_handler"), wrong_here("MPI_ERR_ARG", "NULL")]
-        }
-        ("SESSION", Direction::In) => {
-            vec![wrong_here("MPI_ERR_SESSION", "MPI_SESSION_NULL"), wrong_here("MPI_ERR_SESSION", "freed_session")]
-        }
-        ("SESSION", Direction::InOut) => {
-            vec![wrong_here("MPI_ERR_SESSION", "&null_session"), wrong_here("MPI_ERR_ARG", "NULL")]
-        }
+        ("GROUP", Direction::In) => no_object("MPI_ERR_GROUP", "MPI_GROUP_NULL", "freed_group"),
+        ("GROUP", Direction::InOut) => in_place_of_handle("MPI_ERR_GROUP", "&null_group"),
+        ("COMMUNICATOR", Direction::InOut) => in_place_of_handle("MPI_ERR_COMM", "&null_comm"),
+        ("INFO", Direction::InOut) => in_place_of_handle("MPI_ERR_INFO", "&null_info"),
+        ("ERRHANDLER", Direction::In) => no_object("MPI_ERR_ERRHANDLER", "MPI_ERRHANDLER_NULL", "freed_handler"),
+        ("ERRHANDLER", Direction::InOut) => in_place_of_handle("MPI_ERR_ERRHANDLER", "&null_handler"),
+        ("SESSION", Direction::In) => no_object("MPI_ERR_SESSION", "MPI_SESSION_NULL", "freed_session"),
+        ("SESSION", Direction::InOut) => in_place_of_handle("MPI_ERR_SESSION", "&null_session"),
         ("REQUEST", Direction::In) if name.contains("complete") => one("MPI_ERR_REQUEST", "MPI_REQUEST_NULL"),
-        ("KEYVAL", Direction::In) => {
-            vec![wrong_here("MPI_ERR_KEYVAL", "MPI_KEYVAL_INVALID"), wrong_here("MPI_ERR_KEYVAL", "freed_keyval")]
-        }
-        ("KEYVAL", Direction::InOut) => {
-            vec![wrong_here("MPI_ERR_KEYVAL", "&null_keyval"), wrong_here("MPI_ERR_ARG", "NULL")]
-        }
+        ("KEYVAL", Direction::In) => no_object("MPI_ERR_KEYVAL", "MPI_KEYVAL_INVALID", "freed_keyval"),
+        ("KEYVAL", Direction::InOut) => in_place_of_handle("MPI_ERR_KEYVAL", "&null_keyval"),
         ("COLOR", Direction::In) => one("MPI_ERR_ARG", "-5"),
         ("SPLIT_TYPE" | "TYPECLASS", Direction::In) => one("MPI_ERR_ARG", "-77"),
         ("STATUS", Direction::InOut) => one("MPI_ERR_ARG", "NULL"),
