@@ -1,0 +1,702 @@
+/*
+ * One-sided operations under load, from a seed: `windows [SEED [ROUNDS [BYTES]]]`. ROUNDS scales what is done; BYTES is the largest transfer.
+ *
+ * Every story says beforehand which outcomes are allowed, so that any order of what happens at once is right, and no lost, doubled or torn update.
+ * Passes on any MPI library with any number of ranks.
+ */
+#include "check.h"
+#include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
+
+static uint64_t seed = 1;
+static int rounds = 20;
+static size_t bytes_max = (size_t)4 << 20;
+static int next, before;
+
+/* The same on all ranks for the same `state`. */
+static uint64_t random_of(uint64_t *state)
+{
+    uint64_t x = (*state += 0x9e3779b97f4a7c15u);
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+    x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+    return x ^ x >> 31;
+}
+
+static uint64_t own_stream(int story_number)
+{
+    return seed * 1000003u + (uint64_t)story_number * 7919u + (uint64_t)rank * 104729u;
+}
+
+/* §12.3.4: every number is handed out once, and none is left out. */
+static void counters(void)
+{
+    STORY("shared counters: every number is given to one rank");
+    int64_t *mine, one = 1, *got = memory(sizeof(int64_t) * (size_t)rounds * (size_t)ranks);
+    MPI_Win win;
+    MPI_Win_allocate(sizeof(int64_t), sizeof(int64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    MPI_Win_lock_all(0, win);
+    *mine = 0;
+    MPI_Win_sync(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < rounds; i++)
+        for (int target = 0; target < ranks; target++) {
+            MPI_Fetch_and_op(&one, &got[i * ranks + target], MPI_INT64_T, (rank + target) % ranks, 0, MPI_SUM, win);
+            MPI_Win_flush((rank + target) % ranks, win);
+        }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_sync(win);
+    CHECK_EQUAL(*mine, (int64_t)rounds * ranks);
+    MPI_Win_unlock_all(win);
+    /* Who got which number of which counter. */
+    int *times = memory(sizeof(int) * (size_t)(rounds * ranks * ranks));
+    for (int i = 0; i < rounds; i++)
+        for (int target = 0; target < ranks; target++) {
+            int64_t number = got[i * ranks + target];
+            CHECK(number >= 0 && number < (int64_t)rounds * ranks, "number %lld", (long long)number);
+            CHECK(i == 0 || number > got[(i - 1) * ranks + target], "%lld after %lld", (long long)number, (long long)got[(i - 1) * ranks + target]);
+            if (number >= 0 && number < (int64_t)rounds * ranks)
+                times[(rank + target) % ranks * rounds * ranks + (int)number]++;
+        }
+    MPI_Allreduce(MPI_IN_PLACE, times, rounds * ranks * ranks, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < rounds * ranks * ranks; i++)
+        CHECK_EQUAL(times[i], 1);
+    free(times);
+    free(got);
+    MPI_Win_free(&win);
+}
+
+/* The queue lock of Mellor-Crummey and Scott: a tail on rank 0, and in each rank's node a flag and who comes next. */
+enum { BLOCKED, NEXT, TAIL, PROTECTED, CELLS };
+
+static int fetch(MPI_Win win, int target, int cell)
+{
+    int value = 0;
+    MPI_Fetch_and_op(NULL, &value, MPI_INT, target, cell, MPI_NO_OP, win);
+    MPI_Win_flush(target, win);
+    return value;
+}
+
+static void store(MPI_Win win, int target, int cell, int value)
+{
+    MPI_Accumulate(&value, 1, MPI_INT, target, cell, 1, MPI_INT, MPI_REPLACE, win);
+    MPI_Win_flush(target, win);
+}
+
+static void queue_lock(void)
+{
+    STORY("a queue lock: what it protects is read and written by one at a time");
+    int *mine;
+    MPI_Win win;
+    MPI_Win_allocate(CELLS * sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    MPI_Win_lock_all(0, win);
+    mine[BLOCKED] = mine[PROTECTED] = 0;
+    mine[NEXT] = mine[TAIL] = -1;
+    MPI_Win_sync(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    int turns = rounds / 4 + 1;
+    for (int i = 0; i < turns; i++) {
+        int predecessor = -1, nobody = -1, was = -1, value = -1;
+        store(win, rank, NEXT, -1);
+        store(win, rank, BLOCKED, 1);
+        MPI_Fetch_and_op(&rank, &predecessor, MPI_INT, 0, TAIL, MPI_REPLACE, win);
+        MPI_Win_flush(0, win);
+        if (predecessor >= 0) {
+            store(win, predecessor, NEXT, rank);
+            while (fetch(win, rank, BLOCKED))
+                sched_yield();
+        }
+        /* Plain gets and puts: nobody else is here. */
+        MPI_Get(&value, 1, MPI_INT, 0, PROTECTED, 1, MPI_INT, win);
+        MPI_Win_flush(0, win);
+        value++;
+        MPI_Put(&value, 1, MPI_INT, 0, PROTECTED, 1, MPI_INT, win);
+        MPI_Win_flush(0, win);
+        MPI_Compare_and_swap(&nobody, &rank, &was, MPI_INT, 0, TAIL, win);
+        MPI_Win_flush(0, win);
+        if (was != rank) {
+            int successor;
+            while ((successor = fetch(win, rank, NEXT)) < 0)
+                sched_yield();
+            store(win, successor, BLOCKED, 0);
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_sync(win);
+    if (rank == 0)
+        CHECK(mine[PROTECTED] == turns * ranks && mine[TAIL] == -1, "%d, expected %d; tail %d", mine[PROTECTED], turns * ranks, mine[TAIL]);
+    MPI_Win_unlock_all(win);
+    MPI_Win_free(&win);
+}
+
+/* A hash table over all ranks: a place is taken by a compare-and-swap of its key, and its value is a sum. */
+static void hash_table(void)
+{
+    STORY("a distributed hash table: every key is in it once, with the sum of what all ranks added");
+    enum { PLACES = 256 };
+    struct place { uint64_t key, sum; } *mine;
+    MPI_Win win;
+    MPI_Win_allocate(PLACES * sizeof(struct place), sizeof(uint64_t), MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    memset(mine, 0, PLACES * sizeof(struct place));
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    int keys = PLACES / 2 * ranks;
+    uint64_t state = own_stream(1), *added = memory(sizeof(uint64_t) * (size_t)keys);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < rounds * 8; i++) {
+        uint64_t key = random_of(&state) % (uint64_t)keys + 1, amount = random_of(&state) % 1000, empty = 0, hash = key * 0x9e3779b97f4a7c15u >> 20;
+        added[key - 1] += amount;
+        for (;; hash++) {
+            int target = (int)(hash / PLACES % (uint64_t)ranks);
+            MPI_Aint at = (MPI_Aint)(2 * (hash % PLACES));
+            uint64_t found = 0;
+            MPI_Compare_and_swap(&key, &empty, &found, MPI_UINT64_T, target, at, win);
+            MPI_Win_flush(target, win);
+            if (found == 0 || found == key) {
+                MPI_Accumulate(&amount, 1, MPI_UINT64_T, target, at + 1, 1, MPI_UINT64_T, MPI_SUM, win);
+                MPI_Win_flush_local(target, win);
+                break;
+            }
+        }
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    uint64_t *there = memory(sizeof(uint64_t) * (size_t)keys);
+    int *places = memory(sizeof(int) * (size_t)keys);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    for (int i = 0; i < PLACES; i++)
+        if (mine[i].key >= 1 && mine[i].key <= (uint64_t)keys) {
+            there[mine[i].key - 1] += mine[i].sum;
+            places[mine[i].key - 1]++;
+        } else {
+            CHECK(mine[i].key == 0 && mine[i].sum == 0, "place %d has key %llu", i, (unsigned long long)mine[i].key);
+        }
+    MPI_Win_unlock(rank, win);
+    MPI_Allreduce(MPI_IN_PLACE, added, keys, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, there, keys, MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, places, keys, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    for (int i = 0; i < keys; i++)
+        CHECK(there[i] == added[i] && places[i] <= 1, "key %d: %llu, expected %llu, at %d places", i + 1, (unsigned long long)there[i],
+              (unsigned long long)added[i], places[i]);
+    free(added);
+    free(there);
+    free(places);
+    MPI_Win_free(&win);
+}
+
+/* A type of `elements` 32-bit integers in one of several shapes, and how many integers it spreads over. */
+static MPI_Datatype random_type(uint64_t *state, int elements, int *spread)
+{
+    MPI_Datatype type;
+    int lengths[64], places[64], parts = 0, at = 0, block;
+    switch (random_of(state) % 4) {
+    case 0:
+        MPI_Type_contiguous(elements, MPI_INT32_T, &type);
+        *spread = elements;
+        break;
+    case 1: /* blocks of one length, apart */
+        for (block = 1 + (int)(random_of(state) % 7); elements % block; block--)
+            ;
+        *spread = 1 + (int)(random_of(state) % 5);
+        MPI_Type_vector(elements / block, block, block + *spread, MPI_INT32_T, &type);
+        *spread = (elements / block) * (block + *spread);
+        break;
+    default: /* blocks of any length; every other time those behind come first */
+        for (int left = elements; left > 0; parts++) {
+            int length = parts == 63 ? left : 1 + (int)(random_of(state) % (uint64_t)(1 + elements / 8));
+            lengths[parts] = length < left ? length : left;
+            at += (int)(random_of(state) % 4);
+            places[parts] = at;
+            at += lengths[parts];
+            left -= lengths[parts];
+        }
+        *spread = at;
+        if (random_of(state) % 2)
+            for (int i = 0; i < parts / 2; i++) {
+                int length = lengths[i], place = places[i];
+                lengths[i] = lengths[parts - 1 - i];
+                places[i] = places[parts - 1 - i];
+                lengths[parts - 1 - i] = length;
+                places[parts - 1 - i] = place;
+            }
+        MPI_Type_indexed(parts, lengths, places, MPI_INT32_T, &type);
+        break;
+    }
+    MPI_Type_commit(&type);
+    return type;
+}
+
+static void move_here(const int32_t *from, MPI_Datatype from_type, int32_t *to, MPI_Datatype to_type, int elements)
+{
+    int position = 0, size = 0;
+    int32_t *packed = memory(sizeof(int32_t) * (size_t)elements);
+    MPI_Pack(from, 1, from_type, packed, elements * 4, &size, MPI_COMM_SELF);
+    MPI_Unpack(packed, size, &position, to, 1, to_type, MPI_COMM_SELF);
+    free(packed);
+}
+
+/* Each rank has a strip of every window that only it writes, and knows what is in it; all have a strip where they add, and know the sum. */
+static void random_accesses(int is_allocated, int passive)
+{
+    static char name[120];
+    snprintf(name, sizeof name, "random accesses against an oracle, %s memory, %s", is_allocated ? "allocated" : "the program's",
+             passive ? "passive target" : "fences");
+    STORY(name);
+    enum { STRIP = 1500, ELEMENTS_MAX = 400, EACH = 6 };
+    size_t cells = (size_t)STRIP * (size_t)(ranks + 1);
+    int32_t *mine, *own = NULL;
+    MPI_Win win;
+    if (is_allocated) {
+        MPI_Win_allocate((MPI_Aint)(cells * 4), 4, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    } else {
+        mine = own = memory(cells * 4);
+        MPI_Win_create(mine, (MPI_Aint)(cells * 4), 4, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    }
+    memset(mine, 0, cells * 4);
+    /* What is in this rank's strip of each window, and what it has added to each window's last strip. */
+    int32_t *oracle = memory(cells * 4), *added = memory(sizeof(int32_t) * STRIP * (size_t)ranks);
+    int32_t *origin[EACH], *expected[EACH];
+    size_t spreads[EACH];
+    for (int i = 0; i < EACH; i++) {
+        origin[i] = memory(STRIP * 4 * 3);
+        expected[i] = memory(STRIP * 4 * 3);
+    }
+    uint64_t state = own_stream(10 + 2 * is_allocated + passive);
+    if (passive) {
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+        MPI_Win_lock_all(0, win);
+    } else {
+        MPI_Win_fence(0, win);
+    }
+    for (int round = 0; round < rounds; round++) {
+        /* Within a round the parts of the strip are disjoint, a part each. */
+        int target = (int)(random_of(&state) % (uint64_t)ranks), part = STRIP / EACH;
+        for (int i = 0; i < EACH; i++) {
+            int elements = 1 + (int)(random_of(&state) % 50), from_spread, to_spread;
+            MPI_Datatype from_type = random_type(&state, elements, &from_spread), to_type;
+            do {
+                to_type = random_type(&state, elements, &to_spread);
+                if (to_spread > part)
+                    MPI_Type_free(&to_type);
+            } while (to_spread > part);
+            int shift = (int)(random_of(&state) % (uint64_t)(part - to_spread + 1)) + i * part;
+            MPI_Aint at = (MPI_Aint)STRIP * rank + shift;
+            int32_t *there = oracle + (size_t)STRIP * (size_t)target + shift;
+            spreads[i] = (size_t)from_spread;
+            for (int k = 0; k < from_spread; k++)
+                origin[i][k] = (int32_t)random_of(&state);
+            memcpy(expected[i], origin[i], 4 * (size_t)from_spread);
+            switch (random_of(&state) % 5) {
+            case 0:
+                MPI_Put(origin[i], 1, from_type, target, at, 1, to_type, win);
+                move_here(expected[i], from_type, there, to_type, elements);
+                break;
+            case 1:
+                MPI_Get(origin[i], 1, from_type, target, at, 1, to_type, win);
+                move_here(there, to_type, expected[i], from_type, elements);
+                break;
+            case 2:
+                MPI_Accumulate(origin[i], 1, from_type, target, at, 1, to_type, MPI_REPLACE, win);
+                move_here(expected[i], from_type, there, to_type, elements);
+                break;
+            case 3: { /* what was there comes back, in the origin's shape */
+                int32_t *zeros = memory(STRIP * 4 * 3);
+                MPI_Get_accumulate(zeros, 0, MPI_INT32_T, origin[i], 1, from_type, target, at, 1, to_type, MPI_NO_OP, win);
+                move_here(there, to_type, expected[i], from_type, elements);
+                free(zeros); /* of no elements: not used */
+                break;
+            }
+            default: { /* everybody adds to the last strip */
+                int32_t *sums = added + (size_t)STRIP * (size_t)target + shift, *addend = memory(STRIP * 4);
+                for (int k = 0; k < from_spread; k++)
+                    origin[i][k] &= 0xff;
+                memcpy(expected[i], origin[i], 4 * (size_t)from_spread);
+                MPI_Accumulate(origin[i], 1, from_type, target, (MPI_Aint)STRIP * ranks + shift, 1, to_type, MPI_SUM, win);
+                move_here(expected[i], from_type, addend, to_type, elements);
+                for (int k = 0; k < to_spread; k++)
+                    sums[k] += addend[k];
+                free(addend);
+                break;
+            }
+            }
+            MPI_Type_free(&from_type);
+            MPI_Type_free(&to_type);
+        }
+        if (passive)
+            MPI_Win_flush(target, win);
+        else
+            MPI_Win_fence(0, win);
+        for (int i = 0; i < EACH; i++)
+            CHECK(memcmp(origin[i], expected[i], 4 * spreads[i]) == 0, "round %d, operation %d: the origin's buffer is not as expected", round, i);
+    }
+    if (passive)
+        MPI_Win_unlock_all(win);
+    else
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* What the others say of this rank's window. */
+    int32_t *said = memory(cells * 4), *sums = memory(sizeof(int32_t) * STRIP * (size_t)ranks);
+    MPI_Alltoall(oracle, STRIP, MPI_INT32_T, said, STRIP, MPI_INT32_T, MPI_COMM_WORLD);
+    MPI_Allreduce(added, sums, STRIP * ranks, MPI_INT32_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    for (size_t i = 0; i < (size_t)STRIP * (size_t)ranks; i++)
+        CHECK(mine[i] == said[i], "cell %zu of the strip of rank %zu is %d, expected %d", i % STRIP, i / STRIP, mine[i], said[i]);
+    for (size_t i = 0; i < STRIP; i++)
+        CHECK(mine[(size_t)STRIP * (size_t)ranks + i] == sums[(size_t)STRIP * (size_t)rank + i], "sum %zu is %d, expected %d", i,
+              mine[(size_t)STRIP * (size_t)ranks + i], sums[(size_t)STRIP * (size_t)rank + i]);
+    MPI_Win_unlock(rank, win);
+    MPI_Win_free(&win);
+    for (int i = 0; i < EACH; i++) {
+        free(origin[i]);
+        free(expected[i]);
+    }
+    free(oracle);
+    free(added);
+    free(said);
+    free(sums);
+    free(own);
+}
+
+static void many_windows(void)
+{
+    enum { WINDOWS = 200 };
+    STORY("hundreds of windows at once, with traffic on all, freed in another order");
+    static MPI_Win wins[WINDOWS];
+    static int cells[WINDOWS], *allocated[WINDOWS];
+    int count = rounds * 10 < WINDOWS ? rounds * 10 : WINDOWS;
+    for (int i = 0; i < count; i++) {
+        cells[i] = -1;
+        if (i % 3 == 0)
+            MPI_Win_allocate(sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &allocated[i], &wins[i]);
+        else
+            MPI_Win_create(allocated[i] = &cells[i], sizeof(int), sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &wins[i]);
+        MPI_Win_lock_all(MPI_MODE_NOCHECK, wins[i]);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    int *values = memory(sizeof(int) * (size_t)count);
+    for (int i = count - 1; i >= 0; i--) {
+        values[i] = 1000 * rank + i;
+        MPI_Put(&values[i], 1, MPI_INT, next, 0, 1, MPI_INT, wins[i]);
+    }
+    for (int i = 0; i < count; i++)
+        MPI_Win_unlock_all(wins[i]);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int k = 0; k < count; k++) {
+        int i = count - 1 - k;
+        MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, wins[i]);
+        CHECK_EQUAL(*allocated[i], 1000 * before + i);
+        MPI_Win_unlock(rank, wins[i]);
+    }
+    for (int i = count - 1; i >= 0; i--)
+        MPI_Win_free(&wins[i]);
+    free(values);
+
+    STORY("windows made and freed again and again, right after much traffic");
+    enum { PARTS = 64 };
+    for (int round = 0; round < rounds; round++) {
+        int64_t *mine, sum = 0;
+        MPI_Win win;
+        MPI_Win_allocate(PARTS * 8, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+        memset(mine, 0, PARTS * 8);
+        MPI_Win_fence(0, win);
+        int64_t value = rank + 1;
+        for (int i = 0; i < PARTS; i++)
+            for (int target = 0; target < ranks; target++)
+                MPI_Accumulate(&value, 1, MPI_INT64_T, (rank + target) % ranks, i, 1, MPI_INT64_T, MPI_SUM, win);
+        MPI_Win_fence(0, win);
+        for (int i = 0; i < PARTS; i++)
+            sum += mine[i];
+        CHECK_EQUAL(sum, (int64_t)PARTS * ranks * (ranks + 1) / 2);
+        MPI_Win_free(&win);
+    }
+}
+
+/* §12.5.3: MPI_Win_free waits for what others do to this window by locks. */
+static void freed_with_traffic(void)
+{
+    STORY("MPI_Win_free while others still act on the window");
+    for (int round = 0; round < rounds; round++) {
+        enum { LENGTH = 5000 };
+        int *mine, *source = memory(LENGTH * sizeof(int)), *copy = memory(LENGTH * sizeof(int));
+        MPI_Win win;
+        mine = memory(LENGTH * sizeof(int) * 2);
+        MPI_Win_create(mine, LENGTH * sizeof(int) * 2, sizeof(int), MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        for (int i = 0; i < LENGTH; i++)
+            source[i] = rank * round + i;
+        MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+        MPI_Put(source, LENGTH, MPI_INT, next, 0, LENGTH, MPI_INT, win);
+        MPI_Accumulate(source, LENGTH, MPI_INT, next, LENGTH, LENGTH, MPI_INT, MPI_SUM, win);
+        MPI_Win_unlock(next, win);
+        MPI_Win_free(&win); /* no barrier before it */
+        for (int i = 0; i < LENGTH; i++)
+            CHECK(mine[i] == before * round + i && mine[LENGTH + i] == mine[i], "%d: %d, %d", i, mine[i], mine[LENGTH + i]);
+        free(mine);
+        free(source);
+        free(copy);
+    }
+}
+
+/* What a thread does, on a part of the window of its own. */
+struct worker {
+    MPI_Win win;
+    int number, wrong;
+};
+
+enum { THREADS = 4, PER_THREAD = 64 };
+
+static void *work(void *argument)
+{
+    struct worker *worker = argument;
+    uint64_t state = own_stream(100 + worker->number);
+    int64_t one = 1, got, was;
+    for (int i = 0; i < rounds * 4; i++) {
+        int target = (int)(random_of(&state) % (uint64_t)ranks);
+        MPI_Aint own = 1 + (MPI_Aint)(rank * THREADS + worker->number) * PER_THREAD + (MPI_Aint)(random_of(&state) % PER_THREAD);
+        int64_t value = (int64_t)(random_of(&state) >> 8);
+        MPI_Put(&value, 1, MPI_INT64_T, target, own, 1, MPI_INT64_T, worker->win);
+        MPI_Win_flush(target, worker->win);
+        got = -1;
+        MPI_Get(&got, 1, MPI_INT64_T, target, own, 1, MPI_INT64_T, worker->win);
+        MPI_Fetch_and_op(&one, &was, MPI_INT64_T, target, 0, MPI_SUM, worker->win);
+        MPI_Win_flush(target, worker->win);
+        worker->wrong += got != value || was < 0;
+    }
+    return NULL;
+}
+
+static void threads(int provided)
+{
+    STORY("threads that act on different targets");
+    if (provided < MPI_THREAD_MULTIPLE)
+        return;
+    int64_t *mine, total = 0;
+    MPI_Win win;
+    struct worker workers[THREADS];
+    pthread_t ids[THREADS];
+    size_t cells = 1 + (size_t)ranks * THREADS * PER_THREAD;
+    MPI_Win_allocate((MPI_Aint)(cells * 8), 8, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    memset(mine, 0, cells * 8);
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+    MPI_Win_lock_all(0, win);
+    for (int i = 0; i < THREADS; i++) {
+        workers[i] = (struct worker){win, i, 0};
+        pthread_create(&ids[i], NULL, work, &workers[i]);
+    }
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        CHECK_EQUAL(workers[i].wrong, 0);
+    }
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, win);
+    int64_t here = mine[0];
+    MPI_Win_unlock(rank, win);
+    MPI_Allreduce(&here, &total, 1, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    CHECK_EQUAL(total, (int64_t)rounds * 4 * THREADS * ranks);
+    MPI_Win_free(&win);
+}
+
+/* Rank 0 learns by its memory alone that the others are done. */
+static void passive_target(int is_allocated)
+{
+    STORY(is_allocated ? "a target that makes no MPI call is served, allocated memory" : "a target that makes no MPI call is served, the program's memory");
+    if (ranks < 2)
+        return;
+    /* §12.7.3 leaves open whether it is: Weft promises it. */
+    if (left_out("independent-progress"))
+        return;
+    enum { CELLS_MAX = 4096 };
+    static int64_t array[CELLS_MAX];
+    int64_t *mine = array;
+    MPI_Win win;
+    if (is_allocated)
+        MPI_Win_allocate(sizeof array, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    else
+        MPI_Win_create(array, sizeof array, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, rank, 0, win);
+    memset(mine, 0, sizeof array);
+    MPI_Win_unlock(rank, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        /* Computes, and sleeps, until the others have written that they are done: they can only do so while this rank makes no call. */
+        volatile int64_t *done = &mine[CELLS_MAX - 1];
+        for (unsigned turns = 0; *done < ranks - 1; turns++)
+            if (turns % 1000 == 999)
+                usleep(1000);
+    } else {
+        static int64_t big[CELLS_MAX / 2], back[CELLS_MAX / 2];
+        int64_t one = 1, was = -1;
+        for (int i = 0; i < rounds; i++) {
+            MPI_Win_lock(i % 2 ? MPI_LOCK_SHARED : MPI_LOCK_EXCLUSIVE, 0, 0, win);
+            MPI_Fetch_and_op(&one, &was, MPI_INT64_T, 0, 0, MPI_SUM, win);
+            MPI_Accumulate(&one, 1, MPI_INT64_T, 0, 1, 1, MPI_INT64_T, MPI_SUM, win);
+            MPI_Put(&one, 1, MPI_INT64_T, 0, 2 + rank % 100, 1, MPI_INT64_T, win);
+            MPI_Win_flush(0, win);
+            CHECK(was >= 0, "%lld", (long long)was);
+            MPI_Win_unlock(0, win);
+        }
+        MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, win);
+        for (int i = 0; i < CELLS_MAX / 2; i++)
+            big[i] = 1000 * rank + i;
+        MPI_Put(big, CELLS_MAX / 2 - 1, MPI_INT64_T, 0, CELLS_MAX / 2, CELLS_MAX / 2 - 1, MPI_INT64_T, win);
+        MPI_Win_flush(0, win);
+        MPI_Get(back, CELLS_MAX / 2 - 1, MPI_INT64_T, 0, CELLS_MAX / 2, CELLS_MAX / 2 - 1, MPI_INT64_T, win);
+        MPI_Win_unlock(0, win);
+        CHECK(memcmp(big, back, sizeof big - 8) == 0, "what was got is not what was put under the lock");
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+        MPI_Accumulate(&one, 1, MPI_INT64_T, 0, CELLS_MAX - 1, 1, MPI_INT64_T, MPI_SUM, win);
+        MPI_Win_unlock(0, win);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win);
+        CHECK(mine[0] == (int64_t)rounds * (ranks - 1) && mine[1] == mine[0], "%lld, %lld", (long long)mine[0], (long long)mine[1]);
+        MPI_Win_unlock(0, win);
+    }
+    MPI_Win_free(&win);
+}
+
+static void transfers(int is_allocated)
+{
+    STORY(is_allocated ? "large transfers, allocated memory" : "large transfers, the program's memory");
+    static const size_t odd[] = {1, 63, 1000, 8191, 65537, 1 << 20, (size_t)5 << 20, (size_t)64 << 20};
+    unsigned char *mine, *own = NULL, *buffer = memory(bytes_max + 8);
+    MPI_Win win;
+    if (is_allocated) {
+        MPI_Win_allocate((MPI_Aint)bytes_max + 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &mine, &win);
+    } else {
+        mine = own = memory(bytes_max + 8);
+        MPI_Win_create(mine, (MPI_Aint)bytes_max + 8, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    }
+    for (size_t which = 0; which < sizeof odd / sizeof *odd && odd[which] <= bytes_max; which++) {
+        size_t length = odd[which], shift = which % 8;
+        fill(buffer, length, rank, (int)which);
+        MPI_Win_fence(0, win);
+        MPI_Put(buffer, (int)length, MPI_BYTE, next, (MPI_Aint)shift, (int)length, MPI_BYTE, win);
+        MPI_Win_fence(0, win);
+        CHECK_EQUAL(wrong_bytes(mine + shift, length, before, (int)which), 0);
+        memset(buffer, 0, length);
+        MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
+        MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+        MPI_Get(buffer, (int)length, MPI_BYTE, next, (MPI_Aint)shift, (int)length, MPI_BYTE, win);
+        MPI_Win_unlock(next, win);
+        CHECK_EQUAL(wrong_bytes(buffer, length, rank, (int)which), 0);
+        /* Adding zero to each byte changes nothing; the values come back. */
+        unsigned char *zeros = memory(length);
+        memset(buffer, 1, length);
+        MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
+        MPI_Get_accumulate(zeros, (int)length, MPI_UINT8_T, buffer, (int)length, MPI_UINT8_T, next, (MPI_Aint)shift, (int)length, MPI_UINT8_T, MPI_BOR,
+                           win);
+        MPI_Win_unlock(next, win);
+        CHECK_EQUAL(wrong_bytes(buffer, length, rank, (int)which), 0);
+        free(zeros);
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Win_free(&win);
+    free(own);
+    free(buffer);
+}
+
+/* The list of the standard's example: elements are attached to a dynamic window, and appended by compare-and-swap of the last one's pointer. */
+static void linked_list(void)
+{
+    STORY("a list of elements that each rank attaches and appends");
+    struct pointer { uint64_t rank_and_one; MPI_Aint at; };
+    struct element { int64_t value; struct pointer next; } *elements;
+    MPI_Win win;
+    int each = rounds / 4 + 1;
+    struct pointer head = {0, 0};
+    elements = memory(sizeof(struct element) * (size_t)each);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+    struct element *anchor = memory(sizeof *anchor);
+    MPI_Win_attach(win, anchor, sizeof *anchor);
+    MPI_Get_address(anchor, &head.at);
+    MPI_Bcast(&head.at, 1, MPI_AINT, 0, MPI_COMM_WORLD);
+    MPI_Win_lock_all(0, win);
+    struct pointer tail = {1, head.at};
+    for (int i = 0; i < each; i++) {
+        struct pointer created = {(uint64_t)rank + 1, 0};
+        elements[i].value = rank * 1000 + i;
+        MPI_Win_attach(win, &elements[i], sizeof elements[i]);
+        MPI_Get_address(&elements[i], &created.at);
+        MPI_Win_sync(win);
+        for (;;) {
+            uint64_t nobody = 0, found = 0;
+            int target = (int)tail.rank_and_one - 1;
+            MPI_Aint link = MPI_Aint_add(tail.at, offsetof(struct element, next.rank_and_one));
+            /* Claimed first by a mark that no rank has; then its address, then who it is. */
+            uint64_t claim = UINT64_MAX;
+            MPI_Compare_and_swap(&claim, &nobody, &found, MPI_UINT64_T, target, link, win);
+            MPI_Win_flush(target, win);
+            if (found == 0) {
+                MPI_Accumulate(&created.at, 1, MPI_AINT, target, MPI_Aint_add(tail.at, offsetof(struct element, next.at)), 1, MPI_AINT, MPI_REPLACE, win);
+                MPI_Win_flush(target, win);
+                MPI_Accumulate(&created.rank_and_one, 1, MPI_UINT64_T, target, link, 1, MPI_UINT64_T, MPI_REPLACE, win);
+                MPI_Win_flush(target, win);
+                tail = created;
+                break;
+            }
+            if (found == UINT64_MAX) {
+                sched_yield();
+                continue;
+            }
+            tail.rank_and_one = found;
+            MPI_Aint at = 0;
+            MPI_Fetch_and_op(NULL, &at, MPI_AINT, target, MPI_Aint_add(tail.at, offsetof(struct element, next.at)), MPI_NO_OP, win);
+            MPI_Win_flush(target, win);
+            tail.at = at;
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    /* Everybody walks it. */
+    int *seen = memory(sizeof(int) * (size_t)(each * ranks)), length = 0;
+    struct pointer at = {1, head.at};
+    for (;; length++) {
+        struct element here;
+        MPI_Get(&here, sizeof here, MPI_BYTE, (int)at.rank_and_one - 1, at.at, sizeof here, MPI_BYTE, win);
+        MPI_Win_flush((int)at.rank_and_one - 1, win);
+        if (length > 0) {
+            int of = (int)(here.value / 1000), number = (int)(here.value % 1000);
+            CHECK(of >= 0 && of < ranks && number < each && seen[of * each + number]++ == 0, "value %lld", (long long)here.value);
+        }
+        if (here.next.rank_and_one == 0 || length > each * ranks)
+            break;
+        at = here.next;
+    }
+    CHECK_EQUAL(length, each * ranks);
+    MPI_Win_unlock_all(win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < each; i++)
+        MPI_Win_detach(win, &elements[i]);
+    MPI_Win_detach(win, anchor);
+    MPI_Win_free(&win);
+    free(seen);
+    free(anchor);
+    free(elements);
+}
+
+int main(int argc, char **argv)
+{
+    int provided = begin_threads(&argc, &argv);
+    if (argc > 1)
+        seed = strtoull(argv[1], NULL, 10);
+    if (argc > 2)
+        rounds = atoi(argv[2]);
+    if (argc > 3)
+        bytes_max = strtoull(argv[3], NULL, 10);
+    next = (rank + 1) % ranks;
+    before = (rank + ranks - 1) % ranks;
+    counters();
+    queue_lock();
+    hash_table();
+    linked_list();
+    for (int which = 0; which < 4; which++)
+        random_accesses(which / 2, which % 2);
+    many_windows();
+    freed_with_traffic();
+    threads(provided);
+    passive_target(0);
+    passive_target(1);
+    transfers(0);
+    transfers(1);
+    return end();
+}
