@@ -8,6 +8,7 @@
 mod batch;
 mod bounds;
 mod census;
+mod description;
 mod element;
 mod shape;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use core::fmt;
 use core::ops::Range;
 
 pub use batch::Batch;
+pub use description::NoLayout;
 pub use element::{Element, Pair};
 
 use batch::Merger;

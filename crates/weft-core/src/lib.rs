@@ -12,6 +12,7 @@ pub mod layout;
 pub mod matching;
 pub mod message;
 pub mod multicast;
+pub mod one_sided;
 pub mod path_validation;
 pub mod pcapng;
 pub mod placement;

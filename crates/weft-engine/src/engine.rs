@@ -12,6 +12,7 @@ mod placement;
 mod report;
 mod single_copy;
 mod slots;
+mod windows;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::peers::{NewPeer, Peers, Route};
 use crate::protocols::{self, RING_PIECE_BYTES, SINGLE_COPY_BYTES_MIN};
 use crate::request::{Cancellation, Send, State};
 use crate::transport::{Node, Platform, SleepMode};
+use crate::windows::Windows;
 
 /// Frames taken from the rings, and datagrams from the network, in one pass.
 const FRAMES_PER_PASS: usize = 64;
@@ -43,6 +45,7 @@ pub use immediate::Received;
 pub use multicast::NewGroup;
 pub use report::Traffic;
 pub(crate) use slots::SlotWait;
+pub use windows::Access;
 
 /// What the engine is made of.
 pub struct Parts<P: Platform> {
@@ -81,6 +84,8 @@ pub struct Engine<P: Platform> {
     slots: slots::Slots,
     awaited: awaited::Awaited,
     groups: multicast::Groups,
+    /// Windows of one-sided operations.
+    pub windows: Windows,
     eager_limit: u64,
     frame_max: u64,
     /// Largest message that goes into a ring without a request, in bytes.
@@ -112,6 +117,7 @@ impl<P: Platform> Engine<P> {
             slots: slots::Slots::default(),
             awaited: awaited::Awaited::new(parts.peer_timeout),
             groups: multicast::Groups::default(),
+            windows: Windows::default(),
             eager_limit: parts.eager_limit,
             frame_max,
             immediate_max: parts.eager_limit.min(frame_max).min(RING_PIECE_BYTES),
@@ -266,12 +272,14 @@ impl<P: Platform> Engine<P> {
             // One look at the clock serves the whole pass.
             let now = self.platform.now();
             self.poll_network(now);
+            self.progress_windows();
             self.messages.look_for_grants(now);
             self.ask_awaited(now);
             self.drain_queues();
             self.transmit(now);
             self.move_groups(now);
         } else {
+            self.progress_windows();
             self.drain_queues();
         }
         is_check
@@ -341,6 +349,7 @@ impl<P: Platform> Engine<P> {
         self.messages.peer_failed(peer, &reason, &mut self.peers);
         // After the reason is known, which what was multicast fails with.
         self.leave_failed_peer(peer);
+        self.leave_windows(peer);
         // Before anybody is told that the memory is the program's again.
         self.conceal_closed();
     }
@@ -443,6 +452,7 @@ impl<P: Platform> Engine<P> {
     /// to do already.
     pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
         if self.owes_a_turn()
+            || self.has_news_for_windows()
             || !self.myself.is_empty()
             || !self.messages.outbox.is_empty()
             || self.messages.may_grant()

@@ -17,6 +17,8 @@ pub const INTERNAL: i32 = 17;
 /// As above.
 pub const NO_MEMORY: i32 = 39;
 /// As above.
+pub const RMA_RANGE: i32 = 48;
+/// As above.
 pub const PEER_GONE: i32 = 58;
 
 /// An MPI error: the class that the program sees (MPI-5.0 §9.4) and a sentence that says what, where and why.

@@ -29,6 +29,10 @@ pub enum Kind {
     Collective = 10,
     /// `MPI_Session`.
     Session = 11,
+    /// `MPI_Win`.
+    Window = 12,
+    /// Answers that one-sided operations wait for: never leaves the library.
+    Answer = 13,
 }
 
 /// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.

@@ -14,6 +14,7 @@
 //! | [`protocols`] | which protocol carries a message: a pure function, and its thresholds |
 //! | [`messages`] | from frames to requests and back: eager messages, rendezvous, credit |
 //! | [`regions`] | memory that a peer may read or write, and the checks of each access |
+//! | [`windows`] | one-sided operations: what is exposed, what has been begun, what others ask for |
 //! | [`request`] | operations that have begun |
 //! | [`arguments`], [`schedules`] | collective operations: what they are given, and the cursor that runs their schedules |
 //! | [`waiting`] | when a call spins, yields or sleeps, and what the progress thread watches |
@@ -38,6 +39,7 @@ pub mod request;
 pub mod schedules;
 pub mod transport;
 pub mod waiting;
+pub mod windows;
 
 /// The core's parts that users of the engine speak of.
 pub use weft_core::{collective as algorithms, layout, reduce};

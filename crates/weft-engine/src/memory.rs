@@ -11,6 +11,7 @@ mod bound;
 mod checkers;
 mod copies;
 mod described;
+mod exposed;
 mod in_process;
 mod label;
 mod shared;
@@ -34,6 +35,7 @@ pub use bound::{
 pub(crate) use checkers::note_written;
 pub use checkers::{Access, FindPoison, Report, Sanitizer, attach, label_messages};
 pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size};
+pub use exposed::Exposed;
 pub use in_process::InProcess;
 pub use label::{LABEL_BYTES, LABEL_WORDS, Label};
 pub use shared::SharedBuffer;

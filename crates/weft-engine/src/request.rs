@@ -148,6 +148,8 @@ pub enum State {
     Flush(Vec<usize>),
     /// A collective operation that the progress loop advances.
     Collective,
+    /// A one-sided operation, which its window completes (MPI-5.0 §12.3.5).
+    OneSided,
     /// A partitioned operation, whose messages have requests of their own (MPI-5.0 §4).
     Partitioned,
     /// A generalized request that the program completes itself (MPI-5.0 §13.2).

@@ -128,10 +128,11 @@ pub enum Creation {
     Merge,
     FromGroup,
     FromGroups,
+    Window,
 }
 
 impl Creation {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Duplicate,
         Self::Create,
         Self::CreateGroup,
@@ -146,6 +147,7 @@ impl Creation {
         Self::Merge,
         Self::FromGroup,
         Self::FromGroups,
+        Self::Window,
     ];
 
     /// The name of the call. Forms that differ in hints, or in whether they wait, count as one.
@@ -165,6 +167,7 @@ impl Creation {
             Self::Merge => "MPI_Intercomm_merge",
             Self::FromGroup => "MPI_Comm_create_from_group",
             Self::FromGroups => "MPI_Intercomm_create_from_groups",
+            Self::Window => "MPI_Win_create or one of its relatives",
         }
     }
 

@@ -27,6 +27,10 @@ pub struct Job {
     pub(crate) nodes: HashMap<PeerId, u64>,
     /// Processes that take turns on their processors: the job has more on these than there are.
     pub(crate) crowded: HashSet<PeerId>,
+    /// A name for what the processes of this node share.
+    pub(crate) node_key: String,
+    /// The directory for that, if the user has named one.
+    pub(crate) shm_dir: Option<std::path::PathBuf>,
     /// Its processes, by their rank.
     pub members: Vec<PeerId>,
     /// `MPI_APPNUM` of each, by rank.

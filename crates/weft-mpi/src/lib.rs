@@ -13,6 +13,7 @@
 //! | [`object`], [`predefined`] | objects and how they are found |
 //! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
 //! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |
+//! | [`window`] | one-sided communication: windows, their memory and their epochs |
 //! | [`session`] | sessions and process sets |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 //! | [`awaited`] | what a call waits for, for those who look |
@@ -56,6 +57,7 @@ mod slots;
 pub mod start;
 pub mod tools;
 pub mod topology;
+pub mod window;
 
 /// The parts of the engine and of the core that the boundary speaks of: it depends on this crate only.
 pub use weft_engine::{algorithms, error, handle, layout, memory, reduce, request};

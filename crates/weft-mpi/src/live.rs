@@ -282,6 +282,7 @@ impl View<'_> {
             | State::Flush(_)
             | State::Collective
             | State::Partitioned
+            | State::OneSided
             | State::Generalized => return Told::Unknown,
         };
         let tag = tag.filter(|_| context % CONTEXTS_EACH == 0);

@@ -13,6 +13,7 @@ use crate::handle::{Kind, Slab};
 use crate::predefined::{TYPE_END, TYPE_FIRST};
 use crate::session::Session;
 use crate::topology::Topology;
+use crate::window::Window;
 pub use weft_engine::arguments::{Operation, UserOperation};
 pub use weft_engine::group::{Group, PeerId};
 
@@ -204,6 +205,8 @@ pub struct Objects {
     pub communicators: Slab<Communicator>,
     world: usize,
     self_: usize,
+    /// Windows.
+    pub windows: Slab<Window>,
     /// Open sessions.
     pub sessions: Slab<Session>,
     /// Groups made by the program.
@@ -235,6 +238,7 @@ impl Objects {
             communicators: Slab::new(Kind::Communicator),
             world: 0,
             self_: 0,
+            windows: Slab::new(Kind::Window),
             sessions: Slab::new(Kind::Session),
             groups: Slab::new(Kind::Group),
             datatypes: Slab::new(Kind::Datatype),
@@ -324,6 +328,24 @@ impl Objects {
     /// `MPI_ERR_SESSION`.
     pub fn session_mut(&mut self, handle: usize) -> Result<&mut Session> {
         self.sessions.get_mut(handle).ok_or_else(|| wrong_session(handle))
+    }
+
+    /// The window of `handle`.
+    ///
+    /// # Errors
+    /// `MPI_ERR_WIN`.
+    #[inline]
+    pub fn window(&self, handle: usize) -> Result<&Window> {
+        self.windows.get(handle).ok_or_else(|| wrong_window(handle))
+    }
+
+    /// The same, to change it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_WIN`.
+    #[inline]
+    pub fn window_mut(&mut self, handle: usize) -> Result<&mut Window> {
+        self.windows.get_mut(handle).ok_or_else(|| wrong_window(handle))
     }
 
     /// Visits the buffers for buffered sends of all communicators and sessions.
@@ -561,6 +583,11 @@ pub fn full(what: &str) -> Error {
 #[cold]
 fn wrong_type(handle: usize) -> Error {
     wrong(handle, "datatype", MPI_ERR_TYPE, MPI_DATATYPE_NULL, "MPI_DATATYPE_NULL")
+}
+
+#[cold]
+fn wrong_window(handle: usize) -> Error {
+    wrong(handle, "window", MPI_ERR_WIN, MPI_WIN_NULL, "MPI_WIN_NULL")
 }
 
 #[cold]

@@ -241,6 +241,8 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let (interfaces, links_open) = (links.interfaces(), links.any());
     let crowded: Vec<bool> = cards.iter().map(|card| is_crowded(card, &cards)).collect();
     let engine = connect(&settings, rank, size, &cards, links, secret)?;
+    let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == identity).collect();
+    let node_key = node_key(&settings, &secret, &locals);
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
     let nodes = members.iter().zip(&cards).map(|(member, card)| (*member, card.node)).collect();
     process.attach_engine(engine, load, neighbours, live).map_err(|error| {
@@ -265,6 +267,8 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         nodes,
         crowded: members.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(member, _)| *member).collect(),
         reorders: settings.reorder,
+        node_key: node_key,
+        shm_dir: settings.shm_dir.clone(),
         members,
         appnums: cards.iter().map(|card| card.appnum).collect(),
         has_reported: false,

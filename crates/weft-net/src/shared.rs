@@ -30,6 +30,7 @@ mod sleeping;
 #[cfg_attr(loom, path = "shared/slot_area_model.rs")]
 mod slot_area;
 mod slots;
+mod window_memory;
 
 use std::os::fd::RawFd;
 use std::os::unix::net::SocketAddr;
@@ -41,6 +42,7 @@ use crate::{Error, sys};
 pub use cooperative_copy::CooperativeCopy;
 use doorbell::{Doorbell, Rung};
 pub use posted_receives::PostedReceives;
+pub use window_memory::WindowMemory;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;

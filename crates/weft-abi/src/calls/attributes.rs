@@ -2,13 +2,14 @@
 //!
 //! Copy and delete functions are the program's and may call MPI: they always run while the process lock is free.
 
-use crate::types::{MPI_Comm, MPI_Datatype};
+use crate::types::{MPI_Comm, MPI_Datatype, MPI_Win};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
 use weft_mpi::object::{Attributes, Class, Keyval, Objects};
 use weft_mpi::process;
+use weft_mpi::window::Window;
 
 /// `MPI_Comm_copy_attr_function` and its twins: object, keyval, extra state, value, copied value, flag.
 type CopyFunction = unsafe extern "C" fn(usize, c_int, *mut c_void, *mut c_void, *mut c_void, *mut c_int) -> c_int;
@@ -127,7 +128,8 @@ fn attributes(objects: &mut Objects, handle: usize, class: Class) -> Result<&mut
     match class {
         Class::Communicator => Ok(&mut objects.communicator_mut(handle)?.attributes),
         Class::Datatype => Ok(&mut objects.datatype_mut(handle)?.attributes),
-        Class::Window | Class::File | Class::Session => {
+        Class::Window => Ok(&mut objects.window_mut(handle)?.attributes),
+        Class::File | Class::Session => {
             Err(Error::new(MPI_ERR_UNSUPPORTED_OPERATION, "objects of this kind have no attributes yet"))
         }
     }
@@ -186,10 +188,14 @@ unsafe fn set(handle: usize, class: Class, number: c_int, value: *mut c_void) ->
 /// `value` points to room for a pointer, `flag` can be written.
 unsafe fn get(handle: usize, class: Class, number: c_int, value: *mut c_void, flag: *mut c_int) -> Result<(), Error> {
     let found = process::with(|process| {
-        let attributes = attributes(&mut process.objects, handle, class)?;
+        attributes(&mut process.objects, handle, class)?;
         if class == Class::Communicator && (MPI_TAG_UB..=MPI_UNIVERSE_SIZE).contains(&number) {
             return Ok(predefined(process, number));
         }
+        if class == Class::Window && (MPI_WIN_BASE..=MPI_WIN_MODEL).contains(&number) {
+            return process.objects.window(handle).map(|window| predefined_of_window(window, number));
+        }
+        let attributes = self::attributes(&mut process.objects, handle, class)?;
         let found = find(attributes, number);
         process.objects.keyval(number, class)?;
         Ok(found)
@@ -256,6 +262,20 @@ fn predefined(process: &process::Process, number: i32) -> Option<usize> {
         _ => return None,
     };
     Some(place.as_ptr() as usize)
+}
+
+/// The address that a predefined attribute of windows is, or points to (MPI-5.0 §12.2.6).
+fn predefined_of_window(window: &Window, number: i32) -> Option<usize> {
+    let facts = &*window.facts;
+    match number {
+        // Of a dynamic window it is MPI_BOTTOM.
+        MPI_WIN_BASE => Some(window.parts[window.rank as usize].here),
+        MPI_WIN_SIZE => Some((&raw const facts.size).addr()),
+        MPI_WIN_DISP_UNIT => Some((&raw const facts.disp_unit).addr()),
+        MPI_WIN_CREATE_FLAVOR => Some((&raw const facts.flavor).addr()),
+        MPI_WIN_MODEL => Some((&raw const facts.model).addr()),
+        _ => None,
+    }
 }
 
 fn update(place: &'static AtomicI32, value: i32) -> &'static AtomicI32 {
@@ -402,6 +422,38 @@ pub(crate) unsafe fn win_create_keyval(
 pub(crate) unsafe fn win_free_keyval(win_keyval: *mut c_int) -> Result<(), Error> {
     // SAFETY: the caller's pointer.
     unsafe { free_keyval(Class::Window, win_keyval) }
+}
+
+/// MPI_Win_set_attr (MPI-5.0 §7.7.3).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { set(win.0, Class::Window, win_keyval, attribute_val) }
+}
+
+/// MPI_Win_get_attr (MPI-5.0 §7.7.3).
+///
+/// # Safety
+/// `attribute_val` points to a pointer, `flag` to an integer; both can be written.
+pub(crate) unsafe fn win_get_attr(
+    win: MPI_Win,
+    win_keyval: c_int,
+    attribute_val: *mut c_void,
+    flag: *mut c_int,
+) -> Result<(), Error> {
+    // SAFETY: the caller's pointers.
+    unsafe { get(win.0, Class::Window, win_keyval, attribute_val, flag) }
+}
+
+/// MPI_Win_delete_attr (MPI-5.0 §7.7.3).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn win_delete_attr(win: MPI_Win, win_keyval: c_int) -> Result<(), Error> {
+    // SAFETY: the boundary holds no lock.
+    unsafe { delete(win.0, Class::Window, win_keyval) }
 }
 
 /// MPI_Keyval_create, deprecated (MPI-5.0 §16.1).

@@ -90,7 +90,11 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
             Ok(object) => (object.error_handler, session.0),
             Err(_) => (own_handler(handler_of), MPI_COMM_SELF),
         },
-        Scope::None | Scope::Win(_) | Scope::Tool => (own_handler(handler_of), MPI_COMM_SELF),
+        Scope::Win(win) => match objects.window(win.0) {
+            Ok(object) => (object.error_handler, win.0),
+            Err(_) => (own_handler(handler_of), MPI_COMM_SELF),
+        },
+        Scope::None | Scope::Tool => (own_handler(handler_of), MPI_COMM_SELF),
     };
     match handler {
         MPI_ERRORS_RETURN => Reaction::Return,
@@ -245,12 +249,16 @@ pub(crate) unsafe fn errhandler_free(errhandler: *mut MPI_Errhandler) -> Result<
 /// # Safety
 /// The process lock is free.
 pub(crate) unsafe fn comm_call_errhandler(comm: MPI_Comm, errorcode: c_int) -> Result<(), Error> {
+    process::with(|process| process.objects.communicator(comm.0).map(drop))?;
+    call(Scope::Comm(comm), "MPI_Comm_call_errhandler", errorcode)
+}
+
+/// Calls the error handler of `scope` for the program (MPI-5.0 §9.5.2), with the very code that it gives. The process lock is free.
+pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Error> {
     let (class, text) = process::with(|process| {
-        process.objects.communicator(comm.0)?;
         Ok::<_, Error>((process.errors.class_of(errorcode)?, process.errors.text(errorcode)?))
     })?;
-    // The handler gets the very code that the program gave.
-    react(Scope::Comm(comm), &Error::new(class, format!("MPI_Comm_call_errhandler: {text}")), errorcode);
+    react(scope, &Error::new(class, format!("{name}: {text}")), errorcode);
     Ok(())
 }
 

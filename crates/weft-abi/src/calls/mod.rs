@@ -19,6 +19,7 @@ pub(crate) mod groups;
 pub(crate) mod handles;
 pub(crate) mod info;
 pub(crate) mod intercommunicators;
+pub(crate) mod one_sided;
 pub(crate) mod packing;
 pub(crate) mod partitioned;
 pub(crate) mod point_to_point;

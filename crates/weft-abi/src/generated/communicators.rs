@@ -519,7 +519,9 @@ entry! { MPI_Win_create_keyval PMPI_Win_create_keyval(
 } }
 
 entry! { MPI_Win_delete_attr PMPI_Win_delete_attr(win: MPI_Win, win_keyval: c_int) -> c_int {
-    unsupported(Function::WinDeleteAttr, Scope::Win(win))
+    call(Function::WinDeleteAttr, Scope::Win(win), || {
+        unsafe { crate::calls::attributes::win_delete_attr(win, win_keyval) }
+    })
 } }
 
 entry! { MPI_Win_free_keyval PMPI_Win_free_keyval(win_keyval: *mut c_int) -> c_int {
@@ -535,17 +537,30 @@ entry! { MPI_Win_get_attr PMPI_Win_get_attr(
     attribute_val: *mut c_void,
     flag: *mut c_int,
 ) -> c_int {
-    unsupported(Function::WinGetAttr, Scope::Win(win))
+    call(Function::WinGetAttr, Scope::Win(win), || {
+        check::pointer("attribute_val", attribute_val)?;
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::attributes::win_get_attr(win, win_keyval, attribute_val, flag) }
+    })
 } }
 
 entry! { MPI_Win_get_name PMPI_Win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> c_int {
-    unsupported(Function::WinGetName, Scope::Win(win))
+    call(Function::WinGetName, Scope::Win(win), || {
+        check::pointer("win_name", win_name)?;
+        check::pointer("resultlen", resultlen)?;
+        unsafe { crate::calls::one_sided::win_get_name(win, win_name, resultlen) }
+    })
 } }
 
 entry! { MPI_Win_set_attr PMPI_Win_set_attr(win: MPI_Win, win_keyval: c_int, attribute_val: *mut c_void) -> c_int {
-    unsupported(Function::WinSetAttr, Scope::Win(win))
+    call(Function::WinSetAttr, Scope::Win(win), || {
+        unsafe { crate::calls::attributes::win_set_attr(win, win_keyval, attribute_val) }
+    })
 } }
 
 entry! { MPI_Win_set_name PMPI_Win_set_name(win: MPI_Win, win_name: *const c_char) -> c_int {
-    unsupported(Function::WinSetName, Scope::Win(win))
+    call(Function::WinSetName, Scope::Win(win), || {
+        check::pointer("win_name", win_name)?;
+        unsafe { crate::calls::one_sided::win_set_name(win, win_name) }
+    })
 } }

@@ -203,7 +203,9 @@ entry! { MPI_Session_set_errhandler PMPI_Session_set_errhandler(
 } }
 
 entry! { MPI_Win_call_errhandler PMPI_Win_call_errhandler(win: MPI_Win, errorcode: c_int) -> c_int {
-    unsupported(Function::WinCallErrhandler, Scope::Win(win))
+    call(Function::WinCallErrhandler, Scope::Win(win), || {
+        unsafe { crate::calls::one_sided::win_call_errhandler(win, errorcode) }
+    })
 } }
 
 entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler(
@@ -217,11 +219,16 @@ entry! { MPI_Win_create_errhandler PMPI_Win_create_errhandler(
 } }
 
 entry! { MPI_Win_get_errhandler PMPI_Win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> c_int {
-    unsupported(Function::WinGetErrhandler, Scope::Win(win))
+    call(Function::WinGetErrhandler, Scope::Win(win), || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::one_sided::win_get_errhandler(win, errhandler) }
+    })
 } }
 
 entry! { MPI_Win_set_errhandler PMPI_Win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> c_int {
-    unsupported(Function::WinSetErrhandler, Scope::Win(win))
+    call(Function::WinSetErrhandler, Scope::Win(win), || {
+        unsafe { crate::calls::one_sided::win_set_errhandler(win, errhandler) }
+    })
 } }
 
 entry! { MPI_Wtick PMPI_Wtick() -> f64 {

@@ -22,7 +22,23 @@ entry! { MPI_Accumulate PMPI_Accumulate(
     op: MPI_Op,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::Accumulate, Scope::Win(win))
+    call(Function::Accumulate, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        unsafe {
+            crate::calls::one_sided::accumulate(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                op,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Accumulate_c PMPI_Accumulate_c(
@@ -36,7 +52,23 @@ entry! { MPI_Accumulate_c PMPI_Accumulate_c(
     op: MPI_Op,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::AccumulateC, Scope::Win(win))
+    call(Function::AccumulateC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        unsafe {
+            crate::calls::one_sided::accumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Compare_and_swap PMPI_Compare_and_swap(
@@ -48,7 +80,13 @@ entry! { MPI_Compare_and_swap PMPI_Compare_and_swap(
     target_disp: MPI_Aint,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::CompareAndSwap, Scope::Win(win))
+    call(Function::CompareAndSwap, Scope::Win(win), || {
+        unsafe {
+            crate::calls::one_sided::compare_and_swap(
+                origin_addr, compare_addr, result_addr, datatype, target_rank, target_disp, win
+            )
+        }
+    })
 } }
 
 entry! { MPI_Fetch_and_op PMPI_Fetch_and_op(
@@ -60,7 +98,13 @@ entry! { MPI_Fetch_and_op PMPI_Fetch_and_op(
     op: MPI_Op,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::FetchAndOp, Scope::Win(win))
+    call(Function::FetchAndOp, Scope::Win(win), || {
+        unsafe {
+            crate::calls::one_sided::fetch_and_op(
+                origin_addr, result_addr, datatype, target_rank, target_disp, op, win
+            )
+        }
+    })
 } }
 
 entry! { MPI_Get PMPI_Get(
@@ -73,7 +117,22 @@ entry! { MPI_Get PMPI_Get(
     target_datatype: MPI_Datatype,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::Get, Scope::Win(win))
+    call(Function::Get, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        unsafe {
+            crate::calls::one_sided::get(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Get_c PMPI_Get_c(
@@ -86,7 +145,22 @@ entry! { MPI_Get_c PMPI_Get_c(
     target_datatype: MPI_Datatype,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::GetC, Scope::Win(win))
+    call(Function::GetC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        unsafe {
+            crate::calls::one_sided::get(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Get_accumulate PMPI_Get_accumulate(
@@ -103,7 +177,27 @@ entry! { MPI_Get_accumulate PMPI_Get_accumulate(
     op: MPI_Op,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::GetAccumulate, Scope::Win(win))
+    call(Function::GetAccumulate, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("result_count", i64::from(result_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        unsafe {
+            crate::calls::one_sided::get_accumulate(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                result_addr,
+                i64::from(result_count),
+                result_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                op,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Get_accumulate_c PMPI_Get_accumulate_c(
@@ -120,7 +214,27 @@ entry! { MPI_Get_accumulate_c PMPI_Get_accumulate_c(
     op: MPI_Op,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::GetAccumulateC, Scope::Win(win))
+    call(Function::GetAccumulateC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("result_count", result_count)?;
+        check::count("target_count", target_count)?;
+        unsafe {
+            crate::calls::one_sided::get_accumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                result_addr,
+                result_count,
+                result_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Put PMPI_Put(
@@ -133,7 +247,22 @@ entry! { MPI_Put PMPI_Put(
     target_datatype: MPI_Datatype,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::Put, Scope::Win(win))
+    call(Function::Put, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        unsafe {
+            crate::calls::one_sided::put(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Put_c PMPI_Put_c(
@@ -146,7 +275,22 @@ entry! { MPI_Put_c PMPI_Put_c(
     target_datatype: MPI_Datatype,
     win: MPI_Win,
 ) -> c_int {
-    unsupported(Function::PutC, Scope::Win(win))
+    call(Function::PutC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        unsafe {
+            crate::calls::one_sided::put(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Raccumulate PMPI_Raccumulate(
@@ -161,7 +305,25 @@ entry! { MPI_Raccumulate PMPI_Raccumulate(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Raccumulate, Scope::Win(win))
+    call(Function::Raccumulate, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::raccumulate(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                op,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Raccumulate_c PMPI_Raccumulate_c(
@@ -176,7 +338,25 @@ entry! { MPI_Raccumulate_c PMPI_Raccumulate_c(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RaccumulateC, Scope::Win(win))
+    call(Function::RaccumulateC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::raccumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rget PMPI_Rget(
@@ -190,7 +370,24 @@ entry! { MPI_Rget PMPI_Rget(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Rget, Scope::Win(win))
+    call(Function::Rget, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rget(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rget_c PMPI_Rget_c(
@@ -204,7 +401,24 @@ entry! { MPI_Rget_c PMPI_Rget_c(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RgetC, Scope::Win(win))
+    call(Function::RgetC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rget(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rget_accumulate PMPI_Rget_accumulate(
@@ -222,7 +436,29 @@ entry! { MPI_Rget_accumulate PMPI_Rget_accumulate(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RgetAccumulate, Scope::Win(win))
+    call(Function::RgetAccumulate, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("result_count", i64::from(result_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rget_accumulate(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                result_addr,
+                i64::from(result_count),
+                result_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                op,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(
@@ -240,7 +476,29 @@ entry! { MPI_Rget_accumulate_c PMPI_Rget_accumulate_c(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RgetAccumulateC, Scope::Win(win))
+    call(Function::RgetAccumulateC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("result_count", result_count)?;
+        check::count("target_count", target_count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rget_accumulate(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                result_addr,
+                result_count,
+                result_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                op,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rput PMPI_Rput(
@@ -254,7 +512,24 @@ entry! { MPI_Rput PMPI_Rput(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::Rput, Scope::Win(win))
+    call(Function::Rput, Scope::Win(win), || {
+        check::count("origin_count", i64::from(origin_count))?;
+        check::count("target_count", i64::from(target_count))?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rput(
+                origin_addr,
+                i64::from(origin_count),
+                origin_datatype,
+                target_rank,
+                target_disp,
+                i64::from(target_count),
+                target_datatype,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Rput_c PMPI_Rput_c(
@@ -268,7 +543,24 @@ entry! { MPI_Rput_c PMPI_Rput_c(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> c_int {
-    unsupported(Function::RputC, Scope::Win(win))
+    call(Function::RputC, Scope::Win(win), || {
+        check::count("origin_count", origin_count)?;
+        check::count("target_count", target_count)?;
+        check::pointer("request", request)?;
+        unsafe {
+            crate::calls::one_sided::rput(
+                origin_addr,
+                origin_count,
+                origin_datatype,
+                target_rank,
+                target_disp,
+                target_count,
+                target_datatype,
+                win,
+                request,
+            )
+        }
+    })
 } }
 
 entry! { MPI_Win_allocate PMPI_Win_allocate(
@@ -279,7 +571,13 @@ entry! { MPI_Win_allocate PMPI_Win_allocate(
     baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinAllocate, Scope::Comm(comm))
+    call(Function::WinAllocate, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("baseptr", baseptr)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_allocate(size, i64::from(disp_unit), info, comm, baseptr, win) }
+    })
 } }
 
 entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
@@ -290,7 +588,13 @@ entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
     baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinAllocateC, Scope::Comm(comm))
+    call(Function::WinAllocateC, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("baseptr", baseptr)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_allocate(size, disp_unit as i64, info, comm, baseptr, win) }
+    })
 } }
 
 entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
@@ -301,7 +605,17 @@ entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
     baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinAllocateShared, Scope::Comm(comm))
+    call(Function::WinAllocateShared, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("baseptr", baseptr)?;
+        check::pointer("win", win)?;
+        unsafe {
+            crate::calls::one_sided::win_allocate_shared(
+                size, i64::from(disp_unit), info, comm, baseptr, win
+            )
+        }
+    })
 } }
 
 entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
@@ -312,15 +626,24 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
     baseptr: *mut c_void,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinAllocateSharedC, Scope::Comm(comm))
+    call(Function::WinAllocateSharedC, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("baseptr", baseptr)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_allocate_shared(size, disp_unit as i64, info, comm, baseptr, win) }
+    })
 } }
 
 entry! { MPI_Win_attach PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
-    unsupported(Function::WinAttach, Scope::Win(win))
+    call(Function::WinAttach, Scope::Win(win), || {
+        check::natural("size", size as i64)?;
+        unsafe { crate::calls::one_sided::win_attach(win, base, size) }
+    })
 } }
 
 entry! { MPI_Win_complete PMPI_Win_complete(win: MPI_Win) -> c_int {
-    unsupported(Function::WinComplete, Scope::Win(win))
+    call(Function::WinComplete, Scope::Win(win), || unsafe { crate::calls::one_sided::win_complete(win) })
 } }
 
 entry! { MPI_Win_create PMPI_Win_create(
@@ -331,7 +654,12 @@ entry! { MPI_Win_create PMPI_Win_create(
     comm: MPI_Comm,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinCreate, Scope::Comm(comm))
+    call(Function::WinCreate, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, win) }
+    })
 } }
 
 entry! { MPI_Win_create_c PMPI_Win_create_c(
@@ -342,63 +670,86 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
     comm: MPI_Comm,
     win: *mut MPI_Win,
 ) -> c_int {
-    unsupported(Function::WinCreateC, Scope::Comm(comm))
+    call(Function::WinCreateC, Scope::Comm(comm), || {
+        check::natural("size", size as i64)?;
+        check::info("info", info)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, win) }
+    })
 } }
 
 entry! { MPI_Win_create_dynamic PMPI_Win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> c_int {
-    unsupported(Function::WinCreateDynamic, Scope::Comm(comm))
+    call(Function::WinCreateDynamic, Scope::Comm(comm), || {
+        check::info("info", info)?;
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_create_dynamic(info, comm, win) }
+    })
 } }
 
 entry! { MPI_Win_detach PMPI_Win_detach(win: MPI_Win, base: *const c_void) -> c_int {
-    unsupported(Function::WinDetach, Scope::Win(win))
+    call(Function::WinDetach, Scope::Win(win), || unsafe { crate::calls::one_sided::win_detach(win, base) })
 } }
 
 entry! { MPI_Win_fence PMPI_Win_fence(assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinFence, Scope::Win(win))
+    call(Function::WinFence, Scope::Win(win), || unsafe { crate::calls::one_sided::win_fence(assert, win) })
 } }
 
 entry! { MPI_Win_flush PMPI_Win_flush(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinFlush, Scope::Win(win))
+    call(Function::WinFlush, Scope::Win(win), || unsafe { crate::calls::one_sided::win_flush(rank, win) })
 } }
 
 entry! { MPI_Win_flush_all PMPI_Win_flush_all(win: MPI_Win) -> c_int {
-    unsupported(Function::WinFlushAll, Scope::Win(win))
+    call(Function::WinFlushAll, Scope::Win(win), || unsafe { crate::calls::one_sided::win_flush_all(win) })
 } }
 
 entry! { MPI_Win_flush_local PMPI_Win_flush_local(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinFlushLocal, Scope::Win(win))
+    call(Function::WinFlushLocal, Scope::Win(win), || unsafe { crate::calls::one_sided::win_flush_local(rank, win) })
 } }
 
 entry! { MPI_Win_flush_local_all PMPI_Win_flush_local_all(win: MPI_Win) -> c_int {
-    unsupported(Function::WinFlushLocalAll, Scope::Win(win))
+    call(Function::WinFlushLocalAll, Scope::Win(win), || unsafe { crate::calls::one_sided::win_flush_local_all(win) })
 } }
 
 entry! { MPI_Win_free PMPI_Win_free(win: *mut MPI_Win) -> c_int {
-    unsupported(Function::WinFree, scope_at(win, Scope::Win))
+    call(Function::WinFree, scope_at(win, Scope::Win), || {
+        check::pointer("win", win)?;
+        unsafe { crate::calls::one_sided::win_free(win) }
+    })
 } }
 
 entry! { MPI_Win_get_group PMPI_Win_get_group(win: MPI_Win, group: *mut MPI_Group) -> c_int {
-    unsupported(Function::WinGetGroup, Scope::Win(win))
+    call(Function::WinGetGroup, Scope::Win(win), || {
+        check::pointer("group", group)?;
+        unsafe { crate::calls::one_sided::win_get_group(win, group) }
+    })
 } }
 
 entry! { MPI_Win_get_info PMPI_Win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> c_int {
-    unsupported(Function::WinGetInfo, Scope::Win(win))
+    call(Function::WinGetInfo, Scope::Win(win), || {
+        check::pointer("info_used", info_used)?;
+        unsafe { crate::calls::one_sided::win_get_info(win, info_used) }
+    })
 } }
 
 entry! { MPI_Win_lock PMPI_Win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinLock, Scope::Win(win))
+    call(Function::WinLock, Scope::Win(win), || {
+        unsafe { crate::calls::one_sided::win_lock(lock_type, rank, assert, win) }
+    })
 } }
 
 entry! { MPI_Win_lock_all PMPI_Win_lock_all(assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinLockAll, Scope::Win(win))
+    call(Function::WinLockAll, Scope::Win(win), || unsafe { crate::calls::one_sided::win_lock_all(assert, win) })
 } }
 
 entry! { MPI_Win_post PMPI_Win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinPost, Scope::Win(win))
+    call(Function::WinPost, Scope::Win(win), || unsafe { crate::calls::one_sided::win_post(group, assert, win) })
 } }
 
 entry! { MPI_Win_set_info PMPI_Win_set_info(win: MPI_Win, info: MPI_Info) -> c_int {
-    unsupported(Function::WinSetInfo, Scope::Win(win))
+    call(Function::WinSetInfo, Scope::Win(win), || {
+        check::info("info", info)?;
+        unsafe { crate::calls::one_sided::win_set_info(win, info) }
+    })
 } }
 
 entry! { MPI_Win_shared_query PMPI_Win_shared_query(
@@ -408,7 +759,15 @@ entry! { MPI_Win_shared_query PMPI_Win_shared_query(
     disp_unit: *mut c_int,
     baseptr: *mut c_void,
 ) -> c_int {
-    unsupported(Function::WinSharedQuery, Scope::Win(win))
+    call(Function::WinSharedQuery, Scope::Win(win), || {
+        check::pointer("size", size)?;
+        check::pointer("disp_unit", disp_unit)?;
+        check::pointer("baseptr", baseptr)?;
+        let mut disp_unit_wide = 0_i64;
+        unsafe { crate::calls::one_sided::win_shared_query(win, rank, size, &mut disp_unit_wide, baseptr) }?;
+        unsafe { *disp_unit = narrow(disp_unit_wide) };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Win_shared_query_c PMPI_Win_shared_query_c(
@@ -418,29 +777,40 @@ entry! { MPI_Win_shared_query_c PMPI_Win_shared_query_c(
     disp_unit: *mut MPI_Aint,
     baseptr: *mut c_void,
 ) -> c_int {
-    unsupported(Function::WinSharedQueryC, Scope::Win(win))
+    call(Function::WinSharedQueryC, Scope::Win(win), || {
+        check::pointer("size", size)?;
+        check::pointer("disp_unit", disp_unit)?;
+        check::pointer("baseptr", baseptr)?;
+        let mut disp_unit_wide = 0_i64;
+        unsafe { crate::calls::one_sided::win_shared_query(win, rank, size, &mut disp_unit_wide, baseptr) }?;
+        unsafe { *disp_unit = disp_unit_wide as MPI_Aint };
+        Ok(())
+    })
 } }
 
 entry! { MPI_Win_start PMPI_Win_start(group: MPI_Group, assert: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinStart, Scope::Win(win))
+    call(Function::WinStart, Scope::Win(win), || unsafe { crate::calls::one_sided::win_start(group, assert, win) })
 } }
 
 entry! { MPI_Win_sync PMPI_Win_sync(win: MPI_Win) -> c_int {
-    unsupported(Function::WinSync, Scope::Win(win))
+    call(Function::WinSync, Scope::Win(win), || unsafe { crate::calls::one_sided::win_sync(win) })
 } }
 
 entry! { MPI_Win_test PMPI_Win_test(win: MPI_Win, flag: *mut c_int) -> c_int {
-    unsupported(Function::WinTest, Scope::Win(win))
+    call(Function::WinTest, Scope::Win(win), || {
+        check::pointer("flag", flag)?;
+        unsafe { crate::calls::one_sided::win_test(win, flag) }
+    })
 } }
 
 entry! { MPI_Win_unlock PMPI_Win_unlock(rank: c_int, win: MPI_Win) -> c_int {
-    unsupported(Function::WinUnlock, Scope::Win(win))
+    call(Function::WinUnlock, Scope::Win(win), || unsafe { crate::calls::one_sided::win_unlock(rank, win) })
 } }
 
 entry! { MPI_Win_unlock_all PMPI_Win_unlock_all(win: MPI_Win) -> c_int {
-    unsupported(Function::WinUnlockAll, Scope::Win(win))
+    call(Function::WinUnlockAll, Scope::Win(win), || unsafe { crate::calls::one_sided::win_unlock_all(win) })
 } }
 
 entry! { MPI_Win_wait PMPI_Win_wait(win: MPI_Win) -> c_int {
-    unsupported(Function::WinWait, Scope::Win(win))
+    call(Function::WinWait, Scope::Win(win), || unsafe { crate::calls::one_sided::win_wait(win) })
 } }

@@ -64,6 +64,22 @@ impl Shape {
         !matches!(self, Shape::Repeat { .. } | Shape::Parts { .. })
     }
 
+    /// The runs of [`Shape::Pieces`] by offset and length, its own offset left out; none of another shape.
+    pub(super) fn pieces(&self) -> impl Iterator<Item = (i64, u64)> + '_ {
+        let (pieces, size): (&[Piece], u64) = match self {
+            Shape::Pieces { pieces, size, .. } => (pieces, *size),
+            _ => (&[], 0),
+        };
+        let ends = pieces.iter().skip(1).map(|piece| piece.start).chain([size]);
+        pieces.iter().zip(ends).map(|(piece, end)| (piece.offset, end - piece.start))
+    }
+
+    /// The members of [`Shape::Parts`]; none of another shape.
+    pub(super) fn parts(&self) -> impl Iterator<Item = &Shape> {
+        let parts: &[Part] = if let Shape::Parts { parts, .. } = self { parts } else { &[] };
+        parts.iter().map(|part| &part.shape)
+    }
+
     pub(super) fn shifted(&self, by: i64) -> Result<Shape, Overflow> {
         let mut shape = self.clone();
         match &mut shape {

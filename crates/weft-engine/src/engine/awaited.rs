@@ -83,12 +83,17 @@ impl<P: Platform> Engine<P> {
 
     /// Finds out who is waited for.
     fn note_awaited(&mut self) {
-        let Self { messages, peers, .. } = self;
+        let Self { messages, peers, windows, .. } = self;
         peers.iter_mut().for_each(|(_, peer)| peer.waited_for = false);
         let (mut anybody, mut probed) = (false, false);
         messages.take_awaited(&mut || probed = true, &mut |peer| match peer {
             Some(peer) => peers[peer].waited_for = true,
             None => anybody = true,
+        });
+        windows.for_each_awaited(&mut |peer| {
+            if let Some(peer) = peers.get_mut(peer) {
+                peer.waited_for = true;
+            }
         });
         if probed {
             peers.iter_mut().for_each(|(_, peer)| peer.waited_for |= peer.matching.take_probed());
@@ -114,7 +119,7 @@ impl<P: Platform> Engine<P> {
 
     /// In how many nanoseconds the next round is due, if somebody is waited for.
     pub(super) fn asking_due(&self) -> Option<u64> {
-        if self.awaited.period.0 == 0 || !self.has_network() || !self.messages.awaits() {
+        if self.awaited.period.0 == 0 || !self.has_network() || !(self.messages.awaits() || self.windows.awaits()) {
             return None;
         }
         // Who has peers on this node may fall asleep before it has ever looked at the network.

@@ -57,9 +57,21 @@ impl Messages {
         }
     }
 
+    /// The bytes of the unexpected message `unexpected`, if all of it is here; otherwise it stays where it is.
+    pub fn take_whole(&mut self, unexpected: usize, peers: &mut impl PeerAccess) -> Option<Vec<u8>> {
+        match self.unexpected.get(unexpected)?.body {
+            Body::Whole { acknowledge: None, .. } => {}
+            _ => return None,
+        }
+        let message = self.unexpected.remove(unexpected)?;
+        let Body::Whole { bytes, .. } = message.body else { return None };
+        self.let_go(message.peer, bytes.len() as u64, message.is_lent, peers);
+        Some(bytes)
+    }
+
     /// Keeps the memory of a short message for the next.
     #[inline]
-    fn put_aside(&mut self, mut bytes: Vec<u8>) {
+    pub fn put_aside(&mut self, mut bytes: Vec<u8>) {
         if bytes.capacity() <= SPARE_BYTES_MAX && self.spare.len() < SPARE_MAX {
             bytes.clear();
             self.spare.push(bytes);

@@ -103,15 +103,21 @@ impl Process {
     #[inline(always)]
     pub fn signal(&mut self) {
         self.notify();
-        if self.helped == Helped::Everything || (self.helped == Helped::Collectives && self.has_needy_collectives()) {
+        if self.helped == Helped::Everything || (self.helped == Helped::Collectives && self.serves_others()) {
             self.hand_over_outstanding();
         }
     }
 
-    /// Whether a collective is under way of which others may need something.
+    /// Whether a collective is under way of which others may need something, or there are windows that they may access.
     #[inline]
-    fn has_needy_collectives(&self) -> bool {
-        !self.collectives.is_empty() && self.collectives.iter().any(|(_, running)| running.cursor.needs_help())
+    fn serves_others(&self) -> bool {
+        let needs_help = || self.collectives.iter().any(|(_, running)| running.cursor.needs_help());
+        (!self.collectives.is_empty() && needs_help()) || self.has_windows()
+    }
+
+    #[inline]
+    fn has_windows(&self) -> bool {
+        self.engine.as_ref().is_some_and(|engine| !engine.windows.is_empty())
     }
 
     fn hand_over_outstanding(&mut self) {
@@ -119,7 +125,7 @@ impl Process {
         if self.waiters.any() {
             return;
         }
-        let most = Outstanding::most(self.has_needy_collectives(), engine.node_needs_help());
+        let most = Outstanding::most(self.serves_others(), engine.node_needs_help());
         if let Some(thread) = &mut self.progress_thread
             && thread.covers(engine, &most)
         {
@@ -130,10 +136,10 @@ impl Process {
 
     #[inline(never)]
     fn hand_over_exactly(&mut self) {
-        let collectives = self.has_needy_collectives();
+        let collectives = self.serves_others();
         let Some(engine) = &mut self.engine else { return };
         let state = State {
-            requests: engine.messages.are_under_way(),
+            requests: engine.messages.are_under_way() || !engine.windows.is_empty(),
             collectives,
             has_network: engine.has_network(),
             node_needs_help: engine.node_needs_help(),

@@ -420,7 +420,7 @@ impl Drop for Unfinished {
     }
 }
 
-fn file_name(job_key: &str) -> String {
+pub(super) fn file_name(job_key: &str) -> String {
     format!("{}{job_key}", file_prefix())
 }
 
@@ -456,7 +456,7 @@ fn warnings(refused: &[String], used: &Path, wanted: Geometry, found: Geometry) 
 }
 
 /// Creates a new file that carries our shared lock and that no sweeper has removed.
-fn create_locked(path: &Path) -> io::Result<File> {
+pub(super) fn create_locked(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC);
     for _ in 0..CREATE_ATTEMPTS {
@@ -470,13 +470,13 @@ fn create_locked(path: &Path) -> io::Result<File> {
     Err(io::Error::other("the new file was removed again and again"))
 }
 
-fn open_existing(path: &Path) -> io::Result<File> {
+pub(super) fn open_existing(path: &Path) -> io::Result<File> {
     let flags = libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK;
     OpenOptions::new().read(true).write(true).custom_flags(flags).open(path)
 }
 
 /// Removes segments of this user that no process has open. Anything unexpected is left alone.
-fn sweep(directory: &Path) {
+pub(super) fn sweep(directory: &Path) {
     let prefix = file_prefix();
     let Ok(names) = fs::read_dir(directory) else { return };
     for entry in names.take(SWEEP_NAMES_MAX).flatten() {
@@ -492,7 +492,7 @@ fn sweep(directory: &Path) {
 }
 
 /// Maps `len` bytes of a file for all who map it, or private zeros.
-fn map(file: Option<&File>, len: usize) -> io::Result<NonNull<u8>> {
+pub(super) fn map(file: Option<&File>, len: usize) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let (flags, fd) = match file {
         Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),

@@ -1,0 +1,798 @@
+//! One-sided communication (MPI-5.0 §12).
+//!
+//! # Safety
+//! Every function here is called by its generated wrapper with the arguments of the C prototype: buffers hold what counts and datatypes say, and
+//! stay valid until the operation is complete; memory of a window stays valid until the window is freed, or the memory detached (MPI-5.0 §12.2);
+//! output pointers can be written.
+
+use crate::calls::attributes::delete_attributes;
+use crate::calls::collectives;
+use crate::calls::communicators::info_of;
+use crate::calls::error_handlers;
+use crate::calls::text;
+use crate::generated::constants::*;
+use crate::types::*;
+use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::error::{Error, Result};
+use weft_mpi::layout::{Element, Layout};
+use weft_mpi::memory::{self, UserData};
+use weft_mpi::object::{Class, Operation, full};
+use weft_mpi::process::{Process, lock, with};
+use weft_mpi::reduce::{self, Op};
+use weft_mpi::window::{self, Access, Exposed, Exposure, Wish};
+
+/// Makes a window; the address of this process's part of it.
+///
+/// # Safety
+/// `base` has `size` bytes that stay valid until the window is freed, unless it is null.
+unsafe fn create(
+    flavor: i32,
+    base: *mut c_void,
+    size: i64,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    win: *mut MPI_Win,
+) -> Result<usize> {
+    let info = with(|process| info_of(process, info))?;
+    let prepared = window::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
+    let rank = prepared.rank() as usize;
+    let mapped: Vec<Option<Exposed>> = prepared
+        .parts
+        .iter()
+        .zip(&prepared.locks)
+        .map(|(part, lock)| {
+            let here = std::ptr::with_exposed_provenance_mut::<u8>(part.here);
+            match (part.here, *lock) {
+                _ if prepared.is_dynamic() => None,
+                (0, _) => None,
+                // SAFETY: memory that the program gives is as long as it says; memory that has been mapped as long as has been agreed. It is
+                // unmapped when the window is gone.
+                (_, 0) => Some(unsafe { Exposed::new(here, part.size) }),
+                (_, lock) => {
+                    let lock = std::ptr::with_exposed_provenance_mut(lock);
+                    // SAFETY: as above; the lock lies in the same mapping, aligned.
+                    Some(unsafe { Exposed::shared(here, part.size, lock) })
+                }
+            }
+        })
+        .collect();
+    let exposure = match mapped[rank] {
+        _ if prepared.is_dynamic() => Exposure::Attached(Vec::new()),
+        Some(exposed) => Exposure::Whole(exposed),
+        None => Exposure::Whole(Exposed::empty()),
+    };
+    let here = prepared.parts[rank].here;
+    let handle = window::open(prepared, exposure, mapped)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *win = MPI_Win(handle) };
+    Ok(here)
+}
+
+/// MPI_Win_create (MPI-5.0 §12.2.1).
+pub(crate) unsafe fn win_create(
+    base: *mut c_void,
+    size: MPI_Aint,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    win: *mut MPI_Win,
+) -> Result<()> {
+    // What is given to the program's processes by integers keeps its provenance so.
+    base.expose_provenance();
+    // SAFETY: the caller's memory and pointer.
+    unsafe { create(MPI_WIN_FLAVOR_CREATE, base, size as i64, disp_unit, info, comm, win).map(|_| ()) }
+}
+
+/// MPI_Win_allocate (MPI-5.0 §12.2.2).
+pub(crate) unsafe fn win_allocate(
+    size: MPI_Aint,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    baseptr: *mut c_void,
+    win: *mut MPI_Win,
+) -> Result<()> {
+    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let here = create(MPI_WIN_FLAVOR_ALLOCATE, none, size as i64, disp_unit, info, comm, win)?;
+        baseptr.cast::<usize>().write(here);
+    }
+    Ok(())
+}
+
+/// MPI_Win_allocate_shared (MPI-5.0 §12.2.3).
+pub(crate) unsafe fn win_allocate_shared(
+    size: MPI_Aint,
+    disp_unit: i64,
+    info: MPI_Info,
+    comm: MPI_Comm,
+    baseptr: *mut c_void,
+    win: *mut MPI_Win,
+) -> Result<()> {
+    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
+    unsafe {
+        let none = std::ptr::null_mut();
+        let here = create(MPI_WIN_FLAVOR_SHARED, none, size as i64, disp_unit, info, comm, win)?;
+        baseptr.cast::<usize>().write(here);
+    }
+    Ok(())
+}
+
+/// MPI_Win_shared_query (MPI-5.0 §12.2.3): MPI_PROC_NULL stands for the lowest rank that has memory.
+pub(crate) unsafe fn win_shared_query(
+    win: MPI_Win,
+    rank: c_int,
+    size: *mut MPI_Aint,
+    disp_unit: *mut i64,
+    baseptr: *mut c_void,
+) -> Result<()> {
+    let (bytes, unit, here) = with(|process| {
+        let found = process.objects.window(win.0)?;
+        if found.is_dynamic() {
+            let message = "the window has been made by MPI_Win_create_dynamic, and its memory cannot be shared";
+            return Err(Error::new(MPI_ERR_RMA_FLAVOR, message));
+        }
+        let allocated = found.facts.flavor != MPI_WIN_FLAVOR_CREATE;
+        let part = match found.target(rank)? {
+            Some((_, part)) => Some(part),
+            None => found.parts.iter().find(|part| part.size > 0 && part.here != 0),
+        };
+        let shared = part.filter(|part| allocated && part.here != 0);
+        Ok(shared.map_or((0, part.map_or(1, |part| part.disp_unit), 0), |part| (part.size, part.disp_unit, part.here)))
+    })?;
+    // SAFETY: the caller's pointers; `baseptr` points to a pointer.
+    unsafe {
+        *size = bytes as MPI_Aint;
+        *disp_unit = unit as i64;
+        baseptr.cast::<usize>().write(here);
+    }
+    Ok(())
+}
+
+/// MPI_Win_create_dynamic (MPI-5.0 §12.2.4).
+pub(crate) unsafe fn win_create_dynamic(info: MPI_Info, comm: MPI_Comm, win: *mut MPI_Win) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    unsafe { create(MPI_WIN_FLAVOR_DYNAMIC, std::ptr::null_mut(), 0, 1, info, comm, win).map(|_| ()) }
+}
+
+/// MPI_Win_attach (MPI-5.0 §12.2.4).
+pub(crate) unsafe fn win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> Result<()> {
+    let bytes = u64::try_from(size)
+        .map_err(|_| Error::new(MPI_ERR_SIZE, format!("size is {size}; it must not be negative")))?;
+    if base.is_null() && bytes > 0 {
+        return Err(Error::new(MPI_ERR_BASE, format!("base is a null pointer; it must have {bytes} bytes")));
+    }
+    // SAFETY: the caller's memory, until it is detached.
+    window::attach(win.0, unsafe { Exposed::new(base.cast(), bytes) })
+}
+
+/// MPI_Win_detach (MPI-5.0 §12.2.4).
+pub(crate) unsafe fn win_detach(win: MPI_Win, base: *const c_void) -> Result<()> {
+    window::detach(win.0, base.addr() as u64)
+}
+
+/// MPI_Win_free (MPI-5.0 §12.2.5).
+pub(crate) unsafe fn win_free(win: *mut MPI_Win) -> Result<()> {
+    // SAFETY: the caller's pointer.
+    let handle = unsafe { *win };
+    with(|process| process.objects.window(handle.0).and_then(|found| found.epochs.check_free()))?;
+    // SAFETY: the callbacks are the program's.
+    unsafe { delete_attributes(handle.0, Class::Window)? };
+    window::free(handle.0)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *win = MPI_Win::NULL };
+    Ok(())
+}
+
+/// MPI_Win_get_group (MPI-5.0 §12.2.6).
+pub(crate) unsafe fn win_get_group(win: MPI_Win, group: *mut MPI_Group) -> Result<()> {
+    let handle = with(|process| {
+        let communicator = process.objects.window(win.0)?.communicator;
+        let members = process.objects.communicator(communicator)?.group.clone();
+        process.objects.add_group(members)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *group = MPI_Group(handle) };
+    Ok(())
+}
+
+/// MPI_Win_set_name (MPI-5.0 §7.8).
+pub(crate) unsafe fn win_set_name(win: MPI_Win, win_name: *const c_char) -> Result<()> {
+    // SAFETY: the caller's string.
+    let name = unsafe { text::object_name(win_name) };
+    with(|process| {
+        process.objects.window_mut(win.0)?.name = name;
+        Ok(())
+    })
+}
+
+/// MPI_Win_get_name (MPI-5.0 §7.8): the null handle has a name as well.
+pub(crate) unsafe fn win_get_name(win: MPI_Win, win_name: *mut c_char, resultlen: *mut c_int) -> Result<()> {
+    let name = match win {
+        MPI_Win::NULL => "MPI_WIN_NULL".to_owned(),
+        _ => with(|process| Ok::<_, Error>(process.objects.window(win.0)?.name.clone()))?,
+    };
+    // SAFETY: the caller's buffer of MPI_MAX_OBJECT_NAME bytes and pointer.
+    unsafe { *resultlen = text::give(&name, win_name, MPI_MAX_OBJECT_NAME as usize) };
+    Ok(())
+}
+
+/// MPI_Win_set_info (MPI-5.0 §12.2.7): hints that are known take the values that are given.
+pub(crate) unsafe fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
+    with(|process| {
+        let given = info_of(process, info)?;
+        let found = process.objects.window_mut(win.0)?;
+        for (key, value) in &mut found.info {
+            // What the memory is like has been decided.
+            if key != "alloc_shared_noncontig"
+                && let Some((_, new)) = given.iter().find(|(name, _)| name == key)
+            {
+                value.clone_from(new);
+            }
+        }
+        Ok(())
+    })
+}
+
+/// MPI_Win_get_info (MPI-5.0 §12.2.7).
+pub(crate) unsafe fn win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> Result<()> {
+    let handle = with(|process| {
+        let info = process.objects.window(win.0)?.info.clone();
+        process.objects.infos.insert(info).ok_or_else(|| full("info objects"))
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *info_used = MPI_Info(handle) };
+    Ok(())
+}
+
+/// MPI_Win_set_errhandler (MPI-5.0 §9.3.2).
+pub(crate) unsafe fn win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> Result<()> {
+    with(|process| window::set_error_handler(process, win.0, errhandler.0))
+}
+
+/// MPI_Win_get_errhandler (MPI-5.0 §9.3.2): the program frees the handle that it gets.
+pub(crate) unsafe fn win_get_errhandler(win: MPI_Win, errhandler: *mut MPI_Errhandler) -> Result<()> {
+    let handler = with(|process| {
+        let handler = process.objects.window(win.0)?.error_handler;
+        process.objects.retain_error_handler(handler, None)?;
+        Ok::<_, Error>(handler)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *errhandler = MPI_Errhandler(handler) };
+    Ok(())
+}
+
+/// MPI_Win_call_errhandler (MPI-5.0 §9.5.2).
+pub(crate) unsafe fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Result<()> {
+    with(|process| process.objects.window(win.0).map(|_| ()))?;
+    error_handlers::call(crate::boundary::Scope::Win(win), "MPI_Win_call_errhandler", errorcode)
+}
+
+/// MPI_Win_fence (MPI-5.0 §12.5.1).
+pub(crate) unsafe fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
+    let communicator = window::begin_fence(win.0, assert)?;
+    // SAFETY: a barrier has no buffers.
+    let met = unsafe { collectives::barrier(Form::Blocking, MPI_Comm(communicator)) };
+    // What goes wrong there concerns the window: its communicator has no error handler of the program.
+    met.map_err(|error| Error::new(error.class, error.message.clone()))?;
+    window::end_fence(win.0, assert)
+}
+
+/// MPI_Win_post (MPI-5.0 §12.5.2).
+pub(crate) unsafe fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
+    let members = with(|process| {
+        process.objects.window(win.0)?;
+        process.objects.group(group.0)
+    })?;
+    window::post(win.0, &members, assert)
+}
+
+/// MPI_Win_start (MPI-5.0 §12.5.2).
+pub(crate) unsafe fn win_start(group: MPI_Group, assert: c_int, win: MPI_Win) -> Result<()> {
+    let members = with(|process| {
+        process.objects.window(win.0)?;
+        process.objects.group(group.0)
+    })?;
+    window::start(win.0, &members, assert)
+}
+
+/// MPI_Win_complete (MPI-5.0 §12.5.2).
+pub(crate) unsafe fn win_complete(win: MPI_Win) -> Result<()> {
+    window::complete(win.0)
+}
+
+/// MPI_Win_wait (MPI-5.0 §12.5.2).
+pub(crate) unsafe fn win_wait(win: MPI_Win) -> Result<()> {
+    window::wait(win.0, true).map(|_| ())
+}
+
+/// MPI_Win_test (MPI-5.0 §12.5.2).
+pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
+    let over = window::wait(win.0, false)?;
+    // SAFETY: the caller's pointer.
+    unsafe { *flag = c_int::from(over) };
+    Ok(())
+}
+
+/// MPI_Win_lock (MPI-5.0 §12.5.3).
+pub(crate) unsafe fn win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
+    window::lock_one(win.0, lock_type, rank, assert)
+}
+
+/// MPI_Win_unlock (MPI-5.0 §12.5.3).
+pub(crate) unsafe fn win_unlock(rank: c_int, win: MPI_Win) -> Result<()> {
+    window::unlock_one(win.0, rank)
+}
+
+/// MPI_Win_lock_all (MPI-5.0 §12.5.3).
+pub(crate) unsafe fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
+    window::lock_all(win.0, assert)
+}
+
+/// MPI_Win_unlock_all (MPI-5.0 §12.5.3).
+pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
+    window::unlock_all(win.0)
+}
+
+/// MPI_Win_flush (MPI-5.0 §12.5.4).
+pub(crate) unsafe fn win_flush(rank: c_int, win: MPI_Win) -> Result<()> {
+    window::flush(win.0, Some(rank), false)
+}
+
+/// MPI_Win_flush_all (MPI-5.0 §12.5.4).
+pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
+    window::flush(win.0, None, false)
+}
+
+/// MPI_Win_flush_local (MPI-5.0 §12.5.4).
+pub(crate) unsafe fn win_flush_local(rank: c_int, win: MPI_Win) -> Result<()> {
+    window::flush(win.0, Some(rank), true)
+}
+
+/// MPI_Win_flush_local_all (MPI-5.0 §12.5.4).
+pub(crate) unsafe fn win_flush_local_all(win: MPI_Win) -> Result<()> {
+    window::flush(win.0, None, true)
+}
+
+/// MPI_Win_sync (MPI-5.0 §12.5.4).
+pub(crate) unsafe fn win_sync(win: MPI_Win) -> Result<()> {
+    window::sync(win.0)
+}
+
+/// Memory of the program, as the operations name it.
+#[derive(Clone, Copy)]
+struct Buffer {
+    address: *mut c_void,
+    count: i64,
+    datatype: MPI_Datatype,
+}
+
+impl Buffer {
+    fn new(address: *const c_void, count: i64, datatype: MPI_Datatype) -> Self {
+        Self { address: address.cast_mut(), count, datatype }
+    }
+
+    /// # Safety
+    /// It stays valid until the operation is complete.
+    unsafe fn describe(&self, process: &Process, access: memory::Access) -> Result<UserData> {
+        let found = process.objects.committed(self.datatype.0)?;
+        // SAFETY: the caller's promise.
+        unsafe { UserData::new_for(access, self.address.cast(), self.count as u64, &found.description.layout) }
+    }
+
+    /// The one element that it consists of; `None` where there is no data.
+    fn element(&self, process: &Process, name: &str) -> Result<Option<Element>> {
+        let layout = &process.objects.committed(self.datatype.0)?.description.layout;
+        match layout.homogeneous() {
+            None if layout.size() == 0 || self.count == 0 => Ok(None),
+            None => {
+                let message = format!("{name} must consist of one predefined datatype, however often");
+                Err(Error::new(MPI_ERR_TYPE, message))
+            }
+            found => Ok(found),
+        }
+    }
+}
+
+/// Where at the target.
+#[derive(Clone, Copy)]
+struct Target {
+    rank: c_int,
+    disp: MPI_Aint,
+    count: i64,
+    datatype: MPI_Datatype,
+}
+
+/// What an operation goes to.
+struct Found {
+    index: usize,
+    rank: u32,
+    offset: u64,
+    layout: Layout,
+}
+
+impl Found {
+    fn access(&self, count: i64) -> Access<'_> {
+        Access { target: self.rank, offset: self.offset, count: count as u64, layout: &self.layout }
+    }
+}
+
+impl Target {
+    /// What it means in this window; `None`: there is nothing to be done. `bytes`: of the data that goes there or comes from there, if it matters.
+    fn find(&self, process: &mut Process, win: MPI_Win, bytes: Option<u64>, wanted: bool) -> Result<Option<Found>> {
+        let layout = process.objects.committed(self.datatype.0)?.description.layout.clone();
+        let found = process.objects.window_mut(win.0)?;
+        let Some((rank, part)) = found.target(self.rank)? else { return Ok(None) };
+        let (unit, size) = (part.disp_unit, part.size);
+        found.epochs.check_access(rank)?;
+        if wanted {
+            found.epochs.check_passive(rank)?;
+        }
+        let total = memory::packed_size(self.count as u64, &layout)?;
+        if let Some(bytes) = bytes
+            && bytes != total
+        {
+            let message = format!("the origin has {bytes} bytes and the target {total}: they must be described alike");
+            return Err(Error::new(MPI_ERR_TRUNCATE, message));
+        }
+        let offset = if found.is_dynamic() {
+            self.disp as u64
+        } else {
+            let disp = u64::try_from(self.disp).map_err(|_| negative(self.disp))?;
+            let offset = disp.checked_mul(unit).filter(|offset| *offset < 1 << 63);
+            let offset = offset.ok_or_else(|| out_of_range(self, size))?;
+            let touched = layout.touched(self.count as u64);
+            let (low, high) = (offset as i128 + touched.start as i128, offset as i128 + touched.end as i128);
+            if total > 0 && (low < 0 || high > i128::from(size)) {
+                return Err(out_of_range(self, size));
+            }
+            offset
+        };
+        let index = found.index;
+        Ok((total > 0).then_some(Found { index, rank, offset, layout }))
+    }
+}
+
+#[cold]
+fn negative(disp: MPI_Aint) -> Error {
+    Error::new(MPI_ERR_DISP, format!("target_disp is {disp}; it must not be negative"))
+}
+
+#[cold]
+fn out_of_range(target: &Target, size: u64) -> Error {
+    let Target { rank, disp, count, .. } = target;
+    let message = format!("{count} items at target_disp {disp} are not in the window of rank {rank}, which has {size} bytes");
+    Error::new(MPI_ERR_RMA_RANGE, message)
+}
+
+/// Writes the request of an operation where the program wants it.
+///
+/// # Safety
+/// `request` is null or can be written.
+unsafe fn hand_out(process: &mut Process, made: Option<usize>, request: *mut MPI_Request) -> Result<()> {
+    process.signal();
+    if !request.is_null() {
+        let handle = match made {
+            Some(handle) => handle,
+            None => process.messages()?.sent,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { *request = MPI_Request(handle) };
+    }
+    Ok(())
+}
+
+/// MPI_Put, and MPI_Rput if there is a `request`.
+///
+/// # Safety
+/// The buffers of the operation; `request` is null or can be written.
+unsafe fn start_put(origin: Buffer, target: Target, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's buffer.
+    let data = unsafe { origin.describe(&process, memory::Access::Send)? };
+    let wanted = !request.is_null();
+    let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
+        Some(found) => process.engine()?.put(found.index, found.access(target.count), &data, wanted)?,
+        None => None,
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { hand_out(&mut process, made, request) }
+}
+
+/// MPI_Get, and MPI_Rget if there is a `request`.
+///
+/// # Safety
+/// As for [`start_put`].
+unsafe fn start_get(origin: Buffer, target: Target, win: MPI_Win, request: *mut MPI_Request) -> Result<()> {
+    let mut process = lock();
+    // SAFETY: the caller's buffer.
+    let data = unsafe { origin.describe(&process, memory::Access::Receive)? };
+    let wanted = !request.is_null();
+    let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
+        Some(found) => process.engine()?.get(found.index, found.access(target.count), &data, wanted)?,
+        None => None,
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { hand_out(&mut process, made, request) }
+}
+
+/// The predefined operation of an accumulate.
+fn operation(process: &Process, op: MPI_Op, element: Element) -> Result<Op> {
+    match process.objects.operation(op.0)? {
+        Operation::Predefined(op) if reduce::supports(op, element) => Ok(op),
+        Operation::Predefined(op) => {
+            Err(Error::new(MPI_ERR_OP, format!("{op:?} is not defined for the elements of this datatype")))
+        }
+        Operation::User(_) => {
+            Err(Error::new(MPI_ERR_OP, "one-sided operations take predefined reduction operations only"))
+        }
+    }
+}
+
+/// MPI_Accumulate, MPI_Get_accumulate with a `result`, and their forms with requests.
+///
+/// # Safety
+/// As for [`start_put`].
+unsafe fn start_accumulate(
+    origin: Buffer,
+    result: Option<Buffer>,
+    target: Target,
+    op: MPI_Op,
+    win: MPI_Win,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let mut process = lock();
+    let wanted = !request.is_null();
+    let whole = Buffer { address: std::ptr::null_mut(), count: target.count, datatype: target.datatype };
+    let element = whole.element(&process, "target_datatype")?;
+    let chosen = match element {
+        Some(element) => operation(&process, op, element)?,
+        None => Op::NoOp,
+    };
+    // Only what the operation uses is looked at (MPI-5.0 §12.3.4).
+    let (data, bytes) = if chosen == Op::NoOp {
+        (UserData::empty(), None)
+    } else {
+        if origin.element(&process, "origin_datatype")? != element {
+            let message = "origin_datatype and target_datatype must consist of the same predefined datatype";
+            return Err(Error::new(MPI_ERR_TYPE, message));
+        }
+        // SAFETY: the caller's buffer.
+        let data = unsafe { origin.describe(&process, memory::Access::Send)? };
+        let bytes = data.len();
+        (data, Some(bytes))
+    };
+    let result = match result {
+        // SAFETY: the caller's buffer.
+        Some(result) => Some(unsafe { result.describe(&process, memory::Access::Receive)? }),
+        None => None,
+    };
+    let bytes = bytes.or(result.as_ref().map(UserData::len));
+    let made = match (target.find(&mut process, win, bytes, wanted)?, element) {
+        (Some(found), Some(element)) => {
+            if let Some(result) = &result
+                && result.len() != memory::packed_size(target.count as u64, &found.layout)?
+            {
+                let message = format!("the result has {} bytes: it must be described as the target is", result.len());
+                return Err(Error::new(MPI_ERR_TRUNCATE, message));
+            }
+            let engine = process.engine()?;
+            engine.accumulate(found.index, found.access(target.count), (chosen, element), &data, result.as_ref(), wanted)?
+        }
+        _ => None,
+    };
+    // SAFETY: the caller's pointer.
+    unsafe { hand_out(&mut process, made, request) }
+}
+
+/// MPI_Put (MPI-5.0 §12.3.1).
+pub(crate) unsafe fn put(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer.
+    unsafe { start_put(origin, target, win, std::ptr::null_mut()) }
+}
+
+/// MPI_Rput (MPI-5.0 §12.3.5).
+pub(crate) unsafe fn rput(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer and pointer.
+    unsafe { start_put(origin, target, win, request) }
+}
+
+/// MPI_Get (MPI-5.0 §12.3.2).
+pub(crate) unsafe fn get(
+    origin_addr: *mut c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer.
+    unsafe { start_get(origin, target, win, std::ptr::null_mut()) }
+}
+
+/// MPI_Rget (MPI-5.0 §12.3.5).
+pub(crate) unsafe fn rget(
+    origin_addr: *mut c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    win: MPI_Win,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer and pointer.
+    unsafe { start_get(origin, target, win, request) }
+}
+
+/// MPI_Accumulate (MPI-5.0 §12.3.4).
+pub(crate) unsafe fn accumulate(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer.
+    unsafe { start_accumulate(origin, None, target, op, win, std::ptr::null_mut()) }
+}
+
+/// MPI_Raccumulate (MPI-5.0 §12.3.5).
+pub(crate) unsafe fn raccumulate(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffer and pointer.
+    unsafe { start_accumulate(origin, None, target, op, win, request) }
+}
+
+/// MPI_Get_accumulate (MPI-5.0 §12.3.4).
+pub(crate) unsafe fn get_accumulate(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    result_addr: *mut c_void,
+    result_count: i64,
+    result_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let result = Buffer::new(result_addr, result_count, result_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffers.
+    unsafe { start_accumulate(origin, Some(result), target, op, win, std::ptr::null_mut()) }
+}
+
+/// MPI_Rget_accumulate (MPI-5.0 §12.3.5).
+pub(crate) unsafe fn rget_accumulate(
+    origin_addr: *const c_void,
+    origin_count: i64,
+    origin_datatype: MPI_Datatype,
+    result_addr: *mut c_void,
+    result_count: i64,
+    result_datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    target_count: i64,
+    target_datatype: MPI_Datatype,
+    op: MPI_Op,
+    win: MPI_Win,
+    request: *mut MPI_Request,
+) -> Result<()> {
+    let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
+    let result = Buffer::new(result_addr, result_count, result_datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    // SAFETY: the caller's buffers and pointer.
+    unsafe { start_accumulate(origin, Some(result), target, op, win, request) }
+}
+
+/// The element of a predefined datatype, which the next two operations are for.
+fn predefined(process: &Process, datatype: MPI_Datatype) -> Result<Element> {
+    process.objects.committed(datatype.0)?;
+    weft_mpi::predefined::element(datatype.0)
+        .ok_or_else(|| Error::new(MPI_ERR_TYPE, "the datatype must be a predefined one"))
+}
+
+/// MPI_Fetch_and_op (MPI-5.0 §12.3.4).
+pub(crate) unsafe fn fetch_and_op(
+    origin_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    op: MPI_Op,
+    win: MPI_Win,
+) -> Result<()> {
+    with(|process| predefined(process, datatype).map(drop))?;
+    let origin = Buffer::new(origin_addr, 1, datatype);
+    let result = Buffer::new(result_addr, 1, datatype);
+    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
+    // SAFETY: the caller's buffers.
+    unsafe { start_accumulate(origin, Some(result), target, op, win, std::ptr::null_mut()) }
+}
+
+/// MPI_Compare_and_swap (MPI-5.0 §12.3.4).
+pub(crate) unsafe fn compare_and_swap(
+    origin_addr: *const c_void,
+    compare_addr: *const c_void,
+    result_addr: *mut c_void,
+    datatype: MPI_Datatype,
+    target_rank: c_int,
+    target_disp: MPI_Aint,
+    win: MPI_Win,
+) -> Result<()> {
+    let mut process = lock();
+    let element = predefined(&process, datatype)?;
+    if !reduce::supports(Op::BAnd, element) && !reduce::supports(Op::LAnd, element) {
+        let message = "the datatype must be an integer, a logical or a byte";
+        return Err(Error::new(MPI_ERR_TYPE, message));
+    }
+    // SAFETY: the caller's buffers.
+    let (value, compare, result) = unsafe {
+        (
+            Buffer::new(origin_addr, 1, datatype).describe(&process, memory::Access::Send)?,
+            Buffer::new(compare_addr, 1, datatype).describe(&process, memory::Access::Send)?,
+            Buffer::new(result_addr, 1, datatype).describe(&process, memory::Access::Receive)?,
+        )
+    };
+    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
+    if let Some(found) = target.find(&mut process, win, None, false)? {
+        let place = (found.rank, found.offset);
+        process.engine()?.compare_and_swap(found.index, place, element, &compare, &value, &result)?;
+    }
+    process.signal();
+    Ok(())
+}

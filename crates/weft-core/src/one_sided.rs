@@ -1,0 +1,488 @@
+//! One-sided operations between processes that share no memory (MPI-5.0 §12): the records that origin and target exchange, and the lock that a
+//! target keeps.
+//!
+//! Records travel in batches: a message of the window's context is a sequence of them, and the target does what they say one after the other. Batches
+//! of one process arrive in the order in which they were sent, so that accumulates keep their order (§12.7.2), and what is asked behind operations
+//! ([`Record::Flush`], [`Record::Complete`]) is answered when these are done. Only large puts and gets have messages of their own, which go straight to
+//! the memory of the other side: their record says by which tag.
+//!
+//! | record | what the receiver does |
+//! |---|---|
+//! | `Put`, `PutLarge` | writes the bytes that follow, or receives the message of this tag |
+//! | `Get`, `GetLarge` | answers with `Data`, or sends a message of this tag |
+//! | `Accumulate`, `GetAccumulate`, `CompareAndSwap` | computes, element by element; the latter two answer with `Data` |
+//! | `Layout` | keeps the target datatype of later records under a number |
+//! | `Flush` | answers with `Done` when all that came before it is done |
+//! | `Lock`, `Unlock` | see [`LockQueue`]; answers with `Done` |
+//! | `Post`, `Complete` | counts it: general active target synchronization (§12.5.2) |
+//! | `Data`, `Done` | ends what waits for it, with an error class if it is not 0 |
+//!
+//! All integers are little-endian. A batch is foreign bytes: whatever is wrong with it ends its reading, and what its records name is checked by
+//! whoever does them.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::layout::Element;
+use crate::reduce::{self, Op};
+
+/// Where in the target's window: packed bytes of items of a layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Bytes from the beginning of the window to the base of the first item; in a dynamic window, its address.
+    pub offset: u64,
+    /// The items; `None`: bytes, as many as there are.
+    pub items: Option<Items>,
+}
+
+/// Items of a target datatype.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Items {
+    /// The number under which the layout was told.
+    pub layout: u32,
+    /// How many items.
+    pub count: u64,
+    /// Packed bytes of them that come before those of this record.
+    pub skip: u64,
+}
+
+/// What one process asks of another, or answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the table above and the names say what each field is")]
+pub enum Record<'a> {
+    Put { place: Place, data: &'a [u8] },
+    PutLarge { place: Place, bytes: u64, tag: i32 },
+    Get { place: Place, bytes: u32, reply: u32 },
+    GetLarge { place: Place, bytes: u64, tag: i32 },
+    Accumulate { place: Place, op: Op, element: Element, data: &'a [u8] },
+    /// `data` is empty where the operation uses none.
+    GetAccumulate { place: Place, op: Op, element: Element, bytes: u32, reply: u32, data: &'a [u8] },
+    /// `data` is the value to compare with, then the new one.
+    CompareAndSwap { offset: u64, element: Element, reply: u32, data: &'a [u8] },
+    Layout { number: u32, description: &'a [u8] },
+    Flush { reply: u32 },
+    Lock { exclusive: bool, reply: u32 },
+    Unlock { reply: u32 },
+    Post,
+    Complete,
+    Data { reply: u32, data: &'a [u8] },
+    Done { reply: u32, class: u32 },
+}
+
+const PUT: u8 = 1;
+const PUT_LARGE: u8 = 2;
+const GET: u8 = 3;
+const GET_LARGE: u8 = 4;
+const ACCUMULATE: u8 = 5;
+const GET_ACCUMULATE: u8 = 6;
+const COMPARE_AND_SWAP: u8 = 7;
+const LAYOUT: u8 = 8;
+const FLUSH: u8 = 9;
+const LOCK: u8 = 10;
+const UNLOCK: u8 = 11;
+const POST: u8 = 12;
+const COMPLETE: u8 = 13;
+const DATA: u8 = 14;
+const DONE: u8 = 15;
+
+/// Bit of the second byte: the place is of items, or the lock is exclusive.
+const WITH_OPTION: u8 = 1;
+
+/// Bytes of the longest record beside its data.
+pub const RECORD_MAX: usize = 48;
+
+impl Record<'_> {
+    /// Appends it to a batch.
+    ///
+    /// # Panics
+    /// When its data has 2³² bytes or more.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Put { place, data } => {
+                head(out, PUT, &place, 0, 0);
+                with_place(out, &place);
+                with_data(out, data);
+            }
+            Self::PutLarge { place, bytes, tag } => {
+                head(out, PUT_LARGE, &place, 0, 0);
+                with_place(out, &place);
+                long(out, bytes);
+                word(out, tag as u32);
+            }
+            Self::Get { place, bytes, reply } => {
+                head(out, GET, &place, 0, 0);
+                with_place(out, &place);
+                word(out, bytes);
+                word(out, reply);
+            }
+            Self::GetLarge { place, bytes, tag } => {
+                head(out, GET_LARGE, &place, 0, 0);
+                with_place(out, &place);
+                long(out, bytes);
+                word(out, tag as u32);
+            }
+            Self::Accumulate { place, op, element, data } => {
+                head(out, ACCUMULATE, &place, op as u8, element as u8);
+                with_place(out, &place);
+                with_data(out, data);
+            }
+            Self::GetAccumulate { place, op, element, bytes, reply, data } => {
+                head(out, GET_ACCUMULATE, &place, op as u8, element as u8);
+                with_place(out, &place);
+                word(out, bytes);
+                word(out, reply);
+                with_data(out, data);
+            }
+            Self::CompareAndSwap { offset, element, reply, data } => {
+                out.extend_from_slice(&[COMPARE_AND_SWAP, 0, 0, element as u8]);
+                long(out, offset);
+                word(out, reply);
+                with_data(out, data);
+            }
+            Self::Layout { number, description } => {
+                out.extend_from_slice(&[LAYOUT, 0, 0, 0]);
+                word(out, number);
+                with_data(out, description);
+            }
+            Self::Flush { reply } => short(out, FLUSH, false, reply),
+            Self::Lock { exclusive, reply } => short(out, LOCK, exclusive, reply),
+            Self::Unlock { reply } => short(out, UNLOCK, false, reply),
+            Self::Post => short(out, POST, false, 0),
+            Self::Complete => short(out, COMPLETE, false, 0),
+            Self::Data { reply, data } => {
+                short(out, DATA, false, reply);
+                with_data(out, data);
+            }
+            Self::Done { reply, class } => {
+                short(out, DONE, false, reply);
+                word(out, class);
+            }
+        }
+    }
+}
+
+fn head(out: &mut Vec<u8>, kind: u8, place: &Place, op: u8, element: u8) {
+    out.extend_from_slice(&[kind, if place.items.is_some() { WITH_OPTION } else { 0 }, op, element]);
+}
+
+fn short(out: &mut Vec<u8>, kind: u8, option: bool, value: u32) {
+    out.extend_from_slice(&[kind, u8::from(option), 0, 0]);
+    word(out, value);
+}
+
+fn with_place(out: &mut Vec<u8>, place: &Place) {
+    long(out, place.offset);
+    if let Some(items) = place.items {
+        word(out, items.layout);
+        long(out, items.count);
+        long(out, items.skip);
+    }
+}
+
+fn with_data(out: &mut Vec<u8>, data: &[u8]) {
+    word(out, u32::try_from(data.len()).expect("records are short"));
+    out.extend_from_slice(data);
+}
+
+fn word(out: &mut Vec<u8>, value: u32) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+fn long(out: &mut Vec<u8>, value: u64) {
+    out.extend_from_slice(&value.to_le_bytes());
+}
+
+/// The records of a batch, one after the other.
+pub struct Records<'a> {
+    rest: &'a [u8],
+}
+
+/// The rest of a batch is no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoRecord;
+
+impl<'a> Records<'a> {
+    /// Of the bytes of a message.
+    pub fn new(batch: &'a [u8]) -> Self {
+        Self { rest: batch }
+    }
+
+    /// How many bytes have not been read.
+    pub fn left(&self) -> usize {
+        self.rest.len()
+    }
+
+    fn word(&mut self) -> Result<u32, NoRecord> {
+        let (head, rest) = self.rest.split_first_chunk::<4>().ok_or(NoRecord)?;
+        self.rest = rest;
+        Ok(u32::from_le_bytes(*head))
+    }
+
+    fn long(&mut self) -> Result<u64, NoRecord> {
+        let (head, rest) = self.rest.split_first_chunk::<8>().ok_or(NoRecord)?;
+        self.rest = rest;
+        Ok(u64::from_le_bytes(*head))
+    }
+
+    fn data(&mut self) -> Result<&'a [u8], NoRecord> {
+        let length = self.word()? as usize;
+        let (data, rest) = self.rest.split_at_checked(length).ok_or(NoRecord)?;
+        self.rest = rest;
+        Ok(data)
+    }
+
+    fn place(&mut self, with_items: bool) -> Result<Place, NoRecord> {
+        let offset = self.long()?;
+        let items =
+            if with_items { Some(Items { layout: self.word()?, count: self.long()?, skip: self.long()? }) } else { None };
+        Ok(Place { offset, items })
+    }
+
+    fn read(&mut self) -> Result<Record<'a>, NoRecord> {
+        let (&[kind, option, op, element], rest) = self.rest.split_first_chunk::<4>().ok_or(NoRecord)?;
+        self.rest = rest;
+        let option = option & WITH_OPTION != 0;
+        let computed = || {
+            let op = *Op::ALL.iter().find(|known| **known as u8 == op).ok_or(NoRecord)?;
+            let element = find_element(element)?;
+            if reduce::supports(op, element) { Ok((op, element)) } else { Err(NoRecord) }
+        };
+        Ok(match kind {
+            PUT => Record::Put { place: self.place(option)?, data: self.data()? },
+            PUT_LARGE => {
+                Record::PutLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 }
+            }
+            GET => Record::Get { place: self.place(option)?, bytes: self.word()?, reply: self.word()? },
+            GET_LARGE => {
+                Record::GetLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 }
+            }
+            ACCUMULATE => {
+                let (op, element) = computed()?;
+                Record::Accumulate { place: self.place(option)?, op, element, data: self.data()? }
+            }
+            GET_ACCUMULATE => {
+                let (op, element) = computed()?;
+                let place = self.place(option)?;
+                let (bytes, reply) = (self.word()?, self.word()?);
+                Record::GetAccumulate { place, op, element, bytes, reply, data: self.data()? }
+            }
+            COMPARE_AND_SWAP => {
+                let element = find_element(element)?;
+                Record::CompareAndSwap { offset: self.long()?, element, reply: self.word()?, data: self.data()? }
+            }
+            LAYOUT => Record::Layout { number: self.word()?, description: self.data()? },
+            FLUSH => Record::Flush { reply: self.word()? },
+            LOCK => Record::Lock { exclusive: option, reply: self.word()? },
+            UNLOCK => Record::Unlock { reply: self.word()? },
+            POST => self.word().map(|_| Record::Post)?,
+            COMPLETE => self.word().map(|_| Record::Complete)?,
+            DATA => Record::Data { reply: self.word()?, data: self.data()? },
+            DONE => Record::Done { reply: self.word()?, class: self.word()? },
+            _ => return Err(NoRecord),
+        })
+    }
+}
+
+fn find_element(number: u8) -> Result<Element, NoRecord> {
+    Element::ALL.into_iter().find(|element| *element as u8 == number).ok_or(NoRecord)
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, NoRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let read = self.read();
+        if read.is_err() {
+            self.rest = &[];
+        }
+        Some(read)
+    }
+}
+
+/// Who wants a lock, or has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// Its rank in the window's group.
+    pub rank: u32,
+    /// It wants nobody else to have it (`MPI_LOCK_EXCLUSIVE`).
+    pub exclusive: bool,
+    /// By what it is answered.
+    pub reply: u32,
+}
+
+/// The lock of one window at its target (MPI-5.0 §12.5.3): first come, first served, so that nobody waits for ever behind others who share it.
+#[derive(Debug, Default)]
+pub struct LockQueue {
+    holders: Vec<Claim>,
+    waiting: VecDeque<Claim>,
+}
+
+impl LockQueue {
+    /// A process wants it; whether it has it at once.
+    pub fn request(&mut self, claim: Claim) -> bool {
+        if self.waiting.is_empty() && self.is_free_for(&claim) {
+            self.holders.push(claim);
+            return true;
+        }
+        self.waiting.push_back(claim);
+        false
+    }
+
+    fn is_free_for(&self, claim: &Claim) -> bool {
+        self.holders.is_empty() || !claim.exclusive && self.holders.iter().all(|holder| !holder.exclusive)
+    }
+
+    /// A process gives it up, if it has it; those who have it then are told to `grant`.
+    pub fn release(&mut self, rank: u32, grant: impl FnMut(Claim)) {
+        if let Some(place) = self.holders.iter().position(|holder| holder.rank == rank) {
+            self.holders.swap_remove(place);
+        }
+        self.grant(grant);
+    }
+
+    /// A process is gone, and with it all that it has and wants.
+    pub fn forget(&mut self, rank: u32, grant: impl FnMut(Claim)) {
+        self.holders.retain(|holder| holder.rank != rank);
+        self.waiting.retain(|claim| claim.rank != rank);
+        self.grant(grant);
+    }
+
+    fn grant(&mut self, mut grant: impl FnMut(Claim)) {
+        while let Some(claim) = self.waiting.front().copied().filter(|claim| self.is_free_for(claim)) {
+            self.waiting.pop_front();
+            self.holders.push(claim);
+            grant(claim);
+        }
+    }
+
+    /// Those that have it.
+    pub fn holders(&self) -> impl Iterator<Item = u32> + '_ {
+        self.holders.iter().map(|holder| holder.rank)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn records() -> Vec<Record<'static>> {
+        let plain = Place { offset: 1 << 40, items: None };
+        let typed = Place { offset: 16, items: Some(Items { layout: 3, count: 5, skip: 7 }) };
+        alloc::vec![
+            Record::Put { place: plain, data: b"abc" },
+            Record::PutLarge { place: typed, bytes: 1 << 33, tag: 9 },
+            Record::Get { place: typed, bytes: 8, reply: 4 },
+            Record::GetLarge { place: plain, bytes: 1 << 20, tag: 8 },
+            Record::Accumulate { place: plain, op: Op::Sum, element: Element::Float64, data: b"12345678" },
+            Record::GetAccumulate {
+                place: typed,
+                op: Op::NoOp,
+                element: Element::Int32,
+                bytes: 4,
+                reply: 1,
+                data: b"",
+            },
+            Record::CompareAndSwap { offset: 8, element: Element::Int64, reply: 2, data: b"0123456789abcdef" },
+            Record::Layout { number: 3, description: b"xyz" },
+            Record::Flush { reply: 5 },
+            Record::Lock { exclusive: true, reply: 6 },
+            Record::Lock { exclusive: false, reply: 7 },
+            Record::Unlock { reply: 8 },
+            Record::Post,
+            Record::Complete,
+            Record::Data { reply: 9, data: b"q" },
+            Record::Done { reply: 10, class: 3 },
+        ]
+    }
+
+    /// Records of all kinds in one batch.   Expect: the same ones come out; none is longer than said.
+    #[test]
+    fn a_batch_is_read_as_it_was_written() {
+        let mut batch = Vec::new();
+        for record in records() {
+            let before = batch.len();
+            record.write(&mut batch);
+            assert!(batch.len() - before <= RECORD_MAX + 16);
+        }
+        let read: Vec<_> = Records::new(&batch).map(Result::unwrap).collect();
+        assert_eq!(read, records());
+    }
+
+    /// A batch is cut at each place, and damaged in each byte.   Expect: what comes before is read, then nothing more; never a panic.
+    #[test]
+    fn a_damaged_batch_ends() {
+        let mut batch = Vec::new();
+        records().iter().for_each(|record| record.write(&mut batch));
+        for at in 0..batch.len() {
+            assert!(Records::new(&batch[..at]).count() <= records().len());
+            let mut damaged = batch.clone();
+            damaged[at] ^= 0xff;
+            assert!(Records::new(&damaged).count() <= damaged.len());
+        }
+    }
+
+    fn claim(rank: u32, exclusive: bool) -> Claim {
+        Claim { rank, exclusive, reply: rank }
+    }
+
+    /// Readers have the lock, a writer comes, then another reader.   Expect: the writer gets it when the readers have gone, the late reader after it.
+    #[test]
+    fn a_lock_is_given_in_the_order_of_asking() {
+        let mut lock = LockQueue::default();
+        assert!(lock.request(claim(1, false)) && lock.request(claim(2, false)));
+        assert!(!lock.request(claim(3, true)) && !lock.request(claim(4, false)));
+        let mut granted = Vec::new();
+        lock.release(1, |claim| granted.push(claim.rank));
+        assert!(granted.is_empty());
+        lock.release(2, |claim| granted.push(claim.rank));
+        assert_eq!(granted, [3]);
+        lock.release(3, |claim| granted.push(claim.rank));
+        assert_eq!(granted, [3, 4]);
+    }
+
+    /// Whoever has the lock dies, and one of those that wait.   Expect: the next has it.
+    #[test]
+    fn the_lock_of_the_dead_is_free() {
+        let mut lock = LockQueue::default();
+        assert!(lock.request(claim(1, true)));
+        assert!(!lock.request(claim(2, true)) && !lock.request(claim(3, true)));
+        let mut granted = Vec::new();
+        lock.forget(2, |claim| granted.push(claim.rank));
+        lock.forget(1, |claim| granted.push(claim.rank));
+        assert_eq!(granted, [3]);
+        assert_eq!(lock.holders().collect::<Vec<_>>(), [3]);
+    }
+
+    /// Claims and releases at random.   Expect: never a writer beside another holder, and everybody has it in the end.
+    #[test]
+    fn nobody_shares_with_a_writer_and_everybody_has_a_turn() {
+        let mut state = 7_u64;
+        let mut next = move || {
+            state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            state >> 33
+        };
+        for _ in 0..200 {
+            let mut lock = LockQueue::default();
+            let (mut having, mut asked): (Vec<u32>, u32) = (Vec::new(), 0);
+            let mut writers = Vec::new();
+            while asked < 50 || !having.is_empty() {
+                if asked < 50 && (having.is_empty() || next() % 2 == 0) {
+                    let exclusive = next() % 3 == 0;
+                    writers.push(exclusive);
+                    if lock.request(claim(asked, exclusive)) {
+                        having.push(asked);
+                    }
+                    asked += 1;
+                } else {
+                    let gone = having.swap_remove(next() as usize % having.len());
+                    lock.release(gone, |claim| having.push(claim.rank));
+                }
+                assert!(having.len() <= 1 || having.iter().all(|rank| !writers[*rank as usize]));
+                assert!(!having.is_empty() || lock.waiting.is_empty());
+            }
+        }
+    }
+}

@@ -1,0 +1,393 @@
+//! Windows of one-sided operations (MPI-5.0 §12): what this process exposes, what it has begun at others, and what others have asked of it.
+//!
+//! How an operation travels depends on where its target's memory is ([`Reach`]):
+//!
+//! | target | put and get | accumulates |
+//! |---|---|---|
+//! | this process | a copy | computed here |
+//! | shared memory of the node | a copy | computed here, by atomic operations or under the window's lock |
+//! | other memory of the node | one copy between the two address spaces | records |
+//! | another node | records; large ones are messages that go straight to the other side's memory | records |
+//!
+//! Records (`weft_core::one_sided`) are collected for each target, and leave when a packet is full or something is to be waited for. The
+//! target does what they say in any pass of progress, so that it need not call MPI for that: the progress thread makes such passes.
+//! `engine/windows.rs` moves all this.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use weft_core::layout::Layout;
+use weft_core::one_sided::LockQueue;
+
+use crate::error::Error;
+use crate::group::{Group, PeerId};
+use crate::handle::{Kind, Slab};
+use crate::memory::{Exposed, SharedBuffer, UserData};
+
+/// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
+pub const LAYOUTS_MAX: usize = 64;
+
+/// What a process exposes.
+pub enum Exposure {
+    /// One run of memory.
+    Whole(Exposed),
+    /// What has been attached (MPI-5.0 §12.2.4): offsets are addresses.
+    Attached(Vec<Exposed>),
+}
+
+/// Where the memory of a target is.
+#[derive(Clone, Copy)]
+pub enum Reach {
+    /// In this address space: this process's own, or shared by processes of the node.
+    Mapped(Exposed),
+    /// In the address space of another process of the node that lets this one copy: from this address on.
+    Neighbour {
+        /// Its process id.
+        process: i32,
+        /// Where its memory begins.
+        address: u64,
+        /// Its length in bytes.
+        bytes: u64,
+    },
+    /// Elsewhere, or where only its process can tell what is exposed.
+    Records,
+}
+
+/// What makes a window.
+pub struct NewWindow {
+    /// The context of its messages.
+    pub context: u32,
+    /// Handle of the communicator that has this context.
+    pub communicator: usize,
+    /// Its processes.
+    pub group: Arc<Group>,
+    /// This process's rank among them.
+    pub rank: u32,
+    /// What this process exposes.
+    pub exposure: Exposure,
+    /// Where the memory of each of them is.
+    pub reaches: Vec<Reach>,
+}
+
+/// A window.
+pub struct Window {
+    pub(crate) context: u32,
+    pub(crate) communicator: usize,
+    pub(crate) group: Arc<Group>,
+    pub(crate) rank: u32,
+    /// What this process exposes.
+    pub exposure: Exposure,
+    pub(crate) targets: Vec<Target>,
+    pub(crate) sources: Vec<Source>,
+    /// Answers that are waited for.
+    pub(crate) answers: Slab<Answer>,
+    /// The lock of what this process exposes.
+    pub(crate) lock: LockQueue,
+    /// Targets of which messages are under way, or records have been collected.
+    pub(crate) busy: Vec<u32>,
+    /// Processes that have sent what is not done yet.
+    pub(crate) asking: Vec<u32>,
+    /// Tag of the next message that carries a large put or get.
+    pub(crate) next_tag: i32,
+}
+
+/// What this process has begun at another.
+pub(crate) struct Target {
+    pub reach: Reach,
+    /// Records that have not left.
+    pub batch: Vec<u8>,
+    /// It has been asked for something since it last said that all is done.
+    pub is_dirty: bool,
+    /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
+    pub asked: u64,
+    pub answered: u64,
+    /// Messages to and from it that are under way.
+    pub transfers: Vec<Transfer>,
+    /// Those there have ever been.
+    pub transferred: u64,
+    /// Datatypes that it has been told.
+    pub layouts: Vec<Layout>,
+    /// Which of these is replaced next.
+    pub layout_next: usize,
+    /// What went wrong, until somebody asks.
+    pub error: Option<Error>,
+    pub is_busy: bool,
+}
+
+/// A message that carries a large put or get.
+pub(crate) struct Transfer {
+    /// Which one to or from this target it is.
+    pub number: u64,
+    /// Its request in the message layer.
+    pub handle: usize,
+    /// The program's request that completes with it.
+    pub request: Option<usize>,
+}
+
+/// How far this process has come at a target: what has been begun there up to now.
+#[derive(Clone, Copy, Debug)]
+pub struct Mark {
+    pub(crate) rank: u32,
+    asked: u64,
+    transferred: u64,
+}
+
+impl Mark {
+    /// The target.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+}
+
+/// What another process has asked for.
+#[derive(Default)]
+pub(crate) struct Source {
+    /// Batches that have arrived or are arriving, in order.
+    pub batches: VecDeque<Batch>,
+    /// Bytes of the first of them that have been dealt with.
+    pub read: usize,
+    /// Large puts that are arriving, and large gets that are leaving.
+    pub transfers: Vec<usize>,
+    /// Datatypes that it has told.
+    pub layouts: Vec<Option<Layout>>,
+    /// The class of what went wrong with its operations, until it asks.
+    pub class: i32,
+    /// `MPI_Win_post` of it that no `MPI_Win_start` here has taken.
+    pub posts: u32,
+    /// `MPI_Win_complete` of it that no `MPI_Win_wait` here has taken.
+    pub completes: u32,
+    pub is_asking: bool,
+}
+
+/// Records that have arrived.
+pub(crate) enum Batch {
+    /// All of them.
+    Whole(Vec<u8>),
+    /// They are arriving by this request.
+    Arriving(usize, SharedBuffer),
+}
+
+/// Something that another process will answer.
+pub(crate) struct Answer {
+    pub target: u32,
+    /// Where its data goes: from which packed byte on, and how many.
+    pub data: Option<(UserData, u64, u64)>,
+    /// The request that it completes.
+    pub request: Option<usize>,
+}
+
+/// All windows of this process.
+pub struct Windows {
+    pub(crate) table: Vec<Option<Box<Window>>>,
+    pub(crate) open: usize,
+    /// Completions of the message layer that have been looked at.
+    pub(crate) seen: u64,
+    /// Batches that could not leave at once, by their requests.
+    pub(crate) leaving: Vec<(usize, SharedBuffer)>,
+    /// A batch on its way out.
+    pub(crate) outgoing: Option<SharedBuffer>,
+    /// Peers that are gone, which windows have not been told.
+    pub(crate) failed: Vec<PeerId>,
+    /// Records that made no sense, and operations that named what is not exposed.
+    pub refused: u64,
+}
+
+impl Default for Windows {
+    fn default() -> Self {
+        Self { table: Vec::new(), open: 0, seen: u64::MAX, leaving: Vec::new(), outgoing: None, failed: Vec::new(), refused: 0 }
+    }
+}
+
+impl Windows {
+    /// Whether there is none.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.open == 0
+    }
+
+    /// The window `index`.
+    #[inline]
+    pub fn get(&self, index: usize) -> Option<&Window> {
+        self.table.get(index)?.as_deref()
+    }
+
+    /// The same, to change it.
+    #[inline]
+    pub fn get_mut(&mut self, index: usize) -> Option<&mut Window> {
+        self.table.get_mut(index)?.as_deref_mut()
+    }
+
+    /// Adds one; its index.
+    pub fn open(&mut self, new: NewWindow) -> usize {
+        let NewWindow { context, communicator, group, rank, exposure, reaches } = new;
+        let sources = reaches.iter().map(|_| Source::default()).collect();
+        let window = Box::new(Window {
+            context,
+            communicator,
+            group,
+            rank,
+            exposure,
+            targets: reaches.into_iter().map(Target::new).collect(),
+            sources,
+            answers: Slab::new(Kind::Answer),
+            lock: LockQueue::default(),
+            busy: Vec::new(),
+            asking: Vec::new(),
+            next_tag: BATCH_TAG + 1,
+        });
+        self.open += 1;
+        // What others have sent before this process had it is here already.
+        self.seen = u64::MAX;
+        match self.table.iter().position(Option::is_none) {
+            Some(index) => {
+                self.table[index] = Some(window);
+                index
+            }
+            None => {
+                self.table.push(Some(window));
+                self.table.len() - 1
+            }
+        }
+    }
+
+    /// Removes one.
+    pub fn close(&mut self, index: usize) {
+        if self.table.get_mut(index).and_then(Option::take).is_some() {
+            self.open -= 1;
+        }
+    }
+
+    /// Visits the processes that answers are waited for of.
+    pub fn for_each_awaited(&self, visit: &mut dyn FnMut(PeerId)) {
+        for window in self.table.iter().flatten() {
+            for rank in &window.busy {
+                visit(window.group.members[*rank as usize]);
+            }
+        }
+    }
+
+    /// Whether something is waited for.
+    pub fn awaits(&self) -> bool {
+        self.open > 0 && self.table.iter().flatten().any(|window| !window.busy.is_empty())
+    }
+}
+
+/// The tag of messages that are batches.
+pub const BATCH_TAG: i32 = 0;
+
+impl Target {
+    fn new(reach: Reach) -> Self {
+        Self {
+            reach,
+            batch: Vec::new(),
+            is_dirty: false,
+            asked: 0,
+            answered: 0,
+            transfers: Vec::new(),
+            transferred: 0,
+            layouts: Vec::new(),
+            layout_next: 0,
+            error: None,
+            is_busy: false,
+        }
+    }
+
+    /// Whether nothing of this process is under way to it.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.asked == self.answered && self.transfers.is_empty() && self.batch.is_empty()
+    }
+}
+
+impl Window {
+    /// The name of the process of this rank among the engine's peers.
+    pub fn member(&self, rank: u32) -> PeerId {
+        self.group.members[rank as usize]
+    }
+
+    /// How many processes it has.
+    pub fn size(&self) -> u32 {
+        self.group.size()
+    }
+
+    /// Processes that have called `MPI_Win_post` for this one more often than it has taken.
+    pub fn has_post_of(&self, rank: u32) -> bool {
+        self.sources[rank as usize].posts > 0
+    }
+
+    /// A `MPI_Win_post` of `rank` is taken.
+    pub fn take_post(&mut self, rank: u32) {
+        let posts = &mut self.sources[rank as usize].posts;
+        *posts = posts.saturating_sub(1);
+    }
+
+    /// The same for `MPI_Win_complete`.
+    pub fn has_complete_of(&self, rank: u32) -> bool {
+        self.sources[rank as usize].completes > 0
+    }
+
+    /// A `MPI_Win_complete` of `rank` is taken.
+    pub fn take_complete(&mut self, rank: u32) {
+        let completes = &mut self.sources[rank as usize].completes;
+        *completes = completes.saturating_sub(1);
+    }
+
+    /// What has been begun at `rank` up to now.
+    pub fn mark(&self, rank: u32) -> Mark {
+        let Target { asked, transferred, .. } = self.targets[rank as usize];
+        Mark { rank, asked, transferred }
+    }
+
+    /// Whether all that is answered which was asked up to a mark, and all messages are over that had been begun then.
+    pub fn has_reached(&self, mark: &Mark) -> bool {
+        let target = &self.targets[mark.rank as usize];
+        target.answered >= mark.asked && target.transfers.first().is_none_or(|first| first.number > mark.transferred)
+    }
+
+    /// What went wrong at `rank` since this was last asked.
+    pub fn take_error(&mut self, rank: u32) -> Option<Error> {
+        self.targets[rank as usize].error.take()
+    }
+
+    /// This process's rank.
+    pub fn own_rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// The ranks that may not have done yet what this process has begun there.
+    pub fn unfinished(&self) -> Vec<u32> {
+        let is_unfinished = |target: &Target| target.is_dirty || !target.is_idle();
+        (0..self.size()).filter(|rank| is_unfinished(&self.targets[*rank as usize])).collect()
+    }
+
+    /// Where the memory of `rank` is.
+    #[inline]
+    pub fn reach(&self, rank: u32) -> &Reach {
+        &self.targets[rank as usize].reach
+    }
+
+    pub(crate) fn note_busy(&mut self, rank: u32) {
+        if !std::mem::replace(&mut self.targets[rank as usize].is_busy, true) {
+            self.busy.push(rank);
+        }
+    }
+
+    pub(crate) fn note_asking(&mut self, rank: u32) {
+        if !std::mem::replace(&mut self.sources[rank as usize].is_asking, true) {
+            self.asking.push(rank);
+        }
+    }
+
+    pub(crate) fn add_transfer(&mut self, rank: u32, handle: usize, request: Option<usize>) {
+        let target = &mut self.targets[rank as usize];
+        target.transferred += 1;
+        target.transfers.push(Transfer { number: target.transferred, handle, request });
+        self.note_busy(rank);
+    }
+
+    pub(crate) fn take_tag(&mut self) -> i32 {
+        let tag = self.next_tag;
+        // Long before a tag comes again, its message has been received.
+        self.next_tag = if tag == i32::MAX { BATCH_TAG + 1 } else { tag + 1 };
+        tag
+    }
+}

@@ -1,0 +1,170 @@
+//! Memory of windows that the processes of a node share (`MPI_Win_allocate`, `MPI_Win_allocate_shared`, MPI-5.0 §12.2): a file that all of them map.
+//!
+//! One of them creates it in the first directory that can hold all of it, the others map it by its name, and then the name is removed. Every byte is
+//! reserved before it is touched, as for the node's segment.
+#![allow(unsafe_code)]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::ptr::NonNull;
+
+use super::Settings;
+use super::segment::{create_locked, directories, file_name, map, open_existing, sweep};
+use crate::sys;
+use crate::{Error, reason};
+
+/// Mapped memory, zero at first. It is unmapped when it is dropped.
+pub struct WindowMemory {
+    base: NonNull<u8>,
+    bytes: usize,
+    /// Held open for its lock, which keeps it from being taken for the remains of a job.
+    _file: Option<File>,
+    /// The name that is still to be removed.
+    path: Option<PathBuf>,
+}
+
+// SAFETY: it is an address and a length; whoever accesses the memory answers for that.
+unsafe impl Send for WindowMemory {}
+
+impl WindowMemory {
+    /// `bytes` bytes that nobody else has.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub fn private(bytes: usize) -> Result<Self, Error> {
+        let base = map(None, bytes.max(1)).map_err(|cause| Error::system("map memory for a window", cause))?;
+        Ok(Self { base, bytes: bytes.max(1), _file: None, path: None })
+    }
+
+    /// Creates `bytes` bytes under a name that no other window of the node has.
+    ///
+    /// # Errors
+    /// No directory can hold them.
+    pub fn create(name: &str, bytes: usize, settings: &Settings) -> Result<Self, Error> {
+        let mut refused = Vec::new();
+        for directory in directories(settings) {
+            sweep(&directory);
+            let path = directory.join(file_name(name));
+            match Self::create_at(path, bytes.max(1)) {
+                Ok(memory) => return Ok(memory),
+                Err(cause) => refused.push(format!("{}: {}", directory.display(), reason(&cause))),
+            }
+        }
+        let (needed, list) = (bytes.div_ceil(1 << 10), refused.join("; "));
+        Err(Error::Unavailable(format!(
+            "no directory can hold the {needed} KiB of a window that processes of this node share ({list}); set WEFT_SHM_DIR"
+        )))
+    }
+
+    fn create_at(path: PathBuf, bytes: usize) -> io::Result<Self> {
+        let file = create_locked(&path)?;
+        let made = file.set_len(bytes as u64).and_then(|()| sys::reserve(file.as_fd(), 0, bytes as u64));
+        match made.and_then(|()| map(Some(&file), bytes)) {
+            Ok(base) => Ok(Self { base, bytes, _file: Some(file), path: Some(path) }),
+            Err(cause) => {
+                let _ = fs::remove_file(path);
+                Err(cause)
+            }
+        }
+    }
+
+    /// Maps what another process of the node has created under this name.
+    ///
+    /// # Errors
+    /// It is not there, or is not what was created.
+    pub fn attach(name: &str, bytes: usize, settings: &Settings) -> Result<Self, Error> {
+        let mut last = String::from("it is not there");
+        for directory in directories(settings) {
+            let path = directory.join(file_name(name));
+            let file = match open_existing(&path) {
+                Ok(file) => file,
+                Err(cause) if cause.kind() == io::ErrorKind::NotFound => continue,
+                Err(cause) => {
+                    last = format!("{}: {}", path.display(), reason(&cause));
+                    continue;
+                }
+            };
+            let metadata = file.metadata();
+            let is_it = metadata.is_ok_and(|found| {
+                found.is_file() && found.uid() == sys::user() && found.len() == bytes.max(1) as u64
+            });
+            if !is_it {
+                last = format!("{} is not the memory of this window", path.display());
+                continue;
+            }
+            match sys::try_lock(file.as_fd(), sys::Lock::Shared).and_then(|()| map(Some(&file), bytes.max(1))) {
+                Ok(base) => return Ok(Self { base, bytes: bytes.max(1), _file: Some(file), path: None }),
+                Err(cause) => last = format!("{}: {}", path.display(), reason(&cause)),
+            }
+        }
+        Err(Error::Peer(format!("the memory of a window that another process of this node has created: {last}")))
+    }
+
+    /// All have mapped it: its name goes.
+    pub fn unlink(&mut self) {
+        if let Some(path) = self.path.take() {
+            let _ = fs::remove_file(path);
+        }
+    }
+
+    /// Where it lies: page-aligned.
+    pub fn base(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// Its length in bytes.
+    pub fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether it has no bytes: never.
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+}
+
+impl Drop for WindowMemory {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map` with this length; whoever got the address has promised to use it no longer than this lives.
+        unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
+        self.unlink();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Memory is created, mapped again by its name, and the name removed.   Expect: both see the same bytes; the name leads nowhere afterwards.
+    #[test]
+    fn what_one_writes_the_other_reads() {
+        let settings = Settings::default();
+        let name = format!("test-window-{}", std::process::id());
+        let mut first = WindowMemory::create(&name, 10_000, &settings).unwrap();
+        let second = WindowMemory::attach(&name, 10_000, &settings).unwrap();
+        assert!(WindowMemory::attach(&name, 10_001, &settings).is_err());
+        // SAFETY: both are mapped with 10000 bytes.
+        unsafe {
+            assert_eq!(*second.base().add(9_999), 0);
+            first.base().add(9_999).write(7);
+            assert_eq!(*second.base().add(9_999), 7);
+        }
+        first.unlink();
+        assert!(WindowMemory::attach(&name, 10_000, &settings).is_err());
+        assert_eq!((first.len(), first.is_empty()), (10_000, false));
+        let private = WindowMemory::private(0).unwrap();
+        assert!(!private.base().is_null());
+    }
+
+    /// More is asked for than any directory has.   Expect: a sentence with the reason of each, and nothing left behind.
+    #[test]
+    fn what_no_directory_holds_is_refused() {
+        let settings = Settings::default();
+        let error = WindowMemory::create("test-window-large", 1 << 50, &settings).err().map(|error| error.to_string());
+        assert!(error.is_some_and(|sentence| sentence.contains("WEFT_SHM_DIR")));
+        assert!(directories(&settings).iter().all(|directory| !directory.join(file_name("test-window-large")).exists()));
+    }
+}
