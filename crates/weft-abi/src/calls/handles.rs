@@ -155,10 +155,10 @@ pub(crate) fn type_fromint(datatype: c_int) -> MPI_Datatype {
 
 /// MPI_Win_toint (MPI-5.0 §19.3.4).
 pub(crate) fn win_toint(win: MPI_Win) -> c_int {
-    to_integer(win.0, WINDOWS, MPI_Win::NULL.0, none)
+    to_integer(win.0, WINDOWS, MPI_Win::NULL.0, |process| Some(&mut process.objects.windows))
 }
 
 /// MPI_Win_fromint (MPI-5.0 §19.3.4).
 pub(crate) fn win_fromint(win: c_int) -> MPI_Win {
-    MPI_Win(from_integer(win, WINDOWS, MPI_Win::NULL.0, none))
+    MPI_Win(from_integer(win, WINDOWS, MPI_Win::NULL.0, |process| Some(&mut process.objects.windows)))
 }
