@@ -5,7 +5,8 @@
  *
  * The plate is a grey image (PGM): black is cold, white is hot, its edge keeps its temperature. Every rank owns one
  * rectangle and a rim of one cell around it, which it exchanges with its four neighbours before every step; rows are
- * contiguous in memory, columns are a derived datatype. Rank 0 computes the same by itself afterwards and compares both
+ * contiguous in memory, columns are a derived datatype. With `--puts` each rank puts its cells into the rims of its
+ * neighbours instead (post, start, complete, wait) and no messages are sent for them. Rank 0 computes the same by itself afterwards and compares both
  * to the last bit. The result is a PNG.
  *
  * Exit code 0: both are equal. 1: they are not, or something could not be read or written.
@@ -23,13 +24,21 @@ static const double SPREAD = 0.2;
 
 struct options {
     const char *input, *output;
-    int scale, steps, check;
+    int scale, steps, check, puts;
 };
 
 /* The whole plate: width * height temperatures from 0 to 1, row by row. */
 struct plate {
     int width, height;
     double *cell;
+};
+
+/* What is put into the rim of a neighbour. */
+struct rim {
+    int to, count;
+    MPI_Datatype type, its_type;    /* a column has other strides there */
+    size_t from;                    /* cells before the first one, here ... */
+    MPI_Aint at, apart;             /* ... and there; and from its first part in memory to the second */
 };
 
 /* One rank's part: `height` rows of `width` cells with a rim around them, in memory rows of `stride`. */
@@ -40,6 +49,10 @@ struct part {
     int stride;
     double *now, *next;
     int left, right, up, down;      /* neighbours' ranks, or MPI_PROC_NULL */
+    double *first;                  /* the one of `now` and `next` that lies first in memory */
+    MPI_Win win;                    /* both of them where neighbours put; MPI_WIN_NULL where they send */
+    MPI_Group neighbours;
+    struct rim rims[4];
 };
 
 static int rank, ranks;
@@ -198,6 +211,82 @@ static void exchange(struct part *part, MPI_Datatype column)
     MPI_Waitall(8, requests, MPI_STATUSES_IGNORE);
 }
 
+/* The neighbours and what goes to each: a column or a row of cells beside the edge here, into the rim there. */
+static void lay_out_rims(struct part *part, int width, int height)
+{
+    const int to[4] = {part->left, part->right, part->up, part->down};
+    for (int i = 0; i < 4; i++) {
+        struct rim *rim = &part->rims[i];
+        rim->to = to[i];
+        rim->type = rim->its_type = MPI_DOUBLE;
+        if (to[i] == MPI_PROC_NULL)
+            continue;
+        struct part its = lay_out(to[i], width, height);
+        int is_column = i < 2;
+        rim->count = is_column ? 1 : part->width;
+        if (is_column) {
+            rim->type = rectangle(1, part->height, part->stride);
+            rim->its_type = rectangle(1, its.height, its.stride);
+        }
+        rim->from = (size_t)(i == 3 ? part->height : 1) * part->stride + (i == 1 ? part->width : 1);
+        rim->at = (MPI_Aint)(i == 2 ? its.height + 1 : is_column) * its.stride + (i == 0 ? its.width + 1 : !is_column);
+        rim->apart = (MPI_Aint)its.stride * (its.height + 2);
+    }
+}
+
+/* The same with puts. All ranks are in the same step, so that `now` is at the same one of both places everywhere. */
+static void exchange_by_puts(const struct part *part)
+{
+    MPI_Win_post(part->neighbours, 0, part->win);
+    MPI_Win_start(part->neighbours, 0, part->win);
+    for (int i = 0; i < 4; i++) {
+        const struct rim *rim = &part->rims[i];
+        MPI_Aint at = rim->at + (part->now == part->first ? 0 : rim->apart);
+        MPI_Put(part->now + rim->from, rim->count, rim->type, rim->to, at, rim->count, rim->its_type, part->win);
+    }
+    MPI_Win_complete(part->win);
+    MPI_Win_wait(part->win);
+}
+
+/* Memory for `now` and `next`; with puts it is a window. */
+static void make_memory(struct part *part, const struct options *options, int width, int height)
+{
+    size_t count = (size_t)part->stride * (part->height + 2);
+    part->win = MPI_WIN_NULL;
+    if (!options->puts) {
+        part->first = cells(2 * count);
+    } else {
+        MPI_Group everybody;
+        int ranks_of[4], some = 0;
+        lay_out_rims(part, width, height);
+        for (int i = 0; i < 4; i++)
+            if (part->rims[i].to != MPI_PROC_NULL)
+                ranks_of[some++] = part->rims[i].to;
+        MPI_Win_allocate((MPI_Aint)(2 * count * sizeof(double)), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &part->first, &part->win);
+        memset(part->first, 0, 2 * count * sizeof(double));
+        MPI_Win_get_group(part->win, &everybody);
+        MPI_Group_incl(everybody, some, ranks_of, &part->neighbours);
+        MPI_Group_free(&everybody);
+    }
+    part->now = part->first;
+    part->next = part->first + count;
+}
+
+static void free_memory(struct part *part)
+{
+    if (part->win == MPI_WIN_NULL) {
+        free(part->first);
+        return;
+    }
+    for (int i = 0; i < 2; i++)
+        if (part->rims[i].to != MPI_PROC_NULL) {
+            MPI_Type_free(&part->rims[i].type);
+            MPI_Type_free(&part->rims[i].its_type);
+        }
+    MPI_Group_free(&part->neighbours);
+    MPI_Win_free(&part->win);
+}
+
 /* The parallel solution of this rank's part. Returns the largest change of the last step, over all ranks. */
 static double solve_together(struct part *part, int steps)
 {
@@ -207,7 +296,10 @@ static double solve_together(struct part *part, int steps)
     MPI_Datatype column = rectangle(1, part->height, part->stride);
     double change = 0;
     for (int i = 1; i <= steps; i++) {
-        exchange(part, column);
+        if (part->win == MPI_WIN_NULL)
+            exchange(part, column);
+        else
+            exchange_by_puts(part);
         change = step(part->now, part->next, part->stride, x0, x1, y0, y1);
         double *swap = part->now;
         part->now = part->next;
@@ -380,11 +472,15 @@ static int number(const char *text, int most)
 /* Returns 0, or the argument that is not understood. */
 static const char *parse(int argc, char **argv, struct options *options)
 {
-    *options = (struct options){"examples/heat.pgm", "heat.png", 2, 500, 1};
+    *options = (struct options){"examples/heat.pgm", "heat.png", 2, 500, 1, 0};
     for (int i = 1; i < argc; i++) {
         const char *name = argv[i];
         if (strcmp(name, "--no-check") == 0) {
             options->check = 0;
+            continue;
+        }
+        if (strcmp(name, "--puts") == 0) {
+            options->puts = 1;
             continue;
         }
         const char *value = ++i < argc ? argv[i] : NULL;
@@ -452,7 +548,7 @@ int main(int argc, char **argv)
     if (wrong) {
         if (rank == 0)
             fprintf(stderr, "heat: %s is not understood or lacks a good value\nusage: heat [--input FILE.pgm] [--output FILE.png] "
-                            "[--scale 1...%d] [--steps N] [--no-check]\n", wrong, SCALE_MAX);
+                            "[--scale 1...%d] [--steps N] [--no-check] [--puts]\n", wrong, SCALE_MAX);
         MPI_Finalize();
         return 2;
     }
@@ -471,8 +567,7 @@ int main(int argc, char **argv)
         return 1;
     }
 
-    part.now = cells((size_t)part.stride * (part.height + 2));
-    part.next = cells((size_t)part.stride * (part.height + 2));
+    make_memory(&part, &options, size[0], size[1]);
     move_parts(HAND_OUT, &start, &part);
     memcpy(part.next, part.now, (size_t)part.stride * (part.height + 2) * sizeof(double));
     MPI_Barrier(MPI_COMM_WORLD);
@@ -487,8 +582,7 @@ int main(int argc, char **argv)
 
     int code = rank == 0 ? conclude(&options, &result, &start, change, seconds, &part) : 0;
     MPI_Bcast(&code, 1, MPI_INT, 0, MPI_COMM_WORLD);
-    free(part.now);
-    free(part.next);
+    free_memory(&part);
     free(start.cell);
     free(result.cell);
     MPI_Finalize();

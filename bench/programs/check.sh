@@ -20,6 +20,7 @@ options() {
     case $1 in
     startup | memory) ;;
     waitcpu) echo --seconds 0.1 --samples 1 ;;
+    get_computing) echo --iterations 10 --compute 0.1 --samples 2 ;;
     barrier) echo --seconds 0.005 --samples 2 ;;
     rate) echo --seconds 0.005 --samples 2 --window 8 ;;
     availability) echo --seconds 0.002 --samples 1 --sizes 8,64k ;;

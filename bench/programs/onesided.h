@@ -1,33 +1,66 @@
-/* Put and get between the ranks of a pair with a passive target (MPI-5.0 §12.5.3): lock_all once, flush to complete. */
+/* Put, get and fetch-and-op between the ranks of a pair with a passive target (MPI-5.0 §12.5.3): lock_all once, flush to complete.
+ *
+ * The window's memory is allocated by MPI, or with `--memory create` the program's own. */
 #ifndef WEFT_BENCH_ONESIDED_H
 #define WEFT_BENCH_ONESIDED_H
 
 #include "common.h"
+#include <stdint.h>
+#include <time.h>
+
+enum onesided { PUT, GET, FETCH };
 
 static struct {
     MPI_Win window;
     unsigned char *memory;      /* this rank's part of the window */
     size_t bytes;
-    int put, bandwidth;
+    enum onesided operation;
+    int many;                   /* a window of operations before the flush */
+    int rate;                   /* the value is operations a second, not bytes */
+    double compute;             /* seconds that the target computes meanwhile; 0: it waits in MPI */
+    const char *kind;           /* "allocate" or "create" */
 } side;
 
 static int operations(const bench *b, size_t size)
 {
-    return side.bandwidth ? bench_window(b, size) : 1;
+    return side.many ? bench_window(b, size) : 1;
+}
+
+static double clock_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+/* Computes, without a call to MPI. */
+static void compute(double seconds)
+{
+    volatile uint64_t x = 1;
+    double until = clock_seconds() + seconds;
+    while (clock_seconds() < until)
+        for (int i = 0; i < 10000; i++)
+            x = x * 6364136223846793005u + 1442695040888963407u;
 }
 
 /* The leading rank alone acts. Each operation of a window has its own place at the target. */
 static double run(bench *b, size_t size, long iterations)
 {
+    static const uint64_t one = 1;
     int count = operations(b, size);
     double began = bench_now();
-    if (b->peer < 0 || !b->leads)
+    if (b->peer < 0 || !b->leads) {
+        if (side.compute > 0 && b->peer >= 0)
+            compute(side.compute);
         return 0;
+    }
     for (long i = 0; i < iterations; i++) {
         for (int o = 0; o < count; o++) {
             size_t at = (size_t)o * bench_stride(size);
-            if (side.put)
+            if (side.operation == PUT)
                 MPI_Put(b->send, (int)size, MPI_BYTE, b->peer, (MPI_Aint)at, (int)size, MPI_BYTE, side.window);
+            else if (side.operation == FETCH)
+                MPI_Fetch_and_op(&one, b->receive + at, MPI_UINT64_T, b->peer, (MPI_Aint)at, MPI_SUM, side.window);
             else
                 MPI_Get(b->receive + at, (int)size, MPI_BYTE, b->peer, (MPI_Aint)at, (int)size, MPI_BYTE, side.window);
         }
@@ -48,7 +81,7 @@ static void prepare(bench *b, size_t size)
     bench_pair_prepare(b, size);
     for (int o = 0; o < operations(b, size); o++) {
         unsigned char *at = side.memory + (size_t)o * bench_stride(size);
-        if (side.put)
+        if (side.operation != GET)
             memset(at, 0, size);
         else
             bench_fill(b, at, size, b->rank);
@@ -57,13 +90,28 @@ static void prepare(bench *b, size_t size)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
+/* What the last operation found at the target is what all before it have added: the target says how often that was. */
+static int counted(const bench *b, char why[BENCH_WHY_MAX])
+{
+    uint64_t found, there = 0;
+    memcpy(&found, b->receive, sizeof found);
+    MPI_Get(&there, 8, MPI_BYTE, b->peer, 0, 8, MPI_BYTE, side.window);
+    MPI_Win_flush(b->peer, side.window);
+    if (there != 0 && found + 1 == there)
+        return 1;
+    snprintf(why, BENCH_WHY_MAX, "the last MPI_Fetch_and_op found %llu, and there is %llu", (unsigned long long)found, (unsigned long long)there);
+    return 0;
+}
+
 static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 {
-    const unsigned char *bytes = side.put ? side.memory : b->receive;
+    const unsigned char *bytes = side.operation == PUT ? side.memory : b->receive;
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_sync(side.window);
-    if (b->peer < 0 || b->leads == side.put)
+    if (b->peer < 0 || b->leads == (side.operation == PUT))
         return 1;
+    if (side.operation == FETCH)
+        return counted(b, why);
     for (int o = 0; o < operations(b, size); o++)
         if (!bench_filled(b, bytes + (size_t)o * bench_stride(size), size, b->peer, why))
             return 0;
@@ -72,7 +120,9 @@ static int check(const bench *b, size_t size, char why[BENCH_WHY_MAX])
 
 static double value(const bench *b, size_t size, double seconds)
 {
-    if (!side.bandwidth)
+    if (side.rate)
+        return (double)operations(b, size) * bench_pairs(b) / seconds;
+    if (!side.many)
         return seconds * 1e6;
     return (double)size * operations(b, size) * bench_pairs(b) / seconds / 1e6;
 }
@@ -102,13 +152,21 @@ static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
     char text[MPI_MAX_ERROR_STRING + 1];
     int class = MPI_SUCCESS, length = 0, code, right;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
-    code = MPI_Win_allocate((MPI_Aint)side.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &side.memory, &side.window);
+    if (!strcmp(side.kind, "create")) {
+        void *memory = NULL;
+        if (posix_memalign(&memory, 4096, side.bytes))
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        side.memory = memory;
+        code = MPI_Win_create(side.memory, (MPI_Aint)side.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &side.window);
+    } else {
+        code = MPI_Win_allocate((MPI_Aint)side.bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &side.memory, &side.window);
+    }
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
     if (code != MPI_SUCCESS) {
         MPI_Error_class(code, &class);
         MPI_Error_string(code, text, &length);
         text[length] = 0;
-        snprintf(why, BENCH_WHY_MAX, "MPI_Win_allocate: %.130s", text);
+        snprintf(why, BENCH_WHY_MAX, "the window: %.130s", text);
     }
     *missing = class == MPI_ERR_UNSUPPORTED_OPERATION;
     right = bench_agree(b, code == MPI_SUCCESS, why);
@@ -116,17 +174,31 @@ static int open_window(bench *b, int *missing, char why[BENCH_WHY_MAX])
     return right;
 }
 
-/* The whole program: measures `put` (else get), one operation a flush for latency or a window of them for `bandwidth`. */
-static int onesided_main(const char *measurement, const char *sizes, int put, int bandwidth, int argc, char **argv)
+/* MPI_Fetch_and_op is of one element. */
+static size_t one_element(size_t size)
 {
-    bench_case c = {.ranks_min = 2, .buffers = buffers, .prepare = prepare, .run = run, .check = check, .value = value, .fields = fields};
+    (void)size;
+    return sizeof(uint64_t);
+}
+
+/* The whole program, of what `side` says. */
+static int onesided_main(const char *measurement, const char *unit, const char *sizes, int argc, char **argv)
+{
+    bench_case c = {.unit = unit, .ranks_min = 2, .buffers = buffers, .prepare = prepare, .run = run, .check = check, .value = value, .fields = fields};
+    static const bench_option own[] = {{"--memory", NULL, &side.kind, "allocate (default), or create: a window over the program's own memory"},
+        {"--compute", &side.compute, NULL, "seconds that the target computes during a sample, without a call to MPI"}};
     char why[BENCH_WHY_MAX] = "";
     int missing, status;
     bench b;
-    c.unit = bandwidth ? "MB/s" : "us";
-    side.put = put;
-    side.bandwidth = bandwidth;
-    bench_start(&b, measurement, sizes, &argc, &argv, NULL, 0);
+    side.kind = "allocate";
+    if (side.operation == FETCH)
+        c.round = one_element;
+    bench_start(&b, measurement, sizes, &argc, &argv, own, 2);
+    /* The search for a number of iterations would take as long as the target computes, each time. */
+    if (side.compute > 0 && b.iterations == 0) {
+        b.iterations = 100;
+        b.warmup = 0;
+    }
     side.bytes = memory_needed(&b);
     if (!open_window(&b, &missing, why)) {
         bench_failed(&b, 0, c.unit, why);

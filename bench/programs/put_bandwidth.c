@@ -3,5 +3,7 @@
 
 int main(int argc, char **argv)
 {
-    return onesided_main("put_bandwidth", "1k,16k,64k,1m,4m", 1, 1, argc, argv);
+    side.operation = PUT;
+    side.many = 1;
+    return onesided_main("put_bandwidth", "MB/s", "1k,16k,64k,1m,4m", argc, argv);
 }

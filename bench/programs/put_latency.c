@@ -3,5 +3,6 @@
 
 int main(int argc, char **argv)
 {
-    return onesided_main("put_latency", "8,64,1k,16k,64k,1m", 1, 0, argc, argv);
+    side.operation = PUT;
+    return onesided_main("put_latency", "us", "8,64,1k,16k,64k,1m", argc, argv);
 }

@@ -4,6 +4,8 @@
 const SHORT: &[&str] = &["--samples", "2", "--seconds", "0.02"];
 /// A point of an availability sweep is one of about fifty.
 const SWEEP: &[&str] = &["--samples", "1", "--seconds", "0.004"];
+/// The target computes for a second in each.
+const COMPUTING: &[&str] = &["--samples", "2"];
 const NAS: &[&str] = &["--samples", "1", "--class", "W"];
 const WAIT: &[&str] = &["--samples", "1", "--seconds", "0.5"];
 
@@ -58,8 +60,11 @@ pub(crate) const MEASUREMENTS: &[Measurement] = &[
     sized("reducescatter", "us"),
     sized("put_latency", "us"),
     sized("get_latency", "us"),
+    sized("fetch_latency", "us"),
+    Measurement { arguments: COMPUTING, ..sized("get_computing", "us") },
     sized("put_bandwidth", "MB/s"),
     sized("get_bandwidth", "MB/s"),
+    sized("put_rate", "messages/s"),
     Measurement { ranks_min: 1, ..unsized_("startup", "ms", &[]) },
     Measurement { program: "startup", ranks_min: 1, method: Method::Launch, ..unsized_("launch", "ms", &[]) },
     unsized_("waitcpu", "s", WAIT),

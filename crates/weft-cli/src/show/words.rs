@@ -42,7 +42,15 @@ const MEASUREMENTS: &[Measurement] = &[
     m("alltoall", "Alltoall", "us", "the slowest rank counts"),
     m("put_latency", "One-sided put", "us", "a put and its flush"),
     m("get_latency", "One-sided get", "us", "a get and its flush"),
+    m("fetch_latency", "Fetch-and-op", "us", "an MPI_Fetch_and_op of 8 bytes and its flush"),
+    m(
+        "get_computing",
+        "One-sided get from a target that computes",
+        "us",
+        "a get and its flush; the target makes no MPI call for a second",
+    ),
     m("put_bandwidth", "One-sided put bandwidth", "MB/s", "a window of puts, then one flush"),
+    m("put_rate", "One-sided put rate", "messages/s", "puts a second, a window of them and one flush"),
     m("get_bandwidth", "One-sided get bandwidth", "MB/s", "a window of gets, then one flush"),
     m(
         "availability",
