@@ -3,7 +3,7 @@
 //! Generated code calls them before the implementation. On the good path each is a compare and a jump; the sentence is
 //! made in a cold function. Ranks, tags and handles are checked where the object is known.
 
-use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_IN_PLACE};
+use crate::generated::constants::{MPI_ERR_ARG, MPI_ERR_COUNT, MPI_ERR_DIMS, MPI_ERR_SIZE, MPI_IN_PLACE};
 use crate::types::MPI_Info;
 use weft_mpi::error::Error;
 use weft_mpi::process::with;
@@ -18,6 +18,12 @@ pub(crate) fn count(name: &'static str, value: i64) -> Result<(), Error> {
 #[inline(always)]
 pub(crate) fn natural(name: &'static str, value: i64) -> Result<(), Error> {
     if value < 0 { Err(negative(MPI_ERR_ARG, name, value)) } else { Ok(()) }
+}
+
+/// The size of a window is not negative: MPI_ERR_SIZE.
+#[inline(always)]
+pub(crate) fn size(name: &'static str, value: i64) -> Result<(), Error> {
+    if value < 0 { Err(negative(MPI_ERR_SIZE, name, value)) } else { Ok(()) }
 }
 
 /// A number of dimensions is not negative: MPI_ERR_DIMS.

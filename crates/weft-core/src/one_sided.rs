@@ -11,6 +11,7 @@
 //! | `Put`, `PutLarge` | writes the bytes that follow, or receives the message of this tag |
 //! | `Get`, `GetLarge` | answers with `Data`, or sends a message of this tag |
 //! | `Accumulate`, `GetAccumulate`, `CompareAndSwap` | computes, element by element; the latter two answer with `Data` |
+//! | `AccumulateLarge` | receives the message of this tag and computes with it, before it looks at the next record |
 //! | `Layout` | keeps the target datatype of later records under a number |
 //! | `Flush` | answers with `Done` when all that came before it is done |
 //! | `Lock`, `Unlock` | see [`LockQueue`]; answers with `Done` |
@@ -50,23 +51,78 @@ pub struct Items {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the table above and the names say what each field is")]
 pub enum Record<'a> {
-    Put { place: Place, data: &'a [u8] },
-    PutLarge { place: Place, bytes: u64, tag: i32 },
-    Get { place: Place, bytes: u32, reply: u32 },
-    GetLarge { place: Place, bytes: u64, tag: i32 },
-    Accumulate { place: Place, op: Op, element: Element, data: &'a [u8] },
+    Put {
+        place: Place,
+        data: &'a [u8],
+    },
+    PutLarge {
+        place: Place,
+        bytes: u64,
+        tag: i32,
+    },
+    Get {
+        place: Place,
+        bytes: u32,
+        reply: u32,
+    },
+    GetLarge {
+        place: Place,
+        bytes: u64,
+        tag: i32,
+    },
+    Accumulate {
+        place: Place,
+        op: Op,
+        element: Element,
+        data: &'a [u8],
+    },
+    AccumulateLarge {
+        place: Place,
+        op: Op,
+        element: Element,
+        bytes: u64,
+        tag: i32,
+    },
     /// `data` is empty where the operation uses none.
-    GetAccumulate { place: Place, op: Op, element: Element, bytes: u32, reply: u32, data: &'a [u8] },
+    GetAccumulate {
+        place: Place,
+        op: Op,
+        element: Element,
+        bytes: u32,
+        reply: u32,
+        data: &'a [u8],
+    },
     /// `data` is the value to compare with, then the new one.
-    CompareAndSwap { offset: u64, element: Element, reply: u32, data: &'a [u8] },
-    Layout { number: u32, description: &'a [u8] },
-    Flush { reply: u32 },
-    Lock { exclusive: bool, reply: u32 },
-    Unlock { reply: u32 },
+    CompareAndSwap {
+        offset: u64,
+        element: Element,
+        reply: u32,
+        data: &'a [u8],
+    },
+    Layout {
+        number: u32,
+        description: &'a [u8],
+    },
+    Flush {
+        reply: u32,
+    },
+    Lock {
+        exclusive: bool,
+        reply: u32,
+    },
+    Unlock {
+        reply: u32,
+    },
     Post,
     Complete,
-    Data { reply: u32, data: &'a [u8] },
-    Done { reply: u32, class: u32 },
+    Data {
+        reply: u32,
+        data: &'a [u8],
+    },
+    Done {
+        reply: u32,
+        class: u32,
+    },
 }
 
 const PUT: u8 = 1;
@@ -84,6 +140,7 @@ const POST: u8 = 12;
 const COMPLETE: u8 = 13;
 const DATA: u8 = 14;
 const DONE: u8 = 15;
+const ACCUMULATE_LARGE: u8 = 16;
 
 /// Bit of the second byte: the place is of items, or the lock is exclusive.
 const WITH_OPTION: u8 = 1;
@@ -125,6 +182,12 @@ impl Record<'_> {
                 head(out, ACCUMULATE, &place, op as u8, element as u8);
                 with_place(out, &place);
                 with_data(out, data);
+            }
+            Self::AccumulateLarge { place, op, element, bytes, tag } => {
+                head(out, ACCUMULATE_LARGE, &place, op as u8, element as u8);
+                with_place(out, &place);
+                long(out, bytes);
+                word(out, tag as u32);
             }
             Self::GetAccumulate { place, op, element, bytes, reply, data } => {
                 head(out, GET_ACCUMULATE, &place, op as u8, element as u8);
@@ -233,8 +296,11 @@ impl<'a> Records<'a> {
 
     fn place(&mut self, with_items: bool) -> Result<Place, NoRecord> {
         let offset = self.long()?;
-        let items =
-            if with_items { Some(Items { layout: self.word()?, count: self.long()?, skip: self.long()? }) } else { None };
+        let items = if with_items {
+            Some(Items { layout: self.word()?, count: self.long()?, skip: self.long()? })
+        } else {
+            None
+        };
         Ok(Place { offset, items })
     }
 
@@ -249,16 +315,17 @@ impl<'a> Records<'a> {
         };
         Ok(match kind {
             PUT => Record::Put { place: self.place(option)?, data: self.data()? },
-            PUT_LARGE => {
-                Record::PutLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 }
-            }
+            PUT_LARGE => Record::PutLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 },
             GET => Record::Get { place: self.place(option)?, bytes: self.word()?, reply: self.word()? },
-            GET_LARGE => {
-                Record::GetLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 }
-            }
+            GET_LARGE => Record::GetLarge { place: self.place(option)?, bytes: self.long()?, tag: self.word()? as i32 },
             ACCUMULATE => {
                 let (op, element) = computed()?;
                 Record::Accumulate { place: self.place(option)?, op, element, data: self.data()? }
+            }
+            ACCUMULATE_LARGE => {
+                let (op, element) = computed()?;
+                let place = self.place(option)?;
+                Record::AccumulateLarge { place, op, element, bytes: self.long()?, tag: self.word()? as i32 }
             }
             GET_ACCUMULATE => {
                 let (op, element) = computed()?;
@@ -377,6 +444,7 @@ mod tests {
             Record::Get { place: typed, bytes: 8, reply: 4 },
             Record::GetLarge { place: plain, bytes: 1 << 20, tag: 8 },
             Record::Accumulate { place: plain, op: Op::Sum, element: Element::Float64, data: b"12345678" },
+            Record::AccumulateLarge { place: typed, op: Op::Max, element: Element::Int16, bytes: 1 << 20, tag: 5 },
             Record::GetAccumulate {
                 place: typed,
                 op: Op::NoOp,

@@ -26,7 +26,7 @@ use described::{PROGRAM_START, nowhere};
 use weft_core::collective::SCRATCH_ALIGNMENT;
 use weft_core::layout::Layout;
 
-use crate::error::Result;
+use crate::error::{Error, NO_MEMORY, Result};
 
 pub use bound::{
     Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
@@ -222,6 +222,28 @@ impl UserData {
     /// Whether there is nothing to move.
     pub fn is_empty(&self) -> bool {
         self.bytes == 0
+    }
+
+    /// The packed bytes `range` of it.
+    ///
+    /// # Errors
+    /// `MPI_ERR_NO_MEM`: its items are nested too deep for a part of them to be described.
+    ///
+    /// # Panics
+    /// When that reaches past the end.
+    pub fn part(&self, range: Range<u64>) -> Result<Self> {
+        assert!(range.start <= range.end && range.end <= self.bytes);
+        let bytes = range.end - range.start;
+        match &self.shape {
+            Shape::Run => Ok(Self { base: self.base.wrapping_add(range.start as usize), bytes, shape: Shape::Run }),
+            Shape::Items { count, layout } => {
+                let too_deep =
+                    |error| Error::new(NO_MEMORY, format!("a part of the buffer cannot be described: {error}"));
+                let layout = layout.window(count.items(), range).map_err(too_deep)?;
+                let one = if count.is_shared() { Count::of_shared(1) } else { Count::of_program(1) };
+                Ok(Self { base: self.base, bytes, shape: Shape::Items { count: one, layout } })
+            }
+        }
     }
 
     /// Lets go of all but the address: the value is used no more, and need not be dropped.

@@ -16,8 +16,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use weft_core::layout::Layout;
-use weft_core::one_sided::LockQueue;
+use weft_core::layout::{Element, Layout};
+use weft_core::one_sided::{LockQueue, Place};
+use weft_core::reduce::Op;
 
 use crate::error::Error;
 use crate::group::{Group, PeerId};
@@ -32,7 +33,53 @@ pub enum Exposure {
     /// One run of memory.
     Whole(Exposed),
     /// What has been attached (MPI-5.0 §12.2.4): offsets are addresses.
-    Attached(Vec<Exposed>),
+    Attached(Attached),
+}
+
+/// Memory that has been attached to a dynamic window.
+#[derive(Default)]
+pub struct Attached {
+    /// As the program has attached it, by address.
+    parts: Vec<Exposed>,
+    /// The same, adjacent parts together: an access may reach over several.
+    runs: Vec<Exposed>,
+}
+
+impl Attached {
+    /// Adds memory; false: some of it is attached already.
+    pub fn attach(&mut self, part: Exposed) -> bool {
+        let (begin, end) = (part.address(), part.address() + part.len());
+        if self.parts.iter().any(|other| other.address() < end && begin < other.address() + other.len()) {
+            return false;
+        }
+        let place = self.parts.partition_point(|other| other.address() < begin);
+        self.parts.insert(place, part);
+        self.join();
+        true
+    }
+
+    /// Removes the memory that begins at this address; false: there is none.
+    pub fn detach(&mut self, address: u64) -> bool {
+        let Some(place) = self.parts.iter().position(|part| part.address() == address) else { return false };
+        self.parts.remove(place);
+        self.join();
+        true
+    }
+
+    fn join(&mut self) {
+        self.runs.clear();
+        for part in &self.parts {
+            match self.runs.last_mut().and_then(|last| last.joined(part)) {
+                Some(joined) => _ = self.runs.last_mut().map(|last| *last = joined),
+                None => self.runs.push(*part),
+            }
+        }
+    }
+
+    /// Memory without gaps, by address.
+    pub fn runs(&self) -> &[Exposed] {
+        &self.runs
+    }
 }
 
 /// Where the memory of a target is.
@@ -148,6 +195,8 @@ pub(crate) struct Source {
     pub read: usize,
     /// Large puts that are arriving, and large gets that are leaving.
     pub transfers: Vec<usize>,
+    /// What it accumulates when that has arrived; its later records wait for this.
+    pub accumulating: Option<Accumulating>,
     /// Datatypes that it has told.
     pub layouts: Vec<Option<Layout>>,
     /// The class of what went wrong with its operations, until it asks.
@@ -157,6 +206,14 @@ pub(crate) struct Source {
     /// `MPI_Win_complete` of it that no `MPI_Win_wait` here has taken.
     pub completes: u32,
     pub is_asking: bool,
+}
+
+/// A large accumulate that is arriving.
+pub(crate) struct Accumulating {
+    pub handle: usize,
+    pub buffer: SharedBuffer,
+    pub place: Place,
+    pub operation: (Op, Element),
 }
 
 /// Records that have arrived.
@@ -194,7 +251,15 @@ pub struct Windows {
 
 impl Default for Windows {
     fn default() -> Self {
-        Self { table: Vec::new(), open: 0, seen: u64::MAX, leaving: Vec::new(), outgoing: None, failed: Vec::new(), refused: 0 }
+        Self {
+            table: Vec::new(),
+            open: 0,
+            seen: u64::MAX,
+            leaving: Vec::new(),
+            outgoing: None,
+            failed: Vec::new(),
+            refused: 0,
+        }
     }
 }
 

@@ -21,7 +21,7 @@ use crate::process::{Process, block_for, lock, with};
 pub use epochs::{Epochs, Held};
 pub use weft_engine::engine::Access;
 pub use weft_engine::memory::Exposed;
-pub use weft_engine::windows::{Exposure, Mark, NewWindow, Reach};
+pub use weft_engine::windows::{Attached, Exposure, Mark, NewWindow, Reach};
 
 /// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
 const LOCK_STRIDE: usize = 128;
@@ -257,7 +257,8 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
                        MPI_Comm_split_type with MPI_COMM_TYPE_SHARED";
         return Err(Error::new(MPI_ERR_RMA_SHARED, message));
     }
-    let part = |words: &&[i64]| Part { size: words[1] as u64, disp_unit: words[2] as u64, base: words[3] as u64, here: 0 };
+    let part =
+        |words: &&[i64]| Part { size: words[1] as u64, disp_unit: words[2] as u64, base: words[3] as u64, here: 0 };
     let mut parts: Vec<Part> = each.iter().map(part).collect();
     let rank = group.rank.unwrap_or(0);
     let mut locks = vec![0; size];
@@ -270,30 +271,29 @@ fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
         None
     };
     let error_handler = MPI_ERRORS_ARE_FATAL;
-    let info = hints(&wish, wants_noncontiguous);
+    let info = hints(&wish);
     Ok(Prepared { communicator: handle, rank, flavor: wish.flavor, error_handler, info, parts, memory, locks })
 }
 
 /// The hints of a window that are in effect, as `MPI_Win_get_info` tells (MPI-5.0 §12.2.7).
-fn hints(wish: &Wish, noncontiguous: bool) -> Info {
-    const DEFAULTS: [(&str, &str); 5] = [
+fn hints(wish: &Wish) -> Info {
+    const DEFAULTS: [(&str, &str); 6] = [
         ("no_locks", "false"),
         ("accumulate_ordering", "rar,raw,war,waw"),
         ("accumulate_ops", "same_op_no_op"),
         ("same_size", "false"),
         ("same_disp_unit", "false"),
+        ("alloc_shared_noncontig", "false"),
     ];
-    let mut info: Info = DEFAULTS
+    let allocates = matches!(wish.flavor, MPI_WIN_FLAVOR_SHARED | MPI_WIN_FLAVOR_ALLOCATE);
+    DEFAULTS
         .iter()
+        .filter(|(key, _)| allocates || *key != "alloc_shared_noncontig")
         .map(|(key, default)| {
             let given = wish.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
             ((*key).to_owned(), given.unwrap_or_else(|| (*default).to_owned()))
         })
-        .collect();
-    if wish.flavor == MPI_WIN_FLAVOR_SHARED || wish.flavor == MPI_WIN_FLAVOR_ALLOCATE {
-        info.push(("alloc_shared_noncontig".to_owned(), noncontiguous.to_string()));
-    }
-    info
+        .collect()
 }
 
 /// Memory of which the processes of this node have one part each, and all have all of it.
@@ -335,6 +335,9 @@ fn allocate(
     if let Some(memory) = &memory {
         let base = memory.base().addr();
         for (place, rank) in shares.near.iter().enumerate() {
+            if parts[*rank as usize].size == 0 {
+                continue;
+            }
             parts[*rank as usize].here = base + shares.begins[place] as usize;
             if !alone {
                 locks[*rank as usize] = base + shares.locks + place * LOCK_STRIDE;
@@ -556,7 +559,13 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
         return Ok(());
     }
     block_for(process, &|| Awaited::Unknown, |process| {
-        await_all(process, index, &ranks, |window, rank| window.has_post_of(rank), |window, rank| window.take_post(rank))
+        await_all(
+            process,
+            index,
+            &ranks,
+            |window, rank| window.has_post_of(rank),
+            |window, rank| window.take_post(rank),
+        )
     })?;
     fence(Ordering::SeqCst);
     Ok(())
@@ -612,9 +621,15 @@ pub fn wait(window: usize, blocks: bool) -> Result<bool> {
     let (found, _) = process.window_parts(window)?;
     let (index, ranks) = (found.index, found.epochs.exposed_to()?);
     let mut over = |process: &mut Process| {
-        await_all(process, index, &ranks, |window, rank| window.has_complete_of(rank), |window, rank| {
-            window.take_complete(rank);
-        })
+        await_all(
+            process,
+            index,
+            &ranks,
+            |window, rank| window.has_complete_of(rank),
+            |window, rank| {
+                window.take_complete(rank);
+            },
+        )
     };
     let outcome = if blocks {
         block_for(process, &|| Awaited::Unknown, over)
@@ -785,15 +800,10 @@ pub fn sync(window: usize) -> Result<()> {
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where some of it is attached already.
 pub fn attach(window: usize, part: Exposed) -> Result<()> {
     with(|process| {
-        let parts = attached(process, window)?;
-        let range = part.address()..part.address() + part.len();
-        let overlaps = |other: &Exposed| other.address() < range.end && range.start < other.address() + other.len();
-        if parts.iter().any(overlaps) {
-            let message = "some of this memory is attached to the window already";
-            return Err(Error::new(MPI_ERR_RMA_ATTACH, message));
+        if attached(process, window)?.attach(part) {
+            return Ok(());
         }
-        parts.push(part);
-        Ok(())
+        Err(Error::new(MPI_ERR_RMA_ATTACH, "some of this memory is attached to the window already"))
     })
 }
 
@@ -803,18 +813,14 @@ pub fn attach(window: usize, part: Exposed) -> Result<()> {
 /// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_BASE` where no memory that was attached begins at `address`.
 pub fn detach(window: usize, address: u64) -> Result<()> {
     with(|process| {
-        let parts = attached(process, window)?;
-        match parts.iter().position(|part| part.address() == address) {
-            Some(place) => {
-                parts.remove(place);
-                Ok(())
-            }
-            None => Err(Error::new(MPI_ERR_BASE, format!("nothing is attached to the window at {address:#x}"))),
+        if attached(process, window)?.detach(address) {
+            return Ok(());
         }
+        Err(Error::new(MPI_ERR_BASE, format!("nothing is attached to the window at {address:#x}")))
     })
 }
 
-fn attached(process: &mut Process, window: usize) -> Result<&mut Vec<Exposed>> {
+fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
     let found = process.objects.window(window)?;
     if !found.is_dynamic() {
         let message = "memory can be attached only to windows that MPI_Win_create_dynamic has made";

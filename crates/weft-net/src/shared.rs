@@ -42,11 +42,11 @@ use crate::{Error, sys};
 pub use cooperative_copy::CooperativeCopy;
 use doorbell::{Doorbell, Rung};
 pub use posted_receives::PostedReceives;
-pub use window_memory::WindowMemory;
 use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;
 use weft_engine::transport::{self, PeerFault, SleepMode, Stamp};
+pub use window_memory::WindowMemory;
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.
 pub const LOCAL_SIZE_MAX: usize = 512;

@@ -19,7 +19,7 @@ use weft_mpi::memory::{self, UserData};
 use weft_mpi::object::{Class, Operation, full};
 use weft_mpi::process::{Process, lock, with};
 use weft_mpi::reduce::{self, Op};
-use weft_mpi::window::{self, Access, Exposed, Exposure, Wish};
+use weft_mpi::window::{self, Access, Attached, Exposed, Exposure, Wish};
 
 /// Makes a window; the address of this process's part of it.
 ///
@@ -58,7 +58,7 @@ unsafe fn create(
         })
         .collect();
     let exposure = match mapped[rank] {
-        _ if prepared.is_dynamic() => Exposure::Attached(Vec::new()),
+        _ if prepared.is_dynamic() => Exposure::Attached(Attached::default()),
         Some(exposed) => Exposure::Whole(exposed),
         None => Exposure::Whole(Exposed::empty()),
     };
@@ -386,7 +386,7 @@ impl Buffer {
     fn element(&self, process: &Process, name: &str) -> Result<Option<Element>> {
         let layout = &process.objects.committed(self.datatype.0)?.description.layout;
         match layout.homogeneous() {
-            None if layout.size() == 0 || self.count == 0 => Ok(None),
+            _ if layout.size() == 0 || self.count == 0 => Ok(None),
             None => {
                 let message = format!("{name} must consist of one predefined datatype, however often");
                 Err(Error::new(MPI_ERR_TYPE, message))
@@ -463,7 +463,8 @@ fn negative(disp: MPI_Aint) -> Error {
 #[cold]
 fn out_of_range(target: &Target, size: u64) -> Error {
     let Target { rank, disp, count, .. } = target;
-    let message = format!("{count} items at target_disp {disp} are not in the window of rank {rank}, which has {size} bytes");
+    let message =
+        format!("{count} items at target_disp {disp} are not in the window of rank {rank}, which has {size} bytes");
     Error::new(MPI_ERR_RMA_RANGE, message)
 }
 
@@ -579,7 +580,14 @@ unsafe fn start_accumulate(
                 return Err(Error::new(MPI_ERR_TRUNCATE, message));
             }
             let engine = process.engine()?;
-            engine.accumulate(found.index, found.access(target.count), (chosen, element), &data, result.as_ref(), wanted)?
+            engine.accumulate(
+                found.index,
+                found.access(target.count),
+                (chosen, element),
+                &data,
+                result.as_ref(),
+                wanted,
+            )?
         }
         _ => None,
     };

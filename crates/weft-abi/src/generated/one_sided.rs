@@ -572,7 +572,7 @@ entry! { MPI_Win_allocate PMPI_Win_allocate(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocate, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
         check::pointer("win", win)?;
@@ -589,7 +589,7 @@ entry! { MPI_Win_allocate_c PMPI_Win_allocate_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateC, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
         check::pointer("win", win)?;
@@ -606,7 +606,7 @@ entry! { MPI_Win_allocate_shared PMPI_Win_allocate_shared(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateShared, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
         check::pointer("win", win)?;
@@ -627,7 +627,7 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinAllocateSharedC, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("baseptr", baseptr)?;
         check::pointer("win", win)?;
@@ -637,7 +637,7 @@ entry! { MPI_Win_allocate_shared_c PMPI_Win_allocate_shared_c(
 
 entry! { MPI_Win_attach PMPI_Win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint) -> c_int {
     call(Function::WinAttach, Scope::Win(win), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         unsafe { crate::calls::one_sided::win_attach(win, base, size) }
     })
 } }
@@ -655,7 +655,7 @@ entry! { MPI_Win_create PMPI_Win_create(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreate, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("win", win)?;
         unsafe { crate::calls::one_sided::win_create(base, size, i64::from(disp_unit), info, comm, win) }
@@ -671,7 +671,7 @@ entry! { MPI_Win_create_c PMPI_Win_create_c(
     win: *mut MPI_Win,
 ) -> c_int {
     call(Function::WinCreateC, Scope::Comm(comm), || {
-        check::natural("size", size as i64)?;
+        check::size("size", size as i64)?;
         check::info("info", info)?;
         check::pointer("win", win)?;
         unsafe { crate::calls::one_sided::win_create(base, size, disp_unit as i64, info, comm, win) }

@@ -178,7 +178,8 @@ mod tests {
         let pair = Layout::element(Element::DoubleInt);
         let column = Layout::vector(5, 2, 24, &int).unwrap();
         let irregular = Layout::indexed(&[(40, 3), (-8, 1), (0, 2)], &int).unwrap();
-        let mixed = Layout::structure(&[(8, 2, column.clone()), (-100, 3, irregular.clone()), (300, 1, pair.clone())]).unwrap();
+        let mixed =
+            Layout::structure(&[(8, 2, column.clone()), (-100, 3, irregular.clone()), (300, 1, pair.clone())]).unwrap();
         let nested = Layout::vector(3, 2, 1000, &mixed).unwrap();
         let spread = Layout::resized(&nested, -16, 5000).unwrap();
         let nothing = Layout::contiguous(0, &int).unwrap();

@@ -14,12 +14,18 @@ use crate::messages::{self, PeerAccess};
 use crate::peers::Route;
 use crate::request::{Mode, Receive, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Answer, BATCH_TAG, Batch, Exposure, LAYOUTS_MAX, Mark, NewWindow, Reach, Transfer, Window};
+use crate::windows::{
+    Accumulating, Answer, BATCH_TAG, Batch, Exposure, LAYOUTS_MAX, Mark, NewWindow, Reach, Transfer, Window,
+};
 
 /// A batch that another process sends is no longer than this: the description of a datatype is the longest record.
 const BATCH_BYTES_MAX: u64 = 64 << 20;
 /// Batches and records of this length leave, where the route does not say less.
 const BATCH_BYTES: usize = 8 << 10;
+/// Accumulates of more bytes travel as messages of their own …
+const ACCUMULATE_BYTES: u64 = 64 << 10;
+/// … of which each has so many bytes at most: the target keeps one of each origin.
+const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
 /// As little as this goes into a batch always.
 const BATCH_BYTES_MIN: usize = 512;
 /// Looks for what has arrived while what had arrived was done, in one pass.
@@ -68,9 +74,7 @@ impl Told {
     fn place(&self, skip: u64) -> Place {
         match *self {
             Self::Run(offset) => Place { offset: offset + skip, items: None },
-            Self::Items { offset, layout, count } => {
-                Place { offset, items: Some(Items { layout, count, skip }) }
-            }
+            Self::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
         }
     }
 }
@@ -245,6 +249,10 @@ impl<P: Platform> Engine<P> {
                 Some(_) if wanted && total > 0 => Some(engine.one_sided_request(window.communicator)?),
                 _ => wanted.then_some(engine.messages.sent),
             };
+            if result.is_none() && total > ACCUMULATE_BYTES {
+                let step = ACCUMULATE_BYTES_MAX / element.size() as u64 * element.size() as u64;
+                return engine.accumulate_large(window, (access.target, &told), operation, origin, step, wanted);
+            }
             let mut skip = 0;
             while skip < total {
                 let length = step.min(total - skip);
@@ -255,14 +263,19 @@ impl<P: Platform> Engine<P> {
                         // Answers come in the order of their records: with the last one all are there.
                         let last = skip + length == total;
                         let data_to = Some((result.clone(), skip, length));
-                        let answer =
-                            Answer { target: access.target, data: data_to, request: request.filter(|_| last && wanted) };
+                        let answer = Answer {
+                            target: access.target,
+                            data: data_to,
+                            request: request.filter(|_| last && wanted),
+                        };
                         let reply = engine.await_answer(window, answer)?;
                         let bytes = length as u32;
                         let record = Record::GetAccumulate { place, op, element, bytes, reply, data: &data };
                         engine.record(window, access.target, &record);
                     }
-                    None => engine.record(window, access.target, &Record::Accumulate { place, op, element, data: &data }),
+                    None => {
+                        engine.record(window, access.target, &Record::Accumulate { place, op, element, data: &data })
+                    }
                 }
                 window.targets[access.target as usize].is_dirty = true;
                 skip += length;
@@ -272,6 +285,40 @@ impl<P: Platform> Engine<P> {
             }
             Ok(request)
         })
+    }
+
+    fn accumulate_large(
+        &mut self,
+        window: &mut Window,
+        (target, told): (u32, &Told),
+        (op, element): (Op, Element),
+        origin: &UserData,
+        step: u64,
+        wanted: bool,
+    ) -> Result<Option<usize>> {
+        let request = if wanted { Some(self.one_sided_request(window.communicator)?) } else { None };
+        let mut skip = 0;
+        while skip < origin.len() {
+            let bytes = step.min(origin.len() - skip);
+            let tag = window.take_tag();
+            let record = Record::AccumulateLarge { place: told.place(skip), op, element, bytes, tag };
+            self.record(window, target, &record);
+            window.targets[target as usize].is_dirty = true;
+            self.send_batch(window, target);
+            let send = Send {
+                peer: Some(window.member(target)),
+                envelope: Envelope { context: window.context, source: window.rank, tag },
+                data: origin.part(skip..skip + bytes)?,
+                mode: Mode::Standard,
+                blocking: false,
+            };
+            let handle = self.messages.add(State::Queued(send), window.communicator)?;
+            skip += bytes;
+            // The parts arrive in their order: with the last one all have left.
+            window.add_transfer(target, handle, request.filter(|_| skip == origin.len()));
+            self.start_send(handle);
+        }
+        Ok(request)
     }
 
     /// `MPI_Compare_and_swap` of one element.
@@ -440,7 +487,9 @@ impl<P: Platform> Engine<P> {
         let Reach::Neighbour { process, address, bytes } = *window.reach(access.target) else { return false };
         let Some((first, length)) = access.layout.single_run(access.count) else { return false };
         let begin = i128::from(access.offset) + i128::from(first);
-        if begin < 0 || begin + i128::from(length) > i128::from(bytes) || self.peers.has_failed(window.member(access.target))
+        if begin < 0
+            || begin + i128::from(length) > i128::from(bytes)
+            || self.peers.has_failed(window.member(access.target))
         {
             return false;
         }
@@ -509,7 +558,9 @@ impl<P: Platform> Engine<P> {
 
     fn await_answer(&mut self, window: &mut Window, answer: Answer) -> Result<u32> {
         let target = answer.target;
-        let full = || Error::new(NO_MEMORY, "too many one-sided operations wait for answers (limit 16777216): flush some first");
+        let full = || {
+            Error::new(NO_MEMORY, "too many one-sided operations wait for answers (limit 16777216): flush some first")
+        };
         let handle = window.answers.insert(answer).ok_or_else(full)?;
         window.targets[target as usize].asked += 1;
         window.note_busy(target);
@@ -634,9 +685,8 @@ impl<P: Platform> Engine<P> {
                 for rank in asking {
                     window.sources[rank as usize].is_asking = false;
                     self.serve(&mut window, rank);
-                    if !window.sources[rank as usize].batches.is_empty()
-                        || !window.sources[rank as usize].transfers.is_empty()
-                    {
+                    let source = &window.sources[rank as usize];
+                    if !source.batches.is_empty() || !source.transfers.is_empty() || source.accumulating.is_some() {
                         window.note_asking(rank);
                     }
                 }
@@ -648,9 +698,7 @@ impl<P: Platform> Engine<P> {
 
     /// Takes the batches that have arrived out of the unexpected queue.
     fn take_batches(&mut self, window: &mut Window) {
-        while let Some((envelope, unexpected)) =
-            self.messages.matcher.extract(window.context, None, Some(BATCH_TAG))
-        {
+        while let Some((envelope, unexpected)) = self.messages.matcher.extract(window.context, None, Some(BATCH_TAG)) {
             let Some(message) = self.messages.unexpected.get(unexpected) else { continue };
             let (peer, total, source) = (message.peer, message.total, envelope.source);
             let known = window.group.members.get(source as usize) == Some(&peer) && total <= BATCH_BYTES_MAX;
@@ -733,6 +781,7 @@ impl<P: Platform> Engine<P> {
         if class != 0 {
             source.class = class;
         }
+        self.end_accumulate(window, rank);
         while let Some(batch) = window.sources[rank as usize].batches.front_mut() {
             let bytes = match batch {
                 Batch::Whole(bytes) => std::mem::take(bytes),
@@ -781,7 +830,8 @@ impl<P: Platform> Engine<P> {
                 Some(Ok(record)) => record,
             };
             let waits = matches!(record, Record::Flush { .. } | Record::Unlock { .. } | Record::Complete);
-            if waits && !window.sources[rank as usize].transfers.is_empty() {
+            let source = &window.sources[rank as usize];
+            if source.accumulating.is_some() || waits && !source.transfers.is_empty() {
                 return Some(at);
             }
             self.serve_record(window, rank, &record);
@@ -795,7 +845,8 @@ impl<P: Platform> Engine<P> {
                 None => self.refuse(window, rank),
             },
             Record::PutLarge { place, bytes, tag } => {
-                let found = locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+                let found =
+                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let data = match found {
                     Some((_, target, _)) => target,
                     None => {
@@ -832,7 +883,8 @@ impl<P: Platform> Engine<P> {
                 }
             }
             Record::GetLarge { place, bytes, tag } => {
-                let found = locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+                let found =
+                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
                 let data = match found {
                     Some((_, target, _)) => target,
                     None => {
@@ -864,6 +916,27 @@ impl<P: Platform> Engine<P> {
                     }
                     None => self.refuse(window, rank),
                 }
+            }
+            Record::AccumulateLarge { place, op, element, bytes, tag } => {
+                // What is too long, or does not go where it shall, is received all the same.
+                let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
+                let buffer = SharedBuffer::new(room);
+                let receive = Receive {
+                    context: Some(window.context),
+                    source: Some(rank),
+                    peer: Some(window.member(rank)),
+                    tag: Some(tag),
+                    data: buffer.describe_all(),
+                    blocking: false,
+                };
+                let Ok(handle) = self.messages.add(State::Posted(receive), window.communicator) else {
+                    return self.refuse(window, rank);
+                };
+                let accumulating = Accumulating { handle, buffer, place, operation: (op, element) };
+                window.sources[rank as usize].accumulating = Some(accumulating);
+                window.note_asking(rank);
+                self.start_receive(handle);
+                self.end_accumulate(window, rank);
             }
             Record::GetAccumulate { place, op, element, bytes, reply, data } => {
                 let length = bytes as usize;
@@ -927,6 +1000,28 @@ impl<P: Platform> Engine<P> {
             }
             Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), 0),
             Record::Done { reply, class } => self.end_answer(window, rank, reply, None, class as i32),
+        }
+    }
+
+    /// Computes with what has arrived of a large accumulate, if all of it has.
+    fn end_accumulate(&mut self, window: &mut Window, rank: u32) {
+        let Some(Accumulating { handle, .. }) = window.sources[rank as usize].accumulating else { return };
+        if self.messages.requests.get(handle).is_some_and(|request| !request.is_complete()) {
+            return;
+        }
+        let arrived = self.messages.requests.get(handle).map_or(0, |request| request.status.bytes);
+        let error = self.messages.take_error(handle);
+        let Some(Accumulating { buffer, place, operation, .. }) = window.sources[rank as usize].accumulating.take()
+        else {
+            return;
+        };
+        let bytes = buffer.len() as u64;
+        let whole = error.is_none() && arrived == bytes && buffer.len().is_multiple_of(operation.1.size());
+        match locate(window, rank, &place, bytes).filter(|_| whole) {
+            Some((exposed, target, skip)) => buffer.with_bytes(|data| {
+                exposed.accumulate(&target, skip, operation, data, data.len(), None);
+            }),
+            None => self.refuse(window, rank),
         }
     }
 
@@ -1022,13 +1117,19 @@ fn locate(window: &Window, rank: u32, place: &Place, length: u64) -> Option<(Exp
     match &window.exposure {
         Exposure::Whole(exposed) => in_memory(exposed, place.offset),
         Exposure::Attached(parts) => {
-            parts.iter().find_map(|part| in_memory(part, place.offset.checked_sub(part.address())?))
+            parts.runs().iter().find_map(|part| in_memory(part, place.offset.checked_sub(part.address())?))
         }
     }
 }
 
 /// Combines `origin` with memory of this address space.
-fn compute(exposed: &Exposed, target: &UserData, operation: (Op, Element), origin: &UserData, result: Option<&UserData>) {
+fn compute(
+    exposed: &Exposed,
+    target: &UserData,
+    operation: (Op, Element),
+    origin: &UserData,
+    result: Option<&UserData>,
+) {
     let (op, element) = operation;
     let step = (BATCH_BYTES / element.size() * element.size()) as u64;
     let mut skip = 0;
@@ -1057,4 +1158,3 @@ fn refused_there(class: i32, peer: PeerId, peers: &impl PeerAccess) -> Error {
     };
     Error::new(class, format!("process {number} of the job has refused a one-sided operation: {why}"))
 }
-

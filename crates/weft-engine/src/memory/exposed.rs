@@ -70,10 +70,11 @@ impl Exposed {
         self.bytes == 0
     }
 
-    /// Whether the bytes of this range of addresses lie inside.
-    pub fn has_addresses(&self, range: &Range<u64>) -> bool {
-        let begin = self.address();
-        begin <= range.start && range.end <= begin + self.bytes && range.start <= range.end
+    /// Both together, if `next` begins where this one ends, and no other process computes in either.
+    pub fn joined(&self, next: &Self) -> Option<Self> {
+        let adjacent = self.address().checked_add(self.bytes)? == next.address();
+        let plain = self.lock.is_none() && next.lock.is_none();
+        (adjacent && plain).then_some(Self { bytes: self.bytes + next.bytes, ..*self })
     }
 
     /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie inside.
@@ -256,12 +257,8 @@ fn swap_if_equal(place: *mut u8, size: usize, expected: u64, value: u64) -> Resu
         ($atomic:ty, $integer:ty) => {{
             // SAFETY: as for `load`.
             let place = unsafe { <$atomic>::from_ptr(place.cast()) };
-            let swapped = place.compare_exchange(
-                expected as $integer,
-                value as $integer,
-                Ordering::AcqRel,
-                Ordering::Acquire,
-            );
+            let swapped =
+                place.compare_exchange(expected as $integer, value as $integer, Ordering::AcqRel, Ordering::Acquire);
             swapped.map(u64::from).map_err(u64::from)
         }};
     }

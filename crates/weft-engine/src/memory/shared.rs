@@ -127,6 +127,11 @@ impl SharedBuffer {
         self.check(offset, count, &BYTE);
     }
 
+    /// Gives `used` the bytes, which nobody else touches meanwhile.
+    pub fn with_bytes<R>(&self, used: impl FnOnce(&[u8]) -> R) -> R {
+        used(self.lock().bytes())
+    }
+
     /// Copies the bytes from `offset` on to `out`.
     ///
     /// # Panics

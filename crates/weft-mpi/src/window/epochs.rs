@@ -292,9 +292,15 @@ mod tests {
     fn a_fence_opens_access_to_all() {
         let mut epochs = Epochs::default();
         epochs.fence(true).unwrap();
-        assert!(epochs.check_lock(0).is_ok() && epochs.check_lock_all().is_ok() && epochs.clone().start(vec![1]).is_ok());
+        assert!(
+            epochs.check_lock(0).is_ok() && epochs.check_lock_all().is_ok() && epochs.clone().start(vec![1]).is_ok()
+        );
         epochs.check_access(7).unwrap();
-        assert!(epochs.check_lock(0).is_err() && epochs.clone().start(vec![1]).is_err() && epochs.clone().post(vec![1]).is_err());
+        assert!(
+            epochs.check_lock(0).is_err()
+                && epochs.clone().start(vec![1]).is_err()
+                && epochs.clone().post(vec![1]).is_err()
+        );
         epochs.fence(false).unwrap();
         assert!(epochs.check_access(7).is_err());
     }

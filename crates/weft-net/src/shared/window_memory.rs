@@ -88,9 +88,8 @@ impl WindowMemory {
                 }
             };
             let metadata = file.metadata();
-            let is_it = metadata.is_ok_and(|found| {
-                found.is_file() && found.uid() == sys::user() && found.len() == bytes.max(1) as u64
-            });
+            let is_it = metadata
+                .is_ok_and(|found| found.is_file() && found.uid() == sys::user() && found.len() == bytes.max(1) as u64);
             if !is_it {
                 last = format!("{} is not the memory of this window", path.display());
                 continue;
@@ -165,6 +164,8 @@ mod tests {
         let settings = Settings::default();
         let error = WindowMemory::create("test-window-large", 1 << 50, &settings).err().map(|error| error.to_string());
         assert!(error.is_some_and(|sentence| sentence.contains("WEFT_SHM_DIR")));
-        assert!(directories(&settings).iter().all(|directory| !directory.join(file_name("test-window-large")).exists()));
+        assert!(
+            directories(&settings).iter().all(|directory| !directory.join(file_name("test-window-large")).exists())
+        );
     }
 }
