@@ -285,6 +285,11 @@ impl<P: Platform> Engine<P> {
         is_check
     }
 
+    /// The next pass looks at the network as well, whatever else it finds.
+    pub fn look_at_network(&mut self) {
+        self.network.must_look = true;
+    }
+
     /// Whether this process has copied something large, or taken packets in, since this was last asked.
     pub fn take_advance(&mut self) -> bool {
         std::mem::take(&mut self.network.packets_arrived) | self.take_copied() | self.owes_a_turn()
@@ -371,6 +376,7 @@ impl<P: Platform> Engine<P> {
     pub fn has_deadlines(&self) -> bool {
         !self.network.active.is_empty()
             || !self.backlog.is_empty()
+            || self.windows.has_collected
             || self.groups.are_active()
             || self.messages.grants.next_timeout().is_some()
     }
@@ -383,7 +389,8 @@ impl<P: Platform> Engine<P> {
     /// In how many nanoseconds something is due that nobody wakes us for; `None`: never.
     pub fn due(&self) -> Option<u64> {
         let full = !self.backlog.is_empty() || !self.network.stalled.is_empty();
-        let mut span = full.then_some(FULL_RING_RETRY_NS).or(self.slots_due());
+        let full = full.then_some(FULL_RING_RETRY_NS).or(self.slots_due());
+        let mut span = full.into_iter().chain(self.windows_due()).min();
         let grants = self.messages.grants.next_timeout();
         let groups = self.groups.next_timeout().filter(|_| self.network.stalled.is_empty());
         if self.network.active.is_empty() && grants.is_none() && groups.is_none() {

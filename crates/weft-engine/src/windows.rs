@@ -243,6 +243,9 @@ pub struct Windows {
     pub(crate) leaving: Vec<(usize, SharedBuffer)>,
     /// A batch on its way out.
     pub(crate) outgoing: Option<SharedBuffer>,
+    /// Some records have been collected and have not left: they do in the next pass of progress, so that a program which waits for their effect need
+    /// not know that it must flush.
+    pub(crate) has_collected: bool,
     /// Peers that are gone, which windows have not been told.
     pub(crate) failed: Vec<PeerId>,
     /// Records that made no sense, and operations that named what is not exposed.
@@ -257,6 +260,7 @@ impl Default for Windows {
             seen: u64::MAX,
             leaving: Vec::new(),
             outgoing: None,
+            has_collected: false,
             failed: Vec::new(),
             refused: 0,
         }

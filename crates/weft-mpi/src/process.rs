@@ -93,6 +93,8 @@ pub struct Process {
     /// Completions under engines that are gone. The next one counts on from there: whoever has seen a number would otherwise take the same number
     /// of the next engine for no news, and what had come then would wait for ever.
     completions_before: u64,
+    /// When a call that synchronizes a window has last looked for what has arrived, in ticks.
+    pub(crate) window_looked: u64,
     /// Partitioned operations.
     pub(crate) partitioned: crate::partitions::Partitioned,
     /// Contexts for new communicators.
@@ -316,6 +318,7 @@ impl Process {
             collectives: Slab::new(Kind::Collective),
             collectives_seen: 0,
             completions_before: 0,
+            window_looked: 0,
             partitioned: crate::partitions::Partitioned::new(),
             contexts: crate::context::Contexts::new(),
             slots: crate::slots::Slots::new(),

@@ -7,6 +7,7 @@ mod epochs;
 
 use std::sync::atomic::{Ordering, fence};
 
+use weft_net::clock;
 use weft_net::shared::{self, WindowMemory};
 
 use crate::awaited::Awaited;
@@ -23,6 +24,9 @@ pub use weft_engine::engine::Access;
 pub use weft_engine::memory::Exposed;
 pub use weft_engine::windows::{Attached, Exposure, Mark, NewWindow, Reach};
 
+/// A program may wait for what others do to its window by calls that need nothing from anybody: so often, in ticks of about 2.5 GHz, one of these
+/// looks for what has arrived.
+const TICKS_PER_LOOK: u64 = 12_500;
 /// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
 const LOCK_STRIDE: usize = 128;
 /// Parts of a window that need not be contiguous begin at multiples of this: the first process to touch a page has it near.
@@ -444,6 +448,20 @@ impl Process {
         Some(Ok(()))
     }
 
+    /// Makes progress if that has not been done for a while.
+    #[inline]
+    fn progress_if_due(&mut self) {
+        let now = clock::ticks();
+        if now.wrapping_sub(self.window_looked) < TICKS_PER_LOOK {
+            return;
+        }
+        self.window_looked = now;
+        if let Some(engine) = &mut self.engine {
+            engine.look_at_network();
+        }
+        self.progress();
+    }
+
     fn take_window_error(&mut self, index: usize, ranks: Option<&[u32]>) -> Result<()> {
         let Some(window) = self.engine()?.windows.get_mut(index) else { return Ok(()) };
         let error = match ranks {
@@ -477,6 +495,7 @@ fn finish(index: usize, ranks: Option<&[u32]>, locally: bool) -> Result<()> {
     }
     let outcome = match process.are_reached(index, &mut marks) {
         Some(outcome) => {
+            process.progress_if_due();
             process.signal();
             outcome.and_then(|()| process.take_window_error(index, ranks))
         }
@@ -634,6 +653,8 @@ pub fn wait(window: usize, blocks: bool) -> Result<bool> {
     let outcome = if blocks {
         block_for(process, &|| Awaited::Unknown, over)
     } else {
+        // A program that has heard of the end in another way finds it here: what told it may have come by another route.
+        process.engine()?.look_at_network();
         drop(process);
         match crate::process::attempt(&mut over) {
             Some(outcome) => outcome,
@@ -810,13 +831,13 @@ pub fn attach(window: usize, part: Exposed) -> Result<()> {
 /// `MPI_Win_detach`.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_BASE` where no memory that was attached begins at `address`.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where no memory that was attached begins at `address`.
 pub fn detach(window: usize, address: u64) -> Result<()> {
     with(|process| {
         if attached(process, window)?.detach(address) {
             return Ok(());
         }
-        Err(Error::new(MPI_ERR_BASE, format!("nothing is attached to the window at {address:#x}")))
+        Err(Error::new(MPI_ERR_RMA_ATTACH, format!("nothing is attached to the window at {address:#x}")))
     })
 }
 

@@ -225,10 +225,7 @@ pub(crate) unsafe fn win_set_info(win: MPI_Win, info: MPI_Info) -> Result<()> {
         let given = info_of(process, info)?;
         let found = process.objects.window_mut(win.0)?;
         for (key, value) in &mut found.info {
-            // What the memory is like has been decided.
-            if key != "alloc_shared_noncontig"
-                && let Some((_, new)) = given.iter().find(|(name, _)| name == key)
-            {
+            if let Some((_, new)) = given.iter().find(|(name, _)| name == key) {
                 value.clone_from(new);
             }
         }
@@ -552,6 +549,12 @@ unsafe fn start_accumulate(
         Some(element) => operation(&process, op, element)?,
         None => Op::NoOp,
     };
+    if result.is_none() && element.is_some() && chosen == Op::NoOp {
+        return Err(Error::new(
+            MPI_ERR_OP,
+            "MPI_NO_OP is for operations that fetch (MPI_Get_accumulate and MPI_Fetch_and_op)",
+        ));
+    }
     // Only what the operation uses is looked at (MPI-5.0 §12.3.4).
     let (data, bytes) = if chosen == Op::NoOp {
         (UserData::empty(), None)

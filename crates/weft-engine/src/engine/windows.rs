@@ -30,6 +30,8 @@ const ACCUMULATE_BYTES_MAX: u64 = 1 << 20;
 const BATCH_BYTES_MIN: usize = 512;
 /// Looks for what has arrived while what had arrived was done, in one pass.
 const TURNS_MAX: u32 = 8;
+/// Records of a program that calls MPI no more leave after so many nanoseconds.
+const COLLECTED_DUE_NS: u64 = 50_000;
 /// Stands for an answer that nobody waits for.
 const NO_ANSWER: u32 = u32::MAX;
 
@@ -553,6 +555,7 @@ impl<P: Platform> Engine<P> {
             self.send_batch(window, target);
             window.targets[target as usize].batch = last;
         }
+        self.windows.has_collected = true;
         window.note_busy(target);
     }
 
@@ -659,15 +662,37 @@ impl<P: Platform> Engine<P> {
     /// Does what others have asked for, and ends what has been answered.
     #[inline]
     pub(super) fn progress_windows(&mut self) {
-        if !self.windows.is_empty() && self.windows.seen != self.messages.completions {
-            self.serve_windows();
+        if !self.windows.is_empty() {
+            if std::mem::take(&mut self.windows.has_collected) {
+                self.send_all_collected();
+            }
+            if self.windows.seen != self.messages.completions {
+                self.serve_windows();
+            }
         }
+    }
+
+    #[inline(never)]
+    fn send_all_collected(&mut self) {
+        for index in 0..self.windows.table.len() {
+            let Some(mut window) = self.windows.table[index].take() else { continue };
+            for place in 0..window.busy.len() {
+                let rank = window.busy[place];
+                self.send_batch(&mut window, rank);
+            }
+            self.windows.table[index] = Some(window);
+        }
+    }
+
+    /// In how many nanoseconds records leave that have been collected.
+    pub(super) fn windows_due(&self) -> Option<u64> {
+        self.windows.has_collected.then_some(COLLECTED_DUE_NS)
     }
 
     /// Whether there may be something to do for windows.
     #[inline]
     pub(super) fn has_news_for_windows(&self) -> bool {
-        !self.windows.is_empty() && self.windows.seen != self.messages.completions
+        !self.windows.is_empty() && (self.windows.has_collected || self.windows.seen != self.messages.completions)
     }
 
     #[inline(never)]
