@@ -137,7 +137,7 @@ pub(crate) unsafe fn win_shared_query(
         let allocated = found.facts.flavor != MPI_WIN_FLAVOR_CREATE;
         let part = match found.target(rank)? {
             Some((_, part)) => Some(part),
-            None => found.parts.iter().find(|part| part.size > 0 && part.here != 0),
+            None => found.parts.iter().find(|part| part.size > 0),
         };
         let shared = part.filter(|part| allocated && part.here != 0);
         Ok(shared.map_or((0, part.map_or(1, |part| part.disp_unit), 0), |part| (part.size, part.disp_unit, part.here)))
