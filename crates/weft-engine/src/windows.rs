@@ -417,6 +417,19 @@ impl Window {
         self.targets[rank as usize].error.take()
     }
 
+    /// Whether nothing is under way to `rank`, and nothing has gone wrong there.
+    #[inline]
+    pub fn is_untouched(&self, rank: u32) -> bool {
+        let target = &self.targets[rank as usize];
+        !target.is_dirty && target.error.is_none() && target.is_idle()
+    }
+
+    /// Whether the memory of `rank` is in this address space: operations on it are over as they return.
+    #[inline]
+    pub fn is_mapped(&self, rank: u32) -> bool {
+        matches!(self.targets[rank as usize].reach, Reach::Mapped(_))
+    }
+
     /// This process's rank.
     pub fn own_rank(&self) -> u32 {
         self.rank

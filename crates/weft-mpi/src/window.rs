@@ -448,18 +448,29 @@ impl Process {
         Some(Ok(()))
     }
 
-    /// Makes progress if that has not been done for a while.
+    /// Whether nothing is under way to this one locked target, which is most often so where it shares memory.
     #[inline]
-    fn progress_if_due(&mut self) {
+    fn is_flushed(&mut self, window: usize, rank: Option<i32>) -> Result<bool> {
+        let (objects, engine) = self.parts()?;
+        let found = objects.window(window)?;
+        let Some(Some((rank, _))) = rank.map(|rank| found.target(rank)).transpose()? else { return Ok(false) };
+        found.epochs.check_passive(rank)?;
+        Ok(engine.windows.get(found.index).is_some_and(|window| window.is_untouched(rank)))
+    }
+
+    /// Makes progress if that has not been done for a while; whether it was time.
+    #[inline]
+    fn progress_if_due(&mut self) -> bool {
         let now = clock::ticks();
         if now.wrapping_sub(self.window_looked) < TICKS_PER_LOOK {
-            return;
+            return false;
         }
         self.window_looked = now;
         if let Some(engine) = &mut self.engine {
             engine.look_at_network();
         }
         self.progress();
+        true
     }
 
     fn take_window_error(&mut self, index: usize, ranks: Option<&[u32]>) -> Result<()> {
@@ -787,6 +798,13 @@ pub fn unlock_all(window: usize) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a target is gone.
 pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
+    let mut process = lock();
+    let is_done = process.is_flushed(window, rank)?;
+    if is_done && !process.progress_if_due() {
+        fence(Ordering::SeqCst);
+        return Ok(());
+    }
+    drop(process);
     let (index, ranks) = with(|process| {
         let found = process.objects.window(window)?;
         let ranks = match rank {

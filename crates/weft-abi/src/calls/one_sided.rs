@@ -13,11 +13,12 @@ use crate::calls::text;
 use crate::generated::constants::*;
 use crate::types::*;
 use std::ffi::{c_char, c_int, c_void};
+use weft_mpi::engine::Engine;
 use weft_mpi::error::{Error, Result};
-use weft_mpi::layout::{Element, Layout};
+use weft_mpi::layout::Element;
 use weft_mpi::memory::{self, UserData};
 use weft_mpi::object::{Class, Operation, full};
-use weft_mpi::process::{Process, lock, with};
+use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
 use weft_mpi::window::{self, Access, Attached, Exposed, Exposure, Wish};
 
@@ -403,38 +404,44 @@ struct Target {
 }
 
 /// What an operation goes to.
-struct Found {
+struct Found<'a> {
     index: usize,
-    rank: u32,
-    offset: u64,
-    layout: Layout,
-}
-
-impl Found {
-    fn access(&self, count: i64) -> Access<'_> {
-        Access { target: self.rank, offset: self.offset, count: count as u64, layout: &self.layout }
-    }
+    access: Access<'a>,
+    engine: &'a mut Engine,
+    /// The operation is over as it returns: nothing is handed over to anybody.
+    is_mapped: bool,
 }
 
 impl Target {
     /// What it means in this window; `None`: there is nothing to be done. `bytes`: of the data that goes there or comes from there, if it matters.
-    fn find(&self, process: &mut Process, win: MPI_Win, bytes: Option<u64>, wanted: bool) -> Result<Option<Found>> {
-        let layout = process.objects.committed(self.datatype.0)?.description.layout.clone();
-        let found = process.objects.window_mut(win.0)?;
-        let Some((rank, part)) = found.target(self.rank)? else { return Ok(None) };
+    #[inline]
+    fn find<'a>(
+        &self,
+        process: &'a mut Process,
+        win: MPI_Win,
+        bytes: Option<u64>,
+        wanted: bool,
+    ) -> Result<Option<Found<'a>>> {
+        let (objects, engine) = process.parts()?;
+        let found = objects.window_mut(win.0)?;
+        let Some((rank, part)) = found.target(self.rank)? else {
+            return objects.committed(self.datatype.0).map(|_| None);
+        };
         let (unit, size) = (part.disp_unit, part.size);
         found.epochs.check_access(rank)?;
         if wanted {
             found.epochs.check_passive(rank)?;
         }
-        let total = memory::packed_size(self.count as u64, &layout)?;
+        let (index, is_dynamic) = (found.index, found.is_dynamic());
+        let layout = &objects.committed(self.datatype.0)?.description.layout;
+        let total = memory::packed_size(self.count as u64, layout)?;
         if let Some(bytes) = bytes
             && bytes != total
         {
             let message = format!("the origin has {bytes} bytes and the target {total}: they must be described alike");
             return Err(Error::new(MPI_ERR_TRUNCATE, message));
         }
-        let offset = if found.is_dynamic() {
+        let offset = if is_dynamic {
             self.disp as u64
         } else {
             let disp = u64::try_from(self.disp).map_err(|_| negative(self.disp))?;
@@ -447,8 +454,9 @@ impl Target {
             }
             offset
         };
-        let index = found.index;
-        Ok((total > 0).then_some(Found { index, rank, offset, layout }))
+        let is_mapped = engine.windows.get(index).is_some_and(|window| window.is_mapped(rank));
+        let access = Access { target: rank, offset, count: self.count as u64, layout };
+        Ok((total > 0).then_some(Found { index, access, engine, is_mapped }))
     }
 }
 
@@ -465,14 +473,17 @@ fn out_of_range(target: &Target, size: u64) -> Error {
     Error::new(MPI_ERR_RMA_RANGE, message)
 }
 
-/// Writes the request of an operation where the program wants it.
+/// Ends the call of an operation: writes its request where the program wants it, and hands over what is under way.
 ///
 /// # Safety
 /// `request` is null or can be written.
-unsafe fn hand_out(process: &mut Process, made: Option<usize>, request: *mut MPI_Request) -> Result<()> {
-    process.signal();
+#[inline]
+unsafe fn hand_out(process: &mut Process, made: Made, request: *mut MPI_Request) -> Result<()> {
+    if !made.is_over {
+        process.signal();
+    }
     if !request.is_null() {
-        let handle = match made {
+        let handle = match made.request {
             Some(handle) => handle,
             None => process.messages()?.sent,
         };
@@ -480,6 +491,16 @@ unsafe fn hand_out(process: &mut Process, made: Option<usize>, request: *mut MPI
         unsafe { *request = MPI_Request(handle) };
     }
     Ok(())
+}
+
+/// What has become of an operation.
+struct Made {
+    request: Option<usize>,
+    is_over: bool,
+}
+
+impl Made {
+    const NOTHING: Self = Self { request: None, is_over: true };
 }
 
 /// MPI_Put, and MPI_Rput if there is a `request`.
@@ -492,8 +513,10 @@ unsafe fn start_put(origin: Buffer, target: Target, win: MPI_Win, request: *mut 
     let data = unsafe { origin.describe(&process, memory::Access::Send)? };
     let wanted = !request.is_null();
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
-        Some(found) => process.engine()?.put(found.index, found.access(target.count), &data, wanted)?,
-        None => None,
+        Some(Found { index, access, engine, is_mapped }) => {
+            Made { request: engine.put(index, access, &data, wanted)?, is_over: is_mapped }
+        }
+        None => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
     unsafe { hand_out(&mut process, made, request) }
@@ -509,8 +532,10 @@ unsafe fn start_get(origin: Buffer, target: Target, win: MPI_Win, request: *mut 
     let data = unsafe { origin.describe(&process, memory::Access::Receive)? };
     let wanted = !request.is_null();
     let made = match target.find(&mut process, win, Some(data.len()), wanted)? {
-        Some(found) => process.engine()?.get(found.index, found.access(target.count), &data, wanted)?,
-        None => None,
+        Some(Found { index, access, engine, is_mapped }) => {
+            Made { request: engine.get(index, access, &data, wanted)?, is_over: is_mapped }
+        }
+        None => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
     unsafe { hand_out(&mut process, made, request) }
@@ -534,6 +559,7 @@ fn operation(process: &Process, op: MPI_Op, element: Element) -> Result<Op> {
 /// # Safety
 /// As for [`start_put`].
 unsafe fn start_accumulate(
+    mut process: Guard,
     origin: Buffer,
     result: Option<Buffer>,
     target: Target,
@@ -541,7 +567,6 @@ unsafe fn start_accumulate(
     win: MPI_Win,
     request: *mut MPI_Request,
 ) -> Result<()> {
-    let mut process = lock();
     let wanted = !request.is_null();
     let whole = Buffer { address: std::ptr::null_mut(), count: target.count, datatype: target.datatype };
     let element = whole.element(&process, "target_datatype")?;
@@ -575,24 +600,17 @@ unsafe fn start_accumulate(
     };
     let bytes = bytes.or(result.as_ref().map(UserData::len));
     let made = match (target.find(&mut process, win, bytes, wanted)?, element) {
-        (Some(found), Some(element)) => {
+        (Some(Found { index, access, engine, is_mapped }), Some(element)) => {
             if let Some(result) = &result
-                && result.len() != memory::packed_size(target.count as u64, &found.layout)?
+                && result.len() != memory::packed_size(access.count, access.layout)?
             {
                 let message = format!("the result has {} bytes: it must be described as the target is", result.len());
                 return Err(Error::new(MPI_ERR_TRUNCATE, message));
             }
-            let engine = process.engine()?;
-            engine.accumulate(
-                found.index,
-                found.access(target.count),
-                (chosen, element),
-                &data,
-                result.as_ref(),
-                wanted,
-            )?
+            let request = engine.accumulate(index, access, (chosen, element), &data, result.as_ref(), wanted)?;
+            Made { request, is_over: is_mapped }
         }
-        _ => None,
+        _ => Made::NOTHING,
     };
     // SAFETY: the caller's pointer.
     unsafe { hand_out(&mut process, made, request) }
@@ -683,7 +701,7 @@ pub(crate) unsafe fn accumulate(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer.
-    unsafe { start_accumulate(origin, None, target, op, win, std::ptr::null_mut()) }
+    unsafe { start_accumulate(lock(), origin, None, target, op, win, std::ptr::null_mut()) }
 }
 
 /// MPI_Raccumulate (MPI-5.0 §12.3.5).
@@ -702,7 +720,7 @@ pub(crate) unsafe fn raccumulate(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer and pointer.
-    unsafe { start_accumulate(origin, None, target, op, win, request) }
+    unsafe { start_accumulate(lock(), origin, None, target, op, win, request) }
 }
 
 /// MPI_Get_accumulate (MPI-5.0 §12.3.4).
@@ -724,7 +742,7 @@ pub(crate) unsafe fn get_accumulate(
     let result = Buffer::new(result_addr, result_count, result_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffers.
-    unsafe { start_accumulate(origin, Some(result), target, op, win, std::ptr::null_mut()) }
+    unsafe { start_accumulate(lock(), origin, Some(result), target, op, win, std::ptr::null_mut()) }
 }
 
 /// MPI_Rget_accumulate (MPI-5.0 §12.3.5).
@@ -747,7 +765,7 @@ pub(crate) unsafe fn rget_accumulate(
     let result = Buffer::new(result_addr, result_count, result_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffers and pointer.
-    unsafe { start_accumulate(origin, Some(result), target, op, win, request) }
+    unsafe { start_accumulate(lock(), origin, Some(result), target, op, win, request) }
 }
 
 /// The element of a predefined datatype, which the next two operations are for.
@@ -767,12 +785,13 @@ pub(crate) unsafe fn fetch_and_op(
     op: MPI_Op,
     win: MPI_Win,
 ) -> Result<()> {
-    with(|process| predefined(process, datatype).map(drop))?;
+    let process = lock();
+    predefined(&process, datatype)?;
     let origin = Buffer::new(origin_addr, 1, datatype);
     let result = Buffer::new(result_addr, 1, datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
     // SAFETY: the caller's buffers.
-    unsafe { start_accumulate(origin, Some(result), target, op, win, std::ptr::null_mut()) }
+    unsafe { start_accumulate(process, origin, Some(result), target, op, win, std::ptr::null_mut()) }
 }
 
 /// MPI_Compare_and_swap (MPI-5.0 §12.3.4).
@@ -800,10 +819,9 @@ pub(crate) unsafe fn compare_and_swap(
         )
     };
     let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
-    if let Some(found) = target.find(&mut process, win, None, false)? {
-        let place = (found.rank, found.offset);
-        process.engine()?.compare_and_swap(found.index, place, element, &compare, &value, &result)?;
-    }
-    process.signal();
-    Ok(())
+    let found = target.find(&mut process, win, None, false)?;
+    let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
+    engine.compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;
+    // SAFETY: there is no request.
+    unsafe { hand_out(&mut process, Made { request: None, is_over: is_mapped }, std::ptr::null_mut()) }
 }

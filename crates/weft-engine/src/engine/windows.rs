@@ -32,6 +32,8 @@ const BATCH_BYTES_MIN: usize = 512;
 const TURNS_MAX: u32 = 8;
 /// Records of a program that calls MPI no more leave after so many nanoseconds.
 const COLLECTED_DUE_NS: u64 = 50_000;
+/// Elements of so many bytes are computed without memory of their own.
+const FEW_BYTES: usize = 32;
 /// Stands for an answer that nobody waits for.
 const NO_ANSWER: u32 = u32::MAX;
 
@@ -968,7 +970,7 @@ impl<P: Platform> Engine<P> {
                 let whole = length.is_multiple_of(element.size()) && (op == Op::NoOp || data.len() == length);
                 match locate(window, rank, &place, u64::from(bytes)).filter(|_| whole) {
                     Some((exposed, target, skip)) => {
-                        let mut previous = Vec::with_capacity(length);
+                        let mut previous = vec![0; length];
                         exposed.accumulate(&target, skip, (op, element), data, length, Some(&mut previous));
                         self.record(window, rank, &Record::Data { reply, data: &previous });
                     }
@@ -1156,14 +1158,26 @@ fn compute(
     result: Option<&UserData>,
 ) {
     let (op, element) = operation;
+    let length = target.len() as usize;
+    if length <= FEW_BYTES {
+        let (mut data, mut previous) = ([0; FEW_BYTES], [0; FEW_BYTES]);
+        let input = &mut data[..if op == Op::NoOp { 0 } else { length }];
+        origin.read(0, input);
+        let wanted = result.is_some().then_some(&mut previous[..length]);
+        exposed.accumulate(target, 0, operation, input, length, wanted);
+        if let Some(result) = result {
+            result.write(0, &previous[..length]);
+        }
+        return;
+    }
     let step = (BATCH_BYTES / element.size() * element.size()) as u64;
     let mut skip = 0;
     let mut previous = Vec::new();
     while skip < target.len() {
         let length = step.min(target.len() - skip);
         let data = if op == Op::NoOp { Vec::new() } else { packed(origin, skip, length) };
-        previous.clear();
-        let wanted = result.is_some().then_some(&mut previous);
+        previous.resize(length as usize, 0);
+        let wanted = result.is_some().then_some(&mut previous[..]);
         exposed.accumulate(target, skip, operation, &data, length as usize, wanted);
         if let Some(result) = result {
             result.write(skip, &previous);

@@ -101,7 +101,7 @@ impl Exposed {
     }
 
     /// Combines packed elements `input` with those of `target`, which lies in this memory, from its packed byte `skip` on. What these were
-    /// before is appended to `previous`, if it is wanted. With [`Op::NoOp`] there may be no input: `length` says how many bytes are meant.
+    /// before is written to `previous`, if it is wanted. With [`Op::NoOp`] there may be no input: `length` says how many bytes are meant.
     ///
     /// # Panics
     /// When that is no whole number of elements, or reaches past the end of `target`.
@@ -112,10 +112,11 @@ impl Exposed {
         (op, element): (Op, Element),
         input: &[u8],
         length: usize,
-        mut previous: Option<&mut Vec<u8>>,
+        mut previous: Option<&mut [u8]>,
     ) {
         let size = element.size();
         assert!(length.is_multiple_of(size) && (op == Op::NoOp || input.len() == length));
+        assert!(previous.as_ref().is_none_or(|previous| previous.len() == length));
         let has_atomics = matches!(size, 1 | 2 | 4 | 8);
         if self.lock.is_some() && has_atomics {
             let mut at = 0;
@@ -123,7 +124,7 @@ impl Exposed {
                 let operand = if op == Op::NoOp { &[][..] } else { &input[at..at + size] };
                 let before = self.update(place, (op, element), operand);
                 if let Some(previous) = previous.as_deref_mut() {
-                    previous.extend_from_slice(&before.to_le_bytes()[..size]);
+                    previous[at..at + size].copy_from_slice(&before.to_le_bytes()[..size]);
                 }
                 at += size;
             };
@@ -137,7 +138,7 @@ impl Exposed {
             let _held = self.lock.map(Held::take);
             target.read(at, piece);
             if let Some(previous) = previous.as_deref_mut() {
-                previous.extend_from_slice(piece);
+                previous[begin..begin + piece.len()].copy_from_slice(piece);
             }
             if op != Op::NoOp {
                 reduce::apply_packed(op, element, &input[begin..begin + piece.len()], piece);
@@ -349,7 +350,7 @@ mod tests {
                                 Exposed::new(base, begin.len() as u64)
                             };
                             let target = exposed.bytes(shift, length as u64).unwrap();
-                            let mut previous = Vec::new();
+                            let mut previous = vec![0; length];
                             exposed.accumulate(&target, 0, (op, element), &input, length, Some(&mut previous));
                             assert_eq!(previous, begin[shift as usize..][..length]);
                             let mut after = vec![0; length];
