@@ -13,7 +13,7 @@
 //! | [`object`], [`predefined`] | objects and how they are found |
 //! | [`communicator`], [`intercommunicator`], [`hints`] | how processes agree on new communicators; what programs assert of them |
 //! | [`hardware`] | parts of a communicator by what hardware its processes are bound to |
-//! | [`window`] | one-sided communication: windows, their memory and their epochs |
+//! | [`one_sided`], [`window`] | one-sided communication: making windows and synchronizing on them; the windows and their epochs |
 //! | [`session`] | sessions and process sets |
 //! | [`settings`], [`tools`], [`live`] | what can be set, what is counted, the tool interface to both, and who looks from outside |
 //! | [`awaited`] | what a call waits for, for those who look |
@@ -42,6 +42,7 @@ pub mod labels;
 pub mod live;
 pub mod multicast;
 pub mod object;
+pub mod one_sided;
 pub mod partitioned;
 mod partitions;
 pub mod placement;

@@ -267,7 +267,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         nodes,
         crowded: members.iter().zip(&crowded).filter(|(_, crowded)| **crowded).map(|(member, _)| *member).collect(),
         reorders: settings.reorder,
-        node_key: node_key,
+        node_key,
         shm_dir: settings.shm_dir.clone(),
         members,
         appnums: cards.iter().map(|card| card.appnum).collect(),

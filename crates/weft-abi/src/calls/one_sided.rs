@@ -18,9 +18,9 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
 use weft_mpi::memory::{self, UserData};
 use weft_mpi::object::{Class, Operation, full};
+use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Wish};
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
-use weft_mpi::window::{self, Access, Attached, Exposed, Exposure, Wish};
 
 /// Makes a window; the address of this process's part of it.
 ///
@@ -36,7 +36,7 @@ unsafe fn create(
     win: *mut MPI_Win,
 ) -> Result<usize> {
     let info = with(|process| info_of(process, info))?;
-    let prepared = window::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
+    let prepared = one_sided::prepare(comm.0, Wish { flavor, size, disp_unit, base: base.addr(), info })?;
     let rank = prepared.rank() as usize;
     let mapped: Vec<Option<Exposed>> = prepared
         .parts
@@ -64,7 +64,7 @@ unsafe fn create(
         None => Exposure::Whole(Exposed::empty()),
     };
     let here = prepared.parts[rank].here;
-    let handle = window::open(prepared, exposure, mapped)?;
+    let handle = one_sided::open(prepared, exposure, mapped)?;
     // SAFETY: the caller's pointer.
     unsafe { *win = MPI_Win(handle) };
     Ok(here)
@@ -166,12 +166,12 @@ pub(crate) unsafe fn win_attach(win: MPI_Win, base: *mut c_void, size: MPI_Aint)
         return Err(Error::new(MPI_ERR_BASE, format!("base is a null pointer; it must have {bytes} bytes")));
     }
     // SAFETY: the caller's memory, until it is detached.
-    window::attach(win.0, unsafe { Exposed::new(base.cast(), bytes) })
+    one_sided::attach(win.0, unsafe { Exposed::new(base.cast(), bytes) })
 }
 
 /// MPI_Win_detach (MPI-5.0 §12.2.4).
 pub(crate) unsafe fn win_detach(win: MPI_Win, base: *const c_void) -> Result<()> {
-    window::detach(win.0, base.addr() as u64)
+    one_sided::detach(win.0, base.addr() as u64)
 }
 
 /// MPI_Win_free (MPI-5.0 §12.2.5).
@@ -181,7 +181,7 @@ pub(crate) unsafe fn win_free(win: *mut MPI_Win) -> Result<()> {
     with(|process| process.objects.window(handle.0).and_then(|found| found.epochs.check_free()))?;
     // SAFETY: the callbacks are the program's.
     unsafe { delete_attributes(handle.0, Class::Window)? };
-    window::free(handle.0)?;
+    one_sided::free(handle.0)?;
     // SAFETY: the caller's pointer.
     unsafe { *win = MPI_Win::NULL };
     Ok(())
@@ -247,7 +247,7 @@ pub(crate) unsafe fn win_get_info(win: MPI_Win, info_used: *mut MPI_Info) -> Res
 
 /// MPI_Win_set_errhandler (MPI-5.0 §9.3.2).
 pub(crate) unsafe fn win_set_errhandler(win: MPI_Win, errhandler: MPI_Errhandler) -> Result<()> {
-    with(|process| window::set_error_handler(process, win.0, errhandler.0))
+    with(|process| one_sided::set_error_handler(process, win.0, errhandler.0))
 }
 
 /// MPI_Win_get_errhandler (MPI-5.0 §9.3.2): the program frees the handle that it gets.
@@ -270,12 +270,12 @@ pub(crate) unsafe fn win_call_errhandler(win: MPI_Win, errorcode: c_int) -> Resu
 
 /// MPI_Win_fence (MPI-5.0 §12.5.1).
 pub(crate) unsafe fn win_fence(assert: c_int, win: MPI_Win) -> Result<()> {
-    let communicator = window::begin_fence(win.0, assert)?;
+    let communicator = one_sided::begin_fence(win.0, assert)?;
     // SAFETY: a barrier has no buffers.
     let met = unsafe { collectives::barrier(Form::Blocking, MPI_Comm(communicator)) };
     // What goes wrong there concerns the window: its communicator has no error handler of the program.
     met.map_err(|error| Error::new(error.class, error.message.clone()))?;
-    window::end_fence(win.0, assert)
+    one_sided::end_fence(win.0, assert)
 }
 
 /// MPI_Win_post (MPI-5.0 §12.5.2).
@@ -284,7 +284,7 @@ pub(crate) unsafe fn win_post(group: MPI_Group, assert: c_int, win: MPI_Win) -> 
         process.objects.window(win.0)?;
         process.objects.group(group.0)
     })?;
-    window::post(win.0, &members, assert)
+    one_sided::post(win.0, &members, assert)
 }
 
 /// MPI_Win_start (MPI-5.0 §12.5.2).
@@ -293,22 +293,22 @@ pub(crate) unsafe fn win_start(group: MPI_Group, assert: c_int, win: MPI_Win) ->
         process.objects.window(win.0)?;
         process.objects.group(group.0)
     })?;
-    window::start(win.0, &members, assert)
+    one_sided::start(win.0, &members, assert)
 }
 
 /// MPI_Win_complete (MPI-5.0 §12.5.2).
 pub(crate) unsafe fn win_complete(win: MPI_Win) -> Result<()> {
-    window::complete(win.0)
+    one_sided::complete(win.0)
 }
 
 /// MPI_Win_wait (MPI-5.0 §12.5.2).
 pub(crate) unsafe fn win_wait(win: MPI_Win) -> Result<()> {
-    window::wait(win.0, true).map(|_| ())
+    one_sided::wait(win.0, true).map(|_| ())
 }
 
 /// MPI_Win_test (MPI-5.0 §12.5.2).
 pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
-    let over = window::wait(win.0, false)?;
+    let over = one_sided::wait(win.0, false)?;
     // SAFETY: the caller's pointer.
     unsafe { *flag = c_int::from(over) };
     Ok(())
@@ -316,47 +316,47 @@ pub(crate) unsafe fn win_test(win: MPI_Win, flag: *mut c_int) -> Result<()> {
 
 /// MPI_Win_lock (MPI-5.0 §12.5.3).
 pub(crate) unsafe fn win_lock(lock_type: c_int, rank: c_int, assert: c_int, win: MPI_Win) -> Result<()> {
-    window::lock_one(win.0, lock_type, rank, assert)
+    one_sided::lock_one(win.0, lock_type, rank, assert)
 }
 
 /// MPI_Win_unlock (MPI-5.0 §12.5.3).
 pub(crate) unsafe fn win_unlock(rank: c_int, win: MPI_Win) -> Result<()> {
-    window::unlock_one(win.0, rank)
+    one_sided::unlock_one(win.0, rank)
 }
 
 /// MPI_Win_lock_all (MPI-5.0 §12.5.3).
 pub(crate) unsafe fn win_lock_all(assert: c_int, win: MPI_Win) -> Result<()> {
-    window::lock_all(win.0, assert)
+    one_sided::lock_all(win.0, assert)
 }
 
 /// MPI_Win_unlock_all (MPI-5.0 §12.5.3).
 pub(crate) unsafe fn win_unlock_all(win: MPI_Win) -> Result<()> {
-    window::unlock_all(win.0)
+    one_sided::unlock_all(win.0)
 }
 
 /// MPI_Win_flush (MPI-5.0 §12.5.4).
 pub(crate) unsafe fn win_flush(rank: c_int, win: MPI_Win) -> Result<()> {
-    window::flush(win.0, Some(rank), false)
+    one_sided::flush(win.0, Some(rank), false)
 }
 
 /// MPI_Win_flush_all (MPI-5.0 §12.5.4).
 pub(crate) unsafe fn win_flush_all(win: MPI_Win) -> Result<()> {
-    window::flush(win.0, None, false)
+    one_sided::flush(win.0, None, false)
 }
 
 /// MPI_Win_flush_local (MPI-5.0 §12.5.4).
 pub(crate) unsafe fn win_flush_local(rank: c_int, win: MPI_Win) -> Result<()> {
-    window::flush(win.0, Some(rank), true)
+    one_sided::flush(win.0, Some(rank), true)
 }
 
 /// MPI_Win_flush_local_all (MPI-5.0 §12.5.4).
 pub(crate) unsafe fn win_flush_local_all(win: MPI_Win) -> Result<()> {
-    window::flush(win.0, None, true)
+    one_sided::flush(win.0, None, true)
 }
 
 /// MPI_Win_sync (MPI-5.0 §12.5.4).
 pub(crate) unsafe fn win_sync(win: MPI_Win) -> Result<()> {
-    window::sync(win.0)
+    one_sided::sync(win.0)
 }
 
 /// Memory of the program, as the operations name it.

@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn there_is_no_access_outside_of_epochs() {
         let mut epochs = Epochs::default();
-        let error = epochs.check_access(3).err().expect("an error");
+        let error = epochs.check_access(3).expect_err("an error");
         assert_eq!(error.class, MPI_ERR_RMA_SYNC);
         assert!(error.message.contains("rank 3") && error.message.contains("no access epoch"));
         assert!(epochs.check_passive(0).is_err() && epochs.passive().is_err());

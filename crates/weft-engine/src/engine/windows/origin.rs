@@ -1,0 +1,510 @@
+//! One-sided operations at their origin: how each travels, and what is asked of targets.
+
+use weft_core::layout::{Element, Layout};
+use weft_core::matching::Envelope;
+use weft_core::one_sided::{Claim, Items, Place, RECORD_MAX, Record};
+use weft_core::reduce::Op;
+
+use super::{ACCUMULATE_BYTES, ACCUMULATE_BYTES_MAX, BATCH_BYTES, FEW_BYTES, NO_ANSWER, packed};
+use crate::engine::Engine;
+use crate::error::{Error, RMA_RANGE, Result};
+use crate::memory::{self, Exposed, UserData};
+use crate::messages::{self, PeerAccess};
+use crate::request::{Mode, Receive, Send, State};
+use crate::transport::Platform;
+use crate::windows::{Answer, LAYOUTS_MAX, Mark, Reach, Window};
+
+/// Items of the target's memory (MPI-5.0 §12.3).
+#[derive(Clone, Copy)]
+pub struct Access<'a> {
+    /// The target's rank in the window's group.
+    pub target: u32,
+    /// Bytes from the beginning of its window to the base of the first item; in a dynamic window, its address.
+    pub offset: u64,
+    /// How many items.
+    pub count: u64,
+    /// Their datatype.
+    pub layout: &'a Layout,
+}
+
+impl Access<'_> {
+    /// The items, if they lie in this memory.
+    fn within(&self, exposed: &Exposed) -> Result<UserData> {
+        exposed.items(self.offset, self.count, self.layout).ok_or_else(|| {
+            let touched = self.layout.touched(self.count);
+            out_of_range(self.offset, touched.start, touched.end, exposed.len())
+        })
+    }
+}
+
+#[cold]
+fn out_of_range(offset: u64, low: i64, high: i64, bytes: u64) -> Error {
+    let (low, high) = (i128::from(offset) + i128::from(low), i128::from(offset) + i128::from(high));
+    Error::new(RMA_RANGE, format!("bytes {low} to {high} of the target are not in its window, which has {bytes} bytes"))
+}
+
+/// How a record says where.
+enum Told {
+    /// Bytes from here on.
+    Run(u64),
+    /// Items of the datatype that has this number there.
+    Items { offset: u64, layout: u32, count: u64 },
+}
+
+impl Told {
+    fn place(&self, skip: u64) -> Place {
+        match *self {
+            Self::Run(offset) => Place { offset: offset + skip, items: None },
+            Self::Items { offset, layout, count } => Place { offset, items: Some(Items { layout, count, skip }) },
+        }
+    }
+}
+
+impl<P: Platform> Engine<P> {
+    /// The request of an operation that waits for something, or of one that is complete.
+    fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
+        let request = self.messages.add(State::OneSided, communicator)?;
+        if let Some(added) = self.messages.requests.get_mut(request) {
+            added.cancellation = crate::request::Cancellation::Excluded;
+        }
+        Ok(request)
+    }
+
+    /// `MPI_Put`, of the packed bytes of `origin`. The request of it, if one is wanted: it completes when `origin` may be used again.
+    ///
+    /// # Errors
+    /// `MPI_ERR_RMA_RANGE`; too many requests; the target is gone.
+    pub fn put(&mut self, index: usize, access: Access<'_>, origin: &UserData, wanted: bool) -> Result<Option<usize>> {
+        if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
+            memory::copy(origin, &access.within(exposed)?);
+            return Ok(wanted.then_some(self.messages.sent));
+        }
+        self.with_window(index, |engine, window| {
+            if engine.copy_between(window, &access, origin, true) {
+                return Ok(wanted.then_some(engine.messages.sent));
+            }
+            engine.check_target(window, access.target)?;
+            let told = engine.describe_target(window, &access);
+            let bytes = origin.len();
+            if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
+                let data = packed(origin, 0, bytes);
+                engine.record(window, access.target, &Record::Put { place: told.place(0), data: &data });
+                window.targets[access.target as usize].is_dirty = true;
+                return Ok(wanted.then_some(engine.messages.sent));
+            }
+            let tag = window.take_tag();
+            engine.record(window, access.target, &Record::PutLarge { place: told.place(0), bytes, tag });
+            window.targets[access.target as usize].is_dirty = true;
+            engine.send_batch(window, access.target);
+            let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
+            let send = Send {
+                peer: Some(window.member(access.target)),
+                envelope: Envelope { context: window.context, source: window.rank, tag },
+                data: origin.clone(),
+                mode: Mode::Standard,
+                blocking: false,
+            };
+            let handle = engine.messages.add(State::Queued(send), window.communicator)?;
+            window.add_transfer(access.target, handle, request);
+            engine.start_send(handle);
+            Ok(request)
+        })
+    }
+
+    /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when they are there.
+    ///
+    /// # Errors
+    /// As for [`Engine::put`].
+    pub fn get(&mut self, index: usize, access: Access<'_>, result: &UserData, wanted: bool) -> Result<Option<usize>> {
+        if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| window.reach(access.target)) {
+            memory::copy(&access.within(exposed)?, result);
+            return Ok(wanted.then_some(self.messages.sent));
+        }
+        self.with_window(index, |engine, window| {
+            if engine.copy_between(window, &access, result, false) {
+                return Ok(wanted.then_some(engine.messages.sent));
+            }
+            engine.check_target(window, access.target)?;
+            let told = engine.describe_target(window, &access);
+            let bytes = result.len();
+            let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
+            if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
+                let answer = Answer { target: access.target, data: Some((result.clone(), 0, bytes)), request };
+                let reply = engine.await_answer(window, answer)?;
+                let record = Record::Get { place: told.place(0), bytes: bytes as u32, reply };
+                engine.record(window, access.target, &record);
+                if wanted {
+                    engine.send_batch(window, access.target);
+                }
+                return Ok(request);
+            }
+            let tag = window.take_tag();
+            let receive = Receive {
+                context: Some(window.context),
+                source: Some(access.target),
+                peer: Some(window.member(access.target)),
+                tag: Some(tag),
+                data: result.clone(),
+                blocking: false,
+            };
+            let handle = engine.messages.add(State::Posted(receive), window.communicator)?;
+            window.add_transfer(access.target, handle, request);
+            engine.start_receive(handle);
+            engine.record(window, access.target, &Record::GetLarge { place: told.place(0), bytes, tag });
+            engine.send_batch(window, access.target);
+            Ok(request)
+        })
+    }
+
+    /// `MPI_Accumulate`, and with a `result` `MPI_Get_accumulate`, of packed elements at `origin`, which is empty where the operation uses none.
+    /// The request of it, if one is wanted.
+    ///
+    /// # Errors
+    /// As for [`Engine::put`].
+    pub fn accumulate(
+        &mut self,
+        index: usize,
+        access: Access<'_>,
+        operation: (Op, Element),
+        origin: &UserData,
+        result: Option<&UserData>,
+        wanted: bool,
+    ) -> Result<Option<usize>> {
+        let (op, element) = operation;
+        let total = access.layout.packed_size(access.count).unwrap_or(0);
+        if op == Op::NoOp && result.is_none() {
+            return Ok(wanted.then_some(self.messages.sent));
+        }
+        if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| *window.reach(access.target)) {
+            let target = access.within(&exposed)?;
+            compute(&exposed, &target, operation, origin, result);
+            return Ok(wanted.then_some(self.messages.sent));
+        }
+        self.with_window(index, |engine, window| {
+            engine.check_target(window, access.target)?;
+            let told = engine.describe_target(window, &access);
+            let most = engine.batch_bytes(window, access.target).saturating_sub(RECORD_MAX);
+            let step = (most / element.size() * element.size()).max(element.size()) as u64;
+            let request = match result {
+                Some(_) if wanted && total > 0 => Some(engine.one_sided_request(window.communicator)?),
+                _ => wanted.then_some(engine.messages.sent),
+            };
+            if result.is_none() && total > ACCUMULATE_BYTES {
+                let step = ACCUMULATE_BYTES_MAX / element.size() as u64 * element.size() as u64;
+                return engine.accumulate_large(window, (access.target, &told), operation, origin, step, wanted);
+            }
+            let mut skip = 0;
+            while skip < total {
+                let length = step.min(total - skip);
+                let data = if op == Op::NoOp { Vec::new() } else { packed(origin, skip, length) };
+                let place = told.place(skip);
+                match result {
+                    Some(result) => {
+                        // Answers come in the order of their records: with the last one all are there.
+                        let last = skip + length == total;
+                        let data_to = Some((result.clone(), skip, length));
+                        let answer = Answer {
+                            target: access.target,
+                            data: data_to,
+                            request: request.filter(|_| last && wanted),
+                        };
+                        let reply = engine.await_answer(window, answer)?;
+                        let bytes = length as u32;
+                        let record = Record::GetAccumulate { place, op, element, bytes, reply, data: &data };
+                        engine.record(window, access.target, &record);
+                    }
+                    None => {
+                        engine.record(window, access.target, &Record::Accumulate { place, op, element, data: &data })
+                    }
+                }
+                window.targets[access.target as usize].is_dirty = true;
+                skip += length;
+            }
+            if wanted {
+                engine.send_batch(window, access.target);
+            }
+            Ok(request)
+        })
+    }
+
+    fn accumulate_large(
+        &mut self,
+        window: &mut Window,
+        (target, told): (u32, &Told),
+        (op, element): (Op, Element),
+        origin: &UserData,
+        step: u64,
+        wanted: bool,
+    ) -> Result<Option<usize>> {
+        let request = if wanted { Some(self.one_sided_request(window.communicator)?) } else { None };
+        let mut skip = 0;
+        while skip < origin.len() {
+            let bytes = step.min(origin.len() - skip);
+            let tag = window.take_tag();
+            let record = Record::AccumulateLarge { place: told.place(skip), op, element, bytes, tag };
+            self.record(window, target, &record);
+            window.targets[target as usize].is_dirty = true;
+            self.send_batch(window, target);
+            let send = Send {
+                peer: Some(window.member(target)),
+                envelope: Envelope { context: window.context, source: window.rank, tag },
+                data: origin.part(skip..skip + bytes)?,
+                mode: Mode::Standard,
+                blocking: false,
+            };
+            let handle = self.messages.add(State::Queued(send), window.communicator)?;
+            skip += bytes;
+            // The parts arrive in their order: with the last one all have left.
+            window.add_transfer(target, handle, request.filter(|_| skip == origin.len()));
+            self.start_send(handle);
+        }
+        Ok(request)
+    }
+
+    /// `MPI_Compare_and_swap` of one element.
+    ///
+    /// # Errors
+    /// As for [`Engine::put`].
+    pub fn compare_and_swap(
+        &mut self,
+        index: usize,
+        (target, offset): (u32, u64),
+        element: Element,
+        compare: &UserData,
+        value: &UserData,
+        result: &UserData,
+    ) -> Result<()> {
+        let size = element.size() as u64;
+        let mut values = packed(compare, 0, size);
+        values.extend(packed(value, 0, size));
+        if let Some(Reach::Mapped(exposed)) = self.windows.get(index).map(|window| *window.reach(target)) {
+            let mut previous = Vec::with_capacity(size as usize);
+            let (compare, value) = values.split_at(size as usize);
+            if !exposed.compare_and_swap(offset, element, compare, value, &mut previous) {
+                return Err(out_of_range(offset, 0, size as i64, exposed.len()));
+            }
+            result.write(0, &previous);
+            return Ok(());
+        }
+        self.with_window(index, |engine, window| {
+            engine.check_target(window, target)?;
+            let answer = Answer { target, data: Some((result.clone(), 0, size)), request: None };
+            let reply = engine.await_answer(window, answer)?;
+            engine.record(window, target, &Record::CompareAndSwap { offset, element, reply, data: &values });
+            window.targets[target as usize].is_dirty = true;
+            Ok(())
+        })
+    }
+
+    /// Asks `target` to say when all is done that this process has begun there: it is when the mark [is reached](Window::has_reached).
+    ///
+    /// # Errors
+    /// Too many operations; the target is gone.
+    pub fn flush_target(&mut self, index: usize, target: u32) -> Result<Mark> {
+        self.with_window(index, |engine, window| {
+            let state = &window.targets[target as usize];
+            if state.is_dirty {
+                engine.check_target(window, target)?;
+                let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
+                window.targets[target as usize].is_dirty = false;
+                engine.record(window, target, &Record::Flush { reply });
+            }
+            engine.send_batch(window, target);
+            Ok(window.mark(target))
+        })
+    }
+
+    /// Sends what has been collected for `target`: when the mark is reached, the program may use the buffers again of what it has begun.
+    ///
+    /// # Errors
+    /// The window is gone.
+    pub fn send_collected(&mut self, index: usize, target: u32) -> Result<Mark> {
+        self.with_window(index, |engine, window| {
+            engine.send_batch(window, target);
+            Ok(window.mark(target))
+        })
+    }
+
+    /// Asks for the lock of `target`. It is given when nothing is waited for of it.
+    ///
+    /// # Errors
+    /// As for [`Engine::flush_target`].
+    pub fn lock_target(&mut self, index: usize, target: u32, exclusive: bool) -> Result<()> {
+        self.with_window(index, |engine, window| {
+            engine.check_target(window, target)?;
+            let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
+            if target == window.rank {
+                if window.lock.request(Claim { rank: target, exclusive, reply }) {
+                    engine.end_answer(window, target, reply, None, 0);
+                }
+                return Ok(());
+            }
+            engine.record(window, target, &Record::Lock { exclusive, reply });
+            engine.send_batch(window, target);
+            Ok(())
+        })
+    }
+
+    /// Gives the lock of `target` back, after all that this process has begun there: that is done when nothing is waited for.
+    ///
+    /// # Errors
+    /// As for [`Engine::flush_target`].
+    pub fn unlock_target(&mut self, index: usize, target: u32) -> Result<()> {
+        self.with_window(index, |engine, window| {
+            if target == window.rank {
+                engine.release_lock(window, target);
+                return Ok(());
+            }
+            engine.check_target(window, target)?;
+            let reply = if window.targets[target as usize].is_dirty {
+                engine.await_answer(window, Answer { target, data: None, request: None })?
+            } else {
+                NO_ANSWER
+            };
+            window.targets[target as usize].is_dirty = false;
+            engine.record(window, target, &Record::Unlock { reply });
+            engine.send_batch(window, target);
+            Ok(())
+        })
+    }
+
+    /// Tells `target` that this process exposes its memory to it (`MPI_Win_post`).
+    ///
+    /// # Errors
+    /// The target is gone.
+    pub fn post_to(&mut self, index: usize, target: u32) -> Result<()> {
+        self.tell_of(index, target, &Record::Post)
+    }
+
+    /// Tells `target` that this process has begun there all that it will (`MPI_Win_complete`).
+    ///
+    /// # Errors
+    /// The target is gone.
+    pub fn complete_at(&mut self, index: usize, target: u32) -> Result<()> {
+        self.tell_of(index, target, &Record::Complete)
+    }
+
+    fn tell_of(&mut self, index: usize, target: u32, record: &Record<'_>) -> Result<()> {
+        self.with_window(index, |engine, window| {
+            engine.check_target(window, target)?;
+            if target == window.rank {
+                let own = &mut window.sources[target as usize];
+                match record {
+                    Record::Post => own.posts += 1,
+                    _ => own.completes += 1,
+                }
+                engine.messages.completions += 1;
+                return Ok(());
+            }
+            if matches!(record, Record::Complete) {
+                // It is counted there when all that came before it is done: no answer need be waited for.
+                window.targets[target as usize].is_dirty = false;
+            }
+            engine.record(window, target, record);
+            engine.send_batch(window, target);
+            Ok(())
+        })
+    }
+
+    /// Why nothing comes of operations at `target`, if it is gone.
+    ///
+    /// # Errors
+    /// `MPI_ERR_PROC_FAILED`, in our words.
+    pub fn check_window_peer(&self, index: usize, rank: u32) -> Result<()> {
+        match self.windows.get(index) {
+            Some(window) => self.check_target(window, rank),
+            None => Ok(()),
+        }
+    }
+
+    fn check_target(&self, window: &Window, target: u32) -> Result<()> {
+        let peer = window.member(target);
+        if self.peers.has_failed(peer) { Err(messages::failure(peer, &self.peers)) } else { Ok(()) }
+    }
+
+    /// Copies between `data` and a target whose memory can be copied; `false`: it cannot.
+    fn copy_between(&mut self, window: &mut Window, access: &Access<'_>, data: &UserData, writes: bool) -> bool {
+        let Reach::Neighbour { process, address, bytes } = *window.reach(access.target) else { return false };
+        let Some((first, length)) = access.layout.single_run(access.count) else { return false };
+        let begin = i128::from(access.offset) + i128::from(first);
+        if begin < 0
+            || begin + i128::from(length) > i128::from(bytes)
+            || self.peers.has_failed(window.member(access.target))
+        {
+            return false;
+        }
+        let at = address.wrapping_add(begin as u64);
+        let range = 0..length.min(data.len());
+        let near = &mut self.peers.near;
+        let copied = if writes {
+            memory::deliver(&near.memory, process, at, data, range, &mut near.bounce)
+        } else {
+            memory::fetch(&near.memory, process, at, data, range, &mut near.bounce)
+        };
+        if copied.is_err() {
+            // The system does not allow it, or that process is gone, which others find out.
+            window.targets[access.target as usize].reach = Reach::Records;
+        }
+        copied.is_ok()
+    }
+
+    /// How records say where `access` is; its datatype is told if it has not been.
+    fn describe_target(&mut self, window: &mut Window, access: &Access<'_>) -> Told {
+        let &Access { target, offset, count, layout } = access;
+        if let Some((first, _)) = layout.single_run(count) {
+            return Told::Run(offset.wrapping_add_signed(first));
+        }
+        let state = &mut window.targets[target as usize];
+        if let Some(number) = state.layouts.iter().position(|known| known.is_same(layout)) {
+            return Told::Items { offset, layout: number as u32, count };
+        }
+        let number = state.layout_next;
+        state.layout_next = (number + 1) % LAYOUTS_MAX;
+        if number < state.layouts.len() {
+            state.layouts[number] = layout.clone();
+        } else {
+            state.layouts.push(layout.clone());
+        }
+        let mut description = Vec::new();
+        layout.describe(&mut description);
+        self.record(window, target, &Record::Layout { number: number as u32, description: &description });
+        Told::Items { offset, layout: number as u32, count }
+    }
+}
+
+/// Combines `origin` with memory of this address space.
+fn compute(
+    exposed: &Exposed,
+    target: &UserData,
+    operation: (Op, Element),
+    origin: &UserData,
+    result: Option<&UserData>,
+) {
+    let (op, element) = operation;
+    let length = target.len() as usize;
+    if length <= FEW_BYTES {
+        let (mut data, mut previous) = ([0; FEW_BYTES], [0; FEW_BYTES]);
+        let input = &mut data[..if op == Op::NoOp { 0 } else { length }];
+        origin.read(0, input);
+        let wanted = result.is_some().then_some(&mut previous[..length]);
+        exposed.accumulate(target, 0, operation, input, length, wanted);
+        if let Some(result) = result {
+            result.write(0, &previous[..length]);
+        }
+        return;
+    }
+    let step = (BATCH_BYTES / element.size() * element.size()) as u64;
+    let mut skip = 0;
+    let mut previous = Vec::new();
+    while skip < target.len() {
+        let length = step.min(target.len() - skip);
+        let data = if op == Op::NoOp { Vec::new() } else { packed(origin, skip, length) };
+        previous.resize(length as usize, 0);
+        let wanted = result.is_some().then_some(&mut previous[..]);
+        exposed.accumulate(target, skip, operation, &data, length as usize, wanted);
+        if let Some(result) = result {
+            result.write(skip, &previous);
+        }
+        skip += length;
+    }
+}

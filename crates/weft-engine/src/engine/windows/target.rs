@@ -1,0 +1,352 @@
+//! One-sided operations at their target: what the records of others say is done, in any pass of progress.
+
+use weft_core::layout::Layout;
+use weft_core::matching::Envelope;
+use weft_core::one_sided::{Claim, Items, Place, Record, Records};
+use weft_core::reduce::Op;
+
+use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, packed};
+use crate::engine::Engine;
+use crate::error::RMA_RANGE;
+use crate::memory::{Exposed, SharedBuffer, UserData};
+use crate::request::{Mode, Receive, Send, State};
+use crate::transport::Platform;
+use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, LAYOUTS_MAX, Window};
+
+impl<P: Platform> Engine<P> {
+    /// Takes the batches that have arrived out of the unexpected queue.
+    pub(super) fn take_batches(&mut self, window: &mut Window) {
+        while let Some((envelope, unexpected)) = self.messages.matcher.extract(window.context, None, Some(BATCH_TAG)) {
+            let Some(message) = self.messages.unexpected.get(unexpected) else { continue };
+            let (peer, total, source) = (message.peer, message.total, envelope.source);
+            let known = window.group.members.get(source as usize) == Some(&peer) && total <= BATCH_BYTES_MAX;
+            let batch = match self.messages.take_whole(unexpected, &mut self.peers) {
+                Some(bytes) => Batch::Whole(bytes),
+                None => {
+                    // What is not for us must be received all the same: its sender keeps it until then.
+                    let buffer = SharedBuffer::new(if known { total as usize } else { 0 });
+                    let receive = Receive {
+                        context: Some(window.context),
+                        source: Some(source),
+                        peer: Some(peer),
+                        tag: Some(BATCH_TAG),
+                        data: buffer.describe_all(),
+                        blocking: false,
+                    };
+                    let Ok(handle) = self.messages.add(State::Posted(receive), window.communicator) else { continue };
+                    self.claim(handle, envelope, unexpected);
+                    Batch::Arriving(handle, buffer)
+                }
+            };
+            if !known {
+                self.windows.refused += 1;
+                continue;
+            }
+            window.sources[source as usize].batches.push_back(batch);
+            window.note_asking(source);
+        }
+        self.flush();
+    }
+
+    /// Does what the process `rank` has asked for, as far as that can be done now.
+    pub(super) fn serve(&mut self, window: &mut Window, rank: u32) {
+        let source = &mut window.sources[rank as usize];
+        let mut class = 0;
+        let messages = &mut self.messages;
+        source.transfers.retain(|handle| {
+            if messages.requests.get(*handle).is_some_and(|request| !request.is_complete()) {
+                return true;
+            }
+            if let Some(error) = messages.take_error(*handle) {
+                class = error.class;
+            }
+            false
+        });
+        if class != 0 {
+            source.class = class;
+        }
+        self.end_accumulate(window, rank);
+        while let Some(batch) = window.sources[rank as usize].batches.front_mut() {
+            let bytes = match batch {
+                Batch::Whole(bytes) => std::mem::take(bytes),
+                Batch::Arriving(handle, buffer) => {
+                    let (handle, buffer) = (*handle, buffer.clone());
+                    if self.messages.requests.get(handle).is_some_and(|request| !request.is_complete()) {
+                        break;
+                    }
+                    if self.messages.take_error(handle).is_some() {
+                        // Its sender is gone.
+                        window.sources[rank as usize].batches.pop_front();
+                        continue;
+                    }
+                    let mut bytes = vec![0; buffer.len()];
+                    buffer.read(0, &mut bytes);
+                    bytes
+                }
+            };
+            let read = window.sources[rank as usize].read;
+            let done = self.serve_batch(window, rank, &bytes[read..]);
+            let source = &mut window.sources[rank as usize];
+            if let Some(more) = done {
+                // The next record waits for a transfer.
+                source.read = read + more;
+                source.batches[0] = Batch::Whole(bytes);
+                break;
+            }
+            source.read = 0;
+            source.batches.pop_front();
+            self.messages.put_aside(bytes);
+        }
+        self.send_batch(window, rank);
+    }
+
+    /// Does what the records of a batch say; `Some`: up to this byte, because the next one waits for a transfer.
+    fn serve_batch(&mut self, window: &mut Window, rank: u32, batch: &[u8]) -> Option<usize> {
+        let mut records = Records::new(batch);
+        loop {
+            let at = batch.len() - records.left();
+            let record = match records.next() {
+                None => return None,
+                Some(Err(_)) => {
+                    self.windows.refused += 1;
+                    return None;
+                }
+                Some(Ok(record)) => record,
+            };
+            let waits = matches!(record, Record::Flush { .. } | Record::Unlock { .. } | Record::Complete);
+            let source = &window.sources[rank as usize];
+            if source.accumulating.is_some() || waits && !source.transfers.is_empty() {
+                return Some(at);
+            }
+            self.serve_record(window, rank, &record);
+        }
+    }
+
+    fn serve_record(&mut self, window: &mut Window, rank: u32, record: &Record<'_>) {
+        match *record {
+            Record::Put { place, data } => match locate(window, rank, &place, data.len() as u64) {
+                Some((_, target, skip)) => target.write(skip, data),
+                None => self.refuse(window, rank),
+            },
+            Record::PutLarge { place, bytes, tag } => {
+                let found =
+                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+                let data = match found {
+                    Some((_, target, _)) => target,
+                    None => {
+                        // It is under way, and must be received.
+                        self.refuse(window, rank);
+                        UserData::empty()
+                    }
+                };
+                let receive = Receive {
+                    context: Some(window.context),
+                    source: Some(rank),
+                    peer: Some(window.member(rank)),
+                    tag: Some(tag),
+                    data,
+                    blocking: false,
+                };
+                match self.messages.add(State::Posted(receive), window.communicator) {
+                    Ok(handle) => {
+                        window.sources[rank as usize].transfers.push(handle);
+                        window.note_asking(rank);
+                        self.start_receive(handle);
+                    }
+                    Err(_) => self.refuse(window, rank),
+                }
+            }
+            Record::Get { place, bytes, reply } => {
+                let found = locate(window, rank, &place, u64::from(bytes));
+                match found {
+                    Some((_, target, skip)) => {
+                        let data = packed(&target, skip, u64::from(bytes));
+                        self.record(window, rank, &Record::Data { reply, data: &data });
+                    }
+                    None => self.refuse_answer(window, rank, reply),
+                }
+            }
+            Record::GetLarge { place, bytes, tag } => {
+                let found =
+                    locate(window, rank, &place, bytes).filter(|(_, target, skip)| target.len() == bytes && *skip == 0);
+                let data = match found {
+                    Some((_, target, _)) => target,
+                    None => {
+                        self.refuse(window, rank);
+                        UserData::empty()
+                    }
+                };
+                let send = Send {
+                    peer: Some(window.member(rank)),
+                    envelope: Envelope { context: window.context, source: window.rank, tag },
+                    data,
+                    mode: Mode::Standard,
+                    blocking: false,
+                };
+                match self.messages.add(State::Queued(send), window.communicator) {
+                    Ok(handle) => {
+                        window.sources[rank as usize].transfers.push(handle);
+                        window.note_asking(rank);
+                        self.start_send(handle);
+                    }
+                    Err(_) => self.refuse(window, rank),
+                }
+            }
+            Record::Accumulate { place, op, element, data } => {
+                let whole = data.len().is_multiple_of(element.size());
+                match locate(window, rank, &place, data.len() as u64).filter(|_| whole) {
+                    Some((exposed, target, skip)) => {
+                        exposed.accumulate(&target, skip, (op, element), data, data.len(), None);
+                    }
+                    None => self.refuse(window, rank),
+                }
+            }
+            Record::AccumulateLarge { place, op, element, bytes, tag } => {
+                // What is too long, or does not go where it shall, is received all the same.
+                let room = if bytes <= ACCUMULATE_BYTES_MAX { bytes as usize } else { 0 };
+                let buffer = SharedBuffer::new(room);
+                let receive = Receive {
+                    context: Some(window.context),
+                    source: Some(rank),
+                    peer: Some(window.member(rank)),
+                    tag: Some(tag),
+                    data: buffer.describe_all(),
+                    blocking: false,
+                };
+                let Ok(handle) = self.messages.add(State::Posted(receive), window.communicator) else {
+                    return self.refuse(window, rank);
+                };
+                let accumulating = Accumulating { handle, buffer, place, operation: (op, element) };
+                window.sources[rank as usize].accumulating = Some(accumulating);
+                window.note_asking(rank);
+                self.start_receive(handle);
+                self.end_accumulate(window, rank);
+            }
+            Record::GetAccumulate { place, op, element, bytes, reply, data } => {
+                let length = bytes as usize;
+                let whole = length.is_multiple_of(element.size()) && (op == Op::NoOp || data.len() == length);
+                match locate(window, rank, &place, u64::from(bytes)).filter(|_| whole) {
+                    Some((exposed, target, skip)) => {
+                        let mut previous = vec![0; length];
+                        exposed.accumulate(&target, skip, (op, element), data, length, Some(&mut previous));
+                        self.record(window, rank, &Record::Data { reply, data: &previous });
+                    }
+                    None => self.refuse_answer(window, rank, reply),
+                }
+            }
+            Record::CompareAndSwap { offset, element, reply, data } => {
+                let size = element.size();
+                let mut previous = Vec::with_capacity(size);
+                let place = Place { offset, items: None };
+                let swapped = data.len() == 2 * size
+                    && locate(window, rank, &place, size as u64).is_some_and(|(exposed, target, _)| {
+                        let at = target.address().map_or(u64::MAX, |address| address - exposed.address());
+                        exposed.compare_and_swap(at, element, &data[..size], &data[size..], &mut previous)
+                    });
+                if swapped {
+                    self.record(window, rank, &Record::Data { reply, data: &previous });
+                } else {
+                    self.refuse_answer(window, rank, reply);
+                }
+            }
+            Record::Layout { number, description } => {
+                let layouts = &mut window.sources[rank as usize].layouts;
+                let number = number as usize;
+                match Layout::from_description(description) {
+                    Ok(layout) if number < LAYOUTS_MAX => {
+                        if number >= layouts.len() {
+                            layouts.resize(number + 1, None);
+                        }
+                        layouts[number] = Some(layout);
+                    }
+                    _ => self.windows.refused += 1,
+                }
+            }
+            Record::Flush { reply } => self.done(window, rank, reply),
+            Record::Lock { exclusive, reply } => {
+                if window.lock.request(Claim { rank, exclusive, reply }) {
+                    self.record(window, rank, &Record::Done { reply, class: 0 });
+                }
+            }
+            Record::Unlock { reply } => {
+                if reply != NO_ANSWER {
+                    self.done(window, rank, reply);
+                }
+                self.release_lock(window, rank);
+            }
+            Record::Post => {
+                window.sources[rank as usize].posts += 1;
+                self.messages.completions += 1;
+            }
+            Record::Complete => {
+                window.sources[rank as usize].completes += 1;
+                self.messages.completions += 1;
+            }
+            Record::Data { reply, data } => self.end_answer(window, rank, reply, Some(data), 0),
+            Record::Done { reply, class } => self.end_answer(window, rank, reply, None, class as i32),
+        }
+    }
+
+    /// Computes with what has arrived of a large accumulate, if all of it has.
+    fn end_accumulate(&mut self, window: &mut Window, rank: u32) {
+        let Some(Accumulating { handle, .. }) = window.sources[rank as usize].accumulating else { return };
+        if self.messages.requests.get(handle).is_some_and(|request| !request.is_complete()) {
+            return;
+        }
+        let arrived = self.messages.requests.get(handle).map_or(0, |request| request.status.bytes);
+        let error = self.messages.take_error(handle);
+        let Some(Accumulating { buffer, place, operation, .. }) = window.sources[rank as usize].accumulating.take()
+        else {
+            return;
+        };
+        let bytes = buffer.len() as u64;
+        let whole = error.is_none() && arrived == bytes && buffer.len().is_multiple_of(operation.1.size());
+        match locate(window, rank, &place, bytes).filter(|_| whole) {
+            Some((exposed, target, skip)) => buffer.with_bytes(|data| {
+                exposed.accumulate(&target, skip, operation, data, data.len(), None);
+            }),
+            None => self.refuse(window, rank),
+        }
+    }
+
+    /// All that `rank` has asked for before is done.
+    fn done(&mut self, window: &mut Window, rank: u32, reply: u32) {
+        let class = std::mem::take(&mut window.sources[rank as usize].class);
+        self.record(window, rank, &Record::Done { reply, class: class as u32 });
+    }
+
+    /// An operation named what is not exposed: its origin hears of it when it asks whether all is done.
+    #[cold]
+    fn refuse(&mut self, window: &mut Window, rank: u32) {
+        self.windows.refused += 1;
+        window.sources[rank as usize].class = RMA_RANGE;
+    }
+
+    #[cold]
+    fn refuse_answer(&mut self, window: &mut Window, rank: u32, reply: u32) {
+        self.windows.refused += 1;
+        self.record(window, rank, &Record::Done { reply, class: RMA_RANGE as u32 });
+    }
+}
+
+/// The memory that `rank` means by `length` packed bytes at `place`: where they are, and the packed byte at which they begin. `None`: it is not
+/// exposed.
+fn locate(window: &Window, rank: u32, place: &Place, length: u64) -> Option<(Exposed, UserData, u64)> {
+    let in_memory = |exposed: &Exposed, offset: u64| -> Option<(Exposed, UserData, u64)> {
+        match place.items {
+            None => Some((*exposed, exposed.bytes(offset, length)?, 0)),
+            Some(Items { layout, count, skip }) => {
+                let layout = window.sources[rank as usize].layouts.get(layout as usize)?.as_ref()?;
+                layout.packed_size(count).ok()?;
+                let target = exposed.items(offset, count, layout)?;
+                (skip.checked_add(length)? <= target.len()).then_some((*exposed, target, skip))
+            }
+        }
+    };
+    match &window.exposure {
+        Exposure::Whole(exposed) => in_memory(exposed, place.offset),
+        Exposure::Attached(parts) => {
+            parts.runs().iter().find_map(|part| in_memory(part, place.offset.checked_sub(part.address())?))
+        }
+    }
+}

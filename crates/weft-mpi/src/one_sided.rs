@@ -1,0 +1,527 @@
+//! One-sided communication (MPI-5.0 §12): making windows, and synchronizing on them. The operations are the engine's
+//! (`weft_engine::windows`).
+//!
+//! A window has a communicator of its own, of the same processes, whose contexts keep its messages apart; the program never sees it.
+
+mod creation;
+
+use std::sync::atomic::{Ordering, fence};
+
+use weft_net::clock;
+
+use crate::awaited::Awaited;
+use crate::collective::CollectiveScope;
+use crate::communicator::gather_all;
+use crate::constants::*;
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::object::{Class, Group};
+use crate::process::{Process, block_for, lock, with};
+use crate::window::{Held, Window};
+
+pub use creation::{Prepared, Wish, open, prepare};
+pub use weft_engine::engine::Access;
+pub use weft_engine::memory::Exposed;
+pub use weft_engine::windows::{Attached, Exposure, Mark};
+
+/// A program may wait for what others do to its window by calls that need nothing from anybody: so often, in ticks of about 2.5 GHz, one of these
+/// looks for what has arrived.
+const TICKS_PER_LOOK: u64 = 12_500;
+/// The place of the next thing that the processes of a window agree on.
+fn scope(communicator: usize) -> Result<CollectiveScope> {
+    with(|process| process.agreement_scope(communicator))
+}
+
+/// Ranks of the members of `group` in the window (MPI-5.0 §12.5.2).
+fn ranks_of(process: &Process, window: usize, group: &Group) -> Result<Vec<u32>> {
+    let found = process.objects.window(window)?;
+    let members = &process.objects.communicator(found.communicator)?.group.members;
+    let rank_of = |member| {
+        let rank = members.iter().position(|other| other == member).map(|rank| rank as u32);
+        rank.ok_or_else(|| Error::new(MPI_ERR_GROUP, "a process of the group is not in the group of the window"))
+    };
+    group.members.iter().map(rank_of).collect()
+}
+
+impl Process {
+    fn window_parts(&mut self, window: usize) -> Result<(&mut Window, &mut Engine)> {
+        let (objects, engine) = self.parts()?;
+        Ok((objects.window_mut(window)?, engine))
+    }
+
+    /// Whether all `marks` have been reached, those of processes that are gone among them; those that have are taken away.
+    fn are_reached(&mut self, index: usize, marks: &mut Vec<Mark>) -> Option<Result<()>> {
+        let engine = match self.engine() {
+            Ok(engine) => engine,
+            Err(error) => return Some(Err(error)),
+        };
+        let window = engine.windows.get(index)?;
+        while let Some(mark) = marks.last() {
+            if !window.has_reached(mark) {
+                return engine.check_window_peer(index, mark.rank()).err().map(Err);
+            }
+            marks.pop();
+        }
+        Some(Ok(()))
+    }
+
+    /// Whether nothing is under way to this one locked target, which is most often so where it shares memory.
+    #[inline]
+    fn is_flushed(&mut self, window: usize, rank: Option<i32>) -> Result<bool> {
+        let (objects, engine) = self.parts()?;
+        let found = objects.window(window)?;
+        let Some(Some((rank, _))) = rank.map(|rank| found.target(rank)).transpose()? else { return Ok(false) };
+        found.epochs.check_passive(rank)?;
+        Ok(engine.windows.get(found.index).is_some_and(|window| window.is_untouched(rank)))
+    }
+
+    /// Makes progress if that has not been done for a while; whether it was time.
+    #[inline]
+    fn progress_if_due(&mut self) -> bool {
+        let now = clock::ticks();
+        if now.wrapping_sub(self.window_looked) < TICKS_PER_LOOK {
+            return false;
+        }
+        self.window_looked = now;
+        if let Some(engine) = &mut self.engine {
+            engine.look_at_network();
+        }
+        self.progress();
+        true
+    }
+
+    fn take_window_error(&mut self, index: usize, ranks: Option<&[u32]>) -> Result<()> {
+        let Some(window) = self.engine()?.windows.get_mut(index) else { return Ok(()) };
+        let error = match ranks {
+            Some(ranks) => ranks.iter().find_map(|rank| window.take_error(*rank)),
+            None => (0..window.size()).find_map(|rank| window.take_error(rank)),
+        };
+        error.map_or(Ok(()), Err)
+    }
+}
+
+/// Waits until all is done that this process has begun at `ranks` of the window, or everywhere; or, `locally`, until the program may use its
+/// buffers again.
+fn finish(index: usize, ranks: Option<&[u32]>, locally: bool) -> Result<()> {
+    let mut process = lock();
+    let engine = process.engine()?;
+    let begun: Vec<u32> = match (ranks, engine.windows.get(index)) {
+        (Some(ranks), _) => ranks.to_vec(),
+        (None, Some(window)) => window.unfinished(),
+        (None, None) => Vec::new(),
+    };
+    let mut marks = Vec::with_capacity(begun.len());
+    for rank in begun {
+        let sent = if locally { engine.send_collected(index, rank) } else { engine.flush_target(index, rank) };
+        match sent {
+            Ok(mark) => marks.push(mark),
+            Err(error) => {
+                process.signal();
+                return Err(error);
+            }
+        }
+    }
+    let outcome = match process.are_reached(index, &mut marks) {
+        Some(outcome) => {
+            process.progress_if_due();
+            process.signal();
+            outcome.and_then(|()| process.take_window_error(index, ranks))
+        }
+        None => block_for(process, &|| Awaited::Unknown, |process| {
+            let outcome = process.are_reached(index, &mut marks)?;
+            Some(outcome.and_then(|()| process.take_window_error(index, ranks)))
+        }),
+    };
+    outcome?;
+    // What is shared has been stored to directly.
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+/// `MPI_Win_fence` but for the barrier: all that this process has begun is done. Its communicator.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; what went wrong with operations.
+pub fn begin_fence(window: usize, assert: i32) -> Result<usize> {
+    check_assert(assert, MPI_MODE_NOSTORE | MPI_MODE_NOPUT | MPI_MODE_NOPRECEDE | MPI_MODE_NOSUCCEED)?;
+    let (index, communicator) = with(|process| {
+        let found = process.objects.window(window)?;
+        found.epochs.check_fence()?;
+        Ok::<_, Error>((found.index, found.communicator))
+    })?;
+    finish(index, None, false)?;
+    Ok(communicator)
+}
+
+/// The barrier of a fence is over.
+///
+/// # Errors
+/// `MPI_ERR_WIN`.
+pub fn end_fence(window: usize, assert: i32) -> Result<()> {
+    fence(Ordering::SeqCst);
+    with(|process| process.objects.window_mut(window)?.epochs.fence(assert & MPI_MODE_NOSUCCEED == 0))
+}
+
+fn check_assert(assert: i32, allowed: i32) -> Result<()> {
+    if assert & !allowed == 0 {
+        return Ok(());
+    }
+    let message = format!("assert is {assert}, which has bits that mean nothing to this function");
+    Err(Error::new(MPI_ERR_ASSERT, message))
+}
+
+/// `MPI_Win_post`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_GROUP`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; a process is gone.
+pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
+    check_assert(assert, MPI_MODE_NOCHECK | MPI_MODE_NOSTORE | MPI_MODE_NOPUT)?;
+    fence(Ordering::SeqCst);
+    with(|process| {
+        let ranks = ranks_of(process, window, group)?;
+        let (found, engine) = process.window_parts(window)?;
+        found.epochs.post(ranks.clone())?;
+        if assert & MPI_MODE_NOCHECK == 0 {
+            for rank in ranks {
+                engine.post_to(found.index, rank)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// `MPI_Win_start`: returns when all targets have posted.
+///
+/// # Errors
+/// As for [`post`].
+pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
+    check_assert(assert, MPI_MODE_NOCHECK)?;
+    let mut process = lock();
+    let ranks = ranks_of(&process, window, group)?;
+    let (found, _) = process.window_parts(window)?;
+    found.epochs.start(ranks.clone())?;
+    let index = found.index;
+    if assert & MPI_MODE_NOCHECK != 0 {
+        process.signal();
+        return Ok(());
+    }
+    block_for(process, &|| Awaited::Unknown, |process| {
+        await_all(
+            process,
+            index,
+            &ranks,
+            |window, rank| window.has_post_of(rank),
+            |window, rank| window.take_post(rank),
+        )
+    })?;
+    fence(Ordering::SeqCst);
+    Ok(())
+}
+
+/// Whether all of `ranks` have done something, which is taken then; an error if one that has not is gone.
+fn await_all(
+    process: &mut Process,
+    index: usize,
+    ranks: &[u32],
+    has: impl Fn(&weft_engine::windows::Window, u32) -> bool,
+    take: impl Fn(&mut weft_engine::windows::Window, u32),
+) -> Option<Result<()>> {
+    let engine = match process.engine() {
+        Ok(engine) => engine,
+        Err(error) => return Some(Err(error)),
+    };
+    let found = engine.windows.get(index)?;
+    if let Some(rank) = ranks.iter().find(|rank| !has(found, **rank)) {
+        return engine.check_window_peer(index, *rank).err().map(Err);
+    }
+    let found = engine.windows.get_mut(index)?;
+    ranks.iter().for_each(|rank| take(found, *rank));
+    Some(Ok(()))
+}
+
+/// `MPI_Win_complete`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a process is gone.
+pub fn complete(window: usize) -> Result<()> {
+    fence(Ordering::SeqCst);
+    let (index, own, ranks) = with(|process| {
+        let found = process.objects.window_mut(window)?;
+        Ok::<_, Error>((found.index, found.rank, found.epochs.complete()?))
+    })?;
+    if ranks.contains(&own) {
+        finish(index, Some(&[own]), false)?;
+    }
+    with(|process| {
+        let engine = process.engine()?;
+        ranks.iter().try_for_each(|rank| engine.complete_at(index, *rank))
+    })?;
+    finish(index, Some(&ranks), true)
+}
+
+/// `MPI_Win_wait`, or `MPI_Win_test` if it does not block: whether the exposure epoch is over.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`; a process is gone.
+pub fn wait(window: usize, blocks: bool) -> Result<bool> {
+    let mut process = lock();
+    let (found, _) = process.window_parts(window)?;
+    let (index, ranks) = (found.index, found.epochs.exposed_to()?);
+    let mut over = |process: &mut Process| {
+        await_all(
+            process,
+            index,
+            &ranks,
+            |window, rank| window.has_complete_of(rank),
+            |window, rank| {
+                window.take_complete(rank);
+            },
+        )
+    };
+    let outcome = if blocks {
+        block_for(process, &|| Awaited::Unknown, over)
+    } else {
+        // A program that has heard of the end in another way finds it here: what told it may have come by another route.
+        process.engine()?.look_at_network();
+        drop(process);
+        match crate::process::attempt(&mut over) {
+            Some(outcome) => outcome,
+            None => return Ok(false),
+        }
+    };
+    fence(Ordering::SeqCst);
+    with(|process| {
+        process.objects.window_mut(window)?.epochs.end_exposure();
+        outcome
+    })?;
+    Ok(true)
+}
+
+fn target_rank(process: &Process, window: usize, rank: i32) -> Result<Option<(usize, u32)>> {
+    let found = process.objects.window(window)?;
+    Ok(found.target(rank)?.map(|(rank, _)| (found.index, rank)))
+}
+
+/// `MPI_Win_lock`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_LOCKTYPE`, `MPI_ERR_ASSERT`, `MPI_ERR_RMA_SYNC`; the target is gone.
+pub fn lock_one(window: usize, lock_type: i32, rank: i32, assert: i32) -> Result<()> {
+    check_assert(assert, MPI_MODE_NOCHECK)?;
+    if !matches!(lock_type, MPI_LOCK_EXCLUSIVE | MPI_LOCK_SHARED) {
+        let message = format!("lock_type is {lock_type}; it must be MPI_LOCK_EXCLUSIVE or MPI_LOCK_SHARED");
+        return Err(Error::new(MPI_ERR_LOCKTYPE, message));
+    }
+    let unchecked = assert & MPI_MODE_NOCHECK != 0;
+    let target = with(|process| {
+        let target = target_rank(process, window, rank)?;
+        if let Some((index, rank)) = target {
+            let (found, engine) = process.window_parts(window)?;
+            found.epochs.check_lock(rank)?;
+            if !unchecked {
+                engine.lock_target(index, rank, lock_type == MPI_LOCK_EXCLUSIVE)?;
+            }
+        }
+        Ok::<_, Error>(target)
+    })?;
+    let Some((index, rank)) = target else { return Ok(()) };
+    finish(index, Some(&[rank]), true)?;
+    with(|process| {
+        process.objects.window_mut(window)?.epochs.lock(Held { rank, unchecked });
+        Ok(())
+    })
+}
+
+/// `MPI_Win_unlock`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; the target is gone.
+pub fn unlock_one(window: usize, rank: i32) -> Result<()> {
+    fence(Ordering::SeqCst);
+    let target = with(|process| target_rank(process, window, rank))?;
+    let Some((index, rank)) = target else { return Ok(()) };
+    let held = with(|process| process.objects.window(window)?.epochs.held(rank))?;
+    let done = unlock(index, held);
+    with(|process| {
+        process.objects.window_mut(window)?.epochs.unlock(rank);
+        done
+    })
+}
+
+fn unlock(index: usize, held: Held) -> Result<()> {
+    let Held { rank, unchecked } = held;
+    let is_own = with(|process| {
+        let window = process.engine()?.windows.get(index);
+        Ok::<_, Error>(window.is_some_and(|window| window.own_rank() == rank))
+    })?;
+    if unchecked || is_own {
+        finish(index, Some(&[rank]), false)?;
+    }
+    if !unchecked {
+        with(|process| process.engine()?.unlock_target(index, rank))?;
+    }
+    finish(index, Some(&[rank]), false)
+}
+
+/// `MPI_Win_lock_all`.
+///
+/// # Errors
+/// As for [`lock_one`].
+pub fn lock_all(window: usize, assert: i32) -> Result<()> {
+    check_assert(assert, MPI_MODE_NOCHECK)?;
+    let unchecked = assert & MPI_MODE_NOCHECK != 0;
+    let index = with(|process| {
+        let (found, engine) = process.window_parts(window)?;
+        found.epochs.check_lock_all()?;
+        if !unchecked {
+            (0..found.parts.len() as u32).try_for_each(|rank| engine.lock_target(found.index, rank, false))?;
+        }
+        Ok::<_, Error>(found.index)
+    })?;
+    finish(index, None, true)?;
+    with(|process| {
+        process.objects.window_mut(window)?.epochs.lock_all(unchecked);
+        Ok(())
+    })
+}
+
+/// `MPI_Win_unlock_all`.
+///
+/// # Errors
+/// As for [`unlock_one`].
+pub fn unlock_all(window: usize) -> Result<()> {
+    fence(Ordering::SeqCst);
+    let (index, gives_back, own) = with(|process| {
+        let found = process.objects.window(window)?;
+        Ok::<_, Error>((found.index, found.epochs.check_unlock_all()?, found.rank))
+    })?;
+    let done = finish(index, Some(&[own]), false).and_then(|()| {
+        if gives_back {
+            with(|process| {
+                let (found, engine) = process.window_parts(window)?;
+                (0..found.parts.len() as u32).try_for_each(|rank| engine.unlock_target(index, rank))
+            })?;
+        }
+        finish(index, None, false)
+    });
+    with(|process| {
+        process.objects.window_mut(window)?.epochs.unlock_all();
+        done
+    })
+}
+
+/// `MPI_Win_flush` and its relatives: of one rank, or of all that are locked; `locally`: only the program's buffers matter.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a target is gone.
+pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
+    let mut process = lock();
+    let is_done = process.is_flushed(window, rank)?;
+    if is_done && !process.progress_if_due() {
+        fence(Ordering::SeqCst);
+        return Ok(());
+    }
+    drop(process);
+    let (index, ranks) = with(|process| {
+        let found = process.objects.window(window)?;
+        let ranks = match rank {
+            None => found.epochs.passive()?,
+            Some(rank) => match found.target(rank)? {
+                None => Some(Vec::new()),
+                Some((rank, _)) => {
+                    found.epochs.check_passive(rank)?;
+                    Some(vec![rank])
+                }
+            },
+        };
+        Ok::<_, Error>((found.index, ranks))
+    })?;
+    finish(index, ranks.as_deref(), locally)
+}
+
+/// `MPI_Win_sync`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`.
+pub fn sync(window: usize) -> Result<()> {
+    fence(Ordering::SeqCst);
+    // Programs wait for what others store by calling this in a loop.
+    crate::process::progress_once();
+    with(|process| process.objects.window(window).map(|_| ()))
+}
+
+/// `MPI_Win_attach` of `part`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where some of it is attached already.
+pub fn attach(window: usize, part: Exposed) -> Result<()> {
+    with(|process| {
+        if attached(process, window)?.attach(part) {
+            return Ok(());
+        }
+        Err(Error::new(MPI_ERR_RMA_ATTACH, "some of this memory is attached to the window already"))
+    })
+}
+
+/// `MPI_Win_detach`.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_FLAVOR`; `MPI_ERR_RMA_ATTACH` where no memory that was attached begins at `address`.
+pub fn detach(window: usize, address: u64) -> Result<()> {
+    with(|process| {
+        if attached(process, window)?.detach(address) {
+            return Ok(());
+        }
+        Err(Error::new(MPI_ERR_RMA_ATTACH, format!("nothing is attached to the window at {address:#x}")))
+    })
+}
+
+fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
+    let found = process.objects.window(window)?;
+    if !found.is_dynamic() {
+        let message = "memory can be attached only to windows that MPI_Win_create_dynamic has made";
+        return Err(Error::new(MPI_ERR_RMA_FLAVOR, message));
+    }
+    let index = found.index;
+    match process.engine()?.windows.get_mut(index).map(|window| &mut window.exposure) {
+        Some(Exposure::Attached(parts)) => Ok(parts),
+        _ => Err(Error::new(MPI_ERR_WIN, "the window is gone")),
+    }
+}
+
+/// Ends a window: all its processes call this. Nothing is accessed any more when it returns.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`: the window is as it was. A process is gone: the window is as well.
+pub fn free(window: usize) -> Result<()> {
+    let (index, communicator) = with(|process| {
+        let found = process.objects.window(window)?;
+        found.epochs.check_free()?;
+        Ok::<_, Error>((found.index, found.communicator))
+    })?;
+    let finished = finish(index, None, false);
+    let met = scope(communicator).and_then(|scope| gather_all(scope, &[0]).map(|_| ()));
+    with(|process| {
+        if let Some(gone) = process.objects.windows.remove(window) {
+            process.objects.release_error_handler(gone.error_handler);
+            if let Ok(engine) = process.engine() {
+                engine.close_window(gone.index);
+            }
+            process.remove_communicator(gone.communicator);
+            drop(gone.memory);
+        }
+        finished.and(met)
+    })
+}
+
+/// The error handler of a window is another one from now on.
+///
+/// # Errors
+/// `MPI_ERR_WIN`, `MPI_ERR_ERRHANDLER`.
+pub fn set_error_handler(process: &mut Process, window: usize, handler: usize) -> Result<()> {
+    let old = process.objects.window(window)?.error_handler;
+    process.objects.retain_error_handler(handler, Some(Class::Window))?;
+    process.objects.window_mut(window)?.error_handler = handler;
+    process.objects.release_error_handler(old);
+    Ok(())
+}

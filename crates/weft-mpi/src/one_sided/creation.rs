@@ -1,0 +1,320 @@
+//! Making windows: their processes agree on a context, on what each contributes, and those of a node on memory that they share.
+
+use weft_net::shared::{self, WindowMemory};
+
+use weft_engine::memory::Exposed;
+use weft_engine::windows::{Exposure, NewWindow, Reach};
+
+use super::scope;
+use crate::communicator::{Creation, agree_on_context, gather_all};
+use crate::constants::*;
+use crate::error::{Error, Result};
+use crate::object::{Group, Info, full};
+use crate::process::with;
+use crate::window::{Epochs, Facts, Part, Window};
+
+/// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
+const LOCK_STRIDE: usize = 128;
+/// Parts of a window that need not be contiguous begin at multiples of this: the first process to touch a page has it near.
+const PART_ALIGNMENT: u64 = 4096;
+
+/// What the program asks for.
+pub struct Wish {
+    /// One of `MPI_WIN_FLAVOR_*`.
+    pub flavor: i32,
+    /// Bytes of this process.
+    pub size: i64,
+    /// Bytes of one step of a displacement.
+    pub disp_unit: i64,
+    /// Address of memory that the program gives.
+    pub base: usize,
+    /// Hints.
+    pub info: Info,
+}
+
+impl Wish {
+    fn check(&self) -> Result<()> {
+        if self.size < 0 {
+            return Err(Error::new(MPI_ERR_SIZE, format!("size is {}; it must not be negative", self.size)));
+        }
+        if self.disp_unit < 1 {
+            return Err(Error::new(MPI_ERR_DISP, format!("disp_unit is {}; it must be at least 1", self.disp_unit)));
+        }
+        if self.flavor == MPI_WIN_FLAVOR_CREATE && self.size > 0 && self.base == 0 {
+            let message = format!("base is a null pointer; it must have {} bytes", self.size);
+            return Err(Error::new(MPI_ERR_BASE, message));
+        }
+        Ok(())
+    }
+
+    fn is_set(&self, key: &str) -> bool {
+        self.info.iter().any(|(name, value)| name == key && value.trim() == "true")
+    }
+}
+
+/// A window whose processes have agreed on everything; its memory is still to be described.
+pub struct Prepared {
+    communicator: usize,
+    rank: u32,
+    flavor: i32,
+    error_handler: usize,
+    info: Info,
+    /// What each process contributes.
+    pub parts: Vec<Part>,
+    memory: Option<WindowMemory>,
+    /// For each process, where the lock of its part is in this process; 0: its part is not here, or nobody else maps it.
+    pub locks: Vec<usize>,
+}
+
+impl Prepared {
+    /// This process's rank.
+    pub fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    /// Whether memory is attached to it later.
+    pub fn is_dynamic(&self) -> bool {
+        self.flavor == MPI_WIN_FLAVOR_DYNAMIC
+    }
+}
+
+/// What the processes that share memory with this one have asked for, by where it begins.
+struct Shares {
+    /// Ranks on this node, in order.
+    near: Vec<u32>,
+    /// Where the part of each begins.
+    begins: Vec<u64>,
+    /// Where their locks begin.
+    locks: usize,
+    /// Bytes of all.
+    bytes: usize,
+}
+
+impl Shares {
+    fn of(near: Vec<u32>, parts: &[Part], contiguous: bool) -> Result<Self> {
+        let mut end = 0_u64;
+        let mut begins = Vec::with_capacity(near.len());
+        let too_large = || Error::new(MPI_ERR_SIZE, "the window's parts on this node are more than 2^63 - 1 bytes");
+        for rank in &near {
+            if !contiguous {
+                end = end.next_multiple_of(PART_ALIGNMENT);
+            }
+            begins.push(end);
+            let size = parts[*rank as usize].size;
+            end = end.checked_add(size).filter(|end| *end < 1 << 62).ok_or_else(too_large)?;
+        }
+        let locks = (end as usize).next_multiple_of(LOCK_STRIDE);
+        Ok(Self { bytes: locks + near.len() * LOCK_STRIDE, near, begins, locks })
+    }
+}
+
+/// Words that each process tells all others first.
+const TOLD: usize = 6;
+
+/// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
+///
+/// # Errors
+/// `MPI_ERR_COMM`; what is wrong with the wish of any process, at all of them; `MPI_ERR_RMA_SHARED`; no memory; a process is gone.
+pub fn prepare(comm: usize, wish: Wish) -> Result<Prepared> {
+    let (place, group) = with(|process| {
+        let group = process.objects.communicator(comm)?.intra()?.group.clone();
+        Ok::<_, Error>((process.agreement_scope(comm)?, group))
+    })?;
+    let handle = with(|process| process.add_communicator_with(group.clone(), MPI_ERRORS_RETURN))?;
+    agree_on_context(place, Some(handle), Creation::Window)?;
+    let made = prepare_in(handle, &group, wish);
+    if made.is_err() {
+        with(|process| process.remove_communicator(handle));
+    }
+    made
+}
+
+fn prepare_in(handle: usize, group: &Group, wish: Wish) -> Result<Prepared> {
+    let own_error = wish.check().err();
+    let wants_noncontiguous = wish.is_set("alloc_shared_noncontig") || wish.flavor == MPI_WIN_FLAVOR_ALLOCATE;
+    let near = with(|process| {
+        let engine = process.engine()?;
+        let near = (0..group.size()).filter(|rank| engine.is_near(group.members[*rank as usize]));
+        Ok::<Vec<u32>, Error>(near.collect())
+    })?;
+    let class = own_error.as_ref().map_or(0, |error| error.class);
+    let told: [i64; TOLD] = [
+        i64::from(class),
+        wish.size,
+        wish.disp_unit,
+        wish.base as i64,
+        i64::from(wish.flavor) << 1 | i64::from(wants_noncontiguous),
+        near.len() as i64,
+    ];
+    let all = gather_all(scope(handle)?, &told)?;
+    if let Some(error) = own_error {
+        return Err(error);
+    }
+    let each: Vec<&[i64]> = all.chunks_exact(TOLD).collect();
+    if let Some((rank, words)) = each.iter().enumerate().find(|(_, words)| words[0] != 0) {
+        let message = format!("rank {rank} has called this with an argument that is wrong, and so there is no window");
+        return Err(Error::new(words[0] as i32, message));
+    }
+    if let Some(rank) = each.iter().position(|words| words[4] >> 1 != i64::from(wish.flavor)) {
+        let message = format!("rank {rank} makes a window of another kind: all processes must call the same function");
+        return Err(Error::new(MPI_ERR_OTHER, message));
+    }
+    let size = group.size() as usize;
+    if wish.flavor == MPI_WIN_FLAVOR_SHARED && each.iter().any(|words| words[5] != size as i64) {
+        let message = "the processes of the communicator cannot all share memory: make one of those that can by \
+                       MPI_Comm_split_type with MPI_COMM_TYPE_SHARED";
+        return Err(Error::new(MPI_ERR_RMA_SHARED, message));
+    }
+    let part =
+        |words: &&[i64]| Part { size: words[1] as u64, disp_unit: words[2] as u64, base: words[3] as u64, here: 0 };
+    let mut parts: Vec<Part> = each.iter().map(part).collect();
+    let rank = group.rank.unwrap_or(0);
+    let mut locks = vec![0; size];
+    let allocates = matches!(wish.flavor, MPI_WIN_FLAVOR_ALLOCATE | MPI_WIN_FLAVOR_SHARED);
+    let memory = if allocates {
+        let contiguous = !near.iter().all(|rank| each[*rank as usize][4] & 1 != 0);
+        allocate(handle, near, rank, wish.flavor, contiguous, &mut parts, &mut locks)?
+    } else {
+        parts[rank as usize].here = wish.base;
+        None
+    };
+    let error_handler = MPI_ERRORS_ARE_FATAL;
+    let info = hints(&wish);
+    Ok(Prepared { communicator: handle, rank, flavor: wish.flavor, error_handler, info, parts, memory, locks })
+}
+
+/// The hints of a window that are in effect, as `MPI_Win_get_info` tells (MPI-5.0 §12.2.7).
+fn hints(wish: &Wish) -> Info {
+    const DEFAULTS: [(&str, &str); 6] = [
+        ("no_locks", "false"),
+        ("accumulate_ordering", "rar,raw,war,waw"),
+        ("accumulate_ops", "same_op_no_op"),
+        ("same_size", "false"),
+        ("same_disp_unit", "false"),
+        ("alloc_shared_noncontig", "false"),
+    ];
+    let allocates = matches!(wish.flavor, MPI_WIN_FLAVOR_SHARED | MPI_WIN_FLAVOR_ALLOCATE);
+    DEFAULTS
+        .iter()
+        .filter(|(key, _)| allocates || *key != "alloc_shared_noncontig")
+        .map(|(key, default)| {
+            let given = wish.info.iter().find(|(name, _)| name == key).map(|(_, value)| value.clone());
+            ((*key).to_owned(), given.unwrap_or_else(|| (*default).to_owned()))
+        })
+        .collect()
+}
+
+/// Memory of which the processes of this node have one part each, and all have all of it.
+fn allocate(
+    handle: usize,
+    near: Vec<u32>,
+    rank: u32,
+    flavor: i32,
+    contiguous: bool,
+    parts: &mut [Part],
+    locks: &mut [usize],
+) -> Result<Option<WindowMemory>> {
+    let shares = Shares::of(near, parts, contiguous)?;
+    let leads = shares.near.first() == Some(&rank);
+    let alone = shares.near.len() < 2;
+    let (name, settings) = with(|process| {
+        let context = process.objects.communicator(handle)?.context;
+        let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))?;
+        let settings = shared::Settings { directory: job.shm_dir.clone(), ..shared::Settings::default() };
+        // Windows of other communicators have other contexts; those of this one on other nodes another leader.
+        Ok::<_, Error>((format!("{}-w{context:x}-{:x}", job.node_key, shares.near[0]), settings))
+    })?;
+    let no_memory = |error: weft_net::Error| Error::new(MPI_ERR_NO_MEM, error.to_string());
+    let mut memory = match (alone, leads) {
+        (true, _) => WindowMemory::private(shares.bytes).map(Some),
+        (false, true) => WindowMemory::create(&name, shares.bytes, &settings).map(Some),
+        (false, false) => Ok(None),
+    }
+    .map_err(no_memory);
+    // Who attaches must find it.
+    agree(handle, &memory)?;
+    if memory.as_ref().is_ok_and(Option::is_none) {
+        memory = WindowMemory::attach(&name, shares.bytes, &settings).map(Some).map_err(no_memory);
+    }
+    let agreed = agree(handle, &memory);
+    let mut memory = memory?;
+    memory.iter_mut().for_each(WindowMemory::unlink);
+    agreed?;
+    if let Some(memory) = &memory {
+        let base = memory.base().addr();
+        for (place, rank) in shares.near.iter().enumerate() {
+            if parts[*rank as usize].size == 0 {
+                continue;
+            }
+            parts[*rank as usize].here = base + shares.begins[place] as usize;
+            if !alone {
+                locks[*rank as usize] = base + shares.locks + place * LOCK_STRIDE;
+            }
+        }
+    }
+    debug_assert!(flavor == MPI_WIN_FLAVOR_ALLOCATE || shares.near.len() == parts.len());
+    Ok(memory)
+}
+
+/// Whether all have been successful, which all hear.
+fn agree<T>(handle: usize, outcome: &Result<T>) -> Result<()> {
+    let class = outcome.as_ref().err().map_or(0, |error| error.class);
+    let classes = gather_all(scope(handle)?, &[i64::from(class)])?;
+    if let Err(error) = outcome {
+        return Err(error.clone());
+    }
+    match classes.iter().enumerate().find(|(_, class)| **class != 0) {
+        None => Ok(()),
+        Some((rank, class)) => {
+            let message = format!("rank {rank} has no memory for its part, and so there is no window");
+            Err(Error::new(*class as i32, message))
+        }
+    }
+}
+
+/// Opens what has been prepared. `exposures` are what `Prepared` says: this process's part, and those parts that are mapped here. All processes call
+/// this; the window's handle.
+///
+/// # Errors
+/// Too many windows; a process is gone.
+pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>) -> Result<usize> {
+    let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
+    let handle = with(|process| {
+        let object = process.objects.communicator(communicator)?;
+        let (context, group) = (object.context, object.group.clone());
+        let engine = process.engine()?;
+        let reach = |(rank, (part, mapped)): (usize, (&Part, &Option<Exposed>))| match mapped {
+            Some(exposed) => Reach::Mapped(*exposed),
+            None if flavor == MPI_WIN_FLAVOR_CREATE => {
+                engine.neighbour_reach(group.members[rank], part.base, part.size)
+            }
+            None => Reach::Records,
+        };
+        let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
+        let index = engine.open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
+        let own = &parts[rank as usize];
+        let facts = Box::new(Facts {
+            size: own.size as isize,
+            disp_unit: i32::try_from(own.disp_unit).unwrap_or(i32::MAX),
+            flavor,
+            model: MPI_WIN_UNIFIED,
+        });
+        let window = Window {
+            communicator,
+            index,
+            rank,
+            facts,
+            parts,
+            epochs: Epochs::default(),
+            error_handler,
+            name: String::new(),
+            attributes: Vec::new(),
+            info,
+            memory,
+        };
+        process.objects.windows.insert(window).ok_or_else(|| full("windows"))
+    })?;
+    // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
+    gather_all(scope(communicator)?, &[0])?;
+    Ok(handle)
+}
