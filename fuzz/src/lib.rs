@@ -8,6 +8,7 @@
 mod multicast;
 pub mod mutate;
 mod network;
+mod one_sided;
 mod texts;
 
 // The reader of run files is part of a program, not of a library.
@@ -36,6 +37,7 @@ pub fn targets() -> &'static [Target] {
         Target { name: "multicast", run: multicast::stream, seeds: multicast::stream_seeds },
         Target { name: "reach", run: network::reach, seeds: network::reach_seeds },
         Target { name: "messages", run: network::messages, seeds: network::messages_seeds },
+        Target { name: "one-sided", run: one_sided::batch, seeds: one_sided::batch_seeds },
         Target { name: "cards", run: texts::cards, seeds: texts::card_seeds },
         Target { name: "netd", run: texts::netd, seeds: texts::netd_seeds },
         Target { name: "settings", run: texts::settings, seeds: texts::settings_seeds },
