@@ -21,6 +21,7 @@ pub(crate) const CHAPTERS: &[(u32, &[&str])] = &[
     (9, &["environment", "errors"]),
     (10, &["chapter10"]),
     (11, &["sessions", "sessions_after", "sessions_later", "start", "threads"]),
+    (12, &["chapter12", "window_access", "window_epochs"]),
     (13, &["chapter13"]),
     (15, &["chapter15"]),
     (20, &["chapter20"]),

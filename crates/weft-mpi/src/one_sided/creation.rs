@@ -218,11 +218,13 @@ fn allocate(
     let leads = shares.near.first() == Some(&rank);
     let alone = shares.near.len() < 2;
     let (name, settings) = with(|process| {
-        let context = process.objects.communicator(handle)?.context;
+        let object = process.objects.communicator(handle)?;
+        let (context, first) = (object.context, object.group.members[shares.near[0] as usize]);
+        let leader = process.engine()?.peers[first].number();
         let job = process.job.as_ref().ok_or_else(|| Error::new(MPI_ERR_OTHER, "this process is in no job"))?;
         let settings = shared::Settings { directory: job.shm_dir.clone(), ..shared::Settings::default() };
-        // Windows of other communicators have other contexts; those of this one on other nodes another leader.
-        Ok::<_, Error>((format!("{}-w{context:x}-{:x}", job.node_key, shares.near[0]), settings))
+        // Communicators that have no process in common may have one context, but then they have other leaders.
+        Ok::<_, Error>((format!("{}-w{context:x}-{leader:x}", job.node_key), settings))
     })?;
     let no_memory = |error: weft_net::Error| Error::new(MPI_ERR_NO_MEM, error.to_string());
     let mut memory = match (alone, leads) {
