@@ -425,6 +425,11 @@ impl LockQueue {
         }
     }
 
+    /// Whether somebody waits until it is given up.
+    pub fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// Those that have it.
     pub fn holders(&self) -> impl Iterator<Item = u32> + '_ {
         self.holders.iter().map(|holder| holder.rank)

@@ -134,6 +134,8 @@ pub struct Window {
     pub(crate) busy: Vec<u32>,
     /// Processes that have sent what is not done yet.
     pub(crate) asking: Vec<u32>,
+    /// Processes whose `MPI_Win_post` or `MPI_Win_complete` the epochs of this one need: once for each epoch.
+    awaited: Vec<u32>,
     /// Tag of the next message that carries a large put or get.
     pub(crate) next_tag: i32,
 }
@@ -302,6 +304,7 @@ impl Windows {
             lock: LockQueue::default(),
             busy: Vec::new(),
             asking: Vec::new(),
+            awaited: Vec::new(),
             next_tag: BATCH_TAG + 1,
         });
         self.open += 1;
@@ -326,18 +329,22 @@ impl Windows {
         }
     }
 
-    /// Visits the processes that answers are waited for of.
+    /// Visits the processes of other nodes without which something here does not go on.
     pub fn for_each_awaited(&self, visit: &mut dyn FnMut(PeerId)) {
         for window in self.table.iter().flatten() {
-            for rank in &window.busy {
-                visit(window.group.members[*rank as usize]);
+            // Who waits for a lock asks only who gives it, and that one asks who has it.
+            let holders = window.lock.holders().filter(|_| window.lock.has_waiting());
+            for rank in window.busy.iter().copied().chain(window.awaited.iter().copied()).chain(holders) {
+                visit(window.group.members[rank as usize]);
             }
         }
     }
 
     /// Whether something is waited for.
     pub fn awaits(&self) -> bool {
-        self.open > 0 && self.table.iter().flatten().any(|window| !window.busy.is_empty())
+        let awaits =
+            |window: &Window| !window.busy.is_empty() || !window.awaited.is_empty() || window.lock.has_waiting();
+        self.open > 0 && self.table.iter().flatten().any(|window| awaits(window))
     }
 }
 
@@ -376,6 +383,21 @@ impl Window {
     /// How many processes it has.
     pub fn size(&self) -> u32 {
         self.group.size()
+    }
+
+    /// An epoch needs a `MPI_Win_post` or `MPI_Win_complete` of each of `ranks`: they are asked whether they live.
+    pub fn await_ranks(&mut self, ranks: &[u32]) {
+        let own = self.rank;
+        self.awaited.extend(ranks.iter().filter(|rank| **rank != own));
+    }
+
+    /// It needs them no more.
+    pub fn await_no_more(&mut self, ranks: &[u32]) {
+        for rank in ranks {
+            if let Some(place) = self.awaited.iter().position(|awaited| awaited == rank) {
+                self.awaited.swap_remove(place);
+            }
+        }
     }
 
     /// Processes that have called `MPI_Win_post` for this one more often than it has taken.

@@ -181,6 +181,9 @@ pub fn post(window: usize, group: &Group, assert: i32) -> Result<()> {
         let ranks = ranks_of(process, window, group)?;
         let (found, engine) = process.window_parts(window)?;
         found.epochs.post(ranks.clone())?;
+        if let Some(window) = engine.windows.get_mut(found.index) {
+            window.await_ranks(&ranks);
+        }
         if assert & MPI_MODE_NOCHECK == 0 {
             for rank in ranks {
                 engine.post_to(found.index, rank)?;
@@ -205,6 +208,9 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
         process.signal();
         return Ok(());
     }
+    if let Some(window) = process.engine()?.windows.get_mut(index) {
+        window.await_ranks(&ranks);
+    }
     block_for(process, &|| Awaited::Unknown, |process| {
         await_all(
             process,
@@ -218,7 +224,8 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
     Ok(())
 }
 
-/// Whether all of `ranks` have done something, which is taken then; an error if one that has not is gone.
+/// Whether all of `ranks`, which the window [awaits](weft_engine::windows::Window::await_ranks), have done something, which is taken then; an error
+/// if one that has not is gone. It awaits them no more then.
 fn await_all(
     process: &mut Process,
     index: usize,
@@ -231,12 +238,16 @@ fn await_all(
         Err(error) => return Some(Err(error)),
     };
     let found = engine.windows.get(index)?;
-    if let Some(rank) = ranks.iter().find(|rank| !has(found, **rank)) {
-        return engine.check_window_peer(index, *rank).err().map(Err);
-    }
+    let outcome = match ranks.iter().find(|rank| !has(found, **rank)) {
+        Some(missing) => Err(engine.check_window_peer(index, *missing).err()?),
+        None => Ok(()),
+    };
     let found = engine.windows.get_mut(index)?;
-    ranks.iter().for_each(|rank| take(found, *rank));
-    Some(Ok(()))
+    found.await_no_more(ranks);
+    if outcome.is_ok() {
+        ranks.iter().for_each(|rank| take(found, *rank));
+    }
+    Some(outcome)
 }
 
 /// `MPI_Win_complete`.
@@ -492,15 +503,17 @@ fn attached(process: &mut Process, window: usize) -> Result<&mut Attached> {
 /// Ends a window: all its processes call this. Nothing is accessed any more when it returns.
 ///
 /// # Errors
-/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`: the window is as it was. A process is gone: the window is as well.
+/// `MPI_ERR_WIN`, `MPI_ERR_RMA_SYNC`, a process is gone: the window is as it was.
 pub fn free(window: usize) -> Result<()> {
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
         found.epochs.check_free()?;
         Ok::<_, Error>((found.index, found.communicator))
     })?;
+    // A window that could not be freed stays, with the error handler that this is an error for: a peer that is alive may still write to its memory.
     let finished = finish(index, None, false);
     let met = scope(communicator).and_then(|scope| gather_all(scope, &[0]).map(|_| ()));
+    finished.and(met)?;
     with(|process| {
         if let Some(gone) = process.objects.windows.remove(window) {
             process.objects.release_error_handler(gone.error_handler);
@@ -510,8 +523,8 @@ pub fn free(window: usize) -> Result<()> {
             process.remove_communicator(gone.communicator);
             drop(gone.memory);
         }
-        finished.and(met)
-    })
+    });
+    Ok(())
 }
 
 /// The error handler of a window is another one from now on.

@@ -30,6 +30,8 @@ mod sleeping;
 #[cfg_attr(loom, path = "shared/slot_area_model.rs")]
 mod slot_area;
 mod slots;
+// The model checker replaces the segment, whose files this needs.
+#[cfg(not(loom))]
 mod window_memory;
 
 use std::os::fd::RawFd;
@@ -46,6 +48,7 @@ use ring::{Broken, Consumer, Producer};
 use segment::Segment;
 use weft_core::time::Duration;
 use weft_engine::transport::{self, PeerFault, SleepMode, Stamp};
+#[cfg(not(loom))]
 pub use window_memory::WindowMemory;
 
 /// Ranks that can share a segment. More on one node must be split into groups that treat each other as remote.

@@ -32,6 +32,14 @@ const FORMS: u32 = 3;
 const ITEMS: [&str; 2] = ["1", "50000"];
 const DIES: &str = "tests/c/dies.c";
 
+/// Epochs that `window_dies` knows, by number.
+const EPOCHS: u32 = 10;
+/// Ranks of those that die inside of an epoch.
+const WINDOW_RANKS: u32 = 4;
+/// Windows over memory that the ranks of a node share, and over memory of the program.
+const MEMORY: [&str; 2] = ["allocated", "created"];
+const WINDOW_DIES: &str = "tests/c/window_dies.c";
+
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = over(None);
     cases.push(Case::new("each collective: a host loses its network", |context| {
@@ -53,6 +61,42 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         };
         Expected::code(HEARD).never_says("each_collective.h:").never_says("dies.c:").judge(attempt())
     }));
+    for memory in MEMORY {
+        cases.push(Case::new(format!("each epoch of a window, {memory}: a host loses its network"), move |context| {
+            match context.hosts().map(Hosts::no_namespaces) {
+                Ok(Some(skipped)) => return skipped,
+                Ok(None) => {}
+                Err(error) => return Outcome::Failed(error.to_string()),
+            }
+            let attempt = || {
+                let run = context.mpiexec_on_hosts(WINDOW_RANKS)?.arg(context.compile(WINDOW_DIES)?);
+                let run = run.args(["gone", memory]).env("WEFT_PEER_TIMEOUT", PEER_TIMEOUT.to_string());
+                let running = run.limit(LIMIT_SECONDS).start()?;
+                if !running.says("waiting", START) {
+                    return running.finish(Duration::ZERO);
+                }
+                let down = Down::new(context)?;
+                let finished = running.finish(Duration::from_secs(LIMIT_SECONDS));
+                drop(down);
+                finished
+            };
+            Expected::code(HEARD).says("MPI_Win_free heard of it").never_says("window_dies.c:").judge(attempt())
+        }));
+        cases.push(Case::new(format!("each epoch of a window, {memory}: a rank is killed in it"), move |context| {
+            for epoch in 0..EPOCHS {
+                let attempt = || {
+                    let run = context.mpiexec(WINDOW_RANKS - 1).arg(context.compile(WINDOW_DIES)?);
+                    run.args(["killed", &epoch.to_string(), memory]).limit(START.as_secs()).finish()
+                };
+                match killed().never_says("window_dies.c:").judge(attempt()) {
+                    Outcome::Passed => {}
+                    Outcome::Failed(why) => return Outcome::Failed(format!("epoch {epoch}: {why}")),
+                    other => return other,
+                }
+            }
+            Outcome::Passed
+        }));
+    }
     for (place, is_remote) in [("on one node", false), ("on two hosts", true)] {
         cases.push(Case::new(format!("each collective: a rank is killed inside it, {place}"), move |context| {
             killed_inside(context, is_remote)
