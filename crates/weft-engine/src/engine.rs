@@ -455,16 +455,19 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
-    /// to do already.
-    pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
-        if self.owes_a_turn()
+    /// Whether the next pass has something to do, whatever arrives: nobody must sleep.
+    pub fn has_work(&self) -> bool {
+        self.owes_a_turn()
             || self.has_news_for_windows()
             || !self.myself.is_empty()
             || !self.messages.outbox.is_empty()
             || self.messages.may_grant()
-            || !self.network.devices.arm()
-        {
+    }
+
+    /// Gets ready to sleep: what to sleep on, and for how long at most (nanoseconds). `None` when there is something
+    /// to do already.
+    pub fn prepare_sleep(&mut self) -> Option<Sleep<P>> {
+        if self.has_work() || !self.network.devices.arm() {
             return None;
         }
         let timeout = self.due().into_iter().chain(self.asking_due()).min();

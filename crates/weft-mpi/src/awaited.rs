@@ -34,6 +34,18 @@ impl Awaited {
         Self::All(handles.filter(|handle| *handle != crate::constants::MPI_REQUEST_NULL).take(HANDLES_MAX).collect())
     }
 
+    /// All requests of which it waits for one or for all; `None`: it waits for something else, or for more than are told here.
+    pub(crate) fn handles(&self) -> Option<&[usize]> {
+        match self {
+            Self::Unknown | Self::Message { .. } => None,
+            Self::One(request) => Some(std::slice::from_ref(request)),
+            Self::Both(requests) => Some(requests),
+            // Who waits for all is woken when these are complete, and says then what is left.
+            Self::All(requests) => Some(requests),
+            Self::Any(requests) => Some(requests).filter(|requests| requests.len() < HANDLES_MAX).map(Vec::as_slice),
+        }
+    }
+
     /// The requests without which the call does not return.
     pub fn requests(&self) -> Vec<usize> {
         match self {

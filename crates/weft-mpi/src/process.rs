@@ -2,25 +2,27 @@
 //!
 //! Whoever calls MPI takes the lock, does its work, makes progress for everybody, and leaves. A call that must wait
 //! first spins, then one waiter sleeps in the kernel on behalf of all (a doorbell of the node's peers, the network, a
-//! timer) while other threads that wait sleep until something has completed. When it does what is decided by
+//! timer) while other threads that wait are parked until what they wait for is complete. When it does what is decided by
 //! `weft_engine::waiting`; how, here.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | `waiting` | calls that wait, and who wakes them |
+//! | `parked` | threads that wait while another one makes progress for them |
 //! | `helped` | what is left to the progress thread |
 //! | `running` | collectives under way |
 //! | `finalizing` | who waits for a process that has called MPI_Finalize |
 
 mod finalizing;
 mod helped;
+mod parked;
 mod running;
 mod waiting;
 
 use std::cell::Cell;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock};
+use std::sync::{Mutex, MutexGuard, OnceLock};
 
 use weft_core::time::Duration;
 use weft_engine::messages::Messages;
@@ -123,6 +125,7 @@ pub struct Process {
     helped: Helped,
     progress_thread: Option<ProgressThread>,
     waiters: Waiters,
+    parked: parked::Parked,
     alarm: Option<(UnixStream, UnixStream)>,
 }
 
@@ -148,7 +151,6 @@ pub static ACTIVE: AtomicBool = AtomicBool::new(false);
 /// Whether this process was forked from one that was in MPI: then nothing here may be used.
 pub static FORKED: AtomicBool = AtomicBool::new(false);
 static PROCESS: Mutex<Process> = Mutex::new(Process::new());
-static CHANGED: Condvar = Condvar::new();
 /// Whether it is the progress thread that has the lock.
 static THREAD_HAS_LOCK: AtomicBool = AtomicBool::new(false);
 /// Whether a call waits, for a look without the lock.
@@ -337,6 +339,7 @@ impl Process {
             helped: Helped::Nothing,
             progress_thread: None,
             waiters: Waiters::new(),
+            parked: parked::Parked::new(),
             alarm: None,
         }
     }

@@ -32,6 +32,12 @@ const MEASUREMENTS: &[Measurement] = &[
     m("sendrecv", "Sendrecv", "MB/s", "MPI_Sendrecv around a ring; bytes in and out of a rank"),
     m("sendrecv_time", "Sendrecv time", "us", "one MPI_Sendrecv of the same samples, the slowest rank counts"),
     m("exchange", "Exchange", "MB/s", "each rank exchanges with both neighbours; bytes in and out of a rank"),
+    m(
+        "exchange_threads",
+        "Exchange of threads",
+        "us",
+        "one step of a pattern that all threads of all ranks repeat at the same time, the slowest rank counts",
+    ),
     m("barrier", "Barrier", "us", "barriers back to back, the slowest rank counts"),
     m("bcast", "Broadcast", "us", "the slowest rank counts"),
     m("bcast_throughput", "Broadcasts back to back", "MB/s", "bytes a second to each receiver"),

@@ -46,6 +46,12 @@ impl Messages {
         if self.given_up.is_empty() { None } else { self.find_given_up(place, peers) }
     }
 
+    /// Whether there is any operation of which this may be so.
+    #[inline]
+    pub fn has_given_up(&self) -> bool {
+        !self.given_up.is_empty()
+    }
+
     /// Whether that is so, for whoever waits for one of its messages.
     #[inline]
     pub fn is_given_up(&self, context: u32, tag: i32) -> bool {

@@ -29,7 +29,8 @@ const _: () = assert!(YIELDED.as_nanos() < PREEMPTED.as_nanos());
 pub enum Next {
     /// One more pass of the progress loop, and then [`Wait::pass_in_vain`].
     Pass,
-    /// Another thread of the process sleeps on behalf of all: wait for what that one, or anybody, brings about. Then a pass.
+    /// Another thread of the process sleeps on behalf of all: [say that a call waits](Wait::enters), and wait until what it waits for is
+    /// complete, or nobody else sees to what arrives. Then a pass.
     Park,
     /// Say that a call waits: neighbours may know, and the progress thread need not watch. Then as [`Next::Assess`].
     Enter,
@@ -88,6 +89,8 @@ pub struct Wait {
     /// When that was last looked at.
     oversubscribed: bool,
     looked: Option<Spinning>,
+    /// It has said that it waits.
+    entered: bool,
     slept: bool,
 }
 
@@ -114,10 +117,16 @@ impl Wait {
             return Next::Pass;
         }
         if self.passes == PASSES_FREE {
-            return if self.slept { Next::Assess } else { Next::Enter };
+            return if self.enters() { Next::Enter } else { Next::Assess };
         }
         // On an oversubscribed node each pass in vain ends a turn: what is waited for may come from the next one.
         if self.oversubscribed || self.passes >= self.look_at { Next::Look } else { Next::Pass }
+    }
+
+    /// The call waits in a way that others must know of, on [`Next::Enter`] or [`Next::Park`]: whether it must say so, for the first time.
+    #[inline]
+    pub fn enters(&mut self) -> bool {
+        !std::mem::replace(&mut self.entered, true)
     }
 
     /// What was asked for is known. Inlined, since who calls it knows which fact it is.
@@ -209,14 +218,14 @@ impl Wait {
 
     fn sleep(&mut self, learned: &mut Learned, preempted: bool) -> Next {
         learned.budget.missed(preempted);
-        *self = Self { slept: true, ..Self::default() };
+        *self = Self { entered: self.entered, slept: true, ..Self::default() };
         Next::Sleep
     }
 
-    /// Whether it has not said that it waits ([`Next::Enter`]): then there is nothing to take back or to learn when it ends.
+    /// Whether it has not said that it waits ([`Self::enters`]): then there is nothing to take back or to learn when it ends.
     #[inline]
     pub fn is_brief(&self) -> bool {
-        self.passes < PASSES_FREE && !self.slept
+        !self.entered
     }
 
     /// What was waited for is here.

@@ -31,8 +31,16 @@ enum Fault {
     Timer,
     /// The timer behind a wake-up that found the lock taken, or the program calling.
     LookAgain,
-    /// To wake threads that are parked when what they wait for has completed, or when nobody sleeps for them any more.
+    /// To wake threads that are parked when what they wait for has completed.
     News,
+    /// To wake a thread that is parked when nobody makes progress for it any more.
+    HandOver,
+    /// To see, after a yield with the lock released, that what the call waits for may have completed meanwhile.
+    YieldedWithoutLock,
+    /// To wake who sleeps when something is left for the next pass.
+    Work,
+    /// To wake only those that are concerned.
+    Concerned,
     /// To see that who sleeps knows already what is due.
     KnownDeadlines,
 }
@@ -99,14 +107,22 @@ struct Process {
     waiters: Waiters,
     learned: Learned,
     coverage: Coverage,
-    notified: u64,
     completions: u64,
+    /// Threads that are parked, by their tickets, and what they wait for.
+    parked: BTreeMap<u64, Vec<usize>>,
+    tickets: u64,
+    /// What the one waits for that sleeps on behalf of all.
+    sleeper: Option<Vec<usize>>,
     /// Begun here and not complete.
     requests: BTreeSet<usize>,
     /// Begun by their senders, and not yet here.
     unexpected: BTreeSet<usize>,
     seen: BTreeSet<(usize, Kind)>,
     unacknowledged: Vec<Unacknowledged>,
+    /// Frames that have been taken in, and that the next pass is to handle.
+    left: Vec<(Frame, bool)>,
+    /// Frames for which a ring had no room, with their receivers: the next pass is to write them.
+    outbox: Vec<(usize, Frame)>,
     /// Messages that wait for others, with their receivers, and since when.
     held: Vec<(usize, Frame)>,
     advanced: bool,
@@ -120,6 +136,28 @@ struct Process {
     covers: (bool, bool),
     /// When it last neither waited nor had anything outstanding that rings, and the network, matter to.
     free: (u64, u64),
+    /// When last no thread of it was inside MPI.
+    away: u64,
+}
+
+impl Process {
+    /// Whether a call that waits for all of `exchanges` may return; with none, it waits until everything has left and has been acknowledged.
+    fn has(&self, exchanges: &[usize]) -> bool {
+        match exchanges {
+            [] => self.unacknowledged.is_empty() && self.held.is_empty() && !self.has_work(),
+            _ => exchanges.iter().all(|exchange| !self.requests.contains(exchange)),
+        }
+    }
+
+    /// Whether the next pass has something to do, whatever arrives.
+    fn has_work(&self) -> bool {
+        !self.left.is_empty() || !self.outbox.is_empty()
+    }
+
+    /// Whether such a call must look when operations have completed.
+    fn concerns(&self, exchanges: &[usize]) -> bool {
+        exchanges.is_empty() || self.has(exchanges)
+    }
 }
 
 /// What has happened in all runs together: the model must have been where it matters.
@@ -129,6 +167,11 @@ struct Marks {
     doorbell: u64,
     look_found: u64,
     parks: u64,
+    handed_over: u64,
+    stale: u64,
+    woken: u64,
+    /// Of these, those that found neither what they waited for nor that they had to make progress.
+    woken_in_vain: u64,
     acts: u64,
     thread_look_found: u64,
     defers: u64,
@@ -182,6 +225,12 @@ impl World {
             if let Some(frame) = process.packets.front().filter(|frame| late(frame.since, network_free)) {
                 return Some(format!("a packet lies in front of process {place}: {frame:?}, now {}", self.now));
             }
+            if let Some((frame, _)) = process.left.iter().find(|(frame, _)| late(frame.since, process.away)) {
+                return Some(format!("nobody handles what process {place} has taken in: {frame:?}, now {}", self.now));
+            }
+            if let Some((_, frame)) = process.outbox.iter().find(|(_, frame)| late(frame.since, process.away)) {
+                return Some(format!("nobody sends what process {place} has left: {frame:?}, now {}", self.now));
+            }
             if process.unacknowledged.iter().any(|packet| late(packet.due, network_free))
                 || process.held.iter().any(|(_, frame)| late(frame.since, network_free))
             {
@@ -196,6 +245,7 @@ impl World {
         self.now = self.now.max(now);
         for process in &mut self.processes {
             if process.inside == 0 {
+                process.away = self.now;
                 let (ring, network) = process.covers;
                 process.free.0 = if ring { process.free.0 } else { self.now };
                 process.free.1 = if network { process.free.1 } else { self.now };
@@ -291,6 +341,9 @@ impl Here {
     async fn send(&self, to: usize, exchange: usize, kind: Kind, networked: bool) {
         let frame = self.world(|world| Frame { from: self.place, exchange, kind, since: world.now });
         if !networked {
+            if self.world(|world| world.one_in(6)) {
+                return self.with(|process| process.outbox.push((to, frame)));
+            }
             return self.put(to, frame).await;
         }
         if self.world(|world| world.one_in(4)) {
@@ -346,6 +399,12 @@ impl Here {
         for (to, frame) in self.with(|process| std::mem::take(&mut process.held)) {
             self.transmit(to, frame);
         }
+        for (to, frame) in self.with(|process| std::mem::take(&mut process.outbox)) {
+            self.put(to, frame).await;
+        }
+        for (frame, networked) in self.with(|process| std::mem::take(&mut process.left)) {
+            self.handle(frame, networked).await;
+        }
         loop {
             let frame = self.with(|process| {
                 let packet = process.packets.front().filter(|packet| packet.since <= now).copied();
@@ -356,7 +415,12 @@ impl Here {
                 packet.map(|packet| (packet, true)).or_else(|| process.ring.pop_front().map(|frame| (frame, false)))
             });
             let Some((frame, networked)) = frame else { break };
-            self.handle(frame, networked).await;
+            if self.world(|world| world.one_in(6)) {
+                let since = self.world(|world| world.now);
+                self.with(|process| process.left.push((Frame { since, ..frame }, networked)));
+            } else {
+                self.handle(frame, networked).await;
+            }
         }
         let late = self.with(|process| {
             let late = process.unacknowledged.iter_mut().filter(|packet| packet.due <= now);
@@ -416,12 +480,7 @@ impl Here {
         self.with(|process| process.inside += 1);
         self.lock().await;
         let mut wait = Wait::default();
-        let done = || {
-            self.with(|process| match exchanges[..] {
-                [] => process.unacknowledged.is_empty() && process.held.is_empty(),
-                _ => exchanges.iter().all(|exchange| !process.requests.contains(exchange)),
-            })
-        };
+        let done = || self.with(|process| process.has(&exchanges));
         while !done() {
             self.pass().await;
             if done() {
@@ -429,8 +488,13 @@ impl Here {
             }
             self.notify();
             match self.next(&mut wait).await {
-                Next::Park => self.park().await,
-                Next::Sleep => self.sleep().await,
+                Next::Park => {
+                    if wait.enters() {
+                        self.enter();
+                    }
+                    self.park(&exchanges).await;
+                }
+                Next::Sleep => self.sleep(&exchanges).await,
                 _ => self.give_way().await,
             }
         }
@@ -472,9 +536,8 @@ impl Here {
                     })
                 }
                 Next::Yield { .. } => {
-                    let others = self.world(|world| world.one_in(3));
-                    self.step(if others { 3_000 } else { 400 }).await;
-                    Fact::Yielded(Instant(self.world(|world| world.now)))
+                    next = self.yield_processor(wait).await;
+                    continue;
                 }
                 Next::AskShared => Fact::Shared(self.world(|world| world.one_in(3))),
             };
@@ -504,6 +567,26 @@ impl Here {
         self.world(|world| world.marks.taken_back += 1);
     }
 
+    /// Yields with the lock released; what comes then.
+    async fn yield_processor(&self, wait: &mut Wait) -> Next {
+        let seen = self.with(|process| process.completions);
+        self.unlock();
+        let others = self.world(|world| world.one_in(3));
+        self.step(if others { 3_000 } else { 400 }).await;
+        self.lock().await;
+        let now = Instant(self.world(|world| world.now));
+        let ignores = self.lacks(Fault::YieldedWithoutLock);
+        let (next, is_stale) = self.with(|process| {
+            let next = wait.next(Fact::Yielded(now), &mut process.learned);
+            (next, process.completions != seen || process.waiters.sleeps())
+        });
+        if next == Next::Sleep && is_stale && !ignores {
+            self.world(|world| world.marks.stale += 1);
+            return Next::Pass;
+        }
+        next
+    }
+
     async fn give_way(&self) {
         if self.with(|process| process.wanting > 0) {
             self.unlock();
@@ -512,16 +595,34 @@ impl Here {
         }
     }
 
-    async fn park(&self) {
+    async fn park(&self, exchanges: &[usize]) {
         self.world(|world| world.marks.parks += 1);
-        let before = self.with(|process| {
+        let ticket = self.with(|process| {
             process.waiters.park();
-            process.notified
+            process.tickets += 1;
+            process.parked.insert(process.tickets, exchanges.to_vec());
+            process.tickets
         });
         self.unlock();
-        self.until_here(move |process| (process.notified != before).then_some(0)).await;
+        self.until_here(move |process| (!process.parked.contains_key(&ticket)).then_some(0)).await;
         self.lock().await;
-        self.with(|process| process.waiters.unpark());
+        let in_vain = self.with(|process| process.waiters.sleeps() && !process.concerns(exchanges));
+        self.world(|world| world.marks.woken_in_vain += u64::from(in_vain));
+    }
+
+    /// Wakes those of the parked threads that are `chosen` by their tickets and by what they wait for.
+    fn wake(&self, chosen: impl Fn(&Process, u64, &[usize]) -> bool) {
+        let woken = self.with(|process| {
+            let all = process.parked.iter();
+            let chosen = all.filter(|(ticket, waits)| chosen(process, **ticket, waits));
+            let chosen: Vec<u64> = chosen.map(|(ticket, _)| *ticket).collect();
+            for ticket in &chosen {
+                process.parked.remove(ticket);
+                process.waiters.unpark();
+            }
+            chosen.len()
+        });
+        self.world(|world| world.marks.woken += woken as u64);
     }
 
     /// Announces how it sleeps and looks once more; whether it may sleep.
@@ -548,13 +649,19 @@ impl Here {
         })
     }
 
-    async fn sleep(&self) {
+    async fn sleep(&self, exchanges: &[usize]) {
+        if self.with(|process| process.has_work()) {
+            return;
+        }
         let end = self.due();
         let rest = self.with(|process| if process.has_network { SleepMode::Doorbell } else { SleepMode::Futex });
         if !self.arm(rest).await {
             return self.world(|world| world.marks.look_found += 1);
         }
-        self.with(|process| process.waiters.fall_asleep(end.map(Instant)));
+        self.with(|process| {
+            process.waiters.fall_asleep(end.map(Instant));
+            process.sleeper = Some(exchanges.to_vec());
+        });
         self.unlock();
         self.step(300).await;
         if rest == SleepMode::Futex {
@@ -573,34 +680,41 @@ impl Here {
         }
         self.step(1_000).await;
         self.lock().await;
-        let forgets = self.lacks(Fault::News);
         self.with(|process| {
-            let others = process.waiters.wake_up();
+            process.waiters.wake_up();
+            process.sleeper = None;
             process.alarm = false;
             process.sleeping = None;
             process.rung = false;
-            if others && !forgets {
-                process.notified += 1;
-            }
         });
+        self.wake(|_, _, waits| waits.is_empty());
     }
 
     fn notify(&self) {
-        let forgets = self.lacks(Fault::News);
+        let [forgets, wakes_all] = [Fault::News, Fault::Concerned].map(|fault| self.lacks(fault));
+        let forgets_work = self.lacks(Fault::Work);
         let (due, tells_again) = (self.due(), self.lacks(Fault::KnownDeadlines));
-        self.with(|process| {
-            let mut wake = process.waiters.news(process.completions, || due.map(Instant));
-            wake.sleeper |= process.waiters.sleeps() && tells_again && due.is_some();
-            if wake.sleeper && process.has_network {
+        let news = self.with(|process| {
+            let mut news = process.waiters.news(process.completions, || due.map(Instant));
+            news.sooner |= process.waiters.sleeps() && tells_again && due.is_some();
+            let concerned = || process.sleeper.as_ref().is_some_and(|waits| wakes_all || process.concerns(waits));
+            let has_work = process.has_work() && !forgets_work;
+            let wakes = process.waiters.sleeps() && (has_work || news.sooner || (news.completed && concerned()));
+            if wakes && process.has_network {
                 process.alarm = true;
-            } else if wake.sleeper && process.sleeping == Some(SleepMode::Futex) {
+            } else if wakes && process.sleeping == Some(SleepMode::Futex) {
                 process.sleeping = None;
                 process.futex_wakes += 1;
             }
-            if wake.parked && !forgets {
-                process.notified += 1;
-            }
+            news
         });
+        if news.completed && !forgets {
+            self.wake(|process, _, waits| wakes_all || process.concerns(waits));
+        }
+        if self.with(|process| process.waiters.lacks_driver()) && !self.lacks(Fault::HandOver) {
+            self.world(|world| world.marks.handed_over += 1);
+            self.wake(|process, ticket, _| process.parked.keys().next() == Some(&ticket));
+        }
     }
 
     // What is left to the progress thread; see `weft-mpi/src/process/helped.rs` and `weft-mpi/src/progress_thread.rs`.
@@ -802,7 +916,11 @@ async fn after_its_end(here: Here) {
         process.timer = None;
     });
     loop {
-        here.until_here(|process| process.packets.front().map(|packet| packet.since)).await;
+        here.until_here(|process| {
+            let left = process.has_work().then_some(0);
+            left.or_else(|| process.packets.front().map(|packet| packet.since))
+        })
+        .await;
         here.pass().await;
     }
 }
@@ -824,12 +942,16 @@ fn process(world: &mut World, has_network: bool) -> Process {
         waiters: Waiters::new(),
         learned: Learned::new(has_network),
         coverage: Coverage::new(true),
-        notified: 0,
         completions: 0,
+        parked: BTreeMap::new(),
+        tickets: 0,
+        sleeper: None,
         requests: BTreeSet::new(),
         unexpected: BTreeSet::new(),
         seen: BTreeSet::new(),
         unacknowledged: Vec::new(),
+        left: Vec::new(),
+        outbox: Vec::new(),
         held: Vec::new(),
         advanced: false,
         has_network,
@@ -839,6 +961,7 @@ fn process(world: &mut World, has_network: bool) -> Process {
         inside: 0,
         covers: (false, false),
         free: (0, 0),
+        away: 0,
     }
 }
 
@@ -939,6 +1062,12 @@ fn whatever_the_schedule_nobody_sleeps_for_ever_and_no_frame_is_forgotten() {
         assert!(mark > 0, "the model has not been there: {at} of {marks:?}");
     }
     assert!(marks.retransmitted > 0 && marks.taken_back > 0 && marks.migrations > 0, "{marks:?}");
+    assert!(marks.handed_over > 0 && marks.stale > 0 && wakes_few(marks), "{marks:?}");
+}
+
+/// Nearly all threads that are woken find what they wait for, or have to make progress. (Others may have come to do so before they run.)
+fn wakes_few(marks: Marks) -> bool {
+    marks.woken > 0 && marks.woken_in_vain * 20 < marks.woken
 }
 
 /// What the model finds when the mechanism leaves something out: in which run, and what.
@@ -981,6 +1110,33 @@ fn it_finds_a_wake_up_that_is_thrown_away_because_the_program_was_calling() {
 fn it_finds_threads_that_nobody_wakes() {
     let what = found(Fault::News);
     assert!(what.contains("sleeps"), "{what}");
+}
+
+#[test]
+fn it_finds_that_nobody_makes_progress_for_threads_that_are_parked() {
+    let what = found(Fault::HandOver);
+    assert!(what.contains("sleeps") || what.contains("lies"), "{what}");
+}
+
+#[test]
+fn it_finds_a_sleep_although_what_the_call_waits_for_has_completed_while_it_yielded() {
+    let what = found(Fault::YieldedWithoutLock);
+    assert!(what.contains("sleeps"), "{what}");
+}
+
+#[test]
+fn it_finds_that_what_is_left_for_the_next_pass_is_left_for_nobody() {
+    let what = found(Fault::Work);
+    assert!(what.contains("sleeps") || what.contains("nobody sends"), "{what}");
+}
+
+#[test]
+fn it_finds_threads_that_are_woken_by_what_concerns_others() {
+    let mut marks = Marks::default();
+    for seed in 0..SEEDS {
+        play(seed, Some(Fault::Concerned), &mut marks).unwrap();
+    }
+    assert!(!wakes_few(marks), "{marks:?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! The threads of one process that wait: one sleeps in the kernel on behalf of all, the others park until something has completed.
+//! The threads of one process that wait: one drives, which means that it makes progress and sleeps in the kernel on behalf of all; the
+//! others park until what they wait for is complete, or until one of them must drive.
 
 use weft_core::time::{Duration, Instant};
 
@@ -7,13 +8,17 @@ use weft_core::time::{Duration, Instant};
 const SOONER_MIN: Duration = Duration::from_micros(10);
 
 /// The threads of one process that wait, and what they have been told.
+///
+/// As long as a thread is parked, another one is awake and will look again, or sleeps and will be woken by whatever arrives; see
+/// [`Self::lacks_driver`].
 #[derive(Clone, Debug, Default)]
 pub struct Waiters {
     /// Calls that wait, spinning, asleep or parked, and have said so.
     inside: u32,
     sleeper: Sleeper,
+    /// Those of them that are parked and have not been woken.
     parked: u32,
-    /// Those that are parked, and the one that sleeps.
+    /// These, and the one that sleeps: every call looks at this one number.
     listening: u32,
     /// Completions that those who sleep and park know of.
     told: u64,
@@ -28,13 +33,13 @@ enum Sleeper {
     Asleep(Option<Instant>),
 }
 
-/// Whom to wake.
+/// What those who sleep and park have not heard of.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wake {
-    /// The thread that sleeps on behalf of all.
-    pub sleeper: bool,
-    /// All those that are parked.
-    pub parked: bool,
+pub struct News {
+    /// Operations have completed: whoever waits for one of those is to be woken, whether it sleeps or is parked.
+    pub completed: bool,
+    /// Something is due before the sleep of the one who sleeps ends: it is to be woken.
+    pub sooner: bool,
 }
 
 impl Waiters {
@@ -48,7 +53,7 @@ impl Waiters {
         self.inside += 1;
     }
 
-    /// It waits no more.
+    /// It waits no more, or is kept from looking for a while. Afterwards [`Self::lacks_driver`] is to be asked.
     pub fn leave(&mut self) {
         self.inside = self.inside.saturating_sub(1);
     }
@@ -70,11 +75,10 @@ impl Waiters {
         self.listening = self.parked + 1;
     }
 
-    /// It is awake again. Whether there are threads that are parked: they must be woken, since one of them may have to sleep next.
-    pub fn wake_up(&mut self) -> bool {
+    /// It is awake again, and drives on. Those that are parked need not know that.
+    pub fn wake_up(&mut self) {
         self.sleeper = Sleeper::None;
         self.listening = self.parked;
-        self.parked > 0
     }
 
     /// Whether a thread sleeps on behalf of all.
@@ -83,50 +87,58 @@ impl Waiters {
         self.sleeper != Sleeper::None
     }
 
-    /// A thread parks.
+    /// A thread that has [said that it waits](Self::enter) parks.
     pub fn park(&mut self) {
         self.parked += 1;
         self.listening += 1;
     }
 
-    /// It does no more.
+    /// It is woken: from now on it counts as one that will look, before it has run.
     pub fn unpark(&mut self) {
         self.parked -= 1;
         self.listening -= 1;
     }
 
-    /// Whether [`Self::news`] may have somebody to wake.
+    /// Whether one of those that are parked must be woken, because nobody else sees to what arrives: nobody sleeps on behalf of all, and of those
+    /// that wait nobody is awake.
+    #[inline]
+    pub fn lacks_driver(&self) -> bool {
+        self.parked > 0 && !self.sleeps() && self.inside <= self.parked
+    }
+
+    /// Whether somebody sleeps or is parked: [`Self::news`] and [`Self::lacks_driver`] are to be asked.
     #[inline(always)]
     pub fn may_want_news(&self) -> bool {
         self.listening > 0
     }
 
-    /// A thread is about to release the lock, `completions` operations having completed so far. Whom it must wake. `due`: when something
+    /// A thread is about to release the lock, `completions` operations having completed so far. What the others must hear of. `due`: when something
     /// is due; asked for only if it matters. Who sleeps need not hear of what it knows: two threads would wake each other all the time
     /// that a packet is not acknowledged.
-    pub fn news(&mut self, completions: u64, due: impl FnOnce() -> Option<Instant>) -> Wake {
-        let news = completions != self.told;
+    pub fn news(&mut self, completions: u64, due: impl FnOnce() -> Option<Instant>) -> News {
+        let completed = completions != self.told;
         self.told = completions;
-        let sleeper = match self.sleeper {
+        let sooner = match self.sleeper {
             Sleeper::None => false,
-            Sleeper::Asleep(_) if news => true,
             Sleeper::Asleep(None) => due().is_some(),
             Sleeper::Asleep(Some(until)) => due().is_some_and(|due| until.since(due) >= SOONER_MIN),
         };
-        Wake { sleeper, parked: news && self.parked > 0 }
+        News { completed, sooner }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     const SOON: Instant = Instant(1_000_000);
     const LATER: Instant = Instant(2_000_000);
 
-    /// Each fact in all ways: somebody who waits for a completion is woken by it, and nobody by what it knows.
+    /// Each fact in all ways: who waits for a completion hears of it once, and nobody of what it knows.
     #[test]
-    fn who_sleeps_hears_of_completions_and_earlier_deadlines_and_who_is_parked_of_completions() {
+    fn who_sleeps_hears_of_earlier_deadlines_and_everybody_of_completions_once() {
         for (asleep, is_news) in [
             (None, [false, false, false]),
             // By what is due: nothing, soon, later.
@@ -134,23 +146,24 @@ mod tests {
             (Some(Some(LATER)), [false, true, false]),
             (Some(Some(SOON)), [false, false, false]),
         ] {
-            for (due, is_news) in [None, Some(SOON), Some(LATER)].into_iter().zip(is_news) {
+            for (due, sooner) in [None, Some(SOON), Some(LATER)].into_iter().zip(is_news) {
                 for facts in 0..4_u32 {
                     let [parked, completed] = [1, 2].map(|bit| facts & bit != 0);
                     let mut waiters = Waiters::new();
                     waiters.news(7, || None);
                     if let Some(until) = asleep {
+                        waiters.enter();
                         waiters.fall_asleep(until);
                     }
                     if parked {
+                        waiters.enter();
                         waiters.park();
                     }
                     assert_eq!(waiters.may_want_news(), asleep.is_some() || parked);
                     let completions = if completed { 8 } else { 7 };
-                    let wake = waiters.news(completions, || due);
-                    let sleeper = asleep.is_some() && (completed || is_news);
-                    assert_eq!(wake, Wake { sleeper, parked: parked && completed }, "{asleep:?} {due:?}");
-                    assert!(!waiters.news(completions, || None).parked, "once for each completion");
+                    let news = waiters.news(completions, || due);
+                    assert_eq!(news, News { completed, sooner }, "{asleep:?} {due:?}");
+                    assert!(!waiters.news(completions, || None).completed, "once for each completion");
                 }
             }
         }
@@ -160,19 +173,26 @@ mod tests {
     fn a_deadline_that_is_read_from_the_clock_twice_is_no_news() {
         let mut waiters = Waiters::new();
         waiters.fall_asleep(Some(LATER));
-        assert!(!waiters.news(0, || Some(LATER - Duration::from_micros(9))).sleeper);
-        assert!(waiters.news(0, || Some(LATER - Duration::from_micros(10))).sleeper);
+        assert!(!waiters.news(0, || Some(LATER - Duration::from_micros(9))).sooner);
+        assert!(waiters.news(0, || Some(LATER - Duration::from_micros(10))).sooner);
     }
 
     #[test]
-    fn who_wakes_up_wakes_those_that_are_parked_so_that_another_one_can_sleep_for_all() {
+    fn who_wakes_up_drives_on_and_hands_that_over_when_it_leaves() {
         let mut waiters = Waiters::new();
+        waiters.enter();
         waiters.fall_asleep(None);
+        waiters.enter();
         waiters.park();
-        assert!(waiters.sleeps() && waiters.wake_up() && !waiters.sleeps());
+        assert!(waiters.sleeps() && !waiters.lacks_driver());
+        waiters.wake_up();
+        assert!(!waiters.sleeps() && !waiters.lacks_driver(), "it will look, and sleep again");
+        waiters.leave();
+        assert!(waiters.lacks_driver(), "the one that is parked would wait for ever");
         waiters.unpark();
+        assert!(!waiters.lacks_driver() && waiters.any(), "it has been woken, and will look");
         waiters.fall_asleep(None);
-        assert!(!waiters.wake_up());
+        assert!(waiters.sleeps() && !waiters.lacks_driver());
     }
 
     #[test]
@@ -184,5 +204,61 @@ mod tests {
         assert!(waiters.any());
         waiters.leave();
         assert!(!waiters.any());
+    }
+
+    /// What a thread does.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Thread {
+        Away,
+        Awake,
+        Asleep,
+        Parked,
+    }
+
+    proptest! {
+        /// Whatever threads do one after the other: if one that is told to is woken whenever there is no driver, there is always somebody who
+        /// looks or sleeps as long as anybody is parked, and nobody is woken when there is.
+        #[test]
+        fn as_long_as_anybody_is_parked_somebody_drives(steps in prop::collection::vec((0_usize..5, 0_u8..3), 1..200)) {
+            let mut waiters = Waiters::new();
+            let mut threads = [Thread::Away; 5];
+            for (at, step) in steps {
+                let sleeps = threads.contains(&Thread::Asleep);
+                threads[at] = match (threads[at], step) {
+                    (Thread::Away, _) => {
+                        waiters.enter();
+                        Thread::Awake
+                    }
+                    (Thread::Awake, 0) => {
+                        waiters.leave();
+                        Thread::Away
+                    }
+                    (Thread::Awake, _) if sleeps => {
+                        waiters.park();
+                        Thread::Parked
+                    }
+                    (Thread::Awake, 1) => {
+                        waiters.fall_asleep(None);
+                        Thread::Asleep
+                    }
+                    (Thread::Asleep, 0) => {
+                        waiters.wake_up();
+                        Thread::Awake
+                    }
+                    (Thread::Parked, 0) => {
+                        waiters.unpark();
+                        Thread::Awake
+                    }
+                    (same, _) => same,
+                };
+                let drives = threads.iter().any(|thread| matches!(thread, Thread::Awake | Thread::Asleep));
+                let parked = threads.iter().position(|thread| *thread == Thread::Parked);
+                prop_assert_eq!(waiters.lacks_driver(), parked.is_some() && !drives);
+                if let Some(parked) = parked.filter(|_| waiters.lacks_driver()) {
+                    waiters.unpark();
+                    threads[parked] = Thread::Awake;
+                }
+            }
+        }
     }
 }

@@ -92,7 +92,7 @@ impl Process {
             && waited_for.iter().any(|peer| self.finalizing.known.contains(peer));
         for peer in self.finalizing.known.clone() {
             let error = self.nothing_comes_from(peer);
-            let requests = self.awaited.requests();
+            let requests = self.awaited_requests();
             let Some(engine) = &mut self.engine else { return false };
             any |= engine.messages.nothing_more_from(peer, FINALIZE_CONTEXT, &requests, &error);
             any |= engine.nothing_more_published_by(peer, &error);
@@ -115,6 +115,11 @@ impl Process {
         }
     }
 
+    /// The requests without which the call that is about to sleep, and those of threads that are parked, do not return.
+    fn awaited_requests(&self) -> Vec<usize> {
+        self.awaited.requests().into_iter().chain(self.parked.requests()).collect()
+    }
+
     /// The processes of which the call that is about to sleep needs something.
     fn waited_for(&self) -> Vec<PeerId> {
         let probed = match self.awaited {
@@ -124,7 +129,7 @@ impl Process {
             _ => None,
         };
         let Some(engine) = &self.engine else { return Vec::new() };
-        let mut peers = engine.messages.waited_for(FINALIZE_CONTEXT, &self.awaited.requests());
+        let mut peers = engine.messages.waited_for(FINALIZE_CONTEXT, &self.awaited_requests());
         peers.extend(probed);
         peers.extend(engine.awaited_in_slots());
         peers

@@ -9,8 +9,9 @@ use weft_engine::waiting::{Fact, Next, Wait};
 use weft_net::clock;
 use weft_net::wait::{self, Interest};
 
-use super::{CHANGED, Guard, Process, WAITS, lock, run_due_reductions, tell_events};
+use super::{Guard, Process, WAITS, lock, run_due_reductions, tell_events};
 use crate::awaited::Awaited;
+use crate::constants::MPI_THREAD_MULTIPLE;
 use crate::contention::is_contended;
 use crate::engine::{SINGLE_COPY_BYTES_MIN, SleepOn};
 
@@ -43,7 +44,7 @@ pub fn block_for<R>(
         }
         process.progress();
         if process.has_due_reductions() {
-            process = run_due_reductions(process);
+            process = aside(process, &wait, run_due_reductions);
             continue;
         }
         if let Some(result) = check(&mut process) {
@@ -72,14 +73,24 @@ fn go_on(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> 
 /// The same where the call must look, yield, sleep or park.
 #[inline(never)]
 fn pause(mut process: Guard, wait: &mut Wait, next: Next, awaited: &dyn Fn() -> Awaited) -> Guard {
-    match process.carry_out(wait, next) {
-        Next::Park => park(process),
-        Next::Sleep if process.has_events() => {
+    let mut next = process.carry_out(wait, next);
+    while let Next::Yield { rebalance } = next {
+        (process, next) = yield_processor(process, wait, rebalance);
+        next = process.carry_out(wait, next);
+    }
+    match next {
+        Next::Park => {
+            if wait.enters() {
+                process.enter_wait();
+            }
+            park(process, awaited())
+        }
+        Next::Sleep if process.has_events() => aside(process, wait, |process| {
             // Who listens hears of it before this call sleeps.
             drop(process);
             tell_events();
             lock()
-        }
+        }),
         Next::Sleep => {
             process.awaited = process.without_labels(awaited());
             process = sleep(process);
@@ -107,11 +118,51 @@ fn give_way(process: Guard) -> Guard {
     lock()
 }
 
-/// Another thread sleeps on behalf of all: wait for what it, or anybody, brings about.
-fn park(mut process: Guard) -> Guard {
-    process.waiters.park();
-    process = CHANGED.wait(process).unwrap_or_else(std::sync::PoisonError::into_inner);
-    process.waiters.unpark();
+/// Says on which processor this thread waits, and yields it. What comes then.
+fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Guard, Next) {
+    if let Some(engine) = &process.engine {
+        engine.note_processor();
+        if rebalance {
+            engine.rebalance();
+        }
+    }
+    if process.thread_level != MPI_THREAD_MULTIPLE {
+        std::thread::yield_now();
+        let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
+        return (process, next);
+    }
+    // Who runs now may be a thread of this process, which would otherwise wait for the lock, and so for the next turn of this one.
+    let seen = process.completions();
+    drop(process);
+    std::thread::yield_now();
+    process = lock();
+    let next = wait.next(Fact::Yielded(clock::now()), &mut process.learned);
+    // What has completed meanwhile may be what this call waits for, and nobody has told it: it was awake.
+    let is_stale = process.completions() != seen || process.waiters.sleeps();
+    let next = if next == Next::Sleep && is_stale { Next::Pass } else { next };
+    (process, next)
+}
+
+/// Runs what may take long, with the lock released, while the call waits: another thread that waits sees to what arrives meanwhile.
+#[cold]
+fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> Guard {
+    if wait.is_brief() {
+        return run(process);
+    }
+    process.waiters.leave();
+    process.notify();
+    process = run(process);
+    process.waiters.enter();
+    process
+}
+
+/// Another thread sleeps on behalf of all: waits until what is `awaited` is complete, or nobody else sees to what arrives.
+fn park(mut process: Guard, awaited: Awaited) -> Guard {
+    let place = process.park(awaited);
+    drop(process);
+    place.wait();
+    let mut process = lock();
+    process.parked.give_back(place);
     process
 }
 
@@ -138,7 +189,7 @@ fn sleep(mut process: Guard) -> Guard {
         }
     }
     let mut process = lock();
-    let others = process.waiters.wake_up();
+    process.waiters.wake_up();
     if let Some((receiver, _)) = &mut process.alarm {
         // Level-triggered and non-blocking: whatever was written has done its work by now.
         let _ = receiver.read(&mut [0; 64]);
@@ -147,19 +198,18 @@ fn sleep(mut process: Guard) -> Guard {
         engine.finish_sleep();
     }
     process.note_awake();
-    if others {
-        CHANGED.notify_all();
-    }
+    // What those wait for that do not say what it is may have come with whatever has ended the sleep.
+    process.wake_vague();
     process
 }
 
 impl Process {
-    /// Does what `wait` says, and says what comes then: the next pass, the sleep, or a park.
+    /// Does what `wait` says, and says what comes then: the next pass, a yield, the sleep, or a park.
     #[inline]
     fn carry_out(&mut self, wait: &mut Wait, mut next: Next) -> Next {
         loop {
             next = match next {
-                Next::Pass | Next::Park | Next::Sleep => return next,
+                Next::Pass | Next::Park | Next::Sleep | Next::Yield { .. } => return next,
                 Next::Migrate => {
                     self.engine.iter().for_each(|engine| _ = engine.migrate());
                     return Next::Pass;
@@ -172,22 +222,17 @@ impl Process {
                     let oversubscribed = !self.has_processors();
                     wait.next(Fact::Looked { now, advanced, oversubscribed }, &mut self.learned)
                 }
-                Next::Yield { rebalance } => {
-                    if let Some(engine) = &self.engine {
-                        engine.note_processor();
-                        if rebalance {
-                            engine.rebalance();
-                        }
-                    }
-                    std::thread::yield_now();
-                    wait.next(Fact::Yielded(clock::now()), &mut self.learned)
-                }
                 Next::AskShared => {
                     let shared = self.engine.as_ref().is_some_and(|engine| engine.shares_processor());
                     wait.next(Fact::Shared(shared), &mut self.learned)
                 }
             };
         }
+    }
+
+    /// Operations that have completed so far.
+    fn completions(&self) -> u64 {
+        self.engine.as_ref().map_or(0, |engine| engine.messages.completions)
     }
 
     /// The free passes were in vain: [`Next::Enter`] or [`Next::Assess`].
@@ -291,16 +336,27 @@ impl Process {
     fn signal_sleepers(&mut self) {
         let Some(engine) = &mut self.engine else { return };
         let due = || engine.due().map(|span| clock::now() + Duration(span));
-        let wake = self.waiters.news(engine.messages.completions, due);
-        if wake.sleeper
-            && !engine.nudge()
+        let news = self.waiters.news(engine.messages.completions, due);
+        // What is left for the next pass is for the one who sleeps as well, since this thread may leave.
+        let has_work = engine.has_work();
+        if self.waiters.sleeps() && (has_work || news.sooner || (news.completed && self.concerns_sleeper())) {
+            self.wake_sleeper();
+        }
+        if news.completed {
+            self.wake_concerned();
+        }
+        if self.waiters.lacks_driver() {
+            self.wake_driver();
+        }
+    }
+
+    fn wake_sleeper(&mut self) {
+        let Some(engine) = &mut self.engine else { return };
+        if !engine.nudge()
             && let Some((_, sender)) = &mut self.alarm
         {
             // A full pipe means that the sleeper has been woken already.
             let _ = sender.write(&[1]);
-        }
-        if wake.parked {
-            CHANGED.notify_all();
         }
     }
 }

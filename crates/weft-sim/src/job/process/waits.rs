@@ -65,11 +65,9 @@ impl Proc {
     pub(super) fn wait(&mut self, at: usize, mut waiting: Waiting, mut spin: Spin) -> Checked<()> {
         if self.sleeping.as_ref().is_some_and(|sleeping| sleeping.thread == at) {
             self.sleeping = None;
-            let others = self.waiters.wake_up();
+            self.waiters.wake_up();
             self.engine.finish_sleep();
-            if others {
-                self.unpark();
-            }
+            self.unpark(|waiting| !matches!(waiting, Waiting::Send(_) | Waiting::Receive(_)));
         }
         for looks_again in [true, false] {
             match self.look(waiting)? {
@@ -86,6 +84,13 @@ impl Proc {
         self.notify();
         match self.next(&mut spin) {
             Next::Park => {
+                let enters = match &mut spin {
+                    Spin::Short { entered, .. } => !std::mem::replace(entered, true),
+                    Spin::Real(wait) => wait.enters(),
+                };
+                if enters {
+                    self.enter_wait();
+                }
                 self.waiters.park();
                 self.threads[at].phase = Phase::Parked { waiting, spin };
                 return Ok(());
@@ -172,11 +177,15 @@ impl Proc {
         self.signal();
     }
 
-    fn unpark(&mut self) {
+    /// Wakes those that are parked and wait for what is `chosen`.
+    fn unpark(&mut self, mut chosen: impl FnMut(&Waiting) -> bool) {
+        if !self.threads.iter().any(|thread| matches!(thread.phase, Phase::Parked { .. })) {
+            return;
+        }
         let ready = self.clock.now() + self.pause();
         for thread in &mut self.threads {
             match std::mem::replace(&mut thread.phase, Phase::Over) {
-                Phase::Parked { waiting, spin } => {
+                Phase::Parked { waiting, spin } if chosen(&waiting) => {
                     self.waiters.unpark();
                     thread.ready = ready;
                     thread.phase = Phase::Waits { waiting, spin };
@@ -193,15 +202,21 @@ impl Proc {
         }
         let now = self.clock.now();
         let due = || self.engine.due().map(|span| Instant(now + span));
-        let wake = self.waiters.news(self.engine.messages.completions, due);
-        if wake.sleeper
+        let news = self.waiters.news(self.engine.messages.completions, due);
+        if (news.completed || news.sooner)
+            && self.waiters.sleeps()
             && !self.engine.nudge()
             && let Some(sleeping) = &mut self.sleeping
         {
             sleeping.alarm.get_or_insert(now);
         }
-        if wake.parked {
-            self.unpark();
+        if news.completed {
+            // Any of them may wait for what has completed: here threads look more often than they would have to.
+            self.unpark(|_| true);
+        }
+        if self.waiters.lacks_driver() {
+            let mut is_first = true;
+            self.unpark(|_| std::mem::take(&mut is_first));
         }
     }
 
