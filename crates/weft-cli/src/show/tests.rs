@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::summary::{Missing, Standing, Summary};
 use super::terminal::Look;
 use super::{chart, export, html, markdown, read, terminal, words};
+use crate::record::Role;
 
 const FIXTURE: &str = include_str!("../../../../tests/report/run.jsonl");
 
@@ -213,6 +214,40 @@ fn markup_in_a_run_file_stays_text() {
     for chart in chart::all(&summary) {
         assert!(!chart.svg().contains("<script"));
     }
+}
+
+/// Carriers have no version and no place where they are installed; the row says what they are.
+#[test]
+fn every_row_about_the_machine_and_what_was_measured_says_something() {
+    let carrier = r#"{"record":"library","id":"carrier-udp","role":"carrier","title":"UDP","version":"","prefix":null,"environment":{}}"#;
+    let summary = run_of("latency us 8 weft 1 10\nlatency us 8 carrier-udp 1 9", &format!("{carrier}\n"));
+    assert!(summary.libraries.iter().any(|library| library.role == Role::Carrier));
+    let page = html::page(std::slice::from_ref(&summary));
+    let document = markdown::document(std::slice::from_ref(&summary), None);
+    let facts = page.split("Machine, versions, places").nth(1).and_then(|rest| rest.split("</table>").next()).unwrap();
+    assert!(!facts.contains("<td></td>"), "{facts}");
+    let facts = document.split("### Machine and versions").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    assert!(!facts.contains("|  |"), "{facts}");
+    for library in &summary.libraries {
+        assert!(page.contains(&format!("<tr><th>{}</th><td>", library.title)), "{}", library.title);
+    }
+}
+
+/// Who meets "0.107×" reads there whether less or more is better, not at the end of the page.
+#[test]
+fn what_factors_mean_stands_at_the_head_of_each_table_that_has_some() {
+    let summary = fixture();
+    let page = html::page(std::slice::from_ref(&summary));
+    let document = markdown::document(std::slice::from_ref(&summary), None);
+    let mut with_factors = 0;
+    for (text, tables) in [(&page, "<section class=\"measurement\">"), (&document, "\n### ")] {
+        for section in text.split(tables).skip(1).filter(|section| section.contains("× best peer")) {
+            with_factors += 1;
+            let table = section.find("× best peer").unwrap();
+            assert!(section[..table].contains("above 1×: Weft"), "{section}");
+        }
+    }
+    assert!(with_factors > 0);
 }
 
 #[test]
