@@ -1,7 +1,7 @@
 # source apt petsc
 # needs gcc g++ make python3 libblas-dev liblapack-dev
-# uses MPI_Fint and its conversions, attributes with callbacks, persistent requests, user operations, MPI_Type_create_struct, nonblocking collectives
-# proves the whole library builds against mpi.h, and `make check`: a nonlinear solver with 1 and 2 ranks gives its known output
+# uses MPI_Fint and its conversions, attributes with callbacks, persistent requests, user operations, MPI_Type_create_struct, nonblocking collectives, windows of all flavors with fences, groups and locks, MPI_Fetch_and_op and MPI_Accumulate with its own types
+# proves the whole library builds against mpi.h, and `make check`: a nonlinear solver with 1 and 2 ranks gives its known output; its own tests of communication between parts of an index set (PetscSF) over windows of each flavor with each way to synchronize
 build() {
     PETSC_DIR=$PWD PETSC_ARCH=weft ./configure --with-fc=0 --with-cc=mpicc --with-cxx=mpicxx --with-debugging=0 COPTFLAGS=-O1 CXXOPTFLAGS=-O1 --with-x=0 \
         --with-mpiexec="$shared/bin/mpiexec" --with-blaslapack-lib='-llapack -lblas'
@@ -9,4 +9,23 @@ build() {
 }
 verify() {
     says "make check" 240 'ex19 run successfully with 2 MPI processes' make PETSC_DIR="$PWD" PETSC_ARCH=weft check
+    tests='*-ex*window *-ex*window_dupped tutorials-ex1_[1-8] tutorials-ex1_10'
+    if [ -z "${WEFT_HOSTS:-}" ]; then
+        tests="$tests *-ex*_shared"
+    else
+        skip "PetscSF over MPI_Win_allocate_shared" "its windows are of all processes, and those of two hosts share no memory"
+    fi
+    # Its test driver takes one pattern at a time.
+    set -f
+    for pattern in $tests; do
+        rm -rf weft/tests/counts
+        words=$home/said/sf
+        timeout 600 make PETSC_DIR="$PWD" PETSC_ARCH=weft -f gmakefile.test test search="vec_is_sf_$pattern" >"$words" 2>&1 </dev/null || true
+        sed -n -e 's/^ *ok /ok /p' -e 's/^ *not ok /FAILED /p' "$words"
+        if ! grep -q '^ *ok ' "$words"; then
+            echo "FAILED PetscSF: no test of $pattern has run"
+            tail -n 25 "$words"
+        fi
+    done
+    set +f
 }

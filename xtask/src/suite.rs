@@ -30,6 +30,7 @@ mod tools;
 mod trace;
 mod user;
 mod virtual_hosts;
+mod windows;
 
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
@@ -73,6 +74,11 @@ const SUITES: &[Suite] = &[
         cases: collectives::cases,
     },
     Suite { name: "faults", what: "the same with packets dropped, repeated and reordered", cases: programs::faults },
+    Suite {
+        name: "windows",
+        what: "one-sided operations from seeds on one to four hosts, also with such faults",
+        cases: windows::cases,
+    },
     Suite { name: "fabric", what: "libfabric in the place of UDP", cases: fabric::cases },
     Suite { name: "rails", what: "two interfaces between two hosts, and one of them failing", cases: rails::cases },
     Suite {

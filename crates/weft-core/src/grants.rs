@@ -85,6 +85,11 @@ impl Announced {
         self.stalled = false;
     }
 
+    /// Something is under way of it, as far as is known.
+    const fn is_moving(&self) -> bool {
+        !self.stalled && self.under_way() > 0
+    }
+
     /// It may get another grant while others compete. One that is stalled has enough that it does not use.
     const fn is_ready(&self) -> bool {
         !self.stalled && self.left() > 0 && self.under_way() + PIECE <= MESSAGE_UNDER_WAY_MAX
@@ -104,6 +109,8 @@ pub struct Grants {
     by_need: BTreeSet<(u64, u64, u32)>,
     /// Those that have bytes without a grant.
     by_age: BTreeSet<(u64, u32)>,
+    /// Those of which something is under way, and that do not stall: few, however many wait.
+    moving: BTreeSet<u32>,
     /// Granted and not arrived, as far as it counts while senders compete.
     under_way: u64,
     /// All that is granted and has not arrived.
@@ -158,6 +165,7 @@ impl Grants {
         let message = self.messages.remove(&name)?;
         self.by_need.remove(&(message.left(), message.age, name));
         self.by_age.remove(&(message.age, name));
+        self.moving.remove(&name);
         self.under_way -= message.counted();
         self.outstanding -= message.under_way();
         Some(message)
@@ -170,6 +178,9 @@ impl Grants {
         }
         if message.left() > 0 {
             self.by_age.insert((message.age, name));
+        }
+        if message.is_moving() {
+            self.moving.insert(name);
         }
         self.under_way += message.counted();
         self.outstanding += message.under_way();
@@ -261,13 +272,16 @@ impl Grants {
     }
 
     fn set_aside_stalled(&mut self, now: Instant) {
-        for (&name, message) in &mut self.messages {
-            if !message.stalled && message.under_way() > 0 && message.moved_at + STALL <= now {
-                self.under_way -= message.counted();
-                self.by_need.remove(&(message.left(), message.age, name));
-                message.stalled = true;
-            }
-        }
+        let Self { messages, moving, by_need, under_way, .. } = self;
+        moving.retain(|name| {
+            let Some(message) = messages.get_mut(name).filter(|message| message.moved_at + STALL <= now) else {
+                return true;
+            };
+            *under_way -= message.counted();
+            by_need.remove(&(message.left(), message.age, *name));
+            message.stalled = true;
+            false
+        });
     }
 
     /// Bytes granted that have not arrived and are expected soon, as far as they count while senders compete: after a grant

@@ -500,6 +500,12 @@ impl Messages {
         self.incomplete > 0
     }
 
+    /// Whether this request is of an operation that is under way.
+    #[inline]
+    pub fn is_under_way(&self, handle: usize) -> bool {
+        self.requests.get(handle).is_some_and(|request| !request.is_complete())
+    }
+
     /// Whether several are.
     #[inline]
     pub fn are_several_under_way(&self) -> bool {

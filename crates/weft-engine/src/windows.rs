@@ -28,6 +28,9 @@ use crate::memory::{Exposed, SharedBuffer, UserData};
 /// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
 
+/// As few batches that leave are looked through for those that have left.
+pub(crate) const LEAVING_MIN: usize = 64;
+
 /// What a process exposes.
 pub enum Exposure {
     /// One run of memory.
@@ -150,8 +153,10 @@ pub(crate) struct Target {
     /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
     pub asked: u64,
     pub answered: u64,
-    /// Messages to and from it that are under way.
-    pub transfers: Vec<Transfer>,
+    /// Messages to and from it that are under way, in the order in which they were begun: only the first is looked at.
+    pub transfers: VecDeque<Transfer>,
+    /// Those of them for which a request of the program waits.
+    pub requested: Vec<Transfer>,
     /// Those there have ever been.
     pub transferred: u64,
     /// Datatypes that it has been told.
@@ -195,8 +200,8 @@ pub(crate) struct Source {
     pub batches: VecDeque<Batch>,
     /// Bytes of the first of them that have been dealt with.
     pub read: usize,
-    /// Large puts that are arriving, and large gets that are leaving.
-    pub transfers: Vec<usize>,
+    /// Large puts that are arriving, and large gets that are leaving: only the first is looked at.
+    pub transfers: VecDeque<usize>,
     /// What it accumulates when that has arrived; its later records wait for this.
     pub accumulating: Option<Accumulating>,
     /// Datatypes that it has told.
@@ -243,6 +248,8 @@ pub struct Windows {
     pub(crate) seen: u64,
     /// Batches that could not leave at once, by their requests.
     pub(crate) leaving: Vec<(usize, SharedBuffer)>,
+    /// How many there may be before those are let go that have left.
+    pub(crate) leaving_max: usize,
     /// A batch on its way out.
     pub(crate) outgoing: Option<SharedBuffer>,
     /// Some records have been collected and have not left: they do in the next pass of progress, so that a program which waits for their effect need
@@ -261,6 +268,7 @@ impl Default for Windows {
             open: 0,
             seen: u64::MAX,
             leaving: Vec::new(),
+            leaving_max: LEAVING_MIN,
             outgoing: None,
             has_collected: false,
             failed: Vec::new(),
@@ -359,7 +367,8 @@ impl Target {
             is_dirty: false,
             asked: 0,
             answered: 0,
-            transfers: Vec::new(),
+            transfers: VecDeque::new(),
+            requested: Vec::new(),
             transferred: 0,
             layouts: Vec::new(),
             layout_next: 0,
@@ -370,7 +379,7 @@ impl Target {
 
     /// Whether nothing of this process is under way to it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.asked == self.answered && self.transfers.is_empty() && self.batch.is_empty()
+        self.asked == self.answered && self.transfers.is_empty() && self.requested.is_empty() && self.batch.is_empty()
     }
 }
 
@@ -431,7 +440,8 @@ impl Window {
     /// Whether all that is answered which was asked up to a mark, and all messages are over that had been begun then.
     pub fn has_reached(&self, mark: &Mark) -> bool {
         let target = &self.targets[mark.rank as usize];
-        target.answered >= mark.asked && target.transfers.first().is_none_or(|first| first.number > mark.transferred)
+        let is_later = |first: Option<&Transfer>| first.is_none_or(|first| first.number > mark.transferred);
+        target.answered >= mark.asked && is_later(target.transfers.front()) && is_later(target.requested.first())
     }
 
     /// What went wrong at `rank` since this was last asked.
@@ -484,7 +494,11 @@ impl Window {
     pub(crate) fn add_transfer(&mut self, rank: u32, handle: usize, request: Option<usize>) {
         let target = &mut self.targets[rank as usize];
         target.transferred += 1;
-        target.transfers.push(Transfer { number: target.transferred, handle, request });
+        let transfer = Transfer { number: target.transferred, handle, request };
+        match request {
+            Some(_) => target.requested.push(transfer),
+            None => target.transfers.push_back(transfer),
+        }
         self.note_busy(rank);
     }
 

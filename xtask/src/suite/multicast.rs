@@ -134,7 +134,7 @@ fn multicast() -> Expected {
 }
 
 /// Runs a program with one rank on each of so many virtual hosts.
-fn on_hosts(
+pub(super) fn on_hosts(
     context: &Context,
     count: u32,
     program: &str,
@@ -160,7 +160,7 @@ fn scripted(
     settings.iter().fold(run, |run, (name, value)| run.env(name, value)).limit(LIMIT_SECONDS).finish()
 }
 
-fn judge(expected: &Expected, finished: anyhow::Result<Finished>) -> Outcome {
+pub(super) fn judge(expected: &Expected, finished: anyhow::Result<Finished>) -> Outcome {
     match &finished {
         Ok(Finished { code: Some(EXIT_NO_HOSTS), output, .. }) => no_hosts(output),
         _ => expected.judge(finished),

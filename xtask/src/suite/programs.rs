@@ -38,6 +38,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "chapter12",
     "window_access",
     "window_epochs",
+    "window_oracles",
     "windows",
     "chapter13",
     "chapter15",
@@ -52,7 +53,8 @@ const LIMIT_SECONDS: u64 = 60;
 
 /// What networks do on a bad day, and on a terrible one.
 pub(super) const BAD_DAY: &str = "drop=5%,duplicate=1%,reorder=1%,seed=7";
-const FAULTS: &[(&str, &str)] = &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
+pub(super) const FAULTS: &[(&str, &str)] =
+    &[("bad", BAD_DAY), ("terrible", "drop=20%,duplicate=5%,reorder=5%,seed=11")];
 
 /// Everything at once, damage included: what was damaged must not be believed, least of all an acknowledgement.
 pub(super) const DAMAGE: &str = "drop=5%,duplicate=2%,reorder=3%,corrupt=1%";

@@ -17,7 +17,7 @@ use crate::messages::{self, PeerAccess};
 use crate::peers::Route;
 use crate::request::{Mode, Send, State};
 use crate::transport::Platform;
-use crate::windows::{Answer, BATCH_TAG, NewWindow, Reach, Transfer, Window};
+use crate::windows::{Answer, BATCH_TAG, LEAVING_MIN, NewWindow, Reach, Transfer, Window};
 
 pub use origin::Access;
 
@@ -166,14 +166,17 @@ impl<P: Platform> Engine<P> {
         let room = room.unwrap_or_else(|| SharedBuffer::new(batch.len().max(BATCH_BYTES + RECORD_MAX)));
         room.write(0, &batch);
         let data = room.describe(0, batch.len() as u64, byte());
-        if self.send_now(peer, envelope, &data) {
-            self.windows.outgoing = Some(room);
-        } else {
+        let has_left = self.send_now(peer, envelope, &data);
+        self.windows.outgoing = Some(room);
+        if !has_left {
+            // There may be many: each has just the memory that it needs.
+            let room = SharedBuffer::new(batch.len());
+            room.write(0, &batch);
+            let data = room.describe(0, batch.len() as u64, byte());
             let send = Send { peer: Some(peer), envelope, data, mode: Mode::Standard, blocking: false };
             match self.messages.add(State::Queued(send), window.communicator) {
                 Ok(handle) => {
-                    let requests = &self.messages.requests;
-                    self.windows.leaving.retain(|(handle, _)| requests.get(*handle).is_some_and(|r| !r.is_over()));
+                    self.forget_what_has_left();
                     self.windows.leaving.push((handle, room));
                     if let Some(request) = self.messages.requests.get_mut(handle) {
                         request.freed = true;
@@ -187,6 +190,16 @@ impl<P: Platform> Engine<P> {
         let state = &mut window.targets[target as usize];
         if state.batch.is_empty() {
             state.batch = batch;
+        }
+    }
+
+    /// Lets the memory of batches go that have left; seldom, as there may be many that have not.
+    fn forget_what_has_left(&mut self) {
+        let windows = &mut self.windows;
+        if windows.leaving.len() >= windows.leaving_max {
+            let requests = &self.messages.requests;
+            windows.leaving.retain(|(handle, _)| requests.get(*handle).is_some_and(|request| !request.is_over()));
+            windows.leaving_max = (2 * windows.leaving.len()).max(LEAVING_MIN);
         }
     }
 
@@ -277,24 +290,28 @@ impl<P: Platform> Engine<P> {
             let rank = window.busy[at];
             let target = &mut window.targets[rank as usize];
             let messages = &mut self.messages;
-            let mut failed = None;
-            target.transfers.retain(|Transfer { handle, request, .. }| {
-                if messages.requests.get(*handle).is_some_and(|request| !request.is_complete()) {
+            // There may be many: who waits for those behind the first waits for the first as well.
+            while let Some(Transfer { handle, .. }) = target.transfers.front() {
+                if messages.is_under_way(*handle) {
+                    break;
+                }
+                if let Some(error) = messages.take_error(*handle) {
+                    target.error.get_or_insert(error);
+                }
+                messages.completions += 1;
+                target.transfers.pop_front();
+            }
+            target.requested.retain(|Transfer { handle, request, .. }| {
+                if messages.is_under_way(*handle) {
                     return true;
                 }
-                let error = messages.take_error(*handle);
-                match (*request, error) {
+                match (*request, messages.take_error(*handle)) {
                     (Some(request), Some(error)) => messages.fail(request, error),
                     (Some(request), None) => messages.complete(request),
-                    (None, Some(error)) => failed = Some(error),
-                    (None, None) => messages.completions += 1,
+                    (None, _) => {}
                 }
                 false
             });
-            if let Some(error) = failed {
-                target.error.get_or_insert(error);
-                messages.completions += 1;
-            }
             if target.is_idle() {
                 target.is_busy = false;
                 window.busy.swap_remove(at);

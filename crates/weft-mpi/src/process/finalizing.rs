@@ -21,12 +21,16 @@ const QUESTION: i32 = 100;
 const ANSWER: i32 = 101;
 /// How long a call sleeps before it asks.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// Where there are more requests, they are looked through only as often as somebody is asked, not whenever a call sleeps.
+const REQUESTS_MANY: usize = 256;
 
 /// What is known of processes that are in MPI_Finalize.
 #[derive(Default)]
 pub(crate) struct Finalizing {
     /// Since when the call that sleeps has slept, but for moments.
     since: Option<Instant>,
+    /// When many requests were last looked through.
+    looked: Option<Instant>,
     /// Whom this process has asked.
     asked: Vec<PeerId>,
     /// Who is known to be there.
@@ -38,12 +42,13 @@ pub(crate) struct Finalizing {
 impl Finalizing {
     /// Nobody is.
     pub(super) const fn new() -> Self {
-        Self { since: None, asked: Vec::new(), known: Vec::new(), is_own: false }
+        Self { since: None, looked: None, asked: Vec::new(), known: Vec::new(), is_own: false }
     }
 
     /// No call waits any more.
     pub(super) fn end_wait(&mut self) {
         self.since = None;
+        self.looked = None;
     }
 }
 
@@ -87,6 +92,9 @@ impl Process {
             return false;
         }
         self.learn();
+        if self.finalizing.known.is_empty() && self.is_patient(timeout) {
+            return false;
+        }
         let waited_for = self.waited_for();
         let mut any = matches!(self.awaited, Awaited::Message { .. })
             && waited_for.iter().any(|peer| self.finalizing.known.contains(peer));
@@ -101,6 +109,22 @@ impl Process {
             self.ask(&waited_for, timeout);
         }
         any
+    }
+
+    /// Whether it is too early to look through many requests for those whom to ask: then the call sleeps until it is time.
+    fn is_patient(&mut self, timeout: &mut Option<Duration>) -> bool {
+        if self.engine.as_ref().is_none_or(|engine| engine.messages.requests.len() <= REQUESTS_MANY) {
+            return false;
+        }
+        let now = clock::now();
+        let waited = now.since(*self.finalizing.looked.get_or_insert(now));
+        let left = Duration(PATIENCE.0.saturating_sub(waited.0));
+        if left.0 == 0 {
+            self.finalizing.looked = Some(now);
+            return false;
+        }
+        *timeout = Some(timeout.map_or(left, |timeout| timeout.min(left)));
+        true
     }
 
     /// Who has called MPI_Finalize, as far as their messages say.

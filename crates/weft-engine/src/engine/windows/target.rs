@@ -53,15 +53,15 @@ impl<P: Platform> Engine<P> {
         let source = &mut window.sources[rank as usize];
         let mut class = 0;
         let messages = &mut self.messages;
-        source.transfers.retain(|handle| {
-            if messages.requests.get(*handle).is_some_and(|request| !request.is_complete()) {
-                return true;
+        while let Some(handle) = source.transfers.front() {
+            if messages.is_under_way(*handle) {
+                break;
             }
             if let Some(error) = messages.take_error(*handle) {
                 class = error.class;
             }
-            false
-        });
+            source.transfers.pop_front();
+        }
         if class != 0 {
             source.class = class;
         }
@@ -71,7 +71,7 @@ impl<P: Platform> Engine<P> {
                 Batch::Whole(bytes) => std::mem::take(bytes),
                 Batch::Arriving(handle, buffer) => {
                     let (handle, buffer) = (*handle, buffer.clone());
-                    if self.messages.requests.get(handle).is_some_and(|request| !request.is_complete()) {
+                    if self.messages.is_under_way(handle) {
                         break;
                     }
                     if self.messages.take_error(handle).is_some() {
@@ -149,7 +149,7 @@ impl<P: Platform> Engine<P> {
                 };
                 match self.messages.add(State::Posted(receive), window.communicator) {
                     Ok(handle) => {
-                        window.sources[rank as usize].transfers.push(handle);
+                        window.sources[rank as usize].transfers.push_back(handle);
                         window.note_asking(rank);
                         self.start_receive(handle);
                     }
@@ -185,7 +185,7 @@ impl<P: Platform> Engine<P> {
                 };
                 match self.messages.add(State::Queued(send), window.communicator) {
                     Ok(handle) => {
-                        window.sources[rank as usize].transfers.push(handle);
+                        window.sources[rank as usize].transfers.push_back(handle);
                         window.note_asking(rank);
                         self.start_send(handle);
                     }
@@ -290,7 +290,7 @@ impl<P: Platform> Engine<P> {
     /// Computes with what has arrived of a large accumulate, if all of it has.
     fn end_accumulate(&mut self, window: &mut Window, rank: u32) {
         let Some(Accumulating { handle, .. }) = window.sources[rank as usize].accumulating else { return };
-        if self.messages.requests.get(handle).is_some_and(|request| !request.is_complete()) {
+        if self.messages.is_under_way(handle) {
             return;
         }
         let arrived = self.messages.requests.get(handle).map_or(0, |request| request.status.bytes);

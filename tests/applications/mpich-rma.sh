@@ -1,0 +1,38 @@
+# source apt mpich
+# needs gcc make
+# uses windows of every flavor, all one-sided operations and their requests, derived datatypes at both ends, all epochs, flushes, shared memory, MPI_Win_shared_query, hints and assertions
+# proves the tests of one-sided communication of another MPI library's own suite, with the numbers of ranks that its list says
+build() {
+    cd test/mpi
+    ./configure -q --with-mpi="$prefix" --disable-fortran --disable-cxx --disable-spawn --disable-romio CFLAGS=-O1
+    make -s -j"$jobs" -C dtpools
+    make -s -j"$jobs" -C util
+    make -s -j"$jobs" -C rma
+}
+verify() {
+    cd test/mpi/rma
+    # A line of the list: the program, how many ranks, and what it is told.
+    sed -e '/^ *#/d' -e '/^ *$/d' -e 's/^@largetest@//' testlist.in | sort -u >list
+    while read -r program ranks rest; do
+        # What its own driver gives a test.
+        limit=180
+        arguments=
+        for word in $rest; do
+            case $word in
+                timeLimit=*) limit=${word#timeLimit=} ;;
+                arg=*) arguments="$arguments ${word#arg=}" ;;
+            esac
+        done
+        case $program in
+            win_large_shm)
+                # A gigabyte for each rank.
+                if [ "$(df --output=avail -k /dev/shm | tail -n 1)" -lt $(((ranks + 1) * 1048576)) ]; then
+                    skip "$program, $ranks ranks" "/dev/shm has no room for $ranks GiB"
+                    continue
+                fi
+                ;;
+        esac
+        # shellcheck disable=SC2086 # a list of words
+        says "$program$arguments, $ranks ranks" "$limit" 'No Errors' mpiexec -n "$ranks" "./$program" $arguments
+    done <list
+}
