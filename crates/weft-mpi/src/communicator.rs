@@ -7,7 +7,8 @@ mod topologies;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use weft_core::collective::{self, ElementShape, Items};
+use weft_core::collective::choice::Layout;
+use weft_core::collective::{self, Chosen, ElementShape, Items};
 use weft_core::reduce::Op;
 
 use weft_engine::schedules::Cursor;
@@ -43,8 +44,15 @@ fn int64(process: &Process) -> Result<Arc<crate::object::Description>> {
     Ok(process.objects.datatype(MPI_INT64_T)?.description.clone())
 }
 
-/// The reduction of each of the `values` of all processes of `place`, into `values`.
-fn reduction(place: &CollectiveScope, values: &SharedBuffer, op: Op, process: &Process) -> Result<Bound> {
+/// The reduction of each of the `values` of all processes of `place`, into `values`; `layout`: as that of
+/// [`Process::agreement_layout`], the same at all of them.
+fn reduction(
+    place: &CollectiveScope,
+    values: &SharedBuffer,
+    op: Op,
+    process: &Process,
+    layout: Option<&Layout>,
+) -> Result<Bound> {
     let shape = collective::Allreduce {
         rank: place.rank,
         size: place.group.size(),
@@ -58,7 +66,11 @@ fn reduction(place: &CollectiveScope, values: &SharedBuffer, op: Op, process: &P
         operation: Some(Operation::Predefined(op)),
         ..Arguments::none()
     };
-    Ok(Bound::shared(collective::allreduce(&shape), arguments))
+    let schedule = match layout {
+        Some(layout) => Chosen { choices: process.choices(), layout }.allreduce(&shape),
+        None => collective::allreduce(&shape),
+    };
+    Ok(Bound::shared(schedule, arguments))
 }
 
 /// The highest of each of the `values` of all processes of `place`.
@@ -66,8 +78,12 @@ fn reduction(place: &CollectiveScope, values: &SharedBuffer, op: Op, process: &P
 /// # Errors
 /// A process is gone.
 pub fn highest(place: CollectiveScope, values: &mut [i64]) -> Result<()> {
+    highest_by(place, values, None)
+}
+
+fn highest_by(place: CollectiveScope, values: &mut [i64], layout: Option<&Layout>) -> Result<()> {
     let found = SharedBuffer::of_values(values);
-    run(place.clone(), with(|process| reduction(&place, &found, Op::Max, process))?)?;
+    run(place.clone(), with(|process| reduction(&place, &found, Op::Max, process, layout))?)?;
     values.copy_from_slice(&found.values());
     Ok(())
 }
@@ -196,7 +212,8 @@ impl Creation {
 /// They are not; a process is gone.
 pub fn open_creation(place: CollectiveScope, creation: Creation) -> Result<()> {
     let mut opening = creation.opening(i64::MIN);
-    highest(place, &mut opening)?;
+    let layout = with(|process| process.agreement_layout(&place));
+    highest_by(place, &mut opening, layout.as_ref())?;
     Creation::compare(&opening)
 }
 
@@ -211,6 +228,8 @@ enum Step {
 /// An agreement on the context of a new communicator that is under way: two reductions, repeated when it met another.
 pub struct Agreement {
     place: CollectiveScope,
+    /// Where its processes are, and what may be multicast between them, as all knew it when it began: that may change between two reductions.
+    layout: Option<Layout>,
     /// Handle of the communicator that gets the context, if this process is a member.
     communicator: Option<usize>,
     /// The call that it is for.
@@ -282,6 +301,7 @@ impl Process {
     ) -> Result<usize> {
         let request = self.messages()?.add_collective(place.communicator)?;
         let agreement = Agreement {
+            layout: self.agreement_layout(&place),
             place,
             communicator,
             creation,
@@ -312,8 +332,8 @@ impl Process {
 
     fn reduce_agreement(&mut self, request: usize, mut agreement: Agreement, op: Op) {
         let place = agreement.place.clone();
-        let prepared =
-            reduction(&place, &agreement.value, op, self).and_then(|bound| Cursor::new(place, Arc::new(bound)));
+        let prepared = reduction(&place, &agreement.value, op, self, agreement.layout.as_ref())
+            .and_then(|bound| Cursor::new(place, Arc::new(bound)));
         match prepared {
             Ok(cursor) => self.run_then(request, cursor, move |process, error| {
                 process.continue_agreement(request, agreement, error);

@@ -1,5 +1,6 @@
 //! Multicast on communicators: what is wanted of it, and what is known.
 
+use weft_core::collective::choice::{self, Choices, Operation};
 pub use weft_core::multicast::{Scheme, model, simulation};
 use weft_core::time::Duration;
 
@@ -48,8 +49,29 @@ impl Default for Multicast {
     }
 }
 
+/// The operations that may be multicast.
+const OPERATIONS: [Operation; 4] = [Operation::Bcast, Operation::Barrier, Operation::Allreduce, Operation::Allgather];
+
+/// Which of [`OPERATIONS`] are meant.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Operations(u16);
+
+impl Operations {
+    fn which(is_meant: impl Fn(Operation) -> bool) -> Self {
+        let bits = OPERATIONS.iter().map(|operation| (is_meant(*operation), 1 << *operation as u8));
+        Self(bits.filter(|(is_meant, _)| *is_meant).fold(0, |all, (_, bit)| all | bit))
+    }
+
+    const fn has(self, operation: Operation) -> bool {
+        self.0 & (1 << operation as u8) != 0
+    }
+}
+
 /// What a process knows of multicast, on all its communicators together.
 pub struct Knowledge {
+    /// The operations that a setting asks to be multicast, and those that some line of a table has multicast.
+    asked: Operations,
+    possible: Operations,
     /// What the user wants where a communicator has no hint.
     wanted: Wanted,
     /// After so much silence a member of a group that is asked has failed; zero: never.
@@ -65,7 +87,43 @@ pub struct Knowledge {
 impl Knowledge {
     /// Nothing is known.
     pub(crate) const fn new(wanted: Wanted, is_sealed: bool, peer_timeout: Duration) -> Self {
-        Self { wanted, peer_timeout, is_sealed, fails: false, next_generation: 0 }
+        let (asked, possible) = (Operations(0), Operations(0));
+        Self { asked, possible, wanted, peer_timeout, is_sealed, fails: false, next_generation: 0 }
+    }
+
+    /// The same, where algorithms are chosen so.
+    pub(crate) fn with_choices(self, choices: &Choices) -> Self {
+        if self.is_sealed {
+            return self;
+        }
+        let asked = Operations::which(|operation| choices.asks_for_multicast(operation));
+        Self { asked, possible: Operations::which(|operation| choices.may_multicast(operation)), ..self }
+    }
+
+    /// After how many operations that may be multicast an `operation` tries whether the network carries it, on a communicator with these hints;
+    /// `None`: it is nothing to it.
+    pub(crate) fn tries_after(&self, operation: Operation, hints: &[(String, String)], patience: u32) -> Option<u32> {
+        match self.wanted(hints) {
+            _ if self.asked.has(operation) => Some(0),
+            Wanted::Off if operation == Operation::Bcast || self.asked == Operations::default() => None,
+            Wanted::By(_) if operation == Operation::Bcast => Some(0),
+            _ => self.possible.has(operation).then_some(patience),
+        }
+    }
+
+    /// Whether an operation on a communicator with these hints is to be multicast wherever that is possible.
+    pub(crate) fn is_asked_for(&self, hints: &[(String, String)]) -> bool {
+        self.asked != Operations::default() || matches!(self.wanted(hints), Wanted::By(_))
+    }
+
+    /// What may be multicast on a communicator with these hints, whose network carries it.
+    pub(crate) fn allowed(&self, hints: &[(String, String)]) -> choice::Multicast {
+        match self.wanted(hints) {
+            Wanted::Off if self.asked == Operations::default() => choice::Multicast::No,
+            Wanted::Off => choice::Multicast::Others,
+            Wanted::Auto => choice::Multicast::Possible,
+            Wanted::By(_) => choice::Multicast::Asked,
+        }
     }
 
     /// What is wanted of it on a communicator with these hints.
@@ -81,6 +139,23 @@ impl Knowledge {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_setting_asks_to_be_multicast_is_tried_at_once_and_by_nobody_who_seals() {
+        let barrier = Operation::Barrier.parse("multicast").unwrap();
+        let choices = Choices::new(vec![(Operation::Barrier, barrier)], choice::Table::default());
+        let knowledge = |wanted, sealed| Knowledge::new(wanted, sealed, Duration(0)).with_choices(&choices);
+        let off = knowledge(Wanted::Off, false);
+        assert_eq!(off.tries_after(Operation::Barrier, &[], 2), Some(0));
+        assert_eq!(off.tries_after(Operation::Bcast, &[], 2), None);
+        assert_eq!(off.allowed(&[]), choice::Multicast::Others);
+        let auto = knowledge(Wanted::Auto, false);
+        assert_eq!(auto.tries_after(Operation::Bcast, &[], 2), Some(2));
+        assert_eq!(auto.tries_after(Operation::Scan, &[], 2), None);
+        let sealed = knowledge(Wanted::Auto, true);
+        assert_eq!(sealed.tries_after(Operation::Barrier, &[], 2), None);
+        assert_eq!(sealed.allowed(&[]), choice::Multicast::No);
+    }
 
     #[test]
     fn ways_to_broadcast_are_told_from_algorithms() {

@@ -277,7 +277,8 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     process.verbose_errors = settings.verbose_errors;
     process.call_names = names;
     process.checks_calls = settings.check && size > 1;
-    process.multicast = Knowledge::new(settings.multicast, settings.sealed, settings.peer_timeout);
+    process.multicast =
+        Knowledge::new(settings.multicast, settings.sealed, settings.peer_timeout).with_choices(&settings.choices);
     crate::check::compare_calls(process.checks_calls);
     process.contexts.limit_to(settings.communicators);
     process.planner = Planner::new(settings.choices);

@@ -1,4 +1,4 @@
-//! Broadcasts by multicast on four and eight virtual hosts, under hardship: each receiver loses packets of its own, stops for a while or for good.
+//! Broadcasts and other operations by multicast on four and eight virtual hosts, under hardship: each receiver loses packets of its own, stops for a while or for good.
 
 use super::context::{Context, EXIT_NO_HOSTS, Expected, no_hosts};
 use super::process::{Finished, Run};
@@ -29,6 +29,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             }));
         }
     }
+    others(&mut cases);
     for scheme in ["basic", "window", CO_ROOTS] {
         cases.push(Case::new(format!("a receiver is stopped for two seconds, {scheme}"), move |context| {
             judge(&multicast(), on_hosts(context, 4, "hardship", &["paused"], &[("WEFT_BCAST", scheme.to_owned())]))
@@ -80,6 +81,56 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         judge(&multicast(), on_hosts(context, 2, "hardship", &["hint", "coroot-1+aggregate-3"], &settings))
     }));
     cases
+}
+
+/// Operations other than the broadcast that may be multicast: their settings, and what the program calls them.
+const OTHERS: [(&str, &str); 4] = [
+    ("WEFT_BARRIER", "barrier"),
+    ("WEFT_ALLREDUCE", "allreduce"),
+    ("WEFT_ALLGATHER", "allgather"),
+    // The agreement on a new communicator is a reduction.
+    ("WEFT_ALLREDUCE", "duplicate"),
+];
+
+/// All of [`OTHERS`] by multicast.
+fn all_of_them() -> Vec<(&'static str, String)> {
+    OTHERS.map(|(setting, _)| (setting, "multicast".to_owned())).to_vec()
+}
+
+/// Operations other than the broadcast.
+fn others(cases: &mut Vec<Case>) {
+    const PROGRAM: &str = "multicast_others";
+    for (setting, word) in OTHERS {
+        cases.push(Case::new(format!("{setting}=multicast alone: {word}"), move |context| {
+            let settings = [(setting, "multicast".to_owned()), ("WEFT_BCAST", "tree".to_owned())];
+            judge(&multicast(), on_hosts(context, 4, PROGRAM, &[word], &settings))
+        }));
+    }
+    for loss in LOSSES {
+        let name = format!("barriers, allreduce, allgather, new communicators: each of 4 hosts loses {loss}");
+        cases.push(Case::new(name, move |context| {
+            let faults = ("WEFT_FAULTS", format!("drop={loss},reorder=2%,duplicate=1%,seed=3"));
+            let settings: Vec<_> = all_of_them().into_iter().chain([faults]).collect();
+            judge(&multicast(), on_hosts(context, 4, PROGRAM, &["all"], &settings))
+        }));
+    }
+    cases.push(Case::new("the same between 3 hosts with two ranks each", |context| {
+        let run = RUN.replace("-n $count -ppn 1", "-n $((2 * count)) -ppn 2");
+        judge(&multicast(), scripted(context, 3, &run, PROGRAM, &["all"], &all_of_them()))
+    }));
+    cases.push(Case::new("the same by table", |context| {
+        judge(&multicast(), on_hosts(context, 4, PROGRAM, &["all"], &[]))
+    }));
+    cases.push(Case::new("a rank is gone in the middle of barriers and reductions: another one is told", |context| {
+        let settings: Vec<_> = all_of_them().into_iter().chain([("WEFT_PEER_TIMEOUT", "2".to_owned())]).collect();
+        let expected = Expected::code(HEARD).says("rank 0 was told").says("WEFT_PEER_TIMEOUT");
+        judge(&expected, on_hosts(context, 4, PROGRAM, &["gone"], &settings))
+    }));
+    cases.push(Case::new("a switch that filters multicast: they go by trees, without a word", |context| {
+        let script = format!("{SWITCH}; {FILTER}; {RUN}");
+        let expected = Expected::code(0).never_says("packets multicast: ");
+        judge(&expected, scripted(context, 4, &script, PROGRAM, &["all"], &all_of_them()))
+    }));
 }
 
 /// The namespace of the bridge between the hosts.

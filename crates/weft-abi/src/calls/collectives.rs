@@ -23,6 +23,7 @@ use plan::*;
 use sides::Side;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
+use weft_mpi::algorithms::choice;
 use weft_mpi::check::{self, Call};
 use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
@@ -54,6 +55,20 @@ fn run_either(
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
     run_either_from(form, lock(), comm, plan, called, between)
+}
+
+/// The lock, for an operation that may be multicast: whether the network carries that is tried before if it is time to.
+#[inline]
+fn lock_for_multicast(form: Form, comm: MPI_Comm, operation: choice::Operation) -> Result<Guard> {
+    let mut process = lock();
+    if let Form::Blocking = form
+        && process.tries_multicast(comm.0, operation)
+    {
+        drop(process);
+        weft_mpi::communicator::prepare_multicast(comm.0)?;
+        process = lock();
+    }
+    Ok(process)
 }
 
 /// The same, when the lock is held already.
@@ -149,7 +164,8 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
         true => process.planner.by_messages(|| process.barrier(place)),
         false => process.barrier(place),
     };
-    run_bound(form, lock(), comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
+    let process = lock_for_multicast(form, comm, choice::Operation::Barrier)?;
+    run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
 }
 
 /// MPI_Bcast (MPI-5.0 §6.4).
@@ -162,17 +178,9 @@ pub(crate) unsafe fn bcast(
     comm: MPI_Comm,
 ) -> Result<()> {
     let part = Part { buffer: buffer.cast_const(), count, datatype };
-    let mut process = lock();
-    if let Form::Blocking = form
-        && process.tries_multicast(comm.0)
-    {
-        drop(process);
-        weft_mpi::communicator::prepare_multicast(comm.0)?;
-        process = lock();
-    }
     run_either_from(
         form,
-        process,
+        lock_for_multicast(form, comm, choice::Operation::Bcast)?,
         comm,
         |process, comm| plan_bcast(process, comm, part, root),
         |process, comm| called::bcast(process, comm, part, root),
@@ -295,8 +303,9 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run_either(
+    run_either_from(
         form,
+        lock_for_multicast(form, comm, choice::Operation::Allgather)?,
         comm,
         |process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
         move |process, comm| called::every(process, comm, send, receive),
@@ -320,8 +329,9 @@ pub(crate) unsafe fn allgatherv(
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Parts { buffer: recvbuf, counts: recvcounts, displacements: displs, datatype: recvtype };
     // SAFETY: the caller's arrays.
-    run_either(
+    run_either_from(
         form,
+        lock_for_multicast(form, comm, choice::Operation::Allgather)?,
         comm,
         |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) },
         move |process, comm| unsafe { called::allgatherv(process, comm, send, receive) },
@@ -439,8 +449,9 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run_either(
+    run_either_from(
         form,
+        lock_for_multicast(form, comm, choice::Operation::Allreduce)?,
         comm,
         |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.allreduce(shape)),
         |process, _| called::reduction(process, (datatype, count as u64), op, None),

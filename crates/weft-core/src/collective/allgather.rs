@@ -40,6 +40,7 @@ pub(super) fn exchange(
         AllgatherAlgorithm::Ring => pieces::ring(plan, rank, size, |place| place, |i| run(i, i + 1)),
         AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, |i| run(i, i + 1)),
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
+        AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, |i| run(i, i + 1)),
         // Ranks of several nodes share no memory; those of one do not come here for it.
         AllgatherAlgorithm::Linear | AllgatherAlgorithm::Shared => {
             pieces::linear(plan, rank, size, |i| run(i, i + 1));
@@ -56,7 +57,10 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
             shared::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
         }
         AllgatherAlgorithm::Dissemination | AllgatherAlgorithm::Doubling => packed(plan, arguments, own, algorithm),
-        AllgatherAlgorithm::Ring | AllgatherAlgorithm::NeighbourExchange | AllgatherAlgorithm::Linear => {
+        AllgatherAlgorithm::Ring
+        | AllgatherAlgorithm::NeighbourExchange
+        | AllgatherAlgorithm::Linear
+        | AllgatherAlgorithm::Multicast => {
             if !in_place {
                 plan.copy(own, block(rank));
             }
@@ -65,6 +69,7 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
             match algorithm {
                 AllgatherAlgorithm::NeighbourExchange => pieces::neighbour_exchange(plan, rank, size, piece),
                 AllgatherAlgorithm::Linear => pieces::linear(plan, rank, size, piece),
+                AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, piece),
                 _ => pieces::ring(plan, rank, size, |place| place, piece),
             }
         }

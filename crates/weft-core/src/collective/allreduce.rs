@@ -10,6 +10,9 @@ use super::select::{AllreduceAlgorithm, Tree};
 use super::tree::cyclic;
 use super::{Allreduce, Bcast, Items, Reduce, bcast, reduce, shared};
 
+/// Segments in which a vector comes up the tree and is multicast.
+const MULTICAST_SEGMENT_BYTES: u64 = 64 << 10;
+
 pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAlgorithm) {
     if bytes(arguments.items) == 0 {
         return;
@@ -21,6 +24,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAl
         AllreduceAlgorithm::Doubling | AllreduceAlgorithm::SharedShares => folded(plan, arguments, doubling),
         AllreduceAlgorithm::Multiplying { radix } => multiplying(plan, arguments, radix.max(2)),
         AllreduceAlgorithm::Tree { tree, segment_bytes } => up_and_down(plan, arguments, tree, segment_bytes),
+        AllreduceAlgorithm::Multicast => up_and_multicast(plan, arguments),
         AllreduceAlgorithm::Halving => folded(plan, arguments, halving),
         AllreduceAlgorithm::Ring => ring(plan, arguments),
         AllreduceAlgorithm::Shared => shared::allreduce_whole(plan, arguments),
@@ -36,6 +40,18 @@ fn up_and_down(plan: &mut Plan, arguments: &Allreduce, tree: Tree, segment_bytes
     let own = Vector::contribution(items, in_place);
     reduce::up(plan, &arguments, tree, segment_bytes, own, Vector::of_receive(items));
     bcast::down(plan, &Bcast { rank, size, root: 0, items }, tree, segment_bytes);
+}
+
+/// Up a tree to rank 0, which multicasts what has come to it while other segments come up. It sends nothing else.
+fn up_and_multicast(plan: &mut Plan, arguments: &Allreduce) {
+    let Allreduce { rank, size, items, commutative, in_place } = *arguments;
+    let own = Vector::contribution(items, in_place);
+    let arguments = Reduce { rank, size, root: 0, items, commutative, in_place };
+    let tree = Tree::towards_multicast(size);
+    reduce::up(plan, &arguments, tree, MULTICAST_SEGMENT_BYTES, own, Vector::of_receive(items));
+    if size > 1 {
+        bcast::multicast(plan, &Bcast { rank, size, root: 0, items }, MULTICAST_SEGMENT_BYTES);
+    }
 }
 
 /// The whole vector is exchanged with `radix` − 1 members, then with as many further away: log n rounds. In each, what the members of a

@@ -10,6 +10,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgori
     match algorithm {
         BarrierAlgorithm::Dissemination => dissemination(plan, arguments),
         BarrierAlgorithm::Tree(tree) => up_and_down(plan, arguments, tree),
+        BarrierAlgorithm::Multicast => up_and_multicast(plan, arguments),
         BarrierAlgorithm::Shared => super::shared::barrier(plan, arguments),
     }
 }
@@ -32,6 +33,17 @@ fn dissemination(plan: &mut Plan, arguments: &Barrier) {
 fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     up(plan, arguments, tree);
     down(plan, arguments, tree);
+}
+
+/// Rank 0 hears of all, and says so to all at once.
+fn up_and_multicast(plan: &mut Plan, arguments: &Barrier) {
+    let Barrier { rank, size } = *arguments;
+    up(plan, arguments, Tree::towards_multicast(size));
+    if size == 1 {
+        return;
+    }
+    plan.fence();
+    if rank == 0 { plan.multicast_signal() } else { plan.await_signal(0) }
 }
 
 /// Each rank hears of all below it, and says so.

@@ -18,7 +18,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
         BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
         BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
         BcastAlgorithm::Shared => super::shared::bcast(plan, arguments),
-        BcastAlgorithm::Multicast => multicast(plan, arguments),
+        BcastAlgorithm::Multicast => multicast(plan, arguments, MESSAGE_BYTES_MAX),
     }
 }
 
@@ -50,13 +50,14 @@ pub(super) fn down(plan: &mut Plan, arguments: &Bcast, tree: Tree, segment_bytes
 }
 
 /// The root sends each segment once, to all. A message that is multicast has a limit, so that its receivers' memory has.
-fn multicast(plan: &mut Plan, arguments: &Bcast) {
+pub(super) fn multicast(plan: &mut Plan, arguments: &Bcast, segment_bytes: u64) {
     let Bcast { rank, root, items, .. } = *arguments;
     let total = bytes(items);
-    let whole = total <= MESSAGE_BYTES_MAX;
+    let segment_bytes = segment_bytes.min(MESSAGE_BYTES_MAX);
+    let whole = total <= segment_bytes;
     let data = if whole { Vector::of_receive(items) } else { open(plan, arguments) };
     // However long the message is: the root's window bounds what is under way.
-    for range in segments(total, MESSAGE_BYTES_MAX, u64::MAX) {
+    for range in segments(total, segment_bytes, u64::MAX) {
         let segment = data.part(if whole { 0..items.count } else { range });
         if rank == root { plan.multicast(segment) } else { plan.receive(root, segment) }
     }

@@ -14,6 +14,7 @@ use super::select::{
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
 };
 use super::shared::{CUT_MAX, SEGMENT_BYTES};
+use crate::multicast::MESSAGE_BYTES_MAX;
 
 /// The table that is built in.
 pub const BUILT_IN: &str = include_str!("choice.table");
@@ -81,7 +82,9 @@ impl Operation {
     /// The algorithms that it has, as a table names them: K is a number, S a segment's bytes.
     pub const fn algorithms(self) -> &'static str {
         match self {
-            Self::Barrier => "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear, shared or two-level",
+            Self::Barrier => {
+                "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear, shared, multicast or two-level"
+            }
             Self::Bcast => {
                 "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared, multicast or two-level"
             }
@@ -89,10 +92,12 @@ impl Operation {
                 "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving, shared or two-level"
             }
             Self::Allreduce => {
-                "doubling, multiplying:K, halving, ring, shared, shared-shares or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
+                "doubling, multiplying:K, halving, ring, shared, shared-shares, multicast or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
             }
             Self::Gather | Self::Scatter => "linear, binomial or k-nomial:K",
-            Self::Allgather => "dissemination, doubling, ring, neighbour-exchange, linear, shared or two-level",
+            Self::Allgather => {
+                "dissemination, doubling, ring, neighbour-exchange, linear, shared, multicast or two-level"
+            }
             Self::Alltoall => "bruck, pairwise:K or shared",
             Self::ReduceScatter => "halving or pairwise",
             Self::Scan => "doubling or chain/S",
@@ -187,6 +192,7 @@ impl Operation {
             Self::Barrier => Algorithm::Barrier(match plain {
                 Some("shared") => BarrierAlgorithm::Shared,
                 Some("dissemination") => BarrierAlgorithm::Dissemination,
+                Some("multicast") => BarrierAlgorithm::Multicast,
                 _ if written.segment.is_none() => {
                     BarrierAlgorithm::Tree(written.tree().filter(|tree| *tree != Tree::DoubleBinary)?)
                 }
@@ -208,6 +214,7 @@ impl Operation {
                 (Some("shared"), ..) => AllreduceAlgorithm::Shared,
                 (Some("shared-shares"), ..) => AllreduceAlgorithm::SharedShares,
                 (Some("doubling"), ..) => AllreduceAlgorithm::Doubling,
+                (Some("multicast"), ..) => AllreduceAlgorithm::Multicast,
                 (Some("halving"), ..) => AllreduceAlgorithm::Halving,
                 (Some("ring"), ..) => AllreduceAlgorithm::Ring,
                 (_, "multiplying", Some(radix @ 2..=64)) if written.segment.is_none() => {
@@ -227,6 +234,7 @@ impl Operation {
                 "ring" => AllgatherAlgorithm::Ring,
                 "neighbour-exchange" => AllgatherAlgorithm::NeighbourExchange,
                 "linear" => AllgatherAlgorithm::Linear,
+                "multicast" => AllgatherAlgorithm::Multicast,
                 _ => return None,
             }),
             Self::Alltoall => Algorithm::Alltoall(match (plain, written.name, written.number) {
@@ -326,9 +334,16 @@ impl Algorithm {
             return published.zip(facts.place.published_max).is_some_and(|(bytes, max)| bytes <= max);
         }
         let place = &facts.place;
-        if self == Self::Bcast(BcastAlgorithm::Multicast) {
+        if self.is_multicast() {
             // Between nodes with several ranks it is one of two levels.
-            return place.multicast != Multicast::No && place.per_node == 1;
+            let is_carried = match place.multicast {
+                Multicast::No => false,
+                Multicast::Others => operation != Operation::Bcast,
+                Multicast::Possible | Multicast::Asked => true,
+            };
+            // A block is multicast as one message.
+            let is_short = operation != Operation::Allgather || facts.bytes <= MESSAGE_BYTES_MAX;
+            return is_carried && is_short && place.per_node == 1;
         }
         let Self::TwoLevel { .. } = self else { return in_order };
         in_order
@@ -347,6 +362,17 @@ impl Algorithm {
             Self::Allreduce(AllreduceAlgorithm::Ring | AllreduceAlgorithm::Multiplying { .. }) => true,
             _ => false,
         }
+    }
+
+    /// Whether it is multicast to other nodes.
+    pub(super) fn is_multicast(self) -> bool {
+        matches!(
+            self,
+            Self::Barrier(BarrierAlgorithm::Multicast)
+                | Self::Bcast(BcastAlgorithm::Multicast)
+                | Self::Allreduce(AllreduceAlgorithm::Multicast)
+                | Self::Allgather(AllgatherAlgorithm::Multicast)
+        )
     }
 
     /// Whether it goes through memory that the ranks share.
@@ -390,15 +416,17 @@ pub struct Facts {
     pub place: Place,
 }
 
-/// Whether broadcasts between nodes may be multicast.
+/// What may be multicast between nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Multicast {
     /// The network does not carry it, it has not been tried, or nobody wants it.
     #[default]
     No,
+    /// Other operations than the broadcast, for which a setting or a hint says otherwise.
+    Others,
     /// Where the table says so.
     Possible,
-    /// Wherever it is possible: a setting or a hint of the communicator says so.
+    /// Broadcasts, wherever it is possible: a setting or a hint of the communicator says so. Others where the table says so.
     Asked,
 }
 
@@ -415,7 +443,7 @@ pub struct Place {
     pub consecutive: bool,
     /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
     pub published_max: Option<u64>,
-    /// Whether broadcasts between their nodes may be multicast.
+    /// What may be multicast between their nodes.
     pub multicast: Multicast,
 }
 
@@ -480,7 +508,7 @@ impl Layout {
         Self { place: Place { published_max, ..self.place }, ..self }
     }
 
-    /// The same ranks, whose broadcasts between nodes may be multicast, or may not.
+    /// The same ranks, between whose nodes this may be multicast.
     pub fn with_multicast(self, multicast: Multicast) -> Self {
         Self { place: Place { multicast, ..self.place }, ..self }
     }
@@ -693,6 +721,18 @@ impl Choices {
         text.bytes().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
     }
 
+    /// Whether a setting asks for multicast wherever an operation can be done by it.
+    pub fn asks_for_multicast(&self, operation: Operation) -> bool {
+        self.forced.iter().any(|(of, algorithm)| *of == operation && algorithm.is_multicast())
+    }
+
+    /// Whether an operation may be multicast, of some length and in some place.
+    pub fn may_multicast(&self, operation: Operation) -> bool {
+        let of_table =
+            |table: &Table| table.rules.iter().any(|rule| rule.operation == operation && rule.algorithm.is_multicast());
+        self.asks_for_multicast(operation) || of_table(&self.users) || of_table(&self.built_in)
+    }
+
     /// The algorithm for a case, and who says so.
     ///
     /// # Panics
@@ -811,7 +851,10 @@ impl core::fmt::Display for Algorithm {
             Self::Barrier(BarrierAlgorithm::Tree(one)) => tree(one),
             Self::Bcast(BcastAlgorithm::ScatterDissemination) => "scatter-dissemination".to_string(),
             Self::Bcast(BcastAlgorithm::ScatterRing) => "scatter-ring".to_string(),
-            Self::Bcast(BcastAlgorithm::Multicast) => "multicast".to_string(),
+            Self::Barrier(BarrierAlgorithm::Multicast)
+            | Self::Bcast(BcastAlgorithm::Multicast)
+            | Self::Allreduce(AllreduceAlgorithm::Multicast)
+            | Self::Allgather(AllgatherAlgorithm::Multicast) => "multicast".to_string(),
             Self::Bcast(BcastAlgorithm::Tree { tree: one, segment_bytes })
             | Self::Reduce(ReduceAlgorithm::Tree { tree: one, segment_bytes })
             | Self::Allreduce(AllreduceAlgorithm::Tree { tree: one, segment_bytes }) => {

@@ -1,7 +1,7 @@
 //! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
 
-use super::choice::{Algorithm, Choices, Facts, Layout, Operation, Place};
-use super::select::{BarrierAlgorithm, BcastAlgorithm, Tree};
+use super::choice::{Algorithm, Choices, Facts, Layout, Multicast, Operation, Place};
+use super::select::{BarrierAlgorithm, Tree};
 use super::*;
 
 /// Plans the collectives of one group.
@@ -66,17 +66,24 @@ impl Chosen<'_> {
         }
     }
 
+    /// Whether what is chosen between nodes is multicast, and there are several ranks on some: then it goes on within them, whatever is chosen for
+    /// the whole group.
+    fn is_multicast(&self, between: Algorithm) -> bool {
+        !self.layout.nodes().is_empty() && between.is_multicast()
+    }
+
     /// This rank's part in `MPI_Barrier`.
     pub fn barrier(&self, of: &Barrier) -> Schedule {
         let case = self.whole(of.size, 0, true);
-        if self.two_level(Operation::Barrier, case).is_none() {
+        let between = chosen!(self, Barrier, Barrier, self.between(0));
+        if self.two_level(Operation::Barrier, case).is_none() && !self.is_multicast(Algorithm::Barrier(between)) {
             return barrier_with(of, chosen!(self, Barrier, Barrier, case));
         }
         let within = match chosen!(self, Barrier, Barrier, self.within(of.rank, 0)) {
             BarrierAlgorithm::Tree(tree) => tree,
-            BarrierAlgorithm::Dissemination | BarrierAlgorithm::Shared => Tree::BINOMIAL,
+            BarrierAlgorithm::Dissemination | BarrierAlgorithm::Shared | BarrierAlgorithm::Multicast => Tree::BINOMIAL,
         };
-        barrier_in_two_levels(of, self.layout.nodes(), (within, chosen!(self, Barrier, Barrier, self.between(0))))
+        barrier_in_two_levels(of, self.layout.nodes(), (within, between))
     }
 
     /// This rank's part in `MPI_Bcast`.
@@ -84,9 +91,7 @@ impl Chosen<'_> {
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, true);
         let between = chosen!(self, Bcast, Bcast, self.between(bytes));
-        // What is multicast between nodes with several ranks goes on within them, whatever says so of the whole group.
-        let is_multicast = case.place.per_node > 1 && between == BcastAlgorithm::Multicast;
-        if self.two_level(Operation::Bcast, case).is_none() && !is_multicast {
+        if self.two_level(Operation::Bcast, case).is_none() && !self.is_multicast(Algorithm::Bcast(between)) {
             return bcast_with(of, chosen!(self, Bcast, Bcast, case));
         }
         let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
@@ -107,10 +112,11 @@ impl Chosen<'_> {
     pub fn allgather(&self, of: &Allgather) -> Schedule {
         let bytes = u64::from(of.size) * of.receive.bytes();
         let case = self.whole(of.size, bytes, true);
-        if self.two_level(Operation::Allgather, case).is_none() {
+        let between = chosen!(self, Allgather, Allgather, self.between(bytes));
+        let is_multicast = case.place.consecutive && self.is_multicast(Algorithm::Allgather(between));
+        if self.two_level(Operation::Allgather, case).is_none() && !is_multicast {
             return allgather_with(of, chosen!(self, Allgather, Allgather, case));
         }
-        let between = chosen!(self, Allgather, Allgather, self.between(bytes));
         let within = chosen!(self, Bcast, Bcast, self.within(of.rank, bytes));
         allgather_in_two_levels(of, self.layout.nodes(), (between, within))
     }
@@ -147,13 +153,21 @@ impl Chosen<'_> {
     pub fn allreduce(&self, of: &Allreduce) -> Schedule {
         let bytes = of.items.bytes();
         let case = self.whole(of.size, bytes, of.commutative);
-        let Some(leaders) = self.two_level(Operation::Allreduce, case) else {
-            return allreduce_with(of, chosen!(self, Allreduce, Allreduce, case));
+        let leaders = match self.two_level(Operation::Allreduce, case) {
+            // Operands change places in two levels.
+            _ if of.commutative && self.is_multicast(self.choose(Operation::Allreduce, self.between(bytes))) => 1,
+            Some(leaders) => leaders,
+            None => return allreduce_with(of, chosen!(self, Allreduce, Allreduce, case)),
         };
         // Each leader has about so much.
         let share = bytes / u64::from(leaders.max(1));
         let up = chosen!(self, Reduce, Reduce, self.within(of.rank, share));
-        let between = chosen!(self, Allreduce, Allreduce, self.between(share));
+        let mut between = self.between(share);
+        if leaders > 1 {
+            // One process of each node receives what is multicast.
+            between.place.multicast = Multicast::No;
+        }
+        let between = chosen!(self, Allreduce, Allreduce, between);
         let down = chosen!(self, Bcast, Bcast, self.within(of.rank, share));
         allreduce_in_two_levels(of, self.layout.nodes(), leaders, (up, between, down))
     }

@@ -93,6 +93,14 @@ pub(super) fn linear(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) 
     });
 }
 
+/// Each piece is multicast by the rank that has it, which sends nothing else.
+pub(super) fn multicast(plan: &mut Plan, here: u32, size: u32, piece: impl Fn(u32) -> Part) {
+    if size > 1 {
+        plan.multicast(piece(here));
+    }
+    (1..size as u64).map(|step| cyclic(here as u64 + step, size)).for_each(|from| plan.receive(from, piece(from)));
+}
+
 /// ⌈log₂ size⌉ rounds, for any size; what is held doubles each round (Bruck and others, 1997, but every piece goes to its
 /// final place at once: a run of pieces that wraps past the last place travels as two messages).
 ///

@@ -121,9 +121,15 @@ impl Plan {
 
     /// Sends a part to one rank of each other node; nothing if it has no items.
     pub(super) fn multicast(&mut self, part: Part) {
+        let part = self.shifted(part);
         if part.slice.count > 0 {
             self.transfer(Step::Multicast { slice: part.slice }, Some(part), None);
         }
+    }
+
+    /// Sends an empty message to one rank of each other node.
+    pub(super) fn multicast_signal(&mut self) {
+        self.transfer(Step::Multicast { slice: NOTHING }, None, None);
     }
 
     /// Receives a part; nothing if it has no items.

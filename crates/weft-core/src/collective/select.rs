@@ -24,6 +24,11 @@ pub enum Tree {
 impl Tree {
     /// The binomial tree.
     pub const BINOMIAL: Self = Self::KNomial { radix: 2 };
+
+    /// By which `ranks` ranks tell the one that multicasts for all of them: its processor takes a message from each as long as there are few.
+    pub(super) const fn towards_multicast(ranks: u32) -> Self {
+        if ranks <= 16 { Self::Linear } else { Self::KNomial { radix: 8 } }
+    }
 }
 
 /// Data that is not cut into segments.
@@ -101,6 +106,8 @@ pub enum AllreduceAlgorithm {
     Halving,
     /// Reduce-scatter and allgather round the ring; for operations that commute.
     Ring,
+    /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
+    Multicast,
     /// Through memory that the ranks share: all publish, and each reduces what all have. For ranks of one node.
     Shared,
     /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one node.
@@ -137,6 +144,8 @@ pub enum AllgatherAlgorithm {
     Doubling,
     /// From each to each.
     Linear,
+    /// Each multicasts its block to one rank of each other node; between nodes only.
+    Multicast,
     /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one node.
     Shared,
 }
@@ -148,6 +157,8 @@ pub enum BarrierAlgorithm {
     Dissemination,
     /// Up a tree and down again.
     Tree(Tree),
+    /// Up a tree, and then one multicast to one rank of each other node; between nodes only.
+    Multicast,
     /// Through memory that the ranks share: each says there that it has come, and looks for all others. For ranks of one node.
     Shared,
 }

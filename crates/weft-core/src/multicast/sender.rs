@@ -10,6 +10,9 @@ use super::{
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
+/// Answers in turn that may belong to a question, after which one is taken to tell a round trip even so.
+const UNCLEAR_MAX: u32 = 16;
+
 /// Sends frames to all other members of a group.
 pub struct Sender {
     settings: Settings,
@@ -27,8 +30,11 @@ pub struct Sender {
     /// and the packet that did.
     asked: u64,
     timing: Timing,
-    /// A packet that has asked for acknowledgements, and when it left.
+    /// A packet that has asked for acknowledgements, and when it left; whether something has left since that may be what is acknowledged.
     timed: Option<(u64, Instant)>,
+    is_unclear: bool,
+    /// Packets so far that told no round trip because of that.
+    unclear: u32,
     /// Packets that may be under way.
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
@@ -63,6 +69,8 @@ impl Sender {
             asked: FIRST,
             timing: Timing::new(),
             timed: None,
+            is_unclear: false,
+            unclear: 0,
             congestion_window: settings.window.min(4 * WINDOW_MIN),
             recovering: FIRST,
             losses: Losses::default(),
@@ -164,6 +172,7 @@ impl Sender {
                 Destination::Group => self.counters.repairs_by_multicast += 1,
                 Destination::Member(_) => self.counters.repairs_by_unicast += 1,
             }
+            self.is_unclear = true;
             self.keeper.sent(now, &self.timing);
             return Some(to);
         }
@@ -175,6 +184,7 @@ impl Sender {
         Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
         wire::seal(&self.key, number, out);
         self.counters.probes += 1;
+        self.is_unclear = true;
         Some(to)
     }
 
@@ -197,7 +207,7 @@ impl Sender {
         out.clear();
         out.extend_from_slice(packet);
         if self.timed.is_none() && number == self.asked {
-            self.timed = Some((number, now));
+            (self.timed, self.is_unclear) = (Some((number, now)), false);
         }
         self.keeper.sent(now, &self.timing);
         self.counters.packets += 1;
@@ -224,7 +234,7 @@ impl Sender {
         {
             self.timed = None;
             if echo == timed && now.since(left) >= hold {
-                self.timing.sample(Duration(now.since(left).0 - hold.0));
+                self.time(Duration(now.since(left).0 - hold.0));
             }
         }
         let before = self.keeper.acknowledged();
@@ -237,6 +247,17 @@ impl Sender {
             let grown = self.congestion_window.saturating_add((all - before) as u32 / 2 + 1);
             self.congestion_window = grown.min(self.settings.window);
         }
+    }
+
+    /// What a question or a repair has brought about says nothing of a round trip (Karn and Partridge, 1987): it would grow by the time after which
+    /// the question was asked, and that with it. Where nothing else comes for long, that time is too short.
+    fn time(&mut self, sample: Duration) {
+        if self.is_unclear && self.unclear < UNCLEAR_MAX {
+            self.unclear += 1;
+            return;
+        }
+        self.unclear = 0;
+        self.timing.sample(sample);
     }
 
     /// A receiver that has lost more than its share shrinks the window, once for what was under way then.

@@ -43,6 +43,8 @@ struct Group {
     to_group: u64,
     /// What is never delivered: to which member, and the how many-th packet to the group.
     lose: Vec<(usize, u64)>,
+    /// How long a packet takes.
+    path: Duration,
 }
 
 /// When, in which order of those at one time, at which member, and what.
@@ -65,6 +67,7 @@ impl Group {
             sent: 0,
             to_group: 0,
             lose: Vec::new(),
+            path: PATH,
         }
     }
 
@@ -84,7 +87,7 @@ impl Group {
         for _ in 0..copies {
             let late = if self.below(1000) < self.faults.reordering { self.below(200_000) } else { 0 };
             self.sent += 1;
-            self.arrivals.push(Reverse((self.now.0 + PATH.0 + late, self.sent, to, bytes.to_vec())));
+            self.arrivals.push(Reverse((self.now.0 + self.path.0 + late, self.sent, to, bytes.to_vec())));
         }
     }
 
@@ -263,6 +266,32 @@ fn one_lost_packet_is_there_again_within_two_round_trips() {
         let (_, repairs) = time(vec![(1, lost), (2, lost), (5, lost), (7, lost)]);
         assert!(repairs >= 1, "{what}");
     }
+}
+
+/// Each broadcast ends before the next begins, and so each packet that is lost is the last one: what proves the loss is a question.
+/// Expect: it costs some round trips, however often packets are lost; the answers to questions do not make the next question later.
+#[test]
+fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
+    const COUNT: u32 = 400;
+    let path = Duration::from_micros(500);
+    let mut group = Group::new(settings(2, Scheme::BASIC), Faults { loss: 150, ..Faults::default() }, 1);
+    group.path = path;
+    let frames = frames(COUNT, 100, 9);
+    for frame in &frames {
+        group.broadcast(core::slice::from_ref(frame));
+        group.settle();
+    }
+    group.check(&frames);
+    let round_trip = 2 * path.0;
+    let lost = (group.root.counters().probes + group.root.counters().repairs_by_unicast) * round_trip;
+    let without = u64::from(COUNT) * round_trip;
+    assert!(
+        group.now.0 < without + 3 * lost,
+        "{} us beside {} and {}",
+        group.now.0 / 1000,
+        without / 1000,
+        lost / 1000
+    );
 }
 
 #[test]

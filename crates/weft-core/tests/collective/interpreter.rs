@@ -384,16 +384,18 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                 }
                 continue;
             }
-            // It goes to whoever receives from this rank, and the memory is free again at once.
+            // It goes to whoever receives from this rank and is sent nothing else, and the memory is free again at once.
             Step::Multicast { slice } => {
                 let bytes = me.read(slice);
                 me.frontier.start(&me.process.schedule, number);
                 me.frontier.complete(&me.process.schedule, number);
-                let receives_from = |other: &Running<'_>| {
-                    let mut steps = other.process.schedule.steps();
-                    steps.any(|step| matches!(step, Step::Receive { from, .. } if *from == rank))
+                let is_for = |other: u32| {
+                    let is_sent = |step: &Step| matches!(step, Step::Send { to, .. } if *to == other);
+                    let is_received = |step: &Step| matches!(step, Step::Receive { from, .. } if *from == rank);
+                    let steps = |rank: u32| ranks[rank as usize].process.schedule.steps();
+                    steps(other).any(is_received) && !steps(rank).any(is_sent)
                 };
-                let others: Vec<u32> = (0..size).filter(|other| receives_from(&ranks[*other as usize])).collect();
+                let others: Vec<u32> = (0..size).filter(|other| is_for(*other)).collect();
                 for other in others {
                     sends.entry((rank, other)).or_default().push_back(Sent::Bytes(bytes.clone()));
                     meet(&mut ranks, (rank, other), &mut sends, &mut receives, &mut able);

@@ -63,7 +63,7 @@ fn a_long_broadcast_through_shared_memory_is_cut_into_segments() {
 
 #[test]
 fn barrier_ends_after_all_have_entered() {
-    let algorithms = [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Shared]
+    let algorithms = [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Shared, BarrierAlgorithm::Multicast]
         .into_iter()
         .chain(TREES.map(BarrierAlgorithm::Tree));
     let algorithms: Vec<_> = algorithms.collect();
@@ -86,16 +86,18 @@ fn barrier_ends_after_all_have_entered() {
 fn barrier_in_two_levels_ends_after_all_have_entered() {
     for (size, tree) in sizes().flat_map(|size| [Tree::BINOMIAL, Tree::Linear].map(|tree| (size, tree))) {
         for (number, nodes) in nodes(size).into_iter().enumerate() {
-            let algorithms = (tree, BarrierAlgorithm::Dissemination);
-            let schedule = |rank| barrier_in_two_levels(&Barrier { rank, size }, &nodes, algorithms);
-            let schedules: Vec<_> = (0..size).map(schedule).collect();
-            let processes = schedules.iter().map(|schedule| {
-                let empty = (Memory::default(), &Type::bytes());
-                Process::new(schedule.clone(), empty.clone(), empty)
-            });
-            run(&format!("barrier in two levels {tree:?} of {size} on {number}"), no_op, processes.collect());
-            let heard = heard_of(&schedules);
-            assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "{tree:?} of {size} on {number}: {heard:?}");
+            for between in [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Multicast] {
+                let schedule = |rank| barrier_in_two_levels(&Barrier { rank, size }, &nodes, (tree, between));
+                let schedules: Vec<_> = (0..size).map(schedule).collect();
+                let processes = schedules.iter().map(|schedule| {
+                    let empty = (Memory::default(), &Type::bytes());
+                    Process::new(schedule.clone(), empty.clone(), empty)
+                });
+                let label = format!("barrier in two levels {tree:?}, {between:?} of {size} on {number}");
+                run(&label, no_op, processes.collect());
+                let heard = heard_of(&schedules);
+                assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "{label}: {heard:?}");
+            }
         }
     }
 }
@@ -112,10 +114,17 @@ fn awaited(schedule: &Schedule) -> Vec<(usize, usize, u32)> {
 /// Who has, when all its steps are complete, directly or indirectly heard of whom.
 fn heard_of(schedules: &[Schedule]) -> Vec<Vec<bool>> {
     let size = schedules.len();
+    // What is multicast reaches those that receive from there, and that are sent nothing else.
+    let receives = |rank: usize, from: usize| {
+        let is_sent = |step: &Step| matches!(step, Step::Send { to, .. } if *to as usize == rank);
+        let is_received = |step: &Step| matches!(step, Step::Receive { from: of, .. } if *of as usize == from);
+        schedules[rank].steps().any(is_received) && !schedules[from].steps().any(is_sent)
+    };
     // The steps of a pair of ranks in one direction, in order: those that match.
     let between = |rank: usize, other: usize, sends: bool| {
         let steps = schedules[rank].steps().enumerate().filter_map(move |(number, step)| match step {
             Step::Send { to, .. } if sends && *to as usize == other => Some(number),
+            Step::Multicast { .. } if sends && receives(other, rank) => Some(number),
             Step::Receive { from, .. } if !sends && *from as usize == other => Some(number),
             _ => None,
         });
@@ -211,7 +220,8 @@ fn bcast_in_two_levels_brings_the_roots_data_to_all() {
                 let arguments = Bcast { rank, size, root, items: kind.items(count) };
                 let memory = if rank == root { holding(&kind, count, &data) } else { space(&kind, count) };
                 expected.push(holding(&kind, count, &data));
-                let algorithms = (BcastAlgorithm::chain(7), BcastAlgorithm::BINOMIAL);
+                let between = if size % 2 == 0 { BcastAlgorithm::Multicast } else { BcastAlgorithm::chain(7) };
+                let algorithms = (between, BcastAlgorithm::BINOMIAL);
                 let schedule = bcast_in_two_levels(&arguments, nodes, algorithms);
                 processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (memory, &kind)));
             }
@@ -425,12 +435,13 @@ fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     assert_eq!(run(&label, no_op, processes), expected, "{label}");
 }
 
-const ALLGATHER: [AllgatherAlgorithm; 6] = [
+const ALLGATHER: [AllgatherAlgorithm; 7] = [
     AllgatherAlgorithm::Dissemination,
     AllgatherAlgorithm::Ring,
     AllgatherAlgorithm::NeighbourExchange,
     AllgatherAlgorithm::Doubling,
     AllgatherAlgorithm::Linear,
+    AllgatherAlgorithm::Multicast,
     AllgatherAlgorithm::Shared,
 ];
 

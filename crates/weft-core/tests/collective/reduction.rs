@@ -141,6 +141,7 @@ fn allreduce_algorithms() -> Vec<AllreduceAlgorithm> {
         AllreduceAlgorithm::Multiplying { radix: 4 },
         AllreduceAlgorithm::Halving,
         AllreduceAlgorithm::Ring,
+        AllreduceAlgorithm::Multicast,
         AllreduceAlgorithm::Shared,
         AllreduceAlgorithm::SharedShares,
     ];
@@ -269,9 +270,11 @@ fn allreduce_in_two_levels_gives_all_the_result() {
     let algorithms = [
         (ReduceAlgorithm::BINOMIAL, AllreduceAlgorithm::Doubling, BcastAlgorithm::BINOMIAL),
         (ReduceAlgorithm::Halving, AllreduceAlgorithm::Ring, BcastAlgorithm::chain(13)),
+        (ReduceAlgorithm::BINOMIAL, AllreduceAlgorithm::Multicast, BcastAlgorithm::BINOMIAL),
     ];
     for (number, algorithms) in (0..3).flat_map(|number| algorithms.map(|algorithms| (number, algorithms))) {
-        for leaders in [1, 2, 3] {
+        // One rank of each node receives what is multicast.
+        for leaders in if algorithms.1 == AllreduceAlgorithm::Multicast { 1..=1 } else { 1..=3 } {
             let name = format!("allreduce in two levels {algorithms:?} on nodes {number} by {leaders}");
             let schedule = |arguments: &Allreduce| {
                 allreduce_in_two_levels(arguments, &nodes(arguments.size)[number], leaders, algorithms)

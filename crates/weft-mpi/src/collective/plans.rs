@@ -6,7 +6,7 @@ use weft_core::collective::choice::{self, Choices, Layout};
 use weft_core::collective::{Barrier, Schedule};
 
 use super::{Bound, CollectiveScope};
-use crate::multicast::{Multicast, Wanted};
+use crate::multicast::Multicast;
 use crate::object::{Communicator, Group};
 use crate::planner::Plans;
 use crate::process::Process;
@@ -20,15 +20,21 @@ impl Process {
         Plans { planner: &self.planner, layout }
     }
 
-    /// Whether broadcasts of a communicator may be multicast.
+    /// What may be multicast on a communicator.
     fn uses_multicast(&self, communicator: &Communicator) -> choice::Multicast {
-        match (communicator.multicast, self.multicast.wanted(&communicator.info)) {
-            (Multicast::Untried(_) | Multicast::Impossible | Multicast::GivenUp, _) | (_, Wanted::Off) => {
-                choice::Multicast::No
-            }
-            (Multicast::Works(_), Wanted::Auto) => choice::Multicast::Possible,
-            (Multicast::Works(_), Wanted::By(_)) => choice::Multicast::Asked,
+        match communicator.multicast {
+            Multicast::Untried(_) | Multicast::Impossible | Multicast::GivenUp => choice::Multicast::No,
+            Multicast::Works(_) => self.multicast.allowed(&communicator.info),
         }
+    }
+
+    /// Where the processes of `scope` are, for the reductions by which they agree on something, if they are those of a communicator; for others
+    /// it is as if each were on a node of its own. These reductions go by messages: some begin when the ones before them end, in any order.
+    pub fn agreement_layout(&self, scope: &CollectiveScope) -> Option<Layout> {
+        let communicator = self.objects.communicator(scope.communicator).ok()?;
+        let is_whole =
+            Arc::ptr_eq(&communicator.group, &scope.group) && communicator.collective_context() == scope.context;
+        is_whole.then(|| self.planner.by_messages(|| self.plans(communicator)).layout)
     }
 
     /// Bytes that each process of a communicator can publish at once for those on its node.

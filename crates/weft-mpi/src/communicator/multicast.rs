@@ -1,9 +1,10 @@
 //! Whether the network carries multicast between the nodes of a communicator is tried by all its processes together, in one of the first blocking
-//! broadcasts, and is known to all of them alike from then on.
+//! operations that may use it, and is known to all of them alike from then on.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use weft_core::collective::choice::Operation;
 use weft_core::multicast::Scheme;
 use weft_engine::engine::NewGroup;
 
@@ -12,8 +13,8 @@ use crate::error::{Error, Result};
 use crate::multicast::{Multicast, Wanted};
 use crate::process::{self, Process, with};
 
-/// Blocking broadcasts on a communicator before multicast is tried: a program that makes only a few need not pay for that.
-const BROADCASTS_BEFORE: u32 = 2;
+/// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
+const OPERATIONS_BEFORE: u32 = 2;
 /// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
@@ -21,44 +22,44 @@ const PATIENT_FROM: u32 = 2;
 const WINDOW_PACKETS: u32 = 256;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
 const AUTO_NODES_MIN: u32 = 3;
-/// After so many blocking broadcasts, and twice as many each time up to the second number, all look whether the network still carries it.
+/// After so many blocking operations that may be multicast, and twice as many each time up to the second number, all look whether the network still carries it.
 const REVIEWS: (u32, u32) = (64, 1024);
 
 impl Process {
-    /// A blocking broadcast begins on a communicator: whether [`prepare`] is to be called before.
+    /// A blocking operation begins on a communicator: whether [`prepare`] is to be called before.
     #[inline]
-    pub fn tries_multicast(&mut self, communicator: usize) -> bool {
+    pub fn tries_multicast(&mut self, communicator: usize, operation: Operation) -> bool {
         let Ok(object) = self.objects.communicator_mut(communicator) else { return false };
         if matches!(object.multicast, Multicast::Impossible | Multicast::GivenUp) {
             return false;
         }
-        let before = match self.multicast.wanted(&object.info) {
-            Wanted::Off => return false,
-            Wanted::Auto => BROADCASTS_BEFORE,
-            Wanted::By(_) => 0,
-        };
+        let Some(before) = self.multicast.tries_after(operation, &object.info, OPERATIONS_BEFORE) else { return false };
         match &mut object.multicast {
-            Multicast::Untried(broadcasts) if *broadcasts < before => {
-                *broadcasts += 1;
+            Multicast::Untried(operations) if *operations < before => {
+                *operations += 1;
                 false
             }
             Multicast::Untried(_) => object.inter.is_none(),
-            Multicast::Works(broadcasts) => {
-                *broadcasts = broadcasts.wrapping_add(1);
-                is_reviewed_after(*broadcasts)
+            Multicast::Works(operations) => {
+                *operations = operations.wrapping_add(1);
+                is_reviewed_after(*operations)
             }
             Multicast::Impossible | Multicast::GivenUp => false,
         }
     }
 
-    /// What this process knows of a group for `communicator`: the bytes of the longest packet, 0 if it cannot have one, and a number that none of
-    /// its groups has had.
-    fn offer_group(&mut self, communicator: usize) -> Result<(i64, i64)> {
+    /// Whether there are hosts enough for a group of `communicator`: all its processes say the same.
+    fn has_hosts(&self, communicator: usize) -> Result<bool> {
         let object = self.objects.communicator(communicator)?;
         // The table chooses it from three hosts on.
-        let nodes_min = if self.multicast.wanted(&object.info) == Wanted::Auto { AUTO_NODES_MIN } else { 2 };
-        let has_nodes = self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min);
-        let size = if has_nodes && !self.multicast.fails { self.engine()?.multicast_packet_size() } else { None };
+        let nodes_min = if self.multicast.is_asked_for(&object.info) { 2 } else { AUTO_NODES_MIN };
+        Ok(self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min))
+    }
+
+    /// What this process knows of a new group: the bytes of the longest packet, 0 if it cannot have one, and a number that none of
+    /// its groups has had.
+    fn offer_group(&mut self) -> Result<(i64, i64)> {
+        let size = if self.multicast.fails { None } else { self.engine()?.multicast_packet_size() };
         Ok((size.unwrap_or(0) as i64, i64::from(self.multicast.next_generation)))
     }
 
@@ -114,10 +115,10 @@ impl Process {
     }
 }
 
-/// Whether the processes of a communicator look, in the blocking broadcast with this number, how multicast does.
-fn is_reviewed_after(broadcasts: u32) -> bool {
+/// Whether the processes of a communicator look, in the blocking operation with this number, how multicast does.
+fn is_reviewed_after(operations: u32) -> bool {
     let (first, period) = REVIEWS;
-    broadcasts >= first && (broadcasts.is_power_of_two() || broadcasts.is_multiple_of(period))
+    operations >= first && (operations.is_power_of_two() || operations.is_multiple_of(period))
 }
 
 /// All processes of `communicator` say how multicast does. If it fails for one of them, all go on without it.
@@ -148,7 +149,10 @@ pub fn prepare(communicator: usize) -> Result<()> {
         return review(communicator);
     }
     let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
-    let (size, generation) = with(|process| process.offer_group(communicator))?;
+    if !with(|process| process.has_hosts(communicator))? {
+        return with(|process| process.conclude_multicast(communicator, false));
+    }
+    let (size, generation) = with(|process| process.offer_group())?;
     // The least size, and the highest number.
     let mut offers = [-size, generation];
     agree(&mut offers)?;

@@ -5,9 +5,9 @@ use super::construct::{self, Carriers, SimEngine};
 use super::process::{Checked, Proc};
 use super::program::{Collective, Kind, Step};
 use super::shape::content;
-use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
-use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Table};
+use std::sync::{Arc, LazyLock};
+use weft_core::collective::choice::{Choices, Layout as Places, Multicast, Operation as Chooses, Table};
 use weft_core::collective::select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
     ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree, WHOLE,
@@ -195,6 +195,18 @@ impl View {
         content(name ^ 1 << 59, count as usize * ITEM).to_vec()
     }
 
+    /// What plans operations that are multicast wherever they can be: three of four, where the network has groups.
+    fn multicast(&self) -> Option<Chosen<'_>> {
+        static CHOICES: LazyLock<Choices> = LazyLock::new(|| {
+            let operations = [Chooses::Barrier, Chooses::Bcast, Chooses::Allreduce, Chooses::Allgather];
+            let asked =
+                operations.map(|operation| (operation, operation.parse("multicast").expect("all of them have it")));
+            Choices::new(asked.to_vec(), Table::default())
+        });
+        let layout = self.multicast.as_ref().filter(|_| self.collective.algorithm % 4 != 3)?;
+        Some(Chosen { choices: &CHOICES, layout })
+    }
+
     fn op(&self) -> Op {
         [Op::Sum, Op::Max, Op::BXor, Op::BAnd][self.collective.id as usize % 4]
     }
@@ -280,9 +292,10 @@ impl View {
             Kind::Barrier => {
                 let barrier = core::Barrier { rank, size };
                 let trees = TREES.map(|(tree, _)| BarrierAlgorithm::Tree(tree));
-                let schedule = match self.asked(trees) {
-                    Some(algorithm) => core::barrier_with(&barrier, algorithm),
-                    None => core::barrier(&barrier),
+                let schedule = match (self.multicast(), self.asked(trees)) {
+                    (Some(chosen), _) => chosen.barrier(&barrier),
+                    (_, Some(algorithm)) => core::barrier_with(&barrier, algorithm),
+                    (_, None) => core::barrier(&barrier),
                 };
                 Plan { schedule, ..no_plan }
             }
@@ -291,11 +304,8 @@ impl View {
                 let tree = |(tree, segment_bytes)| BcastAlgorithm::Tree { tree, segment_bytes };
                 let others = [BcastAlgorithm::ScatterDissemination, BcastAlgorithm::ScatterRing];
                 let algorithms = TREES.map(tree).into_iter().chain(others);
-                let schedule = match (&self.multicast, self.asked(algorithms)) {
-                    (Some(layout), _) if collective.algorithm % 4 != 3 => {
-                        let choices = Choices::new(Vec::new(), Table::default());
-                        Chosen { choices: &choices, layout }.bcast(&arguments)
-                    }
+                let schedule = match (self.multicast(), self.asked(algorithms)) {
+                    (Some(chosen), _) => chosen.bcast(&arguments),
                     (_, Some(algorithm)) => core::bcast_with(&arguments, algorithm),
                     (_, None) => core::bcast(&arguments),
                 };
@@ -367,9 +377,10 @@ impl View {
         if collective.kind == Kind::Allgather {
             let items = Items { count, shape };
             let arguments = core::Allgather { rank, size, send: items, receive: items, in_place: false };
-            let schedule = match algorithm {
-                None => core::allgather(&arguments),
-                Some(algorithm) => core::allgather_with(&arguments, algorithm),
+            let schedule = match (self.multicast(), algorithm) {
+                (Some(chosen), _) => chosen.allgather(&arguments),
+                (_, None) => core::allgather(&arguments),
+                (_, Some(algorithm)) => core::allgather_with(&arguments, algorithm),
             };
             let expected = (0..size).map(|from| (u64::from(from) * count, self.items(from, 0, count))).collect();
             let send = vec![(0, self.items(rank, 0, count))];
@@ -384,9 +395,10 @@ impl View {
         let (own, places, displacements) = (counts[rank as usize], self.places(), self.displacements());
         let receive = Blocks { counts, displacements: &displacements, item_size: ITEM as u64 };
         let arguments = core::Allgatherv { rank, size, send: Items { count: own, shape }, receive, in_place: false };
-        let schedule = match algorithm {
-            None => core::allgatherv(&arguments),
-            Some(algorithm) => core::allgatherv_with(&arguments, algorithm),
+        let schedule = match (self.multicast(), algorithm) {
+            (Some(chosen), _) => chosen.allgatherv(&arguments),
+            (_, None) => core::allgatherv(&arguments),
+            (_, Some(algorithm)) => core::allgatherv_with(&arguments, algorithm),
         };
         let block = |from: u32| (places[from as usize], self.items(from, 0, counts[from as usize]));
         let receive_items = counts.iter().sum::<u64>() + u64::from(size) + 1;
@@ -482,9 +494,10 @@ impl View {
                     AllreduceAlgorithm::Ring,
                     AllreduceAlgorithm::Multiplying { radix: 3 },
                 ];
-                let schedule = match self.asked(TREES.map(tree).into_iter().chain(others)) {
-                    Some(algorithm) => core::allreduce_with(&all, algorithm),
-                    None => core::allreduce(&all),
+                let schedule = match (self.multicast(), self.asked(TREES.map(tree).into_iter().chain(others))) {
+                    (Some(chosen), _) => chosen.allreduce(&all),
+                    (_, Some(algorithm)) => core::allreduce_with(&all, algorithm),
+                    (_, None) => core::allreduce(&all),
                 };
                 (schedule, Some(whole))
             }
