@@ -15,7 +15,8 @@ use crate::measure::arguments::{Common, Rounds};
 #[derive(Args, Debug)]
 pub(crate) struct Arguments {
     /// What to measure (a wrong name is answered with all), or an experiment: ack (how late acknowledgements show in Sendrecv),
-    /// carriers (Weft over each of its own links, beside the link without MPI), fabric (its own links beside libfabric)
+    /// carriers (Weft over each of its own links, beside the link without MPI), fabric (its own links beside libfabric), multicast and multicast-skew (broadcasts down trees and by each scheme of
+    /// multicast, also where receivers come late)
     measurement: String,
     #[command(flatten)]
     rounds: Rounds,

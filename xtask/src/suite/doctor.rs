@@ -14,7 +14,10 @@ use super::{Case, Outcome};
 /// Seconds for one case; the longest wait inside one is a few seconds.
 const LIMIT: u64 = 30;
 /// Names for the scripts: the command, the two hosts and the switch between them.
-const NAMES: &str = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch";
+///
+/// `keep PACKETS` keeps such packets, named as for nft, from the second host.
+const NAMES: &str = "h0=${WEFT_HOSTS%%,*} h1=${WEFT_HOSTS##*,} switch=${WEFT_HOSTS%%-0,*}-switch; keep() { ip netns exec $h1 nft \
+     \"add table ip t; add chain ip t c { type filter hook input priority 0; }; add rule ip t c $1 drop\" || exit 77; }";
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = info();
@@ -67,6 +70,22 @@ fn broken_hosts() -> Vec<Case> {
             "two hosts that are fine",
             ":",
             fine().says("packets-arrive").says("ethernet: packets of 64").says("multicast").says("clock"),
+        ),
+        case(
+            "multicast that a group does not get",
+            r#"export WEFT_LINK=udp; keep "ip daddr 239.0.0.0/8""#,
+            fine().says("multicast-snooped"),
+        ),
+        case("no multicast", r#"export WEFT_LINK=udp; keep "ip daddr 224.0.0.0/4""#, fine().says("multicast-lost")),
+        case(
+            "no full multicast",
+            r#"export WEFT_LINK=udp; keep "ip daddr 239.0.0.0/8 ip length > 1000""#,
+            fine().says("multicast-full-size-lost"),
+        ),
+        case(
+            "little multicast at a time",
+            r#"export WEFT_LINK=udp; keep "ip daddr 239.0.0.0/8 limit rate over 20/second""#,
+            fine().says("multicast-limited"),
         ),
         case("a smaller MTU on one side", "ip -n $h1 link set e0 mtu 900", fine().says("mtu-differs")),
         case("a smaller MTU between", "ip -n $switch link set p1-0 mtu 900", fault("full-size-lost").says("872 bytes")),

@@ -1,6 +1,6 @@
 //! Experiments: what is measured, under which settings, and where.
 
-use weft_mpi::settings::{ACK, ACK_DELAY, FABRIC_PROVIDER, LINK, LINKS};
+use weft_mpi::settings::{ACK, ACK_DELAY, BCAST, FABRIC_PROVIDER, LINK, LINKS};
 
 use crate::measure::library::{Kind, Spec};
 
@@ -35,6 +35,8 @@ pub(super) fn find(name: &str) -> Option<Experiment> {
         "ack" => Some(ack()),
         "carriers" => Some(carriers()),
         "fabric" => Some(fabric()),
+        "multicast" => Some(multicast("multicast", &["bcast", "bcast_throughput"])),
+        "multicast-skew" => Some(multicast("multicast-skew", &["bcast_skew"])),
         _ => None,
     }
 }
@@ -89,6 +91,22 @@ fn fabric() -> Experiment {
     }
 }
 
+/// Broadcasts between eight hosts down trees and by each scheme of multicast, as in the paper of Liu, Mamidala and Panda.
+fn multicast(name: &'static str, measurements: &[&str]) -> Experiment {
+    // The first is what the table takes without multicast.
+    const WAYS: [&str; 8] =
+        ["tree", "binomial", "basic", "window", "coroot-2", "aggregate-10", "coroot-2+aggregate-10", "auto"];
+    let by = |way| weft(&[(BCAST.name, way)], Some(false));
+    Experiment {
+        name,
+        measurements: measurements.iter().map(|name| (*name).to_owned()).collect(),
+        hosts: vec![8],
+        libraries: WAYS.map(by).to_vec(),
+        sizes: None,
+        carriers: false,
+    }
+}
+
 /// Sizes at equal distances on a logarithmic axis, and those around the turning points; ascending, each once.
 fn dense_sizes() -> Vec<u64> {
     let (from, to, count) = ACK_SIZES;
@@ -119,7 +137,7 @@ mod tests {
 
     #[test]
     fn every_experiment_is_made_of_what_there_is() {
-        for name in ["ack", "carriers", "fabric"] {
+        for name in ["ack", "carriers", "fabric", "multicast", "multicast-skew"] {
             let experiment = find(name).unwrap();
             assert_eq!(experiment.name, name);
             assert!(experiment.measurements.iter().all(|measurement| catalogue::find(measurement).is_ok()));

@@ -12,7 +12,9 @@ use super::agent;
 use super::facts::Facts;
 use super::findings::{self, Finding, HostSeen, PairSeen};
 use super::host::{Host, Unreachable};
-use super::protocol::{FABRIC, FABRIC_ON, Fate, MULTICAST, Reply, Request, SHORT_BYTES, Target, VERSION};
+use super::protocol::{
+    Arrived, BURST, FABRIC, FABRIC_ON, Fate, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, VERSION,
+};
 
 /// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
 pub(crate) const ALL_PAIRS_HOSTS_MAX: usize = 16;
@@ -179,7 +181,7 @@ impl Examination {
                     self.seen[index].multicast = multicast;
                 }
                 other if !wrong[index] => self.wrong(index, other),
-                _ => self.seen[index].multicast = Some("a setting makes no sense".into()),
+                _ => self.seen[index].multicast = Err("a setting makes no sense".into()),
             }
         }
         self.pairs = directions(self.hosts.len()).into_iter().flat_map(|(from, to)| self.pairs_of(from, to)).collect();
@@ -321,24 +323,22 @@ impl Examination {
     }
 
     fn multicast(&mut self) {
-        let can: Vec<bool> = self.seen.iter().map(|seen| seen.multicast.is_none() && !seen.links.is_empty()).collect();
+        let can: Vec<bool> = self.seen.iter().map(|seen| seen.multicast.is_ok() && !seen.links.is_empty()).collect();
         let count = can.iter().filter(|&&can| can).count();
         if count < 2 {
             return;
         }
-        for _ in 0..ROUNDS {
-            self.ask(|index| can[index].then_some(Request::Multicast));
-            self.collect(&self.unheard(&can, count - 1));
-            if self.unheard(&can, count - 1).iter().all(|&missing| missing == 0) {
-                return;
-            }
-        }
+        // One round: another one would hide how many of those in a row are lost. The others are sent twice.
+        self.ask(|index| can[index].then_some(Request::Multicast));
+        self.collect(&self.unheard(&can, count - 1));
     }
 
-    /// How many of the `others` each host has not heard.
+    /// How many packets of the `others` each host has not heard.
     fn unheard(&self, can: &[bool], others: usize) -> Vec<usize> {
-        let heard = |seen: &HostSeen| seen.arrived.iter().filter(|one| one.link == MULTICAST).count();
-        let unheard = |(seen, &can)| if can { others.saturating_sub(heard(seen)) } else { 0 };
+        let is_multicast = |one: &&Arrived| [MULTICAST, MULTICAST_OF_LINK].contains(&one.link.as_str());
+        let heard = |seen: &HostSeen| seen.arrived.iter().filter(is_multicast).count();
+        // A short one in each group, a full one, and those in a row.
+        let unheard = |(seen, &can)| if can { (others * (3 + BURST)).saturating_sub(heard(seen)) } else { 0 };
         self.seen.iter().zip(can).map(unheard).collect()
     }
 

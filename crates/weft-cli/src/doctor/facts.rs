@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::ToSocketAddrs;
+use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
@@ -66,6 +67,8 @@ pub(crate) struct Address {
     pub(crate) refused: Option<String>,
     /// Whether the interface cuts large sends itself (`tx-udp-segmentation`); none: not known.
     pub(crate) segmentation: Option<bool>,
+    /// It has no cable.
+    pub(crate) is_wireless: bool,
 }
 
 /// Rules that might stop packets.
@@ -141,6 +144,7 @@ fn addresses(settings: &Settings) -> Vec<Address> {
         segmentation: if one.verdict.is_ok() { of(&one.interface) } else { None },
         address: format!("{}/{}", one.ip, one.prefix),
         mtu: one.mtu,
+        is_wireless: Path::new("/sys/class/net").join(&one.interface).join("phy80211").exists(),
         refused: one.verdict.err(),
         interface: one.interface,
     };

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use super::facts::{Address, Facts};
-use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, OpenedLink, SHORT_BYTES};
+use super::protocol::{Arrived, BURST, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SHORT_BYTES};
 use crate::info::text::bytes;
 
 /// How bad it is, best first.
@@ -54,7 +54,7 @@ impl Finding {
 }
 
 /// What the controller saw of one host.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct HostSeen {
     pub(crate) name: String,
     /// Seconds until the agent greeted.
@@ -64,8 +64,8 @@ pub(crate) struct HostSeen {
     pub(crate) clock_ahead_seconds: f64,
     pub(crate) facts: Facts,
     pub(crate) links: Vec<OpenedLink>,
-    /// Why multicast could not be tried.
-    pub(crate) multicast: Option<String>,
+    /// Bytes of the longest packet that it multicasts, or why multicast could not be tried.
+    pub(crate) multicast: Result<usize, String>,
     /// Packets that came, once each.
     pub(crate) arrived: BTreeSet<Arrived>,
 }
@@ -558,40 +558,113 @@ fn ip_of(address: &str) -> &str {
     address.rsplit_once(':').map_or(address, |(ip, _)| ip.trim_matches(['[', ']']))
 }
 
-/// Who hears whom by multicast; `names` by index.
+impl Default for HostSeen {
+    fn default() -> Self {
+        Self {
+            name: String::new(),
+            reached_seconds: 0.0,
+            answer_milliseconds: 0.0,
+            clock_ahead_seconds: 0.0,
+            facts: Facts::default(),
+            links: Vec::new(),
+            multicast: Err("nobody has tried it".to_owned()),
+            arrived: BTreeSet::new(),
+        }
+    }
+}
+
+/// Of so many packets in a row one may be lost before that is a finding.
+const BURST_LOSS_SHARE: usize = 20;
+const TREES: &str = "until then broadcasts between hosts go by trees (WEFT_BCAST=tree)";
+
+/// Who hears whom by multicast, and what it is that keeps packets away; `names` by index.
 pub(crate) fn of_multicast(hosts: &[HostSeen], names: &[String]) -> Vec<Finding> {
     let mut all = Vec::new();
     if hosts.len() < 2 {
         return all;
     }
-    let mut untried = BTreeSet::new();
     for host in hosts {
-        if let Some(why) = &host.multicast {
+        if let Err(why) = &host.multicast {
             let what = format!("multicast could not be tried: {why}");
-            all.push(Finding::new(Level::Note, "multicast-untried", &host.name, what, "nothing: no link needs it yet"));
-            untried.insert(host.name.as_str());
+            all.push(Finding::new(Level::Note, "multicast-untried", &host.name, what, TREES));
         }
     }
-    let heard = |host: &HostSeen, from: &str| {
-        let came =
-            |one: &Arrived| one.link == MULTICAST && names.get(usize::from(one.from)).is_some_and(|name| name == from);
-        host.arrived.iter().any(came)
-    };
-    let mut deaf = 0;
-    for from in hosts.iter().filter(|host| !untried.contains(host.name.as_str())) {
-        let others = hosts.iter().filter(|host| host.name != from.name && !untried.contains(host.name.as_str()));
-        let missed: Vec<&str> = others.filter(|host| !heard(host, &from.name)).map(|host| host.name.as_str()).collect();
-        if !missed.is_empty() {
-            deaf += 1;
-            let what = format!("multicast does not reach {}", missed.join(", "));
-            let cure = "nothing: no link needs it yet; a switch that snoops IGMP needs a querier to pass multicast on";
-            all.push(Finding::new(Level::Note, "multicast-lost", &from.name, what, cure));
-        }
+    let tried: Vec<&HostSeen> = hosts.iter().filter(|host| host.multicast.is_ok()).collect();
+    let before = all.len();
+    for from in &tried {
+        all.extend(of_multicast_from(from, &tried, names));
     }
-    let tried = hosts.len() - untried.len();
-    if deaf == 0 && tried > 1 {
+    if all.len() == before && tried.len() > 1 {
         let names: Vec<&str> = hosts.iter().map(|host| host.name.as_str()).collect();
-        all.push(Finding::ok("multicast", &names.join(", "), "multicast from each reaches all others"));
+        let what = "multicast from each reaches all others, short and full packets, and many in a row";
+        all.push(Finding::ok("multicast", &names.join(", "), what));
+    }
+    let wireless = |host: &&&HostSeen| host.facts.addresses.iter().any(|one| one.refused.is_none() && one.is_wireless);
+    for host in tried.iter().filter(wireless) {
+        let what = "an interface is wireless: access points send multicast at their lowest rate, and do not repeat what is lost";
+        let cure = "a cable; or WEFT_INTERFACE names another interface; or WEFT_BCAST=tree";
+        all.push(Finding::new(Level::Note, "multicast-wireless", &host.name, what, cure));
+    }
+    all
+}
+
+/// What becomes of the packets that one host multicasts.
+fn of_multicast_from(from: &HostSeen, hosts: &[&HostSeen], names: &[String]) -> Vec<Finding> {
+    let full_size = from.multicast.clone().unwrap_or(SHORT_BYTES);
+    let is_from = |one: &Arrived| names.get(usize::from(one.from)).is_some_and(|name| *name == from.name);
+    let came = |host: &HostSeen, link: &str, bytes: usize| {
+        host.arrived.iter().any(|one| one.link == link && one.bytes == bytes && is_from(one))
+    };
+    let in_a_row = |host: &HostSeen| {
+        let is_one = |one: &&Arrived| (SHORT_BYTES + 1..=SHORT_BYTES + BURST).contains(&one.bytes);
+        host.arrived.iter().filter(|one| one.link == MULTICAST && is_from(one)).filter(is_one).count()
+    };
+    let (mut unknown, mut filtered, mut cut, mut limited) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for host in hosts.iter().filter(|host| host.name != from.name) {
+        let name = host.name.as_str();
+        match (came(host, MULTICAST, SHORT_BYTES), came(host, MULTICAST_OF_LINK, SHORT_BYTES)) {
+            (false, true) => unknown.push(name),
+            (false, false) => filtered.push(name),
+            (true, _) if !came(host, MULTICAST, full_size) => cut.push(name),
+            (true, _) if in_a_row(host) < BURST - BURST / BURST_LOSS_SHARE => limited.push((name, in_a_row(host))),
+            _ => {}
+        }
+    }
+    let mut all = Vec::new();
+    let mut note = |name, what: String, cure: &str| {
+        all.push(Finding::new(Level::Note, name, &from.name, what, format!("{cure}; {TREES}")));
+    };
+    if !unknown.is_empty() {
+        let what = format!(
+            "multicast to a group that has been joined does not reach {}, and multicast to all of the link does: a switch snoops IGMP and does not know \
+             who has joined",
+            unknown.join(", ")
+        );
+        note(
+            "multicast-snooped",
+            what,
+            "turn on an IGMP querier in this VLAN, or snooping off; look for a firewall on the hosts as well",
+        );
+    }
+    if !filtered.is_empty() {
+        let what = format!("no multicast reaches {}", filtered.join(", "));
+        note(
+            "multicast-lost",
+            what,
+            "let the switch, the hypervisor or the firewall between pass multicast (UDP to 239.255.0.0/16), or put the hosts into one segment",
+        );
+    }
+    if !cut.is_empty() {
+        let what = format!("multicast packets of {full_size} bytes do not reach {}, short ones do", cut.join(", "));
+        note("multicast-full-size-lost", what, "one MTU on all hosts and switches");
+    }
+    for (name, count) in limited {
+        let what = format!("of {BURST} multicast packets in a row {count} arrive at {name}");
+        note(
+            "multicast-limited",
+            what,
+            "raise the switch's limit for multicast (storm control, rate limit), or the receive buffers (net.core.rmem_max)",
+        );
     }
     all
 }

@@ -184,7 +184,14 @@ fn the_largest_packet_that_arrives_gives_the_mtu_to_set() {
 
 fn address(interface: &str, address: &str, refused: Option<&str>) -> Address {
     let (interface, address) = (interface.to_owned(), address.to_owned());
-    Address { interface, address, mtu: 1500, refused: refused.map(str::to_owned), segmentation: None }
+    Address {
+        interface,
+        address,
+        mtu: 1500,
+        refused: refused.map(str::to_owned),
+        segmentation: None,
+        is_wireless: false,
+    }
 }
 
 #[test]
@@ -212,20 +219,45 @@ fn hosts_are_compared_with_each_other() {
 }
 
 #[test]
-fn multicast_is_heard_or_not_or_could_not_be_tried() {
+fn what_keeps_multicast_away_is_named() {
+    const FULL: usize = 1472;
     let names_of_hosts = ["h0".to_owned(), "h1".to_owned()];
-    let heard = |from: u16| Arrived { link: MULTICAST.into(), from, bytes: SHORT_BYTES };
+    let all_of = |from: u16| {
+        let one = |link: &str, bytes| Arrived { link: link.into(), from, bytes };
+        let in_a_row = (1..=BURST).map(|more| one(MULTICAST, SHORT_BYTES + more));
+        let others = [one(MULTICAST_OF_LINK, SHORT_BYTES), one(MULTICAST, SHORT_BYTES), one(MULTICAST, FULL)];
+        in_a_row.chain(others).collect::<std::collections::BTreeSet<_>>()
+    };
     let (mut h0, mut h1) = (good(), good());
     h1.name = "h1".into();
-    h0.arrived = [heard(1)].into();
-    h1.arrived = [heard(0)].into();
+    (h0.multicast, h1.multicast) = (Ok(FULL), Ok(FULL));
+    h0.arrived = all_of(1);
+    h1.arrived = all_of(0);
     let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);
     assert_eq!((all.len(), all[0].name, all[0].level), (1, "multicast", Level::Ok));
-    h1.arrived.clear();
+    let keeping = |keeps: &dyn Fn(&Arrived) -> bool| {
+        let mut h1 = h1.clone();
+        h1.arrived.retain(|one| keeps(one));
+        let all = of_multicast(&[h0.clone(), h1], &names_of_hosts);
+        assert!(
+            all.iter().all(|one| one.subject == "h0" && one.what.contains("h1") && one.level == Level::Note),
+            "{all:?}"
+        );
+        all.iter().map(|one| one.name).collect::<Vec<_>>()
+    };
+    assert_eq!(keeping(&|one| one.link == MULTICAST_OF_LINK), ["multicast-snooped"]);
+    assert_eq!(keeping(&|_| false), ["multicast-lost"]);
+    assert_eq!(keeping(&|one| one.bytes < 1000), ["multicast-full-size-lost"]);
+    assert_eq!(keeping(&|one| one.bytes % 8 == 0), ["multicast-limited"]);
+    // One that is lost is no limit.
+    h1.arrived.retain(|one| one.bytes != SHORT_BYTES + 7);
     let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);
-    assert_eq!(names(&all), [(Level::Note, "multicast-lost")]);
-    assert!(all[0].subject == "h0" && all[0].what.contains("h1"));
-    h1.multicast = Some("no IPv4".into());
+    assert_eq!((all.len(), all[0].name, all[0].level), (1, "multicast", Level::Ok));
+    let mut wireless = h0.clone();
+    wireless.facts.addresses = vec![Address { is_wireless: true, ..address("w0", "10.0.0.1/24", None) }];
+    let all = of_multicast(&[wireless, h1.clone()], &names_of_hosts);
+    assert_eq!(names(&all), [(Level::Note, "multicast-wireless")]);
+    h1.multicast = Err("no IPv4".into());
     assert_eq!(names(&of_multicast(&[h0, h1], &names_of_hosts)), [(Level::Note, "multicast-untried")]);
 }
 

@@ -15,8 +15,8 @@ use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
 use weft_net::xdp;
 
-use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, OpenedLink, SentTo, Target};
-use super::protocol::{COPIES, FABRIC, FABRIC_ON, SHORT_BYTES};
+use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target};
+use super::protocol::{BURST, COPIES, FABRIC, FABRIC_ON, SHORT_BYTES};
 
 /// What a packet of a doctor begins with; the token, sender and receiver follow.
 const MAGIC: &[u8; 8] = b"weftdoc1";
@@ -197,8 +197,8 @@ impl Probe {
         Probe { identity, ..Probe::default() }
     }
 
-    /// Opens every link that the settings allow; tells what became of each, and why multicast cannot be tried.
-    pub(crate) fn open(&mut self, settings: &Settings) -> (Vec<OpenedLink>, Option<String>) {
+    /// Opens every link that the settings allow; tells what became of each, and of multicast.
+    pub(crate) fn open(&mut self, settings: &Settings) -> (Vec<OpenedLink>, Result<usize, String>) {
         let mut told = Vec::new();
         self.links.clear();
         for (name, opened) in open_all(settings) {
@@ -208,14 +208,14 @@ impl Probe {
             self.links.extend(opened.ok());
         }
         let own = self.links.iter().find_map(|link| Card::decode(&link.card()).ok()?.candidates.first().copied());
-        let multicast = match own.map(|candidate| candidate.ip) {
-            Some(IpAddr::V4(own)) => Multicast::join(own, self.identity),
-            Some(IpAddr::V6(_)) => Err("it is tried with IPv4 only".to_owned()),
+        let multicast = match own.map(|candidate| (candidate.ip, candidate.packet_size)) {
+            Some((IpAddr::V4(own), packet_size)) => Multicast::join(own, packet_size.into(), self.identity),
+            Some((IpAddr::V6(_), _)) => Err("it is tried with IPv4 only".to_owned()),
             None => Err("no link has an address".to_owned()),
         };
-        let why = multicast.as_ref().err().cloned();
+        let bytes_or_why = multicast.as_ref().map(|multicast| multicast.packet_size).map_err(Clone::clone);
         self.multicast = multicast.ok();
-        (told, why)
+        (told, bytes_or_why)
     }
 
     /// Sends packets to the targets.
@@ -225,10 +225,15 @@ impl Probe {
         Ok(targets.iter().map(|target| send_to(link.as_mut(), identity, target)).collect())
     }
 
-    /// Sends to the multicast group.
+    /// Sends to the multicast groups.
     pub(crate) fn multicast(&mut self) -> Result<(), String> {
         let multicast = self.multicast.as_ref().ok_or("there is no multicast socket")?;
-        multicast.send(&packet(self.identity, EVERYBODY, SHORT_BYTES))
+        let sized = |bytes: usize| packet(self.identity, EVERYBODY, bytes);
+        multicast.send(multicast.of_link, &sized(SHORT_BYTES), COPIES)?;
+        multicast.send(multicast.group, &sized(SHORT_BYTES), COPIES)?;
+        // Before the many, of which a switch may take offence.
+        multicast.send(multicast.group, &sized(multicast.packet_size), COPIES)?;
+        (1..=BURST).try_for_each(|more| multicast.send(multicast.group, &sized(SHORT_BYTES + more), 1))
     }
 
     /// Takes what comes until `expected` different packets are there, at most for `limit`.
@@ -258,11 +263,14 @@ impl Probe {
             took += link.datagrams().receive(&mut |bytes| note(&name, bytes), BATCH);
         }
         if let Some(multicast) = &self.multicast {
-            let mut bytes = [0; SHORT_BYTES + 1];
-            for _ in 0..BATCH {
-                let Ok(length) = multicast.listener.recv(&mut bytes) else { break };
-                note(MULTICAST, &bytes[..length]);
-                took += 1;
+            let mut bytes = vec![0; multicast.packet_size + 1];
+            for (name, listener) in [(MULTICAST, &multicast.listener), (MULTICAST_OF_LINK, &multicast.listener_of_link)]
+            {
+                for _ in 0..BATCH {
+                    let Ok(length) = listener.recv(&mut bytes) else { break };
+                    note(name, &bytes[..length]);
+                    took += 1;
+                }
             }
         }
         took
@@ -403,34 +411,42 @@ fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
     (is_ours && is_whole && from != identity.index && (to == identity.index || to == EVERYBODY)).then_some(from)
 }
 
-/// A member of the run's multicast group.
+/// A member of the run's multicast groups.
 struct Multicast {
     listener: UdpSocket,
+    listener_of_link: UdpSocket,
     speaker: UdpSocket,
     group: SocketAddr,
+    of_link: SocketAddr,
+    packet_size: usize,
 }
 
 impl Multicast {
-    /// Group and port follow from the run's token: administratively scoped, RFC 2365, so that no router passes it on.
-    fn join(own: Ipv4Addr, identity: Identity) -> Result<Multicast, String> {
+    /// Groups and port follow from the run's token: one that is administratively scoped, RFC 2365, so that no router passes it on, and one of the link.
+    fn join(own: Ipv4Addr, packet_size: usize, identity: Identity) -> Result<Multicast, String> {
         let [a, b, c, d, ..] = identity.token.to_le_bytes();
-        let group = Ipv4Addr::new(239, 255, a, b);
         let port = 20_000 + u16::from_le_bytes([c, d]) % 12_000;
         let failed = |what: &str| {
             let what = what.to_owned();
             move |error: std::io::Error| format!("{what}: {error}")
         };
-        let listener = UdpSocket::bind((group, port)).map_err(failed("no socket for the group"))?;
-        listener.join_multicast_v4(&group, &own).map_err(failed("the group cannot be joined"))?;
-        listener.set_nonblocking(true).map_err(failed("no socket for the group"))?;
+        let listen = |group: Ipv4Addr| {
+            let listener = UdpSocket::bind((group, port)).map_err(failed("no socket for the group"))?;
+            listener.join_multicast_v4(&group, &own).map_err(failed("the group cannot be joined"))?;
+            listener.set_nonblocking(true).map_err(failed("no socket for the group"))?;
+            Ok::<_, String>((listener, SocketAddr::from((group, port))))
+        };
+        let (listener, group) = listen(Ipv4Addr::new(239, 255, a, b))?;
+        // The upper half of 224.0.0.0/24 has hardly any names (IANA).
+        let (listener_of_link, of_link) = listen(Ipv4Addr::new(224, 0, 0, 0x80 | a & 0x3f))?;
         // A sender that is bound to an address uses its interface.
         let speaker = UdpSocket::bind((own, 0)).map_err(failed("no socket to send with"))?;
-        Ok(Multicast { listener, speaker, group: (group, port).into() })
+        Ok(Multicast { listener, listener_of_link, speaker, group, of_link, packet_size: packet_size.max(SHORT_BYTES) })
     }
 
-    fn send(&self, packet: &[u8]) -> Result<(), String> {
-        for _ in 0..COPIES {
-            self.speaker.send_to(packet, self.group).map_err(|error| error.to_string())?;
+    fn send(&self, to: SocketAddr, packet: &[u8], copies: usize) -> Result<(), String> {
+        for _ in 0..copies {
+            self.speaker.send_to(packet, to).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -470,7 +486,8 @@ mod tests {
     fn two_probes_of_one_machine_reach_each_other() {
         let settings = Settings::read(|name| (name == "WEFT_INTERFACE").then(|| "lo".to_owned())).unwrap();
         let (mut a, mut b) = (Probe::new(A), Probe::new(B));
-        a.open(&settings);
+        // Whether the loopback interface has multicast is nothing to this.
+        let _ = a.open(&settings);
         let (links, _) = b.open(&settings);
         let card = links[0].card.clone().unwrap();
         let sent = a.send("udp", &[Target { peer: 1, card: card.clone(), sizes: Vec::new() }]).unwrap();

@@ -27,11 +27,11 @@ pub(crate) enum Request {
     Ping,
     /// Tell the facts of the host.
     Facts,
-    /// Open every link, and join the multicast group.
+    /// Open every link, and join the multicast groups.
     Open,
     /// Send to these.
     Send { link: String, targets: Vec<Target> },
-    /// Send one packet to the multicast group.
+    /// Send to the multicast groups: a short packet to each, and to the one that programs would use a full one and [`BURST`] in a row.
     Multicast,
     /// Wait for packets until so many different ones are there, at most so long; tell all that ever came.
     Collect { expected: usize, milliseconds: u64 },
@@ -61,8 +61,8 @@ pub(crate) enum Reply {
     Facts(Box<Facts>),
     Opened {
         links: Vec<OpenedLink>,
-        /// Why multicast cannot be tried.
-        multicast: Option<String>,
+        /// Bytes of the longest packet that can be multicast, or why multicast cannot be tried.
+        multicast: Result<usize, String>,
     },
     Sent {
         targets: Vec<SentTo>,
@@ -124,8 +124,12 @@ pub(crate) struct Arrived {
     pub(crate) bytes: usize,
 }
 
-/// The name under which multicast packets are told.
+/// The names under which multicast packets are told: to a group as programs use them, …
 pub(crate) const MULTICAST: &str = "multicast";
+/// … and to one of the link, which switches pass on without knowing who has joined (RFC 4541, §2.1.2).
+pub(crate) const MULTICAST_OF_LINK: &str = "multicast of the link";
+/// Multicast packets in a row, by which a limit on their rate shows. They have different lengths, from one more than [`SHORT_BYTES`] on.
+pub(crate) const BURST: usize = 200;
 
 /// What becomes of packets that do not arrive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -1,0 +1,30 @@
+#!/bin/sh
+# make bench-multicast: broadcasts by each scheme of multicast and down trees, on eight virtual hosts and in simulation; docs/book/multicast/ from them.
+# About ten minutes on two processors. Where no virtual hosts can be made, only the simulation runs.
+set -eu
+cd "$(dirname "$0")/.."
+weft=build/prefix/bin/weft
+book=docs/book/multicast
+runs=build/bench/multicast-$(date -u +%Y%m%d-%H%M%S)
+mkdir -p "$runs"
+
+# What the paper has: latency and throughput by size, then the time in the call where receivers come late by up to so many microseconds.
+bench() {
+    file=$1
+    shift
+    "$weft" bench "$@" --limit 120 --output "$runs/$file.jsonl" >"$runs/$file.txt"
+}
+if why=$("$weft" hosts run --count 2 -- true 2>&1); then
+    bench 1-schemes multicast --rounds 3 --sizes 4,64,512,1836,8k,64k,256k,1m --samples 10 --seconds 0.05
+    for skew in 0 100 400; do
+        for at in root receivers; do
+            bench "2-skew-$skew-$at" multicast-skew --rounds 2 --sizes 4,1836,16k --samples 6 --seconds 0.03 -- --skew-us "$skew" --at "$at"
+        done
+    done
+    "$weft" report "$runs"/*.jsonl --charts "$book" --markdown "$runs/multicast.md"
+    "$weft" report "$runs"/*.jsonl --json >"$runs/multicast.json"
+else
+    echo "bench-multicast: hosts are left out: $why" >&2
+fi
+"$weft" simulate bcast --charts "$book" >"$runs/simulated.txt"
+echo "tables: $runs/multicast.md, $runs/simulated.txt; figures for programs: $runs/multicast.json; charts: $book"
