@@ -76,6 +76,8 @@ static void pending(void)
         MPI_Comm_free(&comm);
     }
     CHECK_EQUAL(got, -1);
+    /* The sender must not be ahead of the one that has just looked. */
+    MPI_Barrier(MPI_COMM_WORLD);
     if (rank == ranks - 1 && ranks > 1)
         MPI_Send(&value, 1, MPI_INT, 0, 7, first);
     if (rank != 0)

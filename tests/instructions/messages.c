@@ -1,4 +1,4 @@
-/* messages DIRECTORY blocking|nonblocking BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
+/* messages DIRECTORY blocking|nonblocking|one-sided BLOCKS MESSAGES: rank 0 sends messages of 8 bytes to rank 1, for a counter of instructions.
  *
  * What a message costs must not depend on who is quicker, nor on how slow the counter makes the program. So
  * - nobody looks for a message in vain: a rank enters MPI only when what it will find is there. The two tell each other through
@@ -11,7 +11,8 @@
  *
  * blocking:    MPI_Send at rank 0, MPI_Recv at rank 1; the answer, of 8 bytes too, is not counted.
  * nonblocking: a window of MPI_Irecv at rank 1, then a window of MPI_Isend and MPI_Waitall at rank 0, then MPI_Waitall at rank 1;
- *              the answer to each window is counted at both. */
+ *              the answer to each window is counted at both.
+ * one-sided:   on a window that MPI_Win_allocate has made, rank 0 counts MPI_Put and MPI_Win_flush, rank 1 MPI_Fetch_and_op and MPI_Win_flush. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -243,33 +244,78 @@ static void nonblocking(void)
     number += WINDOW;
 }
 
+static MPI_Win win;
+
+static void put_many(void)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        MPI_Put(&out[i], sizeof *out, MPI_BYTE, 1 - rank, i * (int)sizeof *out, sizeof *out, MPI_BYTE, win);
+        MPI_Win_flush(1 - rank, win);
+    }
+}
+
+static void fetch_many(void)
+{
+    for (int i = 0; i < WINDOW; i++) {
+        MPI_Fetch_and_op(&out[i], &in[i], MPI_LONG_LONG, 1 - rank, 0, MPI_SUM, win);
+        MPI_Win_flush(1 - rank, win);
+    }
+}
+
+static void one_sided(void)
+{
+    if (rank == 0) {
+        fill(WINDOW);
+        counted(put_many);
+    } else {
+        for (int i = 0; i < WINDOW; i++)
+            out[i] = 1;
+        counted(fetch_many);
+        check(in, WINDOW);
+    }
+    number += WINDOW;
+}
+
 int main(int argc, char **argv)
 {
     long blocks, messages;
+    void (*step)(void);
+    long long *cells;
     int ranks, window;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     if (argc != 5 || ranks != 2)
-        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking BLOCKS MESSAGES");
-    if (strcmp(argv[2], "blocking") && strcmp(argv[2], "nonblocking"))
-        end("the second argument is blocking or nonblocking");
-    window = strcmp(argv[2], "blocking") ? WINDOW : 1;
+        end("usage: mpiexec -n 2 messages DIRECTORY blocking|nonblocking|one-sided BLOCKS MESSAGES");
+    step = !strcmp(argv[2], "blocking") ? blocking : !strcmp(argv[2], "nonblocking") ? nonblocking : one_sided;
+    if (step == one_sided && strcmp(argv[2], "one-sided"))
+        end("the second argument is blocking, nonblocking or one-sided");
+    window = step == blocking ? 1 : WINDOW;
     blocks = strtol(argv[3], NULL, 10);
     messages = strtol(argv[4], NULL, 10);
     if (blocks < 1 || blocks > BLOCKS_MAX || messages < 1 || messages > MESSAGES_MAX || messages % window)
         end("blocks are 1 to 1000 of 1 to 1000000 messages each, whole windows");
     tells = fifo(argv[1], rank == 0 ? "to-1" : "to-0");
     hears = fifo(argv[1], rank == 0 ? "to-0" : "to-1");
+    if (step == one_sided) {
+        MPI_Win_allocate(WINDOW * (MPI_Aint)sizeof *cells, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &cells, &win);
+        memset(cells, 0, WINDOW * sizeof *cells);
+        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Win_lock(MPI_LOCK_SHARED, 1 - rank, 0, win);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     count(true);
     /* Once more than there are blocks: the first is the warm-up. */
     for (long block = 0; block <= blocks; block++) {
         for (long i = 0; i < messages; i += window)
-            (window == 1 ? blocking : nonblocking)();
+            step();
         mark();
     }
     count(false);
+    if (step == one_sided) {
+        MPI_Win_unlock(1 - rank, win);
+        MPI_Win_free(&win);
+    }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     return 0;

@@ -55,6 +55,12 @@ pub struct Slab<T> {
 
 const KIND_BITS: u32 = 4;
 const INDEX_BITS: u32 = 24;
+/// The place of what a handle names in the table of its kind.
+#[inline]
+pub const fn index_of(handle: usize) -> usize {
+    (handle & 0xffff_ffff) >> KIND_BITS
+}
+
 /// Set in the integers of handles that Weft makes.
 const INTEGER_MADE: u32 = 1 << 30;
 /// The bits below: 24 of the index, 6 of the generation.
@@ -112,7 +118,7 @@ impl<T> Slab<T> {
 
     #[inline]
     fn position(&self, handle: usize) -> Option<usize> {
-        let index = (handle & 0xffff_ffff) >> KIND_BITS;
+        let index = index_of(handle);
         let entry = self.entries.get(index)?;
         let right_kind = handle & ((1 << KIND_BITS) - 1) == self.kind as usize;
         (right_kind && handle >> 32 == entry.generation as usize && entry.is_alive).then_some(index)

@@ -14,6 +14,7 @@ mod described;
 mod exposed;
 mod in_process;
 mod label;
+mod mapped;
 mod shared;
 mod writer;
 
@@ -38,6 +39,7 @@ pub use described::{Divisible, Footprint, check_bytes, check_items, packed_size}
 pub use exposed::Exposed;
 pub use in_process::InProcess;
 pub use label::{LABEL_BYTES, LABEL_WORDS, Label};
+pub use mapped::MappedMemory;
 pub use shared::SharedBuffer;
 pub use writer::Writer;
 

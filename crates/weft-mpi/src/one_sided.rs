@@ -17,8 +17,9 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::object::{Class, Group};
 use crate::process::{Process, block_for, lock, with};
-use crate::window::{Held, Window};
+use crate::window::{Held, Window, direct};
 
+pub use crate::window::direct::{Spot, spot};
 pub use creation::{Prepared, Wish, open, prepare};
 pub use weft_engine::engine::Access;
 pub use weft_engine::memory::Exposed;
@@ -205,6 +206,7 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
     found.epochs.start(ranks.clone())?;
     let index = found.index;
     if assert & MPI_MODE_NOCHECK != 0 {
+        found.epochs.begin_started(&ranks);
         process.signal();
         return Ok(());
     }
@@ -220,6 +222,7 @@ pub fn start(window: usize, group: &Group, assert: i32) -> Result<()> {
             |window, rank| window.take_post(rank),
         )
     })?;
+    with(|process| process.objects.window_mut(window).map(|found| found.epochs.begin_started(&ranks)))?;
     fence(Ordering::SeqCst);
     Ok(())
 }
@@ -426,6 +429,9 @@ pub fn unlock_all(window: usize) -> Result<()> {
 /// # Errors
 /// `MPI_ERR_WIN`, `MPI_ERR_RANK`, `MPI_ERR_RMA_SYNC`; what went wrong with operations; a target is gone.
 pub fn flush(window: usize, rank: Option<i32>, locally: bool) -> Result<()> {
+    if rank.is_some_and(|rank| direct::flush(window, rank)) {
+        return Ok(());
+    }
     let mut process = lock();
     let is_done = process.is_flushed(window, rank)?;
     if is_done && !process.progress_if_due() {

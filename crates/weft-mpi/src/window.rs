@@ -1,6 +1,8 @@
 //! Windows of one-sided communication (MPI-5.0 §12) as objects: what their processes contribute, and which epochs are open.
 
+pub mod direct;
 mod epochs;
+mod open_epochs;
 
 use weft_net::shared::WindowMemory;
 
@@ -9,6 +11,7 @@ use crate::description::{Attributes, Info};
 use crate::error::{Error, Result};
 
 pub use epochs::{Epochs, Held};
+pub use open_epochs::OpenEpochs;
 
 /// What one process contributes to a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +52,7 @@ pub struct Window {
     /// What each process contributes.
     pub parts: Vec<Part>,
     /// Epochs that are open.
-    pub epochs: Epochs,
+    pub epochs: OpenEpochs,
     /// Handle of its error handler.
     pub error_handler: usize,
     /// Set by `MPI_Win_set_name`.

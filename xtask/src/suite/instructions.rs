@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::context::Context;
 use super::process;
 use super::{Case, Outcome};
-use count::{Count, MESSAGES, Mode, Place};
+use count::{Count, MESSAGES, Mode, Place, kinds};
 
 /// What a change may cost when two trees are compared.
 const LIMIT: f64 = 1.03;
@@ -97,14 +97,13 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
 }
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
-    let kinds = Place::ALL.into_iter().flat_map(|place| Mode::ALL.map(|mode| (place, mode)));
     let case = |(place, mode): (Place, Mode)| {
         let name = format!("{}, {}: as many as in the table", place.name(), mode.name());
         Case::new(name, move |context| {
             guard(context, place, mode).unwrap_or_else(|error| Outcome::Failed(format!("{error:#}")))
         })
     };
-    kinds.map(case).collect()
+    kinds().map(case).collect()
 }
 
 fn guard(context: &Context, place: Place, mode: Mode) -> anyhow::Result<Outcome> {
@@ -207,10 +206,8 @@ impl Table {
     fn measure(context: &Context) -> anyhow::Result<Table> {
         let compiler = count::compiler(&context.prefix)?;
         let mut counts = Vec::new();
-        for place in Place::ALL {
-            for mode in Mode::ALL {
-                counts.extend(count::count(context, place, mode)?.into_iter().flatten());
-            }
+        for (place, mode) in kinds() {
+            counts.extend(count::count(context, place, mode)?.into_iter().flatten());
         }
         Ok(Table { compiler, architecture: std::env::consts::ARCH.into(), counts })
     }

@@ -18,7 +18,7 @@ use weft_mpi::error::{Error, Result};
 use weft_mpi::layout::Element;
 use weft_mpi::memory::{self, UserData};
 use weft_mpi::object::{Class, Operation, full};
-use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Wish};
+use weft_mpi::one_sided::{self, Access, Attached, Exposed, Exposure, Spot, Wish};
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
 
@@ -403,6 +403,31 @@ struct Target {
     datatype: MPI_Datatype,
 }
 
+impl Target {
+    /// Where it is, if this thread may access it without the lock of the process, and `origin` is described alike.
+    #[inline]
+    fn spot(&self, win: MPI_Win, origin: &Buffer) -> Option<Spot> {
+        let alike = origin.datatype == self.datatype && origin.count == self.count;
+        if alike { one_sided::spot(win.0, self.rank, self.disp, self.count, self.datatype.0) } else { None }
+    }
+
+    /// Combines its only element with that of `origin` without the lock of the process, if that can be done; what it was goes to `result`, if that
+    /// is not null.
+    ///
+    /// # Safety
+    /// The buffers of the operation.
+    #[inline]
+    unsafe fn update(&self, win: MPI_Win, origin: *const c_void, result: *mut c_void, op: MPI_Op) -> bool {
+        let Some(op) = weft_mpi::predefined::operation(op.0) else { return false };
+        let whole = Buffer::new(origin, 1, self.datatype);
+        let spot = self.spot(win, &whole).filter(|spot| reduce::supports(op, spot.element));
+        // SAFETY: the caller's buffers.
+        spot.is_some_and(|spot| unsafe {
+            spot.memory.update(spot.offset, (op, spot.element), origin.cast(), result.cast())
+        })
+    }
+}
+
 /// What an operation goes to.
 struct Found<'a> {
     index: usize,
@@ -630,7 +655,14 @@ pub(crate) unsafe fn put(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer.
-    unsafe { start_put(origin, target, win, std::ptr::null_mut()) }
+    unsafe {
+        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
+            && memory.put(offset, origin_addr.cast(), bytes)
+        {
+            return Ok(());
+        }
+        start_put(origin, target, win, std::ptr::null_mut())
+    }
 }
 
 /// MPI_Rput (MPI-5.0 §12.3.5).
@@ -665,7 +697,14 @@ pub(crate) unsafe fn get(
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
     // SAFETY: the caller's buffer.
-    unsafe { start_get(origin, target, win, std::ptr::null_mut()) }
+    unsafe {
+        if let Some(Spot { memory, offset, bytes, .. }) = target.spot(win, &origin)
+            && memory.get(offset, origin_addr.cast(), bytes)
+        {
+            return Ok(());
+        }
+        start_get(origin, target, win, std::ptr::null_mut())
+    }
 }
 
 /// MPI_Rget (MPI-5.0 §12.3.5).
@@ -700,8 +739,14 @@ pub(crate) unsafe fn accumulate(
 ) -> Result<()> {
     let origin = Buffer::new(origin_addr, origin_count, origin_datatype);
     let target = Target { rank: target_rank, disp: target_disp, count: target_count, datatype: target_datatype };
+    let is_one = origin_count == 1 && target_count == 1 && origin_datatype == target_datatype && op != MPI_NO_OP;
     // SAFETY: the caller's buffer.
-    unsafe { start_accumulate(lock(), origin, None, target, op, win, std::ptr::null_mut()) }
+    unsafe {
+        if is_one && target.update(win, origin_addr, std::ptr::null_mut(), op) {
+            return Ok(());
+        }
+        start_accumulate(lock(), origin, None, target, op, win, std::ptr::null_mut())
+    }
 }
 
 /// MPI_Raccumulate (MPI-5.0 §12.3.5).
@@ -785,13 +830,22 @@ pub(crate) unsafe fn fetch_and_op(
     op: MPI_Op,
     win: MPI_Win,
 ) -> Result<()> {
+    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
+    // SAFETY: the caller's buffers.
+    if !result_addr.is_null() && unsafe { target.update(win, origin_addr, result_addr, op) } {
+        return Ok(());
+    }
     let process = lock();
     predefined(&process, datatype)?;
     let origin = Buffer::new(origin_addr, 1, datatype);
     let result = Buffer::new(result_addr, 1, datatype);
-    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
     // SAFETY: the caller's buffers.
     unsafe { start_accumulate(process, origin, Some(result), target, op, win, std::ptr::null_mut()) }
+}
+
+/// Whether MPI_Compare_and_swap takes such elements: integers, logicals and bytes.
+const fn has_equality(element: Element) -> bool {
+    reduce::supports(Op::BAnd, element) || reduce::supports(Op::LAnd, element)
 }
 
 /// MPI_Compare_and_swap (MPI-5.0 §12.3.4).
@@ -804,9 +858,19 @@ pub(crate) unsafe fn compare_and_swap(
     target_disp: MPI_Aint,
     win: MPI_Win,
 ) -> Result<()> {
+    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
+    if let Some(Spot { memory, offset, element, .. }) = target.spot(win, &Buffer::new(origin_addr, 1, datatype))
+        && has_equality(element)
+        // SAFETY: the caller's buffers.
+        && unsafe {
+            memory.compare_and_swap(offset, element, compare_addr.cast(), origin_addr.cast(), result_addr.cast())
+        }
+    {
+        return Ok(());
+    }
     let mut process = lock();
     let element = predefined(&process, datatype)?;
-    if !reduce::supports(Op::BAnd, element) && !reduce::supports(Op::LAnd, element) {
+    if !has_equality(element) {
         let message = "the datatype must be an integer, a logical or a byte";
         return Err(Error::new(MPI_ERR_TYPE, message));
     }
@@ -818,7 +882,6 @@ pub(crate) unsafe fn compare_and_swap(
             Buffer::new(result_addr, 1, datatype).describe(&process, memory::Access::Receive)?,
         )
     };
-    let target = Target { rank: target_rank, disp: target_disp, count: 1, datatype };
     let found = target.find(&mut process, win, None, false)?;
     let Some(Found { index, access, engine, is_mapped }) = found else { return Ok(()) };
     engine.compare_and_swap(index, (access.target, access.offset), element, &compare, &value, &result)?;

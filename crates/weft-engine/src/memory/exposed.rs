@@ -55,6 +55,15 @@ impl Exposed {
         Self { base, bytes, lock: Some(unsafe { AtomicU32::from_ptr(lock) }) }
     }
 
+    /// Whether other processes have mapped it as well.
+    pub fn is_shared(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.base
+    }
+
     /// Its address.
     pub fn address(&self) -> u64 {
         self.base.addr() as u64
@@ -195,20 +204,27 @@ impl Exposed {
             }
             return before;
         }
-        let mut before = load(place, size);
-        if op == Op::NoOp {
-            return before;
-        }
-        if let Some(before) = add(place, (op, element), operand) {
-            return before;
-        }
-        loop {
-            let mut bytes = before.to_le_bytes();
-            reduce::apply_packed(op, element, operand, &mut bytes[..size]);
-            match swap_if_equal(place, size, before, u64::from_le_bytes(bytes)) {
-                Ok(before) => return before,
-                Err(found) => before = found,
-            }
+        update_atomic(place, (op, element), operand)
+    }
+}
+
+/// Combines an element for which [the processor has atomic operations](is_atomic) with `operand`; what it was.
+#[inline]
+pub(super) fn update_atomic(place: *mut u8, (op, element): (Op, Element), operand: &[u8]) -> u64 {
+    let size = element.size();
+    if op == Op::NoOp {
+        return load(place, size);
+    }
+    if let Some(before) = add(place, (op, element), operand) {
+        return before;
+    }
+    let mut before = load(place, size);
+    loop {
+        let mut bytes = before.to_le_bytes();
+        reduce::apply_packed(op, element, operand, &mut bytes[..size]);
+        match swap_if_equal(place, size, before, u64::from_le_bytes(bytes)) {
+            Ok(before) => return before,
+            Err(found) => before = found,
         }
     }
 }
@@ -229,7 +245,7 @@ fn for_each_element(target: &UserData, range: Range<u64>, size: usize, each: &mu
 }
 
 /// Whether the processor has atomic operations for it.
-fn is_atomic(place: *mut u8, size: usize) -> bool {
+pub(super) fn is_atomic(place: *mut u8, size: usize) -> bool {
     matches!(size, 1 | 2 | 4 | 8) && place.addr().is_multiple_of(size)
 }
 
@@ -253,7 +269,7 @@ fn load(place: *mut u8, size: usize) -> u64 {
 }
 
 /// What it held, when it was what was expected, and otherwise as an error.
-fn swap_if_equal(place: *mut u8, size: usize, expected: u64, value: u64) -> Result<u64, u64> {
+pub(super) fn swap_if_equal(place: *mut u8, size: usize, expected: u64, value: u64) -> Result<u64, u64> {
     macro_rules! swap {
         ($atomic:ty, $integer:ty) => {{
             // SAFETY: as for `load`.

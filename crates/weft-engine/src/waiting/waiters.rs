@@ -99,6 +99,11 @@ impl Waiters {
         self.listening -= 1;
     }
 
+    /// Whether a thread is parked.
+    pub fn has_parked(&self) -> bool {
+        self.parked > 0
+    }
+
     /// Whether one of those that are parked must be woken, because nobody else sees to what arrives: nobody sleeps on behalf of all, and of those
     /// that wait nobody is awake.
     #[inline]

@@ -11,7 +11,8 @@ use crate::constants::*;
 use crate::error::{Error, Result};
 use crate::object::{Group, Info, full};
 use crate::process::with;
-use crate::window::{Epochs, Facts, Part, Window};
+use crate::window::direct::Direct;
+use crate::window::{Facts, OpenEpochs, Part, Window};
 
 /// Bytes between the words that are the locks of the parts of one memory: no two share a cache line.
 const LOCK_STRIDE: usize = 128;
@@ -307,14 +308,17 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
             rank,
             facts,
             parts,
-            epochs: Epochs::default(),
+            epochs: OpenEpochs::default(),
             error_handler,
             name: String::new(),
             attributes: Vec::new(),
             info,
             memory,
         };
-        process.objects.windows.insert(window).ok_or_else(|| full("windows"))
+        let handle = process.objects.windows.insert(window).ok_or_else(|| full("windows"))?;
+        let found = process.objects.window_mut(handle)?;
+        found.epochs.tell(Direct::open(handle, &found.parts, &mapped));
+        Ok::<_, Error>(handle)
     })?;
     // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
     gather_all(scope(communicator)?, &[0])?;

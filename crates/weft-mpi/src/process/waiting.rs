@@ -143,16 +143,17 @@ fn yield_processor(mut process: Guard, wait: &mut Wait, rebalance: bool) -> (Gua
     (process, next)
 }
 
-/// Runs what may take long, with the lock released, while the call waits: another thread that waits sees to what arrives meanwhile.
+/// Runs what may take long, with the lock released, while the call waits: a thread that is parked sees to what arrives meanwhile.
 #[cold]
 fn aside(mut process: Guard, wait: &Wait, run: impl FnOnce(Guard) -> Guard) -> Guard {
-    if wait.is_brief() {
+    if wait.is_brief() || !process.waiters.has_parked() {
         return run(process);
     }
     process.waiters.leave();
     process.notify();
     process = run(process);
-    process.waiters.enter();
+    // Nobody may have waited in between, and what is outstanding may be with the progress thread.
+    process.enter_wait();
     process
 }
 

@@ -104,6 +104,12 @@ impl Epochs {
         Ok(())
     }
 
+    /// Whether operations have been begun behind a fence.
+    #[inline]
+    pub fn is_between_fences(&self) -> bool {
+        matches!(self.access, Access::Fence { used: true })
+    }
+
     /// Whether the passive target `rank` is locked by this process.
     ///
     /// # Errors

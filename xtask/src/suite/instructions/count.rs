@@ -32,14 +32,16 @@ pub(crate) enum Place {
 pub(crate) enum Mode {
     Blocking,
     Nonblocking,
+    /// Operations on a window in memory that both ranks have mapped.
+    OneSided,
 }
 
-/// What one side spends on a message of 8 bytes, in user space.
+/// What one side spends on a message or operation of 8 bytes, in user space.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Count {
     pub(crate) place: String,
     pub(crate) mode: String,
-    /// `sender` or `receiver`.
+    /// `sender` or `receiver`; of one-sided operations, which one.
     pub(crate) side: String,
     pub(crate) instructions: f64,
     pub(crate) system_calls: f64,
@@ -58,14 +60,29 @@ impl Place {
 }
 
 impl Mode {
-    pub(crate) const ALL: [Mode; 2] = [Mode::Blocking, Mode::Nonblocking];
+    const MESSAGES: [Mode; 2] = [Mode::Blocking, Mode::Nonblocking];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Mode::Blocking => "blocking",
             Mode::Nonblocking => "nonblocking",
+            Mode::OneSided => "one-sided",
         }
     }
+
+    /// What the two ranks do.
+    fn sides(self) -> [&'static str; 2] {
+        match self {
+            Mode::Blocking | Mode::Nonblocking => ["sender", "receiver"],
+            Mode::OneSided => ["put and flush", "fetch-and-op and flush"],
+        }
+    }
+}
+
+/// All that is counted: messages at each distance, and operations on memory that is shared.
+pub(crate) fn kinds() -> impl Iterator<Item = (Place, Mode)> {
+    let messages = Place::ALL.into_iter().flat_map(|place| Mode::MESSAGES.map(|mode| (place, mode)));
+    messages.chain([(Place::Node, Mode::OneSided)])
 }
 
 /// What is needed beside Weft is absent: why nothing can be counted.
@@ -139,7 +156,8 @@ pub(crate) fn count(context: &Context, place: Place, mode: Mode) -> anyhow::Resu
         let (place, mode, side) = (place.name().to_owned(), mode.name().to_owned(), side.to_owned());
         Ok::<_, anyhow::Error>(Count { place, mode, side, instructions, system_calls })
     };
-    Ok(Some([side(0, "sender")?, side(1, "receiver")?]))
+    let [first, second] = mode.sides();
+    Ok(Some([side(0, first)?, side(1, second)?]))
 }
 
 fn build(context: &Context, directory: &Path) -> anyhow::Result<PathBuf> {

@@ -1,0 +1,169 @@
+//! Targets whose memory is mapped in this process, for calls that need neither the lock of the process nor its engine: an access of a few bytes is over
+//! in less time than the lock takes (decision 0155).
+//!
+//! A window that has such targets has a slot here, if one is free, which says of each whether an epoch lets it be accessed. Whatever a call does not find
+//! here, or finds to be unusual, it does with the lock, and gets its errors there.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
+
+use weft_core::layout::Element;
+use weft_engine::handle::index_of;
+use weft_engine::memory::{Exposed, MappedMemory};
+
+use super::Part;
+use crate::predefined;
+
+/// Windows that have slots at the same time.
+const SLOTS: usize = 64;
+/// Processes between the first and the last of a window that are mapped; others are accessed with the lock.
+const SPAN: usize = 256;
+/// One call of so many is made with the lock, so that a program which only makes such calls sees to what arrives.
+const CALLS_PER_LOOK: u32 = 64;
+
+/// What an epoch lets calls do.
+const ACCESS: u8 = 1;
+/// It is a passive target: flushes are allowed, too.
+const PASSIVE: u8 = 2;
+
+static TABLE: [OnceLock<Box<Direct>>; SLOTS] = [const { OnceLock::new() }; SLOTS];
+
+/// The slot of one window.
+#[derive(Debug)]
+pub(crate) struct Direct {
+    /// The window's handle; 0: the slot is free.
+    window: AtomicUsize,
+    /// The rank of the first of `targets`.
+    first: AtomicU32,
+    calls: AtomicU32,
+    /// What may be done with all targets.
+    all: AtomicU8,
+    targets: Box<[Target]>,
+}
+
+#[derive(Debug, Default)]
+struct Target {
+    /// What may be done with this one, besides.
+    open: AtomicU8,
+    /// Bytes of one step of a displacement.
+    unit: AtomicU64,
+    memory: MappedMemory,
+}
+
+/// Where a call may access a target.
+pub struct Spot {
+    /// The target's memory.
+    pub memory: &'static MappedMemory,
+    /// Bytes from its beginning.
+    pub offset: u64,
+    /// How many bytes.
+    pub bytes: u64,
+    /// What they consist of.
+    pub element: Element,
+}
+
+fn slot(window: usize) -> &'static OnceLock<Box<Direct>> {
+    &TABLE[index_of(window) % SLOTS]
+}
+
+/// The target, if its epoch lets it be accessed as it is `wanted`, and it is not time for a look.
+#[inline]
+fn find(window: usize, rank: i32, wanted: u8) -> Option<&'static Target> {
+    let direct = slot(window).get()?;
+    if direct.window.load(Ordering::Acquire) != window {
+        return None;
+    }
+    let target = direct.targets.get((rank as usize).wrapping_sub(direct.first.load(Ordering::Relaxed) as usize))?;
+    let open = direct.all.load(Ordering::Relaxed) | target.open.load(Ordering::Relaxed);
+    // Two threads may count a call once: it need not be exact.
+    let calls = direct.calls.load(Ordering::Relaxed).wrapping_add(1);
+    direct.calls.store(calls, Ordering::Relaxed);
+    (open & wanted == wanted && !calls.is_multiple_of(CALLS_PER_LOOK) && rank >= 0).then_some(target)
+}
+
+/// Where `count` items of a predefined `datatype` are, `disp` steps from the beginning of what `rank` exposes; `None`: the call takes the lock.
+#[inline]
+pub fn spot(window: usize, rank: i32, disp: isize, count: i64, datatype: usize) -> Option<Spot> {
+    let element = predefined::element(datatype).filter(|element| element.size() == element.extent())?;
+    let bytes = u64::try_from(count).ok().filter(|count| *count > 0)?.checked_mul(element.size() as u64)?;
+    let target = find(window, rank, ACCESS)?;
+    let offset = u64::try_from(disp).ok()?.checked_mul(target.unit.load(Ordering::Relaxed))?;
+    Some(Spot { memory: &target.memory, offset, bytes, element })
+}
+
+/// `MPI_Win_flush` of a target where every operation is over as it returns; false: it is not known to be one.
+#[inline]
+pub fn flush(window: usize, rank: i32) -> bool {
+    let is_flushed = find(window, rank, ACCESS | PASSIVE).is_some_and(|target| !target.memory.is_gone());
+    if is_flushed {
+        fence(Ordering::SeqCst);
+    }
+    is_flushed
+}
+
+impl Direct {
+    /// Gives a slot to a window of these parts, of which some are mapped, if that is of use and a slot is free.
+    pub(crate) fn open(window: usize, parts: &[Part], mapped: &[Option<Exposed>]) -> Option<&'static Self> {
+        let first = mapped.iter().position(|mapped| mapped.is_some_and(|mapped| mapped.is_shared()))?;
+        let direct = slot(window).get_or_init(|| {
+            Box::new(Self {
+                window: AtomicUsize::new(0),
+                first: AtomicU32::new(0),
+                calls: AtomicU32::new(0),
+                all: AtomicU8::new(0),
+                targets: (0..SPAN).map(|_| Target::default()).collect(),
+            })
+        });
+        // Windows are opened under the lock of the process.
+        if direct.window.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        direct.first.store(first as u32, Ordering::Relaxed);
+        for ((target, part), mapped) in direct.targets.iter().zip(&parts[first..]).zip(&mapped[first..]) {
+            target.unit.store(part.disp_unit, Ordering::Relaxed);
+            if let Some(mapped) = mapped {
+                target.memory.set(mapped);
+            }
+        }
+        direct.window.store(window, Ordering::Release);
+        Some(direct)
+    }
+
+    /// The window is freed.
+    pub(crate) fn close(&self) {
+        self.all.store(0, Ordering::Relaxed);
+        for target in &self.targets {
+            target.open.store(0, Ordering::Relaxed);
+            target.memory.clear();
+        }
+        self.window.store(0, Ordering::Release);
+    }
+
+    fn target(&self, rank: u32) -> Option<&Target> {
+        self.targets.get((rank as usize).wrapping_sub(self.first.load(Ordering::Relaxed) as usize))
+    }
+
+    /// An epoch begins in which all targets may be accessed, and flushed if it is `passive`.
+    pub(crate) fn begin_all(&self, passive: bool) {
+        self.all.store(if passive { ACCESS | PASSIVE } else { ACCESS }, Ordering::Release);
+    }
+
+    /// It ends.
+    pub(crate) fn end_all(&self) {
+        self.all.store(0, Ordering::Release);
+    }
+
+    /// An epoch begins in which `rank` may be accessed, and flushed if it is `passive`.
+    pub(crate) fn begin(&self, rank: u32, passive: bool) {
+        if let Some(target) = self.target(rank) {
+            target.open.store(if passive { ACCESS | PASSIVE } else { ACCESS }, Ordering::Release);
+        }
+    }
+
+    /// It ends.
+    pub(crate) fn end(&self, rank: u32) {
+        if let Some(target) = self.target(rank) {
+            target.open.store(0, Ordering::Release);
+        }
+    }
+}

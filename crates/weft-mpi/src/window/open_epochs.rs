@@ -1,0 +1,109 @@
+//! The epochs of a window, and what they let calls do that do not take the lock of the process.
+
+use std::ops::Deref;
+
+use super::direct::Direct;
+use super::{Epochs, Held};
+use crate::error::Result;
+
+/// The epochs of a window, as [`Epochs`] has them. Each change of them is told to the window's slot, if it has one.
+#[derive(Debug, Default)]
+pub struct OpenEpochs {
+    epochs: Epochs,
+    direct: Option<&'static Direct>,
+}
+
+impl Deref for OpenEpochs {
+    type Target = Epochs;
+
+    fn deref(&self) -> &Epochs {
+        &self.epochs
+    }
+}
+
+impl Drop for OpenEpochs {
+    fn drop(&mut self) {
+        if let Some(direct) = self.direct {
+            direct.close();
+        }
+    }
+}
+
+impl OpenEpochs {
+    /// None is open; what is opened is told to `direct`.
+    pub(crate) fn tell(&mut self, direct: Option<&'static Direct>) {
+        self.direct = direct;
+    }
+
+    /// As [`Epochs::check_access`].
+    ///
+    /// # Errors
+    /// As there, and so for all of these.
+    #[inline]
+    pub fn check_access(&mut self, rank: u32) -> Result<()> {
+        self.epochs.check_access(rank)?;
+        // The first operation behind a fence counts: other epochs may not begin then. Further ones need not be counted.
+        if let Some(direct) = self.direct.filter(|_| self.epochs.is_between_fences()) {
+            direct.begin_all(false);
+        }
+        Ok(())
+    }
+
+    /// As [`Epochs::fence`].
+    pub fn fence(&mut self, goes_on: bool) -> Result<()> {
+        self.epochs.fence(goes_on)?;
+        self.direct.inspect(|direct| direct.end_all());
+        Ok(())
+    }
+
+    /// As [`Epochs::start`], when all `ranks` have called `MPI_Win_post`, or need not.
+    pub fn start(&mut self, ranks: Vec<u32>) -> Result<()> {
+        self.epochs.start(ranks)
+    }
+
+    /// The targets of [`Self::start`] may be accessed.
+    pub fn begin_started(&mut self, ranks: &[u32]) {
+        self.direct.inspect(|direct| ranks.iter().for_each(|rank| direct.begin(*rank, false)));
+    }
+
+    /// As [`Epochs::complete`].
+    pub fn complete(&mut self) -> Result<Vec<u32>> {
+        let ranks = self.epochs.complete()?;
+        self.direct.inspect(|direct| ranks.iter().for_each(|rank| direct.end(*rank)));
+        Ok(ranks)
+    }
+
+    /// As [`Epochs::post`].
+    pub fn post(&mut self, ranks: Vec<u32>) -> Result<()> {
+        self.epochs.post(ranks)
+    }
+
+    /// As [`Epochs::end_exposure`].
+    pub fn end_exposure(&mut self) {
+        self.epochs.end_exposure();
+    }
+
+    /// As [`Epochs::lock`].
+    pub fn lock(&mut self, held: Held) {
+        self.epochs.lock(held);
+        self.direct.inspect(|direct| direct.begin(held.rank, true));
+    }
+
+    /// As [`Epochs::unlock`].
+    pub fn unlock(&mut self, rank: u32) {
+        self.epochs.unlock(rank);
+        self.direct.inspect(|direct| direct.end(rank));
+    }
+
+    /// As [`Epochs::lock_all`].
+    pub fn lock_all(&mut self, unchecked: bool) {
+        self.epochs.lock_all(unchecked);
+        self.direct.inspect(|direct| direct.begin_all(true));
+    }
+
+    /// As [`Epochs::unlock_all`].
+    pub fn unlock_all(&mut self) {
+        self.epochs.unlock_all();
+        self.direct.inspect(|direct| direct.end_all());
+    }
+}
