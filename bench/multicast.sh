@@ -12,7 +12,7 @@ mkdir -p "$runs"
 bench() {
     file=$1
     shift
-    "$weft" bench "$@" --limit 120 --output "$runs/$file.jsonl" >"$runs/$file.txt"
+    "$weft" bench --limit 120 --output "$runs/$file.jsonl" "$@" >"$runs/$file.txt"
 }
 if why=$("$weft" hosts run --count 2 -- true 2>&1); then
     bench 1-schemes multicast --rounds 3 --sizes 4,64,512,1836,8k,64k,256k,1m --samples 10 --seconds 0.05

@@ -1,9 +1,10 @@
-/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH [FILE]` or
- * `hint SCHEME`.
+/* Broadcasts that a library may multicast, under hardship: `hardship interleaved`, `paused`, `gone`, `stream COUNT LENGTH [FILE]`,
+ * `nonblocking COUNT LENGTH FILE` or `hint SCHEME`.
  *
  * interleaved: of several roots on several communicators at a time, with messages between. paused: a rank is stopped for two seconds in the
  * middle. gone: one is stopped for good; a root that goes on is told within the bound, and the job ends with code 42. stream: COUNT broadcasts of
- * LENGTH bytes from rank 0, to be counted on the wire; in the middle rank 0 makes FILE, and waits until somebody takes it away. hint: broadcasts on a communicator with that hint. */
+ * LENGTH bytes from rank 0, to be counted on the wire; in the middle rank 0 makes FILE, and waits until somebody takes it away. nonblocking: the same by MPI_Ibcast and
+ * persistent ones, after a few blocking ones. hint: broadcasts on a communicator with that hint. */
 #include "check.h"
 
 #include <time.h>
@@ -141,6 +142,31 @@ static void stream(int count, int length, const char *file)
     free(data);
 }
 
+static void nonblocking(int count, int length, const char *file)
+{
+    STORY("§6.12, §6.13 nonblocking and persistent broadcasts, after a few blocking ones");
+    enum { SEVERAL = 3 };
+    unsigned char *data = memory((size_t)length * SEVERAL);
+    MPI_Request requests[SEVERAL];
+    for (int turn = 0; turn < 4; turn++)
+        MPI_Bcast(data, length, MPI_BYTE, 0, MPI_COMM_WORLD);
+    MPI_Bcast_init(data, length, MPI_BYTE, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &requests[0]);
+    for (int turn = 0; turn < count; turn++) {
+        if (rank == 0 && turn == count / 2)
+            hand_over(file);
+        for (int which = 0; which < SEVERAL && rank == 0; which++)
+            fill(data + (size_t)which * (size_t)length, length, which, turn);
+        MPI_Start(&requests[0]);
+        for (int which = 1; which < SEVERAL; which++)
+            MPI_Ibcast(data + (size_t)which * (size_t)length, length, MPI_BYTE, 0, MPI_COMM_WORLD, &requests[which]);
+        MPI_Waitall(SEVERAL, requests, MPI_STATUSES_IGNORE);
+        for (int which = 0; which < SEVERAL; which++)
+            CHECK_EQUAL(wrong_bytes(data + (size_t)which * (size_t)length, length, which, turn), 0);
+    }
+    MPI_Request_free(&requests[0]);
+    free(data);
+}
+
 /* A communicator whose broadcasts travel as a hint says; nobody but the library that knows the hint tells it. */
 static void hint(const char *scheme)
 {
@@ -179,6 +205,8 @@ int main(int argc, char **argv)
         paused();
     else if (!strcmp(what, "gone"))
         return gone();
+    else if (!strcmp(what, "nonblocking") && argc == 5)
+        nonblocking(atoi(argv[2]), atoi(argv[3]), argv[4]);
     else if (!strcmp(what, "stream") && (argc == 4 || argc == 5))
         stream(atoi(argv[2]), atoi(argv[3]), argv[4]);
     else if (!strcmp(what, "hint") && argc == 3)

@@ -57,6 +57,8 @@ pub const LOSSES_FREE: u32 = 2;
 const REPAIR_BY_MULTICAST: usize = 3;
 /// Fewer packets than this say nothing of how well the network carries them.
 const REVIEW_PACKETS_MIN: u64 = 32;
+/// The same for a root that asks nobody else: a receiver that was stopped for a while has lost many packets, too.
+const REVIEW_ALONE_PACKETS_MIN: u64 = 128;
 /// Of so many probes in vain one goes to the group, the others to those that lag behind.
 const PROBES_PER_ROUND: u32 = 4;
 /// Members that are asked at once what has arrived.

@@ -54,6 +54,14 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         let words = ["stream", "2500", "2000", &file.display().to_string()];
         judge(&expected, scripted(context, 4, &script, "hardship", &words, &[]))
     }));
+    cases.push(Case::new("the same, of nonblocking and persistent broadcasts: the root sends to each", |context| {
+        let file = context.work.join("multicast-filtered-nonblocking");
+        let wait = format!("while kill -0 $job && ! [ -e '{0}' ]; do sleep 0.05; done", file.display());
+        let script =
+            format!("rm -f '{0}'; {SWITCH}; {RUN} & job=$!; {wait}; {FILTER}; rm '{0}'; wait $job", file.display());
+        let words = ["nonblocking", "400", "2000", &file.display().to_string()];
+        judge(&multicast().says("messages-sent-to-each"), scripted(context, 4, &script, "hardship", &words, &[]))
+    }));
     cases.push(Case::new("a switch that filters multicast from the start: trees, without a word", |context| {
         let script = format!("{SWITCH}; {FILTER}; {RUN}");
         let expected = Expected::code(0).never_says("packets multicast: ");

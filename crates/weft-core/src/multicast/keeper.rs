@@ -5,7 +5,10 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::wire::Acknowledgement;
-use super::{Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_PACKETS_MIN, Timing};
+use super::{
+    Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_ALONE_PACKETS_MIN, REVIEW_PACKETS_MIN,
+    Timing,
+};
 use crate::time::{Duration, Instant};
 
 /// One packet, as it was sent.
@@ -25,8 +28,17 @@ struct Child {
     acknowledged: u64,
     /// Packets that it has asked for.
     lost: u64,
-    /// The same when that was last looked at.
-    reviewed: u64,
+    /// The same when each of [`Review`] last looked at that.
+    reviewed: [u64; 2],
+}
+
+/// Who looks at how many packets the children had to ask for.
+#[derive(Clone, Copy)]
+pub(super) enum Review {
+    /// All members of the group at a time.
+    Together,
+    /// This one by itself.
+    Alone,
 }
 
 /// Packets, and who may still lack them.
@@ -46,8 +58,8 @@ pub(super) struct Keeper {
     /// … and since when.
     silent_since: Option<Instant>,
     probing: Vec<u32>,
-    /// Packets that there had been when it was last looked at how many the children had asked for.
-    reviewed: u64,
+    /// Packets that there had been when each of [`Review`] last looked at how many the children had asked for.
+    reviewed: [u64; 2],
 }
 
 /// What an acknowledgement has shown.
@@ -62,7 +74,7 @@ pub(super) struct Learnt {
 impl Keeper {
     pub(super) fn new(first: u64, children: impl Iterator<Item = u32>) -> Self {
         let children: Vec<_> =
-            children.map(|member| Child { member, acknowledged: first, lost: 0, reviewed: 0 }).collect();
+            children.map(|member| Child { member, acknowledged: first, lost: 0, reviewed: [0; 2] }).collect();
         Self {
             first,
             kept: VecDeque::new(),
@@ -73,19 +85,23 @@ impl Keeper {
             probes: 0,
             silent_since: None,
             probing: Vec::new(),
-            reviewed: first,
+            reviewed: [first; 2],
         }
     }
 
     /// There have been so many packets: whether some child has asked for most of them since the last time.
-    pub(super) fn review(&mut self, packets: u64) -> bool {
-        let since = packets.saturating_sub(self.reviewed);
-        if since < REVIEW_PACKETS_MIN {
+    pub(super) fn review(&mut self, packets: u64, by: Review) -> bool {
+        let (at, least) = match by {
+            Review::Together => (0, REVIEW_PACKETS_MIN),
+            Review::Alone => (1, REVIEW_ALONE_PACKETS_MIN),
+        };
+        let since = packets.saturating_sub(self.reviewed[at]);
+        if since < least {
             return false;
         }
-        self.reviewed = packets;
+        self.reviewed[at] = packets;
         self.children.iter_mut().fold(false, |any, child| {
-            let lost = child.lost - core::mem::replace(&mut child.reviewed, child.lost);
+            let lost = child.lost - core::mem::replace(&mut child.reviewed[at], child.lost);
             any | (lost * 2 > since)
         })
     }

@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Review};
 use super::wire::{self, Acknowledgement, Body, Packet, StreamId};
 use super::{AckTree, Counters, Destination, FIRST, Settings, Timing, earlier};
 use crate::time::Instant;
@@ -30,8 +30,8 @@ pub struct Receiver {
     end: u64,
     /// As a co-root: what others may still lack.
     keeper: Keeper,
-    /// What has asked for an acknowledgement, and when it did.
-    asked: Option<(u64, Instant)>,
+    /// The newest packet that is to be acknowledged, when that was asked for, and the number of what asked: the packet, or a question behind it.
+    asked: Option<(u64, Instant, u64)>,
     /// An acknowledgement is due, for these: the parent, or who has asked out of turn.
     due: Vec<u32>,
     /// When to ask for what is missing, …
@@ -154,7 +154,7 @@ impl Receiver {
     }
 
     fn handle_request(&mut self, now: Instant, number: u64) {
-        self.asked = Some((number, now));
+        self.asked = Some((number, now, number));
         self.pass_on();
         if self.keeper.acknowledged() < self.expected {
             self.keeper.sent(now, &self.timing);
@@ -172,7 +172,7 @@ impl Receiver {
             self.end = self.end.max(number);
             self.ask_at = Some(now);
         }
-        self.asked = Some((number.wrapping_sub(1), now));
+        self.asked = Some((number.wrapping_sub(1), now, number));
         let to = if packet.from == self.root { self.parent } else { packet.from };
         // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as well, for its co-root may be gone.
         self.owe(to);
@@ -189,7 +189,7 @@ impl Receiver {
 
     /// What has been asked for goes to the parent as soon as all behind this member have it.
     fn pass_on(&mut self) {
-        if let Some((asked, _)) = self.asked
+        if let Some((asked, ..)) = self.asked
             && self.subtree() > asked
         {
             self.owe(self.parent);
@@ -233,7 +233,7 @@ impl Receiver {
     }
 
     fn acknowledge(&mut self, now: Instant, to: u32, out: &mut Vec<u8>) -> Destination {
-        let echo = self.asked.map(|(number, since)| (number, now.since(since)));
+        let echo = self.asked.map(|(_, since, number)| (number, now.since(since)));
         let (expected, end) = (self.expected, self.end);
         let mut acknowledgement = Acknowledgement { expected, end, echo, map: Vec::new() };
         let beyond = (self.expected..).zip(&self.held).filter(|(_, held)| held.is_some());
@@ -243,7 +243,7 @@ impl Receiver {
         Packet { from: self.member, request: false, number, body }.emit(&self.stream, out);
         wire::seal(&self.key, number, out);
         self.counters.acknowledgements += 1;
-        if to == self.parent && self.asked.is_some_and(|(asked, _)| number > asked) {
+        if to == self.parent && self.asked.is_some_and(|(asked, ..)| number > asked) {
             self.asked = None;
         }
         Destination::Member(to)
@@ -251,7 +251,7 @@ impl Receiver {
 
     /// As [`super::Sender::review`], of those whose losses this member repairs.
     pub fn review(&mut self) -> bool {
-        self.keeper.review(self.expected)
+        self.keeper.review(self.expected, Review::Together)
     }
 
     /// The first packet that has not arrived.

@@ -2,16 +2,13 @@
 
 use alloc::vec::Vec;
 
-use super::keeper::Keeper;
+use super::keeper::{Keeper, Review};
 use super::wire::{self, Acknowledgement, Body, FRAME_PREFIX, HEADER_SIZE, Packet, StreamId};
 use super::{
     AckTree, Counters, Destination, FIRST, LOSS_SHARE, LOSSES_FREE, Settings, Timing, WINDOW_MAX, WINDOW_MIN, earlier,
 };
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
-
-/// Answers in turn that may belong to a question, after which one is taken to tell a round trip even so.
-const UNCLEAR_MAX: u32 = 16;
 
 /// Sends frames to all other members of a group.
 pub struct Sender {
@@ -30,11 +27,11 @@ pub struct Sender {
     /// and the packet that did.
     asked: u64,
     timing: Timing,
-    /// A packet that has asked for acknowledgements, and when it left; whether something has left since that may be what is acknowledged.
+    /// A packet that has asked for acknowledgements, and when it left; whether it may have been sent again since.
     timed: Option<(u64, Instant)>,
-    is_unclear: bool,
-    /// Packets so far that told no round trip because of that.
-    unclear: u32,
+    is_repaired: bool,
+    /// The number of the newest question, and when it left.
+    probed: Option<(u64, Instant)>,
     /// Packets that may be under way.
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
@@ -69,8 +66,8 @@ impl Sender {
             asked: FIRST,
             timing: Timing::new(),
             timed: None,
-            is_unclear: false,
-            unclear: 0,
+            is_repaired: false,
+            probed: None,
             congestion_window: settings.window.min(4 * WINDOW_MIN),
             recovering: FIRST,
             losses: Losses::default(),
@@ -152,7 +149,13 @@ impl Sender {
     /// Whether some receiver had to ask for most of the packets since this was asked last: the network carries no multicast to it any more, or loses too
     /// much.
     pub fn review(&mut self) -> bool {
-        self.keeper.review(self.unsent)
+        self.keeper.review(self.unsent, Review::Together)
+    }
+
+    /// The same of so many packets that the root need not ask the others before it sends to each by itself.
+    pub fn is_beyond_use(&mut self) -> bool {
+        let acknowledged = self.keeper.acknowledged();
+        self.keeper.review(acknowledged, Review::Alone)
     }
 
     /// All have the packets before this one.
@@ -172,7 +175,7 @@ impl Sender {
                 Destination::Group => self.counters.repairs_by_multicast += 1,
                 Destination::Member(_) => self.counters.repairs_by_unicast += 1,
             }
-            self.is_unclear = true;
+            self.is_repaired = true;
             self.keeper.sent(now, &self.timing);
             return Some(to);
         }
@@ -184,7 +187,7 @@ impl Sender {
         Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
         wire::seal(&self.key, number, out);
         self.counters.probes += 1;
-        self.is_unclear = true;
+        self.probed = Some((number, now));
         Some(to)
     }
 
@@ -207,7 +210,7 @@ impl Sender {
         out.clear();
         out.extend_from_slice(packet);
         if self.timed.is_none() && number == self.asked {
-            (self.timed, self.is_unclear) = (Some((number, now)), false);
+            (self.timed, self.is_repaired) = (Some((number, now)), false);
         }
         self.keeper.sent(now, &self.timing);
         self.counters.packets += 1;
@@ -229,13 +232,8 @@ impl Sender {
     }
 
     fn acknowledge(&mut self, now: Instant, from: u32, number: u64, acknowledgement: &Acknowledgement) {
-        if let (Some((timed, left)), Some((echo, hold))) = (self.timed, acknowledgement.echo)
-            && echo >= timed
-        {
-            self.timed = None;
-            if echo == timed && now.since(left) >= hold {
-                self.time(Duration(now.since(left).0 - hold.0));
-            }
+        if let Some((echo, hold)) = acknowledgement.echo {
+            self.time(now, echo, hold);
         }
         let before = self.keeper.acknowledged();
         let learnt = self.keeper.handle(now, from, number, acknowledgement, self.unsent, &self.timing);
@@ -249,15 +247,19 @@ impl Sender {
         }
     }
 
-    /// What a question or a repair has brought about says nothing of a round trip (Karn and Partridge, 1987): it would grow by the time after which
-    /// the question was asked, and that with it. Where nothing else comes for long, that time is too short.
-    fn time(&mut self, sample: Duration) {
-        if self.is_unclear && self.unclear < UNCLEAR_MAX {
-            self.unclear += 1;
-            return;
+    /// Somebody has answered the packet with number `echo`, `hold` after it came. What has been sent again says nothing of a round trip (Karn and Partridge, 1987): it
+    /// would grow by the time after which something was sent again, and that with it. Questions have numbers of their own.
+    fn time(&mut self, now: Instant, echo: u64, hold: Duration) {
+        let since = |left: Instant| now.since(left).0.checked_sub(hold.0).map(Duration);
+        let answers_question = self.probed.filter(|(probed, _)| *probed == echo);
+        let answers_data = self.timed.filter(|(timed, _)| *timed == echo && !self.is_repaired);
+        if let (None, Some((_, left))) | (Some((_, left)), None) = (answers_question, answers_data)
+            && let Some(sample) = since(left)
+        {
+            self.timing.sample(sample);
         }
-        self.unclear = 0;
-        self.timing.sample(sample);
+        self.probed = self.probed.filter(|_| answers_question.is_none());
+        self.timed = self.timed.filter(|(timed, _)| *timed > echo);
     }
 
     /// A receiver that has lost more than its share shrinks the window, once for what was under way then.

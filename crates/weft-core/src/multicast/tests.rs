@@ -308,6 +308,25 @@ fn a_network_without_multicast_is_slow_and_nothing_worse() {
     }
 }
 
+/// Expect: the root finds it out by itself after some hundred packets, and never where a tenth is lost.
+#[test]
+fn a_root_that_asks_nobody_knows_what_the_network_filters() {
+    for (faults, expected) in [
+        (Faults { filtered: true, ..Faults::default() }, true),
+        (Faults { loss: 100, ..Faults::default() }, false),
+        (Faults::default(), false),
+    ] {
+        let mut group = Group::new(settings(5, Scheme::WINDOW), faults, 1);
+        let mut is_beyond_use = false;
+        for frame in &frames(300, 200, 1) {
+            group.broadcast(core::slice::from_ref(frame));
+            group.settle();
+            is_beyond_use |= group.root.is_beyond_use();
+        }
+        assert_eq!(is_beyond_use, expected, "{faults:?}");
+    }
+}
+
 fn is_beyond_use(group: &mut Group) -> bool {
     let others = group.others.iter_mut().fold(false, |any, other| any | other.review());
     group.root.review() || others

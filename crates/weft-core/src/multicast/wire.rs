@@ -18,7 +18,7 @@
 //!     acknowledgement:
 //!       expected   4   the first packet that has not arrived at the sender itself
 //!       end        4   one past the newest packet of which the sender knows: what is before it and has not arrived is asked for
-//!       echo       4   the newest packet that asked for an acknowledgement
+//!       echo       4   the number of what asked last for an acknowledgement: a data packet, or a question
 //!       hold       4   how long it waited for this answer, 64 ns units; 0xffffffff: it answers none, or it waited longer
 //!       map        8 each, at most 16: bit i of word k: packet `expected + 1 + 64 k + i` has arrived
 //! ```
@@ -115,7 +115,7 @@ pub struct Acknowledgement {
     pub expected: u64,
     /// One past the newest packet of which it knows.
     pub end: u64,
-    /// The newest packet that asked for it, and how long that waited for this answer.
+    /// The number of what asked last for it, and how long that waited for this answer.
     pub echo: Option<(u64, Duration)>,
     /// Bit i of word k: packet `expected + 1 + 64 k + i` has arrived.
     pub map: Vec<u64>,

@@ -23,7 +23,7 @@ use crate::group::{Group as Processes, PeerId};
 use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
 use crate::peers::{Peers, Route};
-use crate::request::{Send, State};
+use crate::request::{Request, Send, State};
 use crate::transport::{Address, Datagrams, Platform};
 
 /// Most packets of one train.
@@ -89,6 +89,10 @@ struct Group {
     tests: u32,
     /// Small messages that share packets.
     coalescing: Coalescing,
+    /// The network loses most of what this process multicasts: it sends to each by itself, from when all have what was multicast on.
+    goes_straight: bool,
+    /// Messages that do so, with the request of each of their sends.
+    straight: Vec<(usize, Vec<usize>)>,
 }
 
 /// All of them.
@@ -102,6 +106,8 @@ pub(super) struct Groups {
     past: Counters,
     /// Groups that are used no more because the network carried them no more.
     given_up: u64,
+    /// Messages that went to each by itself.
+    straight: u64,
 }
 
 impl Group {
@@ -126,6 +132,7 @@ impl Group {
     fn has_sent_all(&self) -> bool {
         self.queue.is_empty()
             && self.unacknowledged.is_empty()
+            && self.straight.is_empty()
             && self.sender.as_ref().is_none_or(|sender| sender.is_idle())
     }
 
@@ -271,6 +278,8 @@ impl<P: Platform> Engine<P> {
             unacknowledged: VecDeque::new(),
             tests: 0,
             coalescing: Coalescing::default(),
+            goes_straight: false,
+            straight: Vec::new(),
         });
         Ok(())
     }
@@ -310,7 +319,7 @@ impl<P: Platform> Engine<P> {
     pub fn review_groups(&mut self, context: u32) -> bool {
         let mut beyond_use = false;
         for group in self.groups.groups.iter_mut().filter(|group| group.context == context) {
-            beyond_use |= group.sender.as_mut().is_some_and(|sender| sender.review());
+            beyond_use |= group.goes_straight | group.sender.as_mut().is_some_and(|sender| sender.review());
             beyond_use |= group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
         }
         beyond_use
@@ -360,6 +369,7 @@ impl<P: Platform> Engine<P> {
             ("asking", all.negative),
             ("duplicate", all.duplicates),
             ("rejected", all.rejected),
+            ("messages-sent-to-each", self.groups.straight),
             ("groups-given-up", self.groups.given_up),
         ]
         .into_iter()
@@ -407,9 +417,20 @@ impl<P: Platform> Engine<P> {
     /// Hands what waits to be multicast to the windows, as far as there is room, and completes what all have.
     pub(super) fn push_multicasts(&mut self) {
         let Self { groups, messages, peers, .. } = self;
-        for group in &mut groups.groups {
+        let mut straight = Vec::new();
+        for (at, group) in groups.groups.iter_mut().enumerate() {
+            group.goes_straight |= group.sender.as_mut().is_some_and(|sender| sender.is_beyond_use());
             while let Some(next) = group.queue.front_mut() {
                 let (request, offset) = (next.request, next.offset);
+                if group.goes_straight && offset == 0 {
+                    // What was multicast comes by another way: it must not be overtaken.
+                    if group.sender.as_ref().is_some_and(|sender| !sender.is_idle()) {
+                        break;
+                    }
+                    group.queue.pop_front();
+                    straight.push((at, request));
+                    continue;
+                }
                 match push(group, request, offset, messages, peers) {
                     Pushed::Until(offset) => {
                         if let Some(next) = group.queue.front_mut() {
@@ -436,6 +457,56 @@ impl<P: Platform> Engine<P> {
             {
                 group.unacknowledged.pop_front();
                 messages.complete(request);
+            }
+        }
+        straight.into_iter().for_each(|(at, request)| self.send_to_each(at, request));
+        self.complete_straight();
+    }
+
+    /// Sends the message of `request` to each that would receive what the group multicasts.
+    fn send_to_each(&mut self, at: usize, request: usize) {
+        let Some(entry) = self.messages.requests.get(request) else { return };
+        let State::Multicasting(send) = &entry.state else { return };
+        let (send, communicator) = (send.clone(), entry.communicator);
+        self.groups.straight += 1;
+        let receivers: Vec<PeerId> = self.groups.groups[at].receivers().collect();
+        let mut sends = Vec::with_capacity(receivers.len());
+        for peer in receivers {
+            match self.messages.add(State::Queued(Send { peer: Some(peer), ..send.clone() }), communicator) {
+                Ok(handle) => {
+                    self.start_send(handle);
+                    sends.push(handle);
+                }
+                Err(error) => {
+                    self.messages.fail(request, error);
+                    break;
+                }
+            }
+        }
+        self.groups.groups[at].straight.push((request, sends));
+    }
+
+    /// Completes messages that every receiver has been sent, and forgets those that nobody waits for any more.
+    fn complete_straight(&mut self) {
+        for at in 0..self.groups.groups.len() {
+            let mut place = 0;
+            while let Some((request, sends)) = self.groups.groups[at].straight.get(place) {
+                let is_complete = |handle: &usize| self.messages.requests.get(*handle).is_none_or(Request::is_complete);
+                let is_wanted = !is_complete(request);
+                if is_wanted && !sends.iter().all(is_complete) {
+                    place += 1;
+                    continue;
+                }
+                let (request, sends) = self.groups.groups[at].straight.swap_remove(place);
+                if !is_wanted {
+                    sends.into_iter().for_each(|handle| self.abandon_receive(handle));
+                    continue;
+                }
+                let errors = sends.into_iter().filter_map(|handle| self.messages.take_error(handle));
+                match errors.last() {
+                    Some(error) => self.messages.fail(request, error),
+                    None => self.messages.complete(request),
+                }
             }
         }
     }
