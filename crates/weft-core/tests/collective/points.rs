@@ -64,8 +64,15 @@ struct Case {
     kind: Type,
 }
 
-fn draw(random: &mut Random, operation: Operation, points: &[Point], bytes_max: u64) -> Option<Case> {
-    let size = 1 + random.below(33) as u32;
+/// Draws a case; `shares_memory`: one of several ranks on one node, that publish what they have in shared memory.
+fn draw(
+    random: &mut Random,
+    operation: Operation,
+    points: &[Point],
+    bytes_max: u64,
+    shares_memory: bool,
+) -> Option<Case> {
+    let size = if shares_memory { 2 + random.below(32) } else { 1 + random.below(33) } as u32;
     let Point { bytes, for_each } = random.one_of(points);
     let bytes = if for_each { bytes * u64::from(size) } else { bytes };
     // The table counts all blocks of these, and one block or the message of the others.
@@ -78,10 +85,11 @@ fn draw(random: &mut Random, operation: Operation, points: &[Point], bytes_max: 
     if count * ITEM * everywhere > bytes_max {
         return None;
     }
-    let per_node = random.one_of(&[1, 1, 2, 3, 4, 8, 40]);
+    let per_node = if shares_memory { 40 } else { random.one_of(&[1, 1, 2, 3, 4, 8, 40]) };
     let node_of = |rank: u32| if random_round_robin(per_node) { rank % per_node } else { rank / per_node };
     let layout = Layout::of((0..size).map(node_of).collect()).with_oversubscription(random.below(2) == 0);
-    let layout = layout.with_published_max((random.below(4) > 0).then_some(32 << 10));
+    let publishes = shares_memory || random.below(4) > 0;
+    let layout = layout.with_published_max(publishes.then_some(32 << 10));
     let in_place = random.below(2) == 0;
     let commutative = random.below(3) > 0;
     // Of interleaved items only so many are apart.
@@ -238,8 +246,9 @@ fn where_the_choice_changes_the_results_are_right() {
         let mut random = Random(seed);
         let points = points(operation);
         assert!(points.len() > 3, "{} has no rules by size", operation.name());
-        let drawn = std::iter::repeat_with(|| draw(&mut random, operation, &points, BYTES_MAX[every]));
-        let cases: Vec<Case> = drawn.flatten().take(CASES[every]).collect();
+        // One of four that are drawn has ranks that share memory, whatever the seed says.
+        let drawn = (0_u32..).filter_map(|turn| draw(&mut random, operation, &points, BYTES_MAX[every], turn % 4 == 0));
+        let cases: Vec<Case> = drawn.take(CASES[every]).collect();
         assert!(cases.iter().any(|case| case.layout.place().published_max.is_some() && case.size > 1));
         cases.iter().for_each(|case| case.play(&choices));
     }
