@@ -2,9 +2,11 @@
 //! counter of its flows. It is written to a page that other processes of the user may read (`weft_net::live`), before a rank goes to
 //! sleep and once in a while as it works: so it is right for a rank that hangs, and costs nothing on the way of a message.
 //!
-//! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, then [`SLOT`] for each peer.
+//! A page is a list of 64-bit words: [`HEAD`] of the rank, [`WAITS_MAX`] outstanding operations, [`GROUP`] for each of [`GROUPS_MAX`] multicast groups, then
+//! [`SLOT`] for each peer.
 
 use weft_core::flow::{Counters, Gauges};
+use weft_engine::engine::GroupStanding;
 use weft_launch::standing::{self, Draft, Front, Operation, Standing};
 use weft_launch::{CallSite, page};
 use weft_net::clock;
@@ -12,6 +14,7 @@ use weft_net::clock;
 use crate::awaited::Awaited;
 use crate::context::CONTEXTS_EACH;
 use crate::engine::{Engine, Route};
+use crate::multicast::{Carried, Counters as Multicasts, Scheme};
 use crate::object::{Objects, PeerId};
 use crate::request::{Receive, Request, Send, State};
 
@@ -30,7 +33,16 @@ const PEER: usize = 4;
 const SLOT: usize = PEER + Counters::NAMES.len() + Gauges::NAMES.len();
 /// The word that says what the counters are, behind how the rank stands.
 const LAYOUT_AT: usize = standing::WORDS;
-const PEERS_AT: usize = LAYOUT_AT + 1;
+/// The word that says whether the network carries multicast, and behind it the groups.
+const CARRIED_AT: usize = LAYOUT_AT + 1;
+const GROUPS_AT: usize = CARRIED_AT + 1;
+/// Groups that are told.
+const GROUPS_MAX: usize = 4;
+/// Words of one.
+const GROUP: usize = 8;
+/// Context of `MPI_COMM_WORLD`.
+const WORLD_CONTEXT: u64 = 0;
+const PEERS_AT: usize = GROUPS_AT + GROUPS_MAX * GROUP;
 
 const _: () = assert!(PEERS_AT + PEERS_MAX * SLOT <= page::WORDS_MAX);
 
@@ -56,7 +68,7 @@ const LAYOUT: u64 = {
         hash = add(hash, Gauges::NAMES[i].0);
         i += 1;
     }
-    hash ^ SLOT as u64
+    hash ^ (PEERS_AT << 16 | SLOT) as u64
 };
 
 /// How a peer is reached, as a number.
@@ -97,6 +109,8 @@ pub struct View<'a> {
     pub awaited: &'a Awaited,
     /// Threads that wait.
     pub threads: u32,
+    /// Whether the network carries multicast.
+    pub carried: Carried,
 }
 
 impl Live {
@@ -135,6 +149,12 @@ impl Live {
         };
         self.page.publish(|put| {
             put(LAYOUT_AT, LAYOUT);
+            put(CARRIED_AT, view.carried as u64);
+            let mut groups = engine.groups();
+            for at in 0..GROUPS_MAX {
+                let words = groups.next().map_or([0; GROUP], |group| view.group(&group));
+                words.into_iter().enumerate().for_each(|(word, value)| put(GROUPS_AT + at * GROUP + word, value));
+            }
             for (_, peer) in engine.peers.iter() {
                 let number = peer.number() as usize;
                 if number < PEERS_MAX {
@@ -163,6 +183,27 @@ enum Told {
 }
 
 impl View<'_> {
+    /// The words of a group.
+    fn group(&self, group: &GroupStanding) -> [u64; GROUP] {
+        let Scheme { blocking, co_roots, aggregate } = group.scheme;
+        let scheme = u64::from(blocking) << 63 | u64::from(aggregate) << 32 | u64::from(co_roots);
+        let known = self.communicator(group.context);
+        let ranks = known.map_or(0, |(_, object)| object.group.size());
+        let Multicasts { packets, repairs_by_multicast, repairs_by_unicast, negative, .. } = group.counters;
+        let repairs = repairs_by_multicast + repairs_by_unicast;
+        let is_straight = u64::from(group.goes_straight);
+        [
+            group.members.into(),
+            (group.context - group.context % CONTEXTS_EACH).into(),
+            ranks.into(),
+            scheme,
+            is_straight,
+            packets,
+            repairs,
+            negative,
+        ]
+    }
+
     /// Tells what the call waits for, and of whom; whether any of these is enough, if that is known.
     fn tell_awaited(&self, draft: &mut Draft<'_>) -> Option<bool> {
         let (handles, any): (&[usize], bool) = match self.awaited {
@@ -364,6 +405,25 @@ pub struct Snapshot {
     pub standing: Standing,
     /// Peers that there is something to tell of.
     pub peers: Vec<Peer>,
+    /// Whether the network carries multicast,
+    pub carried: Carried,
+    /// and the groups of communicators.
+    pub groups: Vec<Group>,
+}
+
+/// The multicast group of a communicator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Hosts.
+    pub hosts: u64,
+    /// `MPI_COMM_WORLD`, or `communicator`, its context and how many ranks it has.
+    pub communicator: String,
+    /// Who acknowledges to whom.
+    pub scheme: Scheme,
+    /// The network loses most of what this rank multicasts: it sends to each host by itself.
+    pub goes_straight: bool,
+    /// Packets that this rank has multicast, sent again, and asked for.
+    pub packets: [u64; 3],
 }
 
 /// What passed between a rank and one peer.
@@ -393,10 +453,35 @@ impl Snapshot {
     pub fn parse(words: &[u64]) -> Result<Self, String> {
         let standing = Standing::parse(words, clock::now().0)?;
         let same = words.get(LAYOUT_AT) == Some(&LAYOUT);
+        let carried = |word: &u64| Carried::ALL.get(usize::try_from(*word).ok()?);
+        let groups = words.get(GROUPS_AT..PEERS_AT).filter(|_| same).unwrap_or_default().chunks_exact(GROUP);
         let slots = words.get(PEERS_AT..).filter(|_| same).unwrap_or_default().chunks_exact(SLOT);
         Ok(Self {
             standing,
             peers: slots.enumerate().filter_map(|(peer, slot)| Peer::parse(peer as u32, slot)).collect(),
+            carried: words.get(CARRIED_AT).filter(|_| same).and_then(carried).copied().unwrap_or_default(),
+            groups: groups.filter_map(Group::parse).collect(),
+        })
+    }
+}
+
+impl Group {
+    fn parse(words: &[u64]) -> Option<Self> {
+        let [hosts, context, ranks, scheme, straight, packets, repairs, asked] = words.try_into().ok()?;
+        (hosts > 0).then(|| Self {
+            hosts,
+            communicator: if context == WORLD_CONTEXT {
+                "MPI_COMM_WORLD".to_owned()
+            } else {
+                format!("communicator {context} of {ranks}")
+            },
+            scheme: Scheme {
+                blocking: scheme >> 63 != 0,
+                co_roots: scheme as u32,
+                aggregate: (scheme >> 32) as u32 & 0x7fff_ffff,
+            },
+            goes_straight: straight != 0,
+            packets: [packets, repairs, asked],
         })
     }
 }
@@ -431,6 +516,9 @@ mod tests {
         words[PEERS_AT] = 3;
         words[PEERS_AT + 1] = 12;
         words[PEERS_AT + PEER] = 99;
+        words[CARRIED_AT] = Carried::Yes as u64;
+        let group = [3, WORLD_CONTEXT, 6, 10 << 32 | 2, 1, 500, 40, 30];
+        words[GROUPS_AT..GROUPS_AT + GROUP].copy_from_slice(&group);
         words
     }
 
@@ -443,6 +531,10 @@ mod tests {
             (peer.peer, peer.link, peer.messages, peer.counters[0], peer.gauges.len()),
             (0, "network", 12, 99, 4)
         );
+        let [group] = &snapshot.groups[..] else { panic!("{:?}", snapshot.groups) };
+        let scheme = Scheme { co_roots: 2, aggregate: 10, ..Scheme::WINDOW };
+        assert_eq!((snapshot.carried, group.scheme, group.packets), (Carried::Yes, scheme, [500, 40, 30]));
+        assert!(group.goes_straight && group.communicator == "MPI_COMM_WORLD");
     }
 
     #[test]

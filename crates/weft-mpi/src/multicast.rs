@@ -1,7 +1,7 @@
 //! Multicast on communicators: what is wanted of it, and what is known.
 
 use weft_core::collective::choice::{self, Choices, Operation};
-pub use weft_core::multicast::{Scheme, model, simulation};
+pub use weft_core::multicast::{Counters, Scheme, model, simulation};
 use weft_core::time::Duration;
 
 /// The hint of a communicator that says by which scheme its broadcasts are multicast, as `WEFT_BCAST` says it for all.
@@ -49,6 +49,44 @@ impl Default for Multicast {
     }
 }
 
+/// What a process knows of whether the network carries multicast, and if it does not, why.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Carried {
+    /// Nothing yet: it has not been tried.
+    #[default]
+    Unknown,
+    /// It does.
+    Yes,
+    /// Some process has no carrier for it.
+    NoCarrier,
+    /// Some host could not join a group.
+    NotJoined,
+    /// Packets did not reach all hosts.
+    NotHeard,
+    /// It did, and then lost too much.
+    LostTooMuch,
+}
+
+impl Carried {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Self; 6] =
+        [Self::Unknown, Self::Yes, Self::NoCarrier, Self::NotJoined, Self::NotHeard, Self::LostTooMuch];
+
+    /// A clause for people; none where there is nothing to say.
+    pub const fn clause(self) -> Option<&'static str> {
+        Some(match self {
+            Self::Unknown => return None,
+            Self::Yes => "the network carries it",
+            Self::NoCarrier => "not used: a rank has no UDP interface that could (WEFT_LINK, WEFT_INTERFACE)",
+            Self::NotJoined => "not used: a host could not join the group (net.ipv4.igmp_max_memberships)",
+            Self::NotHeard => "not used: packets did not reach all hosts (weft doctor says why)",
+            Self::LostTooMuch => {
+                "used no more: a host had to ask for more than half of the packets (weft doctor says why)"
+            }
+        })
+    }
+}
+
 /// The operations that may be multicast.
 const OPERATIONS: [Operation; 4] = [Operation::Bcast, Operation::Barrier, Operation::Allreduce, Operation::Allgather];
 
@@ -80,6 +118,8 @@ pub struct Knowledge {
     is_sealed: bool,
     /// Trying has failed once, or what worked does no longer: it is not tried again.
     pub(crate) fails: bool,
+    /// What is known of the network.
+    pub(crate) carried: Carried,
     /// A number that no group has had to which this process belongs.
     pub(crate) next_generation: u32,
 }
@@ -88,7 +128,16 @@ impl Knowledge {
     /// Nothing is known.
     pub(crate) const fn new(wanted: Wanted, is_sealed: bool, peer_timeout: Duration) -> Self {
         let (asked, possible) = (Operations(0), Operations(0));
-        Self { asked, possible, wanted, peer_timeout, is_sealed, fails: false, next_generation: 0 }
+        Self {
+            asked,
+            possible,
+            wanted,
+            peer_timeout,
+            is_sealed,
+            fails: false,
+            carried: Carried::Unknown,
+            next_generation: 0,
+        }
     }
 
     /// The same, where algorithms are chosen so.

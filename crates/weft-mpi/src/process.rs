@@ -472,7 +472,8 @@ impl Process {
                 })
                 .collect();
             let (objects, awaited) = (&self.objects, &self.awaited);
-            live.publish(&View { objects, collectives: &collectives, engine, awaited, threads }, asleep);
+            let carried = self.multicast.carried;
+            live.publish(&View { objects, collectives: &collectives, engine, awaited, threads, carried }, asleep);
         }
     }
 

@@ -62,6 +62,16 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         let words = ["nonblocking", "400", "2000", &file.display().to_string()];
         judge(&multicast().says("messages-sent-to-each"), scripted(context, 4, &script, "hardship", &words, &[]))
     }));
+    cases.push(Case::new("weft info --live tells of a running job that it multicasts", |context| {
+        let file = context.work.join("multicast-shown");
+        let wait = format!("while kill -0 $job && ! [ -e '{0}' ]; do sleep 0.05; done", file.display());
+        let show = "\"$(dirname \"$0\")/weft\" info --live $job --once";
+        let script = format!("rm -f '{0}'; {RUN} & job=$!; {wait}; {show}; rm '{0}'; wait $job", file.display());
+        let words = ["stream", "400", "2000", &file.display().to_string()];
+        let expected =
+            multicast().says("multicast: the network carries it").says("MPI_COMM_WORLD, 4 hosts, aggregate-10: ");
+        judge(&expected, scripted(context, 4, &script, "hardship", &words, &[]))
+    }));
     cases.push(Case::new("a switch that filters multicast from the start: trees, without a word", |context| {
         let script = format!("{SWITCH}; {FILTER}; {RUN}");
         let expected = Expected::code(0).never_says("packets multicast: ");

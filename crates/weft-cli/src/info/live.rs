@@ -11,7 +11,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use weft_launch::standing::{Standing, seconds};
 use weft_launch::{page, wait_for};
-use weft_mpi::live::{COUNTERS, GAUGES, Peer, Snapshot};
+use weft_mpi::live::{COUNTERS, GAUGES, Group, Peer, Snapshot};
 
 use super::text::{BOLD, GREY, Style, YELLOW};
 
@@ -201,6 +201,12 @@ fn table(found: &[Found], style: Style) -> String {
             "{} {sentence}",
             style.paint(BOLD, &format!("rank {} of {} (process {pid})", standing.rank, standing.size))
         );
+        if let Some(clause) = snapshot.carried.clause() {
+            let _ = writeln!(text, "  multicast: {clause}");
+        }
+        for group in &snapshot.groups {
+            let _ = writeln!(text, "    {}", of_group(group));
+        }
         let sums =
             (snapshot.peers.iter().map(|peer| peer.messages).sum(), snapshot.peers.iter().map(|peer| peer.bytes).sum());
         let least = snapshot.peers.iter().map(|peer| peer.credit).min().unwrap_or(0);
@@ -218,6 +224,15 @@ fn table(found: &[Found], style: Style) -> String {
         let _ = writeln!(text, "{} {reason}", style.paint(BOLD, "why:"));
     }
     text
+}
+
+/// `MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for`.
+fn of_group(group: &Group) -> String {
+    let Group { hosts, communicator, scheme, goes_straight, packets: [packets, repairs, asked] } = group;
+    let instead = if *goes_straight { "; most are lost, so that each host is sent its own now" } else { "" };
+    format!(
+        "{communicator}, {hosts} hosts, {scheme}: {packets} packets multicast, {repairs} sent again, {asked} asked for{instead}"
+    )
 }
 
 fn line(
@@ -280,6 +295,13 @@ fn rank_object(Found { pid, says }: &Found) -> Value {
         "unexpected": arrived.collect::<Vec<_>>(), "requests": standing.requests,
         "total": named(COUNTERS, &|name| Some(total(snapshot, name))), "gauges": named(GAUGES, &|name| Some(total(snapshot, name))),
         "peers": peers.collect::<Vec<_>>(),
+        "multicast": {
+            "state": snapshot.carried.clause(),
+            "groups": snapshot.groups.iter().map(|group| json!({
+                "communicator": group.communicator, "hosts": group.hosts, "scheme": group.scheme.to_string(),
+                "sends_to_each": group.goes_straight, "packets": group.packets[0], "sent_again": group.packets[1], "asked_for": group.packets[2],
+            })).collect::<Vec<_>>(),
+        },
     })
 }
 
@@ -287,6 +309,7 @@ fn rank_object(Found { pid, says }: &Found) -> Value {
 mod tests {
     use super::*;
     use weft_launch::standing::{Needs, Wait};
+    use weft_mpi::multicast::Carried;
 
     fn snapshot() -> Snapshot {
         let peer = |peer: u32| Peer {
@@ -317,7 +340,25 @@ mod tests {
             waits,
             ..Standing::default()
         };
-        Snapshot { standing, peers: (1..=20).map(peer).collect() }
+        Snapshot { standing, peers: (1..=20).map(peer).collect(), ..Snapshot::default() }
+    }
+
+    #[test]
+    fn a_rank_says_what_is_multicast_and_why_nothing_is() {
+        let group = Group {
+            hosts: 4,
+            communicator: "MPI_COMM_WORLD".into(),
+            scheme: "aggregate-10".parse().unwrap(),
+            goes_straight: false,
+            packets: [500, 40, 30],
+        };
+        let table = |snapshot| table(&[Found { pid: 9, says: Ok(snapshot) }], Style::Plain);
+        let text = table(Snapshot { carried: Carried::Yes, groups: vec![group], ..snapshot() });
+        let line = "MPI_COMM_WORLD, 4 hosts, aggregate-10: 500 packets multicast, 40 sent again, 30 asked for";
+        assert!(text.contains("multicast: the network carries it") && text.contains(line), "{text}");
+        let text = table(Snapshot { carried: Carried::NotHeard, ..snapshot() });
+        assert!(text.contains("multicast: not used: packets did not reach all hosts"), "{text}");
+        assert!(!table(snapshot()).contains("multicast"), "nobody has tried it");
     }
 
     #[test]

@@ -54,6 +54,20 @@ pub struct NewGroup {
     pub peer_timeout: Duration,
 }
 
+/// How a group stands.
+pub struct Standing {
+    /// Context of the messages that are multicast.
+    pub context: u32,
+    /// Hosts.
+    pub members: u32,
+    /// Who acknowledges to whom.
+    pub scheme: Scheme,
+    /// The network loses most of what this process multicasts: it sends to each by itself.
+    pub goes_straight: bool,
+    /// What has happened.
+    pub counters: Counters,
+}
+
 /// A message that is to be multicast, from `offset` on.
 struct Queued {
     request: usize,
@@ -343,6 +357,17 @@ impl<P: Platform> Engine<P> {
     /// The tests that have arrived, as bits.
     pub fn tests_heard(&self, context: u32) -> u32 {
         self.groups.groups.iter().filter(|group| group.context == context).fold(0, |all, group| all | group.tests)
+    }
+
+    /// How each group stands.
+    pub fn groups(&self) -> impl Iterator<Item = Standing> + '_ {
+        self.groups.groups.iter().map(|group| Standing {
+            context: group.context,
+            members: group.settings.members,
+            scheme: group.settings.scheme,
+            goes_straight: group.goes_straight,
+            counters: group.counters(),
+        })
     }
 
     /// What has happened in all groups.

@@ -10,7 +10,7 @@ use weft_engine::engine::NewGroup;
 
 use super::highest;
 use crate::error::{Error, Result};
-use crate::multicast::{Multicast, Wanted};
+use crate::multicast::{Carried, Multicast, Wanted};
 use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
@@ -132,6 +132,7 @@ fn review(communicator: usize) -> Result<()> {
     }
     with(|process| {
         process.multicast.fails = true;
+        process.multicast.carried = Carried::LostTooMuch;
         process.engine()?.count_given_up();
         process.objects.communicator_mut(communicator)?.multicast = Multicast::GivenUp;
         Ok(())
@@ -158,7 +159,12 @@ pub fn prepare(communicator: usize) -> Result<()> {
     agree(&mut offers)?;
     let [size, generation] = offers;
     if size == 0 {
-        return with(|process| process.conclude_multicast(communicator, false));
+        return with(|process| {
+            if !process.multicast.fails {
+                process.multicast.carried = Carried::NoCarrier;
+            }
+            process.conclude_multicast(communicator, false)
+        });
     }
     let joined = with(|process| process.join_group(communicator, -size, generation))?;
     let mut missing = [i64::from(!joined)];
@@ -185,6 +191,11 @@ pub fn prepare(communicator: usize) -> Result<()> {
     with(|process| {
         // What fails once would fail for each communicator, and each time cost the time of all attempts.
         process.multicast.fails |= !works;
+        process.multicast.carried = match (works, missing[0]) {
+            (true, _) => Carried::Yes,
+            (false, 0) => Carried::NotHeard,
+            (false, _) => Carried::NotJoined,
+        };
         process.conclude_multicast(communicator, works)
     })
 }
