@@ -585,6 +585,88 @@ static void freed_in_passing(void)
         end_window(&alive[--count]);
 }
 
+/* -- What one rank puts goes the way of what the other gets. -- */
+
+static void crossing(enum flavor flavor)
+{
+    STORY_OF("large puts of one rank and gets of the other cross each other", flavor);
+    enum { EACH = 3, COUNT = 9000 };
+    /* What may be gotten, and behind it what is put. */
+    struct window window = open_window(flavor, 2 * EACH * COUNT * 4);
+    int other = (rank ^ 1) < ranks ? rank ^ 1 : rank;
+    int32_t *mine = (int32_t *)window.mine, *put = memory(EACH * COUNT * 4), *gotten = memory(EACH * COUNT * 4);
+    for (int round = 0; round < rounds; round++) {
+        for (int i = 0; i < EACH * COUNT; i++) {
+            mine[i] = element(rank, 2 * round, i);
+            put[i] = element(rank, 2 * round + 1, i);
+        }
+        MPI_Win_fence(0, window.win);
+        /* One begins with what it puts, the other with what it gets; lengths differ. */
+        for (int half = 0; half < 2; half++)
+            for (int i = 0; i < EACH; i++) {
+                int count = COUNT - i * 1000 - half * 500;
+                MPI_Aint at = MPI_Aint_add(window.bases[other], 4 * i * COUNT);
+                if (half == (rank & 1))
+                    MPI_Put(&put[i * COUNT], COUNT - i, MPI_INT32_T, other, MPI_Aint_add(at, 4 * EACH * COUNT), COUNT - i, MPI_INT32_T, window.win);
+                else
+                    MPI_Get(&gotten[i * COUNT], count, MPI_INT32_T, other, at, count, MPI_INT32_T, window.win);
+            }
+        MPI_Win_fence(0, window.win);
+        int wrong = 0;
+        for (int i = 0; i < EACH; i++) {
+            int half = !(rank & 1), count = COUNT - i * 1000 - half * 500;
+            for (int k = i * COUNT; k < i * COUNT + count; k++)
+                wrong += gotten[k] != element(other, 2 * round, k);
+            for (int k = i * COUNT; k < i * COUNT + COUNT - i; k++)
+                wrong += mine[EACH * COUNT + k] != element(other, 2 * round + 1, k);
+        }
+        CHECK(wrong == 0, "round %d: %d elements are wrong", round, wrong);
+        /* Nobody changes what others still get. */
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
+    MPI_Win_fence(MPI_MODE_NOSUCCEED, window.win);
+    close_window(&window);
+    forget(&window);
+    free(put);
+    free(gotten);
+}
+
+/* -- Some ask for all locks, and others for one that is exclusive. -- */
+
+static void all_locks_and_one(enum flavor flavor)
+{
+    STORY_OF("MPI_Win_lock_all beside exclusive locks", flavor);
+    struct window window = open_window(flavor, 2 * sizeof(int64_t));
+    uint64_t state = own_stream(100 + flavor);
+    int64_t one = 1, value, *given = memory(sizeof(int64_t) * (size_t)ranks), sum = 0;
+    for (int turn = 0; turn < rounds * 5; turn++) {
+        int target = (int)below(&state, ranks);
+        if (below(&state, 2)) {
+            MPI_Win_lock_all(0, window.win);
+            MPI_Accumulate(&one, 1, MPI_INT64_T, target, window.bases[target], 1, MPI_INT64_T, MPI_SUM, window.win);
+            MPI_Win_unlock_all(window.win);
+        } else {
+            /* Nobody else is there: a get and a put do. */
+            MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, window.win);
+            MPI_Get(&value, 1, MPI_INT64_T, target, window.bases[target], 1, MPI_INT64_T, window.win);
+            MPI_Win_flush(target, window.win);
+            value++;
+            MPI_Put(&value, 1, MPI_INT64_T, target, window.bases[target], 1, MPI_INT64_T, window.win);
+            MPI_Win_unlock(target, window.win);
+        }
+        given[target]++;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Allreduce(MPI_IN_PLACE, given, ranks, MPI_INT64_T, MPI_SUM, MPI_COMM_WORLD);
+    MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window.win);
+    memcpy(&sum, window.mine, sizeof sum);
+    MPI_Win_unlock(rank, window.win);
+    CHECK_EQUAL(sum, given[rank]);
+    close_window(&window);
+    forget(&window);
+    free(given);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
@@ -596,6 +678,8 @@ int main(int argc, char **argv)
         orders((enum flavor)flavor);
         maxima((enum flavor)flavor);
         overflowing_table((enum flavor)flavor);
+        crossing((enum flavor)flavor);
+        all_locks_and_one((enum flavor)flavor);
     }
     mixed_epochs();
     freed_in_passing();

@@ -393,7 +393,8 @@ impl LockQueue {
     /// A process wants it; whether it has it at once.
     pub fn request(&mut self, claim: Claim) -> bool {
         // Whoever releases it serves those that wait as far as can be, so that one who wants it alone finds it free only if nobody waits.
-        if self.is_free_for(&claim) {
+        let in_line = cfg!(weft_mutant = "shared_lock_waits_in_line") && !self.waiting.is_empty();
+        if self.is_free_for(&claim) && !in_line {
             self.holders.push(claim);
             return true;
         }

@@ -201,6 +201,11 @@ impl UserData {
         Self { base: std::ptr::without_provenance_mut(base), bytes, shape }
     }
 
+    /// `bytes` bytes at address `base` of a [`SharedBuffer`].
+    fn shared_bytes(base: usize, bytes: u64) -> Self {
+        Self::shared(base, bytes, shared::byte())
+    }
+
     /// `bytes` bytes at `base`.
     ///
     /// # Safety

@@ -150,6 +150,8 @@ pub(crate) struct Target {
     pub batch: Vec<u8>,
     /// It has been asked for something since it last said that all is done.
     pub is_dirty: bool,
+    /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind it.
+    pub is_unanswered: bool,
     /// Answers of it that have ever been waited for, and those that have come: in this order, but for those to locks.
     pub asked: u64,
     pub answered: u64,
@@ -313,7 +315,7 @@ impl Windows {
             busy: Vec::new(),
             asking: Vec::new(),
             awaited: Vec::new(),
-            next_tag: BATCH_TAG + 1,
+            next_tag: FIRST_TAG,
         });
         self.open += 1;
         // What others have sent before this process had it is here already.
@@ -358,6 +360,8 @@ impl Windows {
 
 /// The tag of messages that are batches.
 pub const BATCH_TAG: i32 = 0;
+/// The first tag of those that carry what is large.
+const FIRST_TAG: i32 = BATCH_TAG + 2;
 
 impl Target {
     fn new(reach: Reach) -> Self {
@@ -365,6 +369,7 @@ impl Target {
             reach,
             batch: Vec::new(),
             is_dirty: false,
+            is_unanswered: false,
             asked: 0,
             answered: 0,
             transfers: VecDeque::new(),
@@ -462,6 +467,14 @@ impl Window {
         matches!(self.targets[rank as usize].reach, Reach::Mapped(_))
     }
 
+    /// The window is about to be freed: what others have been sent must have been done there, also what nobody waits for. It could come
+    /// later than the news that this process has done all, and would be taken for what is meant for another window.
+    pub fn finish_unanswered(&mut self) {
+        for target in &mut self.targets {
+            target.is_dirty |= target.is_unanswered && !cfg!(weft_mutant = "window_freed_early");
+        }
+    }
+
     /// This process's rank.
     pub fn own_rank(&self) -> u32 {
         self.rank
@@ -502,10 +515,14 @@ impl Window {
         self.note_busy(rank);
     }
 
-    pub(crate) fn take_tag(&mut self) -> i32 {
+    /// The tag of a message that carries what this process puts (or accumulates) at another, or what it gets from there. Both ends of a pair count for
+    /// themselves, and what one puts goes the way of what the other gets: the first have even tags, the second odd ones.
+    pub(crate) fn take_tag(&mut self, gets: bool) -> i32 {
         let tag = self.next_tag;
         // Long before a tag comes again, its message has been received.
-        self.next_tag = if tag == i32::MAX { BATCH_TAG + 1 } else { tag + 1 };
-        tag
+        self.next_tag = if tag >= i32::MAX - 2 { FIRST_TAG } else { tag + 2 };
+        #[cfg(weft_mutant = "put_taken_for_get")]
+        let gets = gets && tag < 0;
+        tag + i32::from(gets)
     }
 }

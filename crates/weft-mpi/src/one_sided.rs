@@ -514,7 +514,11 @@ pub fn free(window: usize) -> Result<()> {
     let (index, communicator) = with(|process| {
         let found = process.objects.window(window)?;
         found.epochs.check_free()?;
-        Ok::<_, Error>((found.index, found.communicator))
+        let (index, communicator) = (found.index, found.communicator);
+        if let Some(window) = process.engine()?.windows.get_mut(index) {
+            window.finish_unanswered();
+        }
+        Ok::<_, Error>((index, communicator))
     })?;
     // A window that could not be freed stays, with the error handler that this is an error for: a peer that is alive may still write to its memory.
     let finished = finish(index, None, false);

@@ -7,6 +7,7 @@
 //! | `platform`, `node`, `board`, `network` | the carriers: clock, frames and posted receives of a node, packets |
 //! | `construct` | how engines are put together |
 //! | `process`, `calls`, `collectives` | threads that call, wait and sleep; each call; schedules |
+//! | `windows` | one-sided operations: what is called, and an oracle of what may come of it |
 //! | `shape`, `wild`, `check` | what must be where; who may have got what; what must hold always and at the end |
 //! | `play` | turns, until everything is over |
 
@@ -25,6 +26,7 @@ mod program;
 mod shape;
 mod shrink;
 mod wild;
+mod windows;
 
 pub use draw::Wanted;
 pub use play::Played;

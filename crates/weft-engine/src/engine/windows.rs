@@ -350,7 +350,7 @@ impl<P: Platform> Engine<P> {
         let target = &mut window.targets[rank as usize];
         let lost = target.is_dirty || !waiting.is_empty() || !target.batch.is_empty();
         target.answered = target.asked;
-        target.is_dirty = false;
+        (target.is_dirty, target.is_unanswered) = (false, false);
         target.batch.clear();
         if lost {
             target.error.get_or_insert(error);

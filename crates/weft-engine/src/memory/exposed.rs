@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use weft_core::layout::{Element, Layout};
 use weft_core::reduce::{self, Op};
 
-use super::{Shape, UserData};
+use super::{Shape, SharedBuffer, UserData};
 
 /// Packed bytes that are computed at once: they stay in a processor's first-level cache.
 const CHUNK_BYTES: usize = 4 << 10;
@@ -26,6 +26,8 @@ pub struct Exposed {
     bytes: u64,
     /// Set where other processes map it: the word that is the lock of elements without atomic operations.
     lock: Option<&'static AtomicU32>,
+    /// It is a [`SharedBuffer`], which checks each access.
+    is_checked: bool,
 }
 
 // SAFETY: whoever called `new` promised that it may be used from any thread that has the engine.
@@ -34,7 +36,7 @@ unsafe impl Send for Exposed {}
 impl Exposed {
     /// No memory.
     pub const fn empty() -> Self {
-        Self { base: std::ptr::null_mut(), bytes: 0, lock: None }
+        Self { base: std::ptr::null_mut(), bytes: 0, lock: None, is_checked: false }
     }
 
     /// `bytes` bytes at address `base`, which only this process writes to by operations.
@@ -43,7 +45,7 @@ impl Exposed {
     /// They stay valid for reading and writing as long as a window has this value, and may be written whenever a process of the window does so
     /// (MPI-5.0 §12.7): the program that makes the window promises both.
     pub unsafe fn new(base: *mut u8, bytes: u64) -> Self {
-        Self { base, bytes, lock: None }
+        Self { base, bytes, lock: None, is_checked: false }
     }
 
     /// The same in memory that other processes have mapped as well; all of them give a lock that is the same word.
@@ -52,7 +54,13 @@ impl Exposed {
     /// As for [`Exposed::new`], and so for the word at `lock`, which is aligned and used for nothing else.
     pub unsafe fn shared(base: *mut u8, bytes: u64, lock: *mut u32) -> Self {
         // SAFETY: the caller's promise; an atomic is as large as its integer.
-        Self { base, bytes, lock: Some(unsafe { AtomicU32::from_ptr(lock) }) }
+        Self { base, bytes, lock: Some(unsafe { AtomicU32::from_ptr(lock) }), is_checked: false }
+    }
+
+    /// All of `buffer`. Other engines of this process may have the same memory, as processes of a node do that map it.
+    pub fn of_buffer(buffer: &SharedBuffer) -> Self {
+        let base = std::ptr::without_provenance_mut(buffer.base());
+        Self { base, bytes: buffer.len() as u64, lock: None, is_checked: true }
     }
 
     /// Whether other processes have mapped it as well.
@@ -83,7 +91,8 @@ impl Exposed {
     pub fn joined(&self, next: &Self) -> Option<Self> {
         let adjacent = self.address().checked_add(self.bytes)? == next.address();
         let plain = self.lock.is_none() && next.lock.is_none();
-        (adjacent && plain).then_some(Self { bytes: self.bytes + next.bytes, ..*self })
+        (adjacent && plain && !self.is_checked && !next.is_checked)
+            .then_some(Self { bytes: self.bytes + next.bytes, ..*self })
     }
 
     /// `count` items of `layout`, the first based `offset` bytes from the beginning; `None`: they do not lie inside.
@@ -95,6 +104,10 @@ impl Exposed {
         if !inside {
             return None;
         }
+        if self.is_checked {
+            layout.packed_size(count).ok()?;
+            return Some(UserData::shared(self.address().wrapping_add(offset) as usize, count, layout));
+        }
         // SAFETY: `new` was promised this memory, in which all that the items touch lies.
         unsafe { UserData::new(self.base.wrapping_add(offset as usize), count, layout) }.ok()
     }
@@ -104,6 +117,9 @@ impl Exposed {
     pub fn bytes(&self, offset: u64, length: u64) -> Option<UserData> {
         if offset.checked_add(length)? > self.bytes {
             return None;
+        }
+        if self.is_checked {
+            return Some(UserData::shared_bytes(self.address().wrapping_add(offset) as usize, length));
         }
         // SAFETY: `new` was promised this memory.
         Some(unsafe { UserData::from_bytes(self.base.wrapping_add(offset as usize), length) })

@@ -62,7 +62,15 @@ impl InProcess {
         let found = below.map(|((_, base), buffer)| (buffer.clone(), (address - base) as usize));
         let inside = found.filter(|(buffer, offset)| offset.saturating_add(len) <= buffer.len());
         reachable.copies += 1;
+        // What engines have for themselves, nobody has registered.
+        let of_an_engine = || {
+            let buffer = SharedBuffer::find(address as usize, (address as usize).checked_add(len)?)?;
+            let is_known = reachable.buffers.values().any(|known| known.base() == buffer.base());
+            let offset = address as usize - buffer.base();
+            (!is_known).then_some((buffer, offset))
+        };
         inside
+            .or_else(of_an_engine)
             .ok_or_else(|| io::Error::other(format!("{len} bytes at {address:#x} are not memory of process {process}")))
     }
 }

@@ -16,6 +16,11 @@ static BUFFERS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new
 
 static BYTE: LazyLock<Layout> = LazyLock::new(|| Layout::element(Element::UInt8));
 
+/// The datatype of a byte.
+pub(super) fn byte() -> &'static Layout {
+    &BYTE
+}
+
 struct Inner {
     address: usize,
     bytes: usize,
@@ -65,7 +70,7 @@ impl SharedBuffer {
     }
 
     /// The buffer that has the bytes from address `low` up to `high`.
-    fn find(low: usize, high: usize) -> Option<Self> {
+    pub(super) fn find(low: usize, high: usize) -> Option<Self> {
         let buffers = BUFFERS.read().unwrap_or_else(PoisonError::into_inner);
         let found = buffers.range(..=low).next_back().and_then(|(_, buffer)| buffer.upgrade());
         drop(buffers);

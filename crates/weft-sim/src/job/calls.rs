@@ -7,6 +7,7 @@ use super::construct::{self, Carriers};
 use super::process::{Checked, Proc};
 use super::program::{Call, How, Message, Step};
 use super::shape::{Placed, Shape, content};
+use super::windows::WindowWait;
 pub(super) use leftovers::{WildBlocks, WildWait};
 pub(super) use persistent::Persistent;
 use std::fmt;
@@ -57,6 +58,7 @@ pub(super) enum Waiting {
         message: Box<Message>,
     },
     Collective(u32),
+    Window(Box<WindowWait>),
     /// All other processes.
     Others,
 }
@@ -78,6 +80,7 @@ impl fmt::Display for Waiting {
             Self::Cancel(id) => write!(f, "the cancelled send of message {id}"),
             Self::Word { message, .. } => write!(f, "the word whether message {} was cancelled", message.id),
             Self::Collective(id) => write!(f, "collective {id}"),
+            Self::Window(wait) => write!(f, "{wait}"),
             Self::Others => write!(f, "the other processes"),
         }
     }
@@ -173,6 +176,10 @@ impl Proc {
             }
             Call::StartCollective(collective) => self.start_collective(role, step, collective).map(|()| None),
             Call::AwaitCollective(id) => Ok(Some(Waiting::Collective(*id))),
+            Call::Window(id, call) => {
+                let begun = self.begin_on_window(role, step, *id, call)?;
+                Ok(begun.map(|wait| Waiting::Window(Box::new(wait))))
+            }
         }
     }
 
@@ -198,6 +205,7 @@ impl Proc {
             }
             Waiting::Word { step, message } => self.end_word(step, message),
             Waiting::Collective(id) => Ok((!self.end_collective(id)?).then_some(waiting)),
+            Waiting::Window(wait) => Ok(self.look_at_window(*wait)?.map(|wait| Waiting::Window(Box::new(wait)))),
             Waiting::Others => Ok(Some(waiting)),
         }
     }
@@ -273,19 +281,19 @@ impl Proc {
         Ok(())
     }
 
-    fn settled(&self, handle: usize) -> bool {
+    pub(super) fn settled(&self, handle: usize) -> bool {
         self.engine.messages.requests.get(handle).is_none_or(Request::is_complete)
     }
 
     /// What a request that is settled reports; it is forgotten.
-    fn conclude(&mut self, handle: usize) -> (Status, Option<Error>) {
+    pub(super) fn conclude(&mut self, handle: usize) -> (Status, Option<Error>) {
         let status = self.engine.messages.requests.get(handle).map_or(Status::EMPTY, |request| request.status);
         let error = self.engine.messages.take_error(handle);
         (status, error)
     }
 
     /// Whether an operation with another process may fail like this.
-    fn may_fail(&self, error: &Error) -> bool {
+    pub(super) fn may_fail(&self, error: &Error) -> bool {
         let Some(mortal) = self.mortal else { return false };
         // A neighbour that has died is noticed first by whoever copies to or from its memory.
         matches!(error.class, PEER_GONE | OTHER) && error.message.contains(&format!("process {mortal} of the job"))

@@ -98,6 +98,7 @@ impl Proc {
                 ));
             }
         }
+        self.check_windows()?;
         for done in &self.received {
             let checked = done.placed.check(content(done.name, done.bytes));
             checked

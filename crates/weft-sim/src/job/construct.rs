@@ -72,6 +72,7 @@ pub(super) struct Carriers {
     pub(super) places: Vec<usize>,
     /// How many processes have entered each collective.
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
+    pub(super) windows: super::windows::Windows,
 }
 
 impl Carriers {
@@ -91,6 +92,7 @@ impl Carriers {
             nodes: nodes.collect(),
             places: (0..ranks).map(|rank| on_node(machine.nodes[rank], rank)).collect(),
             entered: Rc::default(),
+            windows: super::windows::truths(),
             clock,
         }
     }

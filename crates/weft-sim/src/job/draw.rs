@@ -45,6 +45,9 @@ const CONNECTED: u32 = 250_000;
 /// Programs whose broadcasts are multicast, of those over other carriers.
 const MULTICAST: u32 = 300_000;
 
+/// Programs with windows.
+const WINDOWS: u32 = 300_000;
+
 /// What a draw may use.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Wanted {
@@ -100,7 +103,12 @@ pub(super) fn program(seed: u64, wanted: Wanted) -> Program {
         random,
     };
     let count = draw.random.pick(&[1, 1, 1, 1, 2, 2, 3]);
-    let roles = (0..count).map(|_| draw.role(ranks)).collect();
+    let mut roles: Vec<Role> = (0..count).map(|_| draw.role(ranks)).collect();
+    // Apart, too.
+    let mut windows = Random::new(mix(seed ^ 0x7769_6e64_6f77_7321));
+    if windows.chance(WINDOWS) {
+        roles.iter_mut().enumerate().for_each(|(number, role)| add_windows(&mut windows, number, role, dies));
+    }
     Program { seed, machine, pace, death, roles }
 }
 
@@ -214,6 +222,18 @@ fn multicast(random: &mut Random) -> Multicast {
         aggregate: random.pick(&[1, 1, 3, 10]),
     };
     Multicast { scheme, window: random.pick(&[16, 64, 256]), filtered: random.chance(50_000) }
+}
+
+/// One window or two among the blocks of a role.
+fn add_windows(random: &mut Random, number: usize, role: &mut Role, dies: bool) {
+    for at in 0..random.between(1, 2) as u32 {
+        let comm = random.below(role.comms.len() as u64) as usize;
+        // Barriers of all roles have names of their own.
+        let id = 8 * number as u32 + at;
+        let block = super::windows::draw(random, id, comm, role.comms[comm].members.len(), dies);
+        let place = random.below(role.blocks.len() as u64 + 1) as usize;
+        role.blocks.insert(place, Block::Window(block));
+    }
 }
 
 struct Draw {

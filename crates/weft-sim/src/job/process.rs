@@ -67,6 +67,9 @@ pub(super) struct Proc {
     pub(super) receives: BTreeMap<u32, Live>,
     pub(super) running: Vec<Running>,
     pub(super) entered: Rc<RefCell<BTreeMap<u32, usize>>>,
+    /// Windows that are open, by role and number, and what all processes know of windows.
+    pub(super) windows: BTreeMap<(usize, u32), super::windows::LiveWindow>,
+    pub(super) truths: super::windows::Windows,
     /// Persistent requests of each role.
     pub(super) persistent: BTreeMap<usize, Vec<super::calls::Persistent>>,
     /// Whether a send was cancelled, by its message.
@@ -130,6 +133,8 @@ impl Proc {
             receives: BTreeMap::new(),
             running: Vec::new(),
             entered: carriers.entered.clone(),
+            windows: BTreeMap::new(),
+            truths: carriers.windows(),
             persistent: BTreeMap::new(),
             cancelled: BTreeMap::new(),
             received: Vec::new(),

@@ -12,6 +12,7 @@
 
 use super::construct::Machine;
 use super::shape::Shape;
+use super::windows::{WindowBlock, WindowCall, WindowStep};
 use weft_engine::request::Mode;
 
 /// Processes that talk to each other apart from all others; roles and wild blocks have contexts of their own.
@@ -158,6 +159,7 @@ pub(super) enum Block {
         /// All are started before any is awaited.
         together: bool,
     },
+    Window(WindowBlock),
 }
 
 /// What the threads of one number do.
@@ -211,22 +213,43 @@ impl Program {
 #[derive(Clone, Debug)]
 pub(super) enum Call {
     Compute(u64),
-    Send { message: Message, blocking: bool },
-    Receive { message: Message, how: How },
+    Send {
+        message: Message,
+        blocking: bool,
+    },
+    Receive {
+        message: Message,
+        how: How,
+    },
     AwaitSend(u32),
     AwaitReceive(u32),
-    MakePersistent { messages: Vec<Message> },
-    StartPersistent { round: u8 },
-    AwaitPersistent { round: u8 },
+    MakePersistent {
+        messages: Vec<Message>,
+    },
+    StartPersistent {
+        round: u8,
+    },
+    AwaitPersistent {
+        round: u8,
+    },
     FreePersistent,
-    WildSend { message: Message },
+    WildSend {
+        message: Message,
+    },
     WildReceive(WildReceive),
-    AwaitWild { sends: Vec<u32>, receives: Vec<u32>, expected: usize, matched: bool },
+    AwaitWild {
+        sends: Vec<u32>,
+        receives: Vec<u32>,
+        expected: usize,
+        matched: bool,
+    },
     SendAndCancel(Message),
     TellCancelled(Message),
     ReceiveUnlessCancelled(Message),
     StartCollective(Collective),
     AwaitCollective(u32),
+    /// On the window of this number.
+    Window(u32, WindowCall),
 }
 
 /// A call, and on which communicator.
@@ -241,10 +264,16 @@ pub(super) struct Step {
 /// Contexts of a role's communicators, and of its wild blocks.
 const CONTEXTS_PER_ROLE: u32 = 1 << 16;
 const WILD_CONTEXTS: u32 = 1 << 8;
+const WINDOW_CONTEXTS: u32 = 1 << 12;
 
 /// The context of a wild block.
 pub(super) fn wild_context(role: usize, id: u32) -> u32 {
     8 + role as u32 * CONTEXTS_PER_ROLE + WILD_CONTEXTS + 2 * id
+}
+
+/// The context of a window.
+pub(super) fn window_context(role: usize, id: u32) -> u32 {
+    8 + role as u32 * CONTEXTS_PER_ROLE + WINDOW_CONTEXTS + 2 * id
 }
 
 /// The context of a role's communicator; the one after it is for its collectives.
@@ -281,6 +310,7 @@ impl Block {
             Self::Wild { messages, receives, .. } => messages.len() + receives.len(),
             Self::Cancelled(_) => 1,
             Self::Collectives { list, .. } => list.len(),
+            Self::Window(block) => block.acts(),
         }
     }
 }
@@ -329,6 +359,24 @@ impl Script<'_> {
                 }
             }
             Block::Collectives { comm, list, together } => self.collectives(*comm, list, *together),
+            Block::Window(block) => self.window(block),
+        }
+    }
+
+    fn window(&mut self, block: &WindowBlock) {
+        let members = &self.role.comms[block.comm].members;
+        let Some(own) = members.iter().position(|member| *member == self.rank) else { return };
+        for step in block.script(own, members.len()) {
+            match step {
+                WindowStep::Compute(nanoseconds) => self.compute(block.comm, nanoseconds),
+                WindowStep::Barrier(barrier) => {
+                    self.push(block.comm, Call::StartCollective(barrier));
+                    self.push(block.comm, Call::AwaitCollective(barrier.id));
+                }
+                WindowStep::Call(call) => {
+                    self.push_in(block.comm, window_context(self.number, block.id), Call::Window(block.id, call));
+                }
+            }
         }
     }
 

@@ -50,7 +50,7 @@ impl Shape {
     }
 
     /// Where the runs of so many packed bytes lie, in packed order, and their lengths.
-    fn runs(self, bytes: u64) -> Vec<(u64, u64)> {
+    pub(super) fn runs(self, bytes: u64) -> Vec<(u64, u64)> {
         let (block, gap) = match self {
             Self::Plain => return vec![(0, bytes)],
             Self::Strided { block, gap } | Self::Backwards { block, gap } => (block, gap),
@@ -64,7 +64,7 @@ impl Shape {
     }
 
     /// The datatype of which one item is so many bytes that lie like this.
-    fn layout(self, bytes: u64) -> Layout {
+    pub(super) fn layout(self, bytes: u64) -> Layout {
         let byte = Layout::element(Element::UInt8);
         if self == Self::Plain {
             return byte;

@@ -125,14 +125,14 @@ const PLAINER: [fn(&mut Message); 7] = [
 fn messages(block: &Block) -> Option<&[Message]> {
     match block {
         Block::Ordered(messages) | Block::Persistent { messages, .. } | Block::Wild { messages, .. } => Some(messages),
-        Block::Cancelled(_) | Block::Collectives { .. } => None,
+        Block::Cancelled(_) | Block::Collectives { .. } | Block::Window(_) => None,
     }
 }
 
 fn messages_mut(block: &mut Block) -> Option<&mut Vec<Message>> {
     match block {
         Block::Ordered(messages) | Block::Persistent { messages, .. } | Block::Wild { messages, .. } => Some(messages),
-        Block::Cancelled(_) | Block::Collectives { .. } => None,
+        Block::Cancelled(_) | Block::Collectives { .. } | Block::Window(_) => None,
     }
 }
 
@@ -141,6 +141,7 @@ fn parts(block: &Block) -> usize {
     match block {
         Block::Wild { messages, receives, .. } => messages.len() + receives.len(),
         Block::Collectives { list, .. } => list.len(),
+        Block::Window(block) => block.acts(),
         _ => messages(block).map_or(0, <[Message]>::len),
     }
 }
@@ -154,6 +155,7 @@ fn remove(block: &mut Block, start: usize, end: usize) {
             messages.drain(start.min(count)..end.min(count));
         }
         Block::Collectives { list, .. } => drop(list.drain(start..end)),
+        Block::Window(block) => block.remove(start, end),
         _ => {
             if let Some(messages) = messages_mut(block) {
                 messages.drain(start..end);

@@ -92,7 +92,7 @@ impl<P: Platform> Engine<P> {
                 window.targets[access.target as usize].is_dirty = true;
                 return Ok(wanted.then_some(engine.messages.sent));
             }
-            let tag = window.take_tag();
+            let tag = window.take_tag(false);
             engine.record(window, access.target, &Record::PutLarge { place: told.place(0), bytes, tag });
             window.targets[access.target as usize].is_dirty = true;
             engine.send_batch(window, access.target);
@@ -138,7 +138,7 @@ impl<P: Platform> Engine<P> {
                 }
                 return Ok(request);
             }
-            let tag = window.take_tag();
+            let tag = window.take_tag(true);
             let receive = Receive {
                 context: Some(window.context),
                 source: Some(access.target),
@@ -240,7 +240,7 @@ impl<P: Platform> Engine<P> {
         let mut skip = 0;
         while skip < origin.len() {
             let bytes = step.min(origin.len() - skip);
-            let tag = window.take_tag();
+            let tag = window.take_tag(false);
             let record = Record::AccumulateLarge { place: told.place(skip), op, element, bytes, tag };
             self.record(window, target, &record);
             window.targets[target as usize].is_dirty = true;
@@ -306,7 +306,8 @@ impl<P: Platform> Engine<P> {
             if state.is_dirty {
                 engine.check_target(window, target)?;
                 let reply = engine.await_answer(window, Answer { target, data: None, request: None })?;
-                window.targets[target as usize].is_dirty = false;
+                let state = &mut window.targets[target as usize];
+                (state.is_dirty, state.is_unanswered) = (false, false);
                 engine.record(window, target, &Record::Flush { reply });
             }
             engine.send_batch(window, target);
@@ -361,7 +362,8 @@ impl<P: Platform> Engine<P> {
             } else {
                 NO_ANSWER
             };
-            window.targets[target as usize].is_dirty = false;
+            let state = &mut window.targets[target as usize];
+            (state.is_dirty, state.is_unanswered) = (false, reply == NO_ANSWER);
             engine.record(window, target, &Record::Unlock { reply });
             engine.send_batch(window, target);
             Ok(())

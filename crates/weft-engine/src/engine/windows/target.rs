@@ -9,6 +9,7 @@ use super::{ACCUMULATE_BYTES_MAX, BATCH_BYTES_MAX, NO_ANSWER, packed};
 use crate::engine::Engine;
 use crate::error::RMA_RANGE;
 use crate::memory::{Exposed, SharedBuffer, UserData};
+use crate::messages::PeerAccess;
 use crate::request::{Mode, Receive, Send, State};
 use crate::transport::Platform;
 use crate::windows::{Accumulating, BATCH_TAG, Batch, Exposure, LAYOUTS_MAX, Window};
@@ -113,9 +114,11 @@ impl<P: Platform> Engine<P> {
                 }
                 Some(Ok(record)) => record,
             };
-            let waits = matches!(record, Record::Flush { .. } | Record::Unlock { .. } | Record::Complete);
+            let waits = matches!(record, Record::Flush { .. } | Record::Unlock { .. } | Record::Complete)
+                && !cfg!(weft_mutant = "flush_answered_early");
             let source = &window.sources[rank as usize];
-            if source.accumulating.is_some() || waits && !source.transfers.is_empty() {
+            let accumulates = source.accumulating.is_some() && !cfg!(weft_mutant = "accumulate_overtaken");
+            if accumulates || waits && !source.transfers.is_empty() {
                 return Some(at);
             }
             self.serve_record(window, rank, &record);
@@ -264,6 +267,11 @@ impl<P: Platform> Engine<P> {
             }
             Record::Flush { reply } => self.done(window, rank, reply),
             Record::Lock { exclusive, reply } => {
+                // What it said last arrives behind the news that it is gone: it would keep the lock for ever.
+                let is_gone = self.peers.has_failed(window.member(rank));
+                if is_gone && !cfg!(weft_mutant = "lock_given_to_the_dead") {
+                    return;
+                }
                 if window.lock.request(Claim { rank, exclusive, reply }) {
                     self.record(window, rank, &Record::Done { reply, class: 0 });
                 }

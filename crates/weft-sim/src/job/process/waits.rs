@@ -224,19 +224,25 @@ impl Proc {
     pub(super) fn signal(&mut self) {
         self.notify();
         let everything = self.engine.has_network() || self.engine.node_needs_help();
-        if self.pace.helps && (everything || !self.running.is_empty()) {
+        if self.pace.helps && (everything || self.serves_others()) {
             self.hand_over();
         }
     }
 
+    /// Others may need something of this process.
+    fn serves_others(&self) -> bool {
+        !self.running.is_empty() || !self.engine.windows.is_empty()
+    }
+
     fn hand_over(&mut self) {
-        let (collectives, node_needs_help) = (!self.running.is_empty(), self.engine.node_needs_help());
+        let (collectives, node_needs_help) = (self.serves_others(), self.engine.node_needs_help());
         let coalescing = self.engine.coalescing_time().is_some();
         if self.waiters.any() || self.coverage.is_covered(&Outstanding::most(collectives, node_needs_help), coalescing)
         {
             return;
         }
-        let (requests, has_network) = (self.engine.messages.are_under_way(), self.engine.has_network());
+        let requests = self.engine.messages.are_under_way() || !self.engine.windows.is_empty();
+        let has_network = self.engine.has_network();
         let state = State { requests, collectives, has_network, node_needs_help };
         let Some(outstanding) = Outstanding::of(&state, || self.engine.has_deadlines()) else { return };
         if self.coverage.is_covered(&outstanding, coalescing) {

@@ -1,0 +1,587 @@
+//! What calls on windows do at the engine, as `weft-mpi` does it, and what must come of each.
+
+use super::super::construct::Carriers;
+use super::super::process::{Checked, Proc};
+use super::super::program::Step;
+use super::super::shape::{Placed, Shape, content};
+use super::truth::{Truth, summand};
+use super::{ADDED, Act, COUNTER, PROTECTED, REPLACED, What, WindowBlock, WindowCall};
+use std::fmt;
+use weft_core::layout::{Element, Layout};
+use weft_core::reduce::Op;
+use weft_engine::engine::Access;
+use weft_engine::error::Error;
+use weft_engine::group::Group;
+use weft_engine::memory::{Exposed, SharedBuffer};
+use weft_engine::windows::{Exposure, Mark, NewWindow, Reach, Window};
+
+/// A window that a process has open.
+pub(in crate::job) struct LiveWindow {
+    index: usize,
+    block: Box<WindowBlock>,
+    own: usize,
+    members: Vec<usize>,
+    /// Acts whose buffers are the engine's still.
+    pending: Vec<Pending>,
+    /// What this process has added to cells of each other one.
+    added: Vec<Vec<u64>>,
+    /// What it last saw there that may be replaced, and in the protected cell.
+    seen: Vec<u64>,
+    protected: u64,
+}
+
+/// An act whose outcome is not known yet.
+struct Pending {
+    act: Act,
+    buffers: Vec<SharedBuffer>,
+    request: Option<usize>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    Put(Placed),
+    Gotten(Placed, Vec<u8>),
+    /// What cells were, at least.
+    Added(Option<(SharedBuffer, Vec<u64>)>),
+    Fetched(SharedBuffer),
+    /// What it was compared with.
+    Swapped(SharedBuffer, u64),
+}
+
+/// What a thread waits for.
+#[derive(Clone, Debug)]
+pub(in crate::job) struct WindowWait {
+    key: (usize, u32),
+    what: Awaited,
+}
+
+#[derive(Clone, Debug)]
+enum Awaited {
+    /// All of these, and then buffers of acts at this target, or at all, are the program's.
+    Marks {
+        marks: Vec<Mark>,
+        target: Option<usize>,
+    },
+    Request(u32),
+    Post(usize),
+    /// `MPI_Win_complete` of this one.
+    Complete(usize),
+}
+
+/// What a call waits for: these marks, of this target or of all.
+type Begun = Result<Option<(Vec<Mark>, Option<usize>)>, Error>;
+
+impl fmt::Display for WindowWait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "window {} of role {}: {:?}", self.key.1, self.key.0, self.what)
+    }
+}
+
+/// Bytes of a word.
+fn word(value: u64) -> SharedBuffer {
+    let buffer = SharedBuffer::new(8);
+    buffer.write(0, &value.to_le_bytes());
+    buffer
+}
+
+fn value(buffer: &SharedBuffer) -> u64 {
+    let mut bytes = [0; 8];
+    buffer.read(0, &mut bytes);
+    u64::from_le_bytes(bytes)
+}
+
+fn byte() -> Layout {
+    Layout::element(Element::UInt8)
+}
+
+impl Proc {
+    fn window(&mut self, key: (usize, u32)) -> Checked<(&mut Window, &mut LiveWindow)> {
+        let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
+        let window = self.engine.windows.get_mut(live.index).ok_or("the engine does not have a window")?;
+        Ok((window, live))
+    }
+
+    /// Begins a call: what it waits for, if it does.
+    pub(in crate::job) fn begin_on_window(
+        &mut self,
+        role: usize,
+        step: &Step,
+        id: u32,
+        call: &WindowCall,
+    ) -> Checked<Option<WindowWait>> {
+        let key = (role, id);
+        let begun = match call {
+            WindowCall::Open(block) => return self.open_window(role, step, block).map(|()| None),
+            WindowCall::Close => return self.close_window(key).map(|()| None),
+            WindowCall::Act { act, epoch } => return self.act(key, act, *epoch).map(|()| None),
+            WindowCall::AwaitRequest(act) => return Ok(Some(WindowWait { key, what: Awaited::Request(*act) })),
+            WindowCall::WriteProtected(target) => return self.write_protected(key, *target).map(|()| None),
+            WindowCall::Flush { target, locally } => self.flush_window(key, *target, *locally),
+            WindowCall::Finish => {
+                self.window(key)?.0.finish_unanswered();
+                self.flush_window(key, None, false)
+            }
+            WindowCall::Lock { target, exclusive } => self.lock_window(key, &[*target], *exclusive),
+            WindowCall::LockAll => {
+                let all: Vec<usize> = (0..self.window(key)?.1.members.len()).collect();
+                self.lock_window(key, &all, false)
+            }
+            WindowCall::Unlock(target) => self.unlock_window(key, Some(*target)),
+            WindowCall::UnlockAll => self.unlock_window(key, None),
+            WindowCall::Post(to) => {
+                let index = self.window(key)?.1.index;
+                self.window(key)?.0.await_ranks(&[*to as u32]);
+                self.engine.post_to(index, *to as u32).map(|()| None)
+            }
+            WindowCall::Start(to) => {
+                self.window(key)?.0.await_ranks(&[*to as u32]);
+                return Ok(Some(WindowWait { key, what: Awaited::Post(*to) }));
+            }
+            WindowCall::Complete(to) => {
+                let index = self.window(key)?.1.index;
+                let told = self.engine.complete_at(index, *to as u32);
+                told.and_then(|()| Ok(Some((vec![self.engine.send_collected(index, *to as u32)?], Some(*to)))))
+            }
+            WindowCall::Wait(from) => return Ok(Some(WindowWait { key, what: Awaited::Complete(*from) })),
+        };
+        match begun {
+            Ok(Some((marks, target))) => Ok(Some(WindowWait { key, what: Awaited::Marks { marks, target } })),
+            Ok(None) => Ok(None),
+            Err(error) => {
+                self.excuse(&error)?;
+                let mortal = self.mortal;
+                let live = self.window(key)?.1;
+                let dead = live.members.iter().position(|member| Some(*member) == mortal);
+                dead.into_iter().for_each(|dead| live.give_up(dead));
+                Ok(None)
+            }
+        }
+    }
+
+    fn excuse(&self, error: &Error) -> Checked<()> {
+        if self.may_fail(error) { Ok(()) } else { Err(format!("a call on a window fails: {error}")) }
+    }
+
+    fn open_window(&mut self, role: usize, step: &Step, block: &WindowBlock) -> Checked<()> {
+        let members = self.comms[role][step.comm].members.clone();
+        let own = members.iter().position(|member| *member == self.rank).ok_or("a window of others")?;
+        let truths = self.truths.clone();
+        let mut truths = truths.borrow_mut();
+        let truth = truths.entry((role, block.id)).or_insert_with(|| Truth::new(block, members.len()));
+        let exposed: Vec<Exposed> = truth.parts.iter().map(|part| Exposed::of_buffer(&part.buffer)).collect();
+        self.memory.register(Carriers::pid(self.rank), &truth.parts[own].buffer);
+        let reach = |(rank, exposed): (usize, &Exposed)| {
+            let near = self.engine.is_near(self.peer(members[rank]));
+            if rank == own || block.is_mapped && near {
+                Reach::Mapped(*exposed)
+            } else {
+                self.engine.neighbour_reach(self.peer(members[rank]), exposed.address(), exposed.len())
+            }
+        };
+        let reaches = exposed.iter().enumerate().map(reach).collect();
+        let group = Group::new(members.iter().map(|member| self.peer(*member)).collect(), self.peer(self.rank));
+        let index = self.engine.open_window(NewWindow {
+            context: step.context,
+            communicator: step.context as usize,
+            group,
+            rank: own as u32,
+            exposure: Exposure::Whole(exposed[own]),
+            reaches,
+        });
+        let live = LiveWindow {
+            index,
+            block: Box::new(block.clone()),
+            own,
+            pending: Vec::new(),
+            added: vec![vec![0; block.row as usize]; members.len()],
+            seen: vec![0; members.len()],
+            protected: 0,
+            members,
+        };
+        self.windows.insert((role, block.id), live);
+        Ok(())
+    }
+
+    fn close_window(&mut self, key: (usize, u32)) -> Checked<()> {
+        self.check_window(key)?;
+        let Some(live) = self.windows.remove(&key) else { return Ok(()) };
+        let truths = self.truths.borrow();
+        self.memory.forget(Carriers::pid(self.rank), &truths[&key].parts[live.own].buffer);
+        self.engine.close_window(live.index);
+        Ok(())
+    }
+
+    /// Everything has been done that anybody has called on a window.
+    fn check_window(&self, key: (usize, u32)) -> Checked<()> {
+        let live = &self.windows[&key];
+        if !live.pending.is_empty() {
+            return Err(format!("window {}: {} acts are not over", key.1, live.pending.len()));
+        }
+        let dead = self.mortal.and_then(|dead| live.members.iter().position(|member| *member == dead));
+        let truths = self.truths.borrow();
+        let checked = truths[&key].parts[live.own].check(&live.block, dead);
+        checked.map_err(|what| format!("window {}, rank {}: {what}", key.1, live.own))
+    }
+
+    /// What is left at the end.
+    pub(in crate::job) fn check_windows(&self) -> Checked<()> {
+        if self.engine.windows.refused > 0 && self.mortal.is_none() {
+            return Err(format!("{} one-sided operations were refused", self.engine.windows.refused));
+        }
+        self.windows.keys().try_for_each(|key| self.check_window(*key))
+    }
+
+    fn act(&mut self, key: (usize, u32), act: &Act, epoch: usize) -> Checked<()> {
+        let truths = self.truths.clone();
+        let mut truths = truths.borrow_mut();
+        let truth = truths.get_mut(&key).ok_or("nothing is known of a window")?;
+        let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
+        let (block, index, target) = (&live.block, live.index, act.target as u32);
+        let part = &mut truth.parts[act.target];
+        let half = epoch as u64 % 2;
+        let bytes = byte();
+        let cell = |offset| Access { target, offset, count: 8, layout: &bytes };
+        let pid = Carriers::pid(self.rank);
+        let register = |buffer: &SharedBuffer| self.memory.register(pid, buffer);
+        let engine = &mut self.engine;
+        let mut buffers = Vec::new();
+        let fetch = (Op::Sum, Element::UInt64);
+        let (request, outcome) = match act.what {
+            What::Put { slot } => {
+                let at = block.slot_at(live.own, half, slot);
+                let (count, layout) = act.there.items(act.bytes);
+                let name = u64::from(act.id);
+                let placed = Placed::holding(act.here, act.bytes, name);
+                register(&placed.buffer);
+                let access = Access { target, offset: at, count, layout: &layout };
+                let request = engine.put(index, access, &placed.data(), act.requested);
+                let begin = (at - block.strip(live.own)) as usize;
+                act.there.put(content(name, act.bytes as usize), &mut part.strips[live.own][begin..]);
+                (request, Outcome::Put(placed))
+            }
+            What::Get { slot } => {
+                let at = block.slot_at(live.own, 1 - half, slot);
+                let (count, layout) = act.there.items(act.bytes);
+                let placed = Placed::new(act.here, act.bytes, u64::from(act.id));
+                register(&placed.buffer);
+                let access = Access { target, offset: at, count, layout: &layout };
+                let request = engine.get(index, access, &placed.data(), act.requested);
+                let begin = (at - block.strip(live.own)) as usize;
+                let expected = act.there.take(act.bytes, &part.strips[live.own][begin..]);
+                (request, Outcome::Gotten(placed, expected))
+            }
+            What::Add { first, count, fetches } => {
+                let cells = first..first + count;
+                let summands: Vec<u64> = cells.clone().map(|cell| summand(act.id, cell)).collect();
+                let origin = SharedBuffer::new(8 * count as usize);
+                origin.write(0, &summands.iter().flat_map(|summand| summand.to_le_bytes()).collect::<Vec<u8>>());
+                let range = first as usize..(first + count) as usize;
+                let least = live.added[act.target][range.clone()].to_vec();
+                let result = fetches.then(|| (SharedBuffer::new(8 * count as usize), least));
+                let access = Access { target, offset: ADDED + 8 * first, count: 8 * count, layout: &bytes };
+                register(&origin);
+                result.iter().for_each(|(buffer, _)| register(buffer));
+                let into = result.as_ref().map(|(buffer, _)| buffer.describe_all());
+                let described = origin.describe_all();
+                let request = engine.accumulate(index, access, fetch, &described, into.as_ref(), act.requested);
+                for (at, summand) in range.zip(summands) {
+                    live.added[act.target][at] += summand;
+                    part.added[at] += summand;
+                }
+                buffers.push(origin);
+                (request, Outcome::Added(result))
+            }
+            What::Count | What::Replace => {
+                let (one, result) = (word(if act.what == What::Count { 1 } else { act.id.into() }), word(u64::MAX));
+                let (at, op) = if act.what == What::Count { (COUNTER, Op::Sum) } else { (REPLACED, Op::Replace) };
+                let (origin, into) = (one.describe_all(), result.describe_all());
+                let operation = (op, Element::UInt64);
+                let request = engine.accumulate(index, cell(at), operation, &origin, Some(&into), false);
+                if act.what == What::Count {
+                    part.counts += 1;
+                } else {
+                    part.written.insert(act.id.into());
+                }
+                buffers.push(one);
+                (request, Outcome::Fetched(result))
+            }
+            What::CompareAndSwap => {
+                let compared = live.seen[act.target];
+                let (compare, new, result) = (word(compared), word(act.id.into()), word(u64::MAX));
+                let [one, other, into] = [&compare, &new, &result].map(SharedBuffer::describe_all);
+                let place = (target, REPLACED);
+                let swapped = engine.compare_and_swap(index, place, Element::UInt64, &one, &other, &into);
+                // It may have been: what is found says.
+                buffers.extend([compare, new]);
+                (swapped.map(|()| None), Outcome::Swapped(result, compared))
+            }
+            What::Protected => {
+                let result = word(u64::MAX);
+                let request = engine.get(index, cell(PROTECTED), &result.describe_all(), false);
+                (request, Outcome::Fetched(result))
+            }
+        };
+        match request {
+            Ok(request) => {
+                live.pending.push(Pending { act: *act, buffers, request, outcome });
+                Ok(())
+            }
+            Err(error) => self.excuse(&error),
+        }
+    }
+
+    /// The protected cell is one more than what it was.
+    fn write_protected(&mut self, key: (usize, u32), target: usize) -> Checked<()> {
+        let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
+        let new = word(live.protected + 1);
+        let layout = byte();
+        let access = Access { target: target as u32, offset: PROTECTED, count: 8, layout: &layout };
+        let written = self.engine.put(live.index, access, &new.describe_all(), false);
+        if let Err(error) = written {
+            return self.excuse(&error);
+        }
+        self.truths.borrow_mut().get_mut(&key).ok_or("nothing is known of a window")?.parts[target].protected += 1;
+        // The engine has taken what is so short.
+        Ok(())
+    }
+
+    fn flush_window(&mut self, key: (usize, u32), target: Option<usize>, locally: bool) -> Begun {
+        let Some(live) = self.windows.get(&key) else { return Ok(None) };
+        let index = live.index;
+        let ranks: Vec<u32> = match target {
+            Some(target) => vec![target as u32],
+            None => self.engine.windows.get(index).map_or_else(Vec::new, Window::unfinished),
+        };
+        let mut marks = Vec::new();
+        for rank in ranks {
+            let mark =
+                if locally { self.engine.send_collected(index, rank) } else { self.engine.flush_target(index, rank) };
+            marks.push(mark?);
+        }
+        Ok(Some((marks, target)))
+    }
+
+    fn lock_window(&mut self, key: (usize, u32), targets: &[usize], exclusive: bool) -> Begun {
+        let Some(live) = self.windows.get(&key) else { return Ok(None) };
+        let index = live.index;
+        let mut marks = Vec::new();
+        for target in targets {
+            self.engine.lock_target(index, *target as u32, exclusive)?;
+            marks.push(self.engine.send_collected(index, *target as u32)?);
+        }
+        Ok(Some((marks, targets.first().copied())))
+    }
+
+    fn unlock_window(&mut self, key: (usize, u32), target: Option<usize>) -> Begun {
+        let Some(live) = self.windows.get(&key) else { return Ok(None) };
+        let (index, all) = (live.index, live.members.len());
+        let targets = target.map_or(0..all, |target| target..target + 1);
+        for target in targets {
+            self.engine.unlock_target(index, target as u32)?;
+        }
+        self.flush_window(key, target, false)
+    }
+
+    /// Looks whether what is waited for has happened; what is waited for still.
+    pub(in crate::job) fn look_at_window(&mut self, mut wait: WindowWait) -> Checked<Option<WindowWait>> {
+        let key = wait.key;
+        match &mut wait.what {
+            Awaited::Marks { marks, target } => {
+                let target = *target;
+                let index = self.window(key)?.1.index;
+                while let Some(mark) = marks.last() {
+                    if self.window(key)?.0.has_reached(mark) {
+                        marks.pop();
+                        continue;
+                    }
+                    match self.engine.check_window_peer(index, mark.rank()) {
+                        Ok(()) => return Ok(Some(wait)),
+                        Err(error) => {
+                            self.excuse(&error)?;
+                            self.windows.get_mut(&key).ok_or("a window is not open")?.give_up(mark.rank() as usize);
+                            marks.pop();
+                        }
+                    }
+                }
+                self.end_acts(key, target)?;
+                Ok(None)
+            }
+            Awaited::Request(id) => self.end_request(key, *id).map(|over| (!over).then_some(wait)),
+            Awaited::Post(to) => {
+                let to = *to as u32;
+                if self.window(key)?.0.has_post_of(to) {
+                    self.window(key)?.0.take_post(to);
+                } else if !self.is_gone(key, to)? {
+                    return Ok(Some(wait));
+                }
+                self.window(key)?.0.await_no_more(&[to]);
+                Ok(None)
+            }
+            Awaited::Complete(from) => {
+                let from = *from;
+                let rank = from as u32;
+                if self.window(key)?.0.has_complete_of(rank) {
+                    self.window(key)?.0.take_complete(rank);
+                    self.check_exposed_to(key, from)?;
+                } else if !self.is_gone(key, rank)? {
+                    return Ok(Some(wait));
+                }
+                self.window(key)?.0.await_no_more(&[rank]);
+                Ok(None)
+            }
+        }
+    }
+
+    fn is_gone(&mut self, key: (usize, u32), rank: u32) -> Checked<bool> {
+        let index = self.window(key)?.1.index;
+        match self.engine.check_window_peer(index, rank) {
+            Ok(()) => Ok(false),
+            Err(error) => self.excuse(&error).map(|()| true),
+        }
+    }
+
+    /// The exposure epoch is over: what its origin has put is here. (Where a process may die, nobody waits for the others behind it, so that the
+    /// origin may be in its next epoch.)
+    fn check_exposed_to(&self, key: (usize, u32), from: usize) -> Checked<()> {
+        let live = &self.windows[&key];
+        if self.mortal.is_some() {
+            return Ok(());
+        }
+        let checked = self.truths.borrow()[&key].parts[live.own].check_strip(&live.block, from);
+        checked.map_err(|what| format!("window {}, rank {}, after MPI_Win_wait: {what}", key.1, live.own))
+    }
+
+    /// Whether an act with a request is over.
+    fn end_request(&mut self, key: (usize, u32), id: u32) -> Checked<bool> {
+        let pending = &self.windows[&key].pending;
+        let Some(at) = pending.iter().position(|pending| pending.act.id == id) else { return Ok(true) };
+        if pending[at].request.is_some_and(|request| !self.settled(request)) {
+            return Ok(false);
+        }
+        let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
+        let pending = live.pending.remove(at);
+        let error = pending.request.and_then(|request| self.conclude(request).1);
+        match error {
+            Some(error) => self.excuse(&error).map(|()| true),
+            None => self.judge(key, pending).map(|()| true),
+        }
+    }
+
+    /// Acts at a target, or at all, are over.
+    fn end_acts(&mut self, key: (usize, u32), target: Option<usize>) -> Checked<()> {
+        let (window, live) = self.window(key)?;
+        let is_over = |rank: usize| target.is_none_or(|target| target == rank);
+        let (over, pending): (Vec<Pending>, Vec<Pending>) =
+            std::mem::take(&mut live.pending).into_iter().partition(|pending| is_over(pending.act.target));
+        live.pending = pending;
+        let errors: Vec<Error> = (0..live.members.len())
+            .filter(|rank| is_over(*rank))
+            .filter_map(|rank| window.take_error(rank as u32))
+            .collect();
+        errors.iter().try_for_each(|error| self.excuse(error))?;
+        if !errors.is_empty() {
+            return Ok(());
+        }
+        over.into_iter().try_for_each(|pending| self.judge(key, pending))
+    }
+
+    /// What has come of an act that is over, whose buffers are the program's again.
+    fn judge(&mut self, key: (usize, u32), pending: Pending) -> Checked<()> {
+        let Pending { act, buffers, outcome, .. } = pending;
+        let truths = self.truths.clone();
+        let mut truths = truths.borrow_mut();
+        let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
+        let part = &mut truths.get_mut(&key).ok_or("nothing is known of a window")?.parts[act.target];
+        let wrong = |what: String| Err(format!("window {}: {act:?}: {what}", key.1));
+        // The program changes them.
+        buffers.iter().for_each(|buffer| buffer.write(0, &vec![0xee; buffer.len()]));
+        match outcome {
+            Outcome::Put(placed) => {
+                placed.wipe();
+                self.spent.push(placed);
+            }
+            Outcome::Gotten(placed, expected) => {
+                let checked = placed.check(&expected);
+                self.spent.push(placed);
+                return checked.or_else(wrong);
+            }
+            Outcome::Added(None) => {}
+            Outcome::Added(Some((result, least))) => {
+                let What::Add { first, .. } = act.what else { return Ok(()) };
+                for (at, least) in least.iter().enumerate() {
+                    let mut bytes = [0; 8];
+                    result.read(8 * at, &mut bytes);
+                    let found = u64::from_le_bytes(bytes);
+                    let most = part.added[first as usize + at] - summand(act.id, first + at as u64);
+                    if found < *least || found > most {
+                        return wrong(format!("cell {at} was {found}, not {least} to {most}"));
+                    }
+                }
+            }
+            Outcome::Fetched(result) => {
+                let found = value(&result);
+                match act.what {
+                    What::Protected => live.protected = found,
+                    What::Count => {
+                        if found >= part.counts || !part.counted.insert(found) {
+                            return wrong(format!(
+                                "it has got {found}, of {} numbers that were asked for",
+                                part.counts
+                            ));
+                        }
+                    }
+                    _ => {
+                        live.seen[act.target] = act.id.into();
+                        if !part.replaced.insert(found) {
+                            return wrong(format!("{found:#x} has been replaced twice"));
+                        }
+                    }
+                }
+            }
+            Outcome::Swapped(result, compared) => {
+                let found = value(&result);
+                live.seen[act.target] = found;
+                if found == compared {
+                    live.seen[act.target] = act.id.into();
+                    part.written.insert(act.id.into());
+                    if !part.replaced.insert(found) {
+                        return wrong(format!("{found:#x} has been replaced twice"));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl LiveWindow {
+    /// Nothing comes of what was begun at a process that is gone.
+    fn give_up(&mut self, target: usize) {
+        self.pending.retain(|pending| pending.act.target != target);
+    }
+}
+
+impl Shape {
+    /// The count and the datatype by which so many bytes lie like this.
+    fn items(self, bytes: u64) -> (u64, Layout) {
+        match self {
+            Self::Plain => (bytes, self.layout(bytes)),
+            _ => (u64::from(bytes > 0), self.layout(bytes)),
+        }
+    }
+
+    /// Puts packed bytes where they lie.
+    fn put(self, packed: &[u8], to: &mut [u8]) {
+        let mut rest = packed;
+        for (at, length) in self.runs(packed.len() as u64) {
+            let (piece, left) = rest.split_at(length as usize);
+            to[at as usize..][..piece.len()].copy_from_slice(piece);
+            rest = left;
+        }
+    }
+
+    /// So many packed bytes from where they lie.
+    fn take(self, bytes: u64, from: &[u8]) -> Vec<u8> {
+        self.runs(bytes).iter().flat_map(|(at, length)| from[*at as usize..][..*length as usize].to_vec()).collect()
+    }
+}

@@ -1,0 +1,123 @@
+//! What all processes together know of windows: their memory, and what must be in it.
+
+use super::super::construct::Carriers;
+use super::{ADDED, COUNTER, PROTECTED, REPLACED, SLOTS, WindowBlock};
+use crate::random::mix;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+use weft_engine::memory::SharedBuffer;
+
+/// All windows of a job, by role and number.
+pub(in crate::job) type Windows = Rc<RefCell<BTreeMap<(usize, u32), Truth>>>;
+
+/// No windows yet.
+pub(in crate::job) fn truths() -> Windows {
+    Windows::default()
+}
+
+/// What is known of one window.
+pub(in crate::job) struct Truth {
+    pub(super) parts: Vec<Part>,
+}
+
+/// One process's part.
+pub(super) struct Part {
+    pub(super) buffer: SharedBuffer,
+    /// What each process has put there, its strip.
+    pub(super) strips: Vec<Vec<u8>>,
+    /// What has been added to each cell, by everybody.
+    pub(super) added: Vec<u64>,
+    /// How often the counter was asked, and what it has said.
+    pub(super) counts: u64,
+    pub(super) counted: BTreeSet<u64>,
+    /// Values that have been written, and those that were replaced.
+    pub(super) written: BTreeSet<u64>,
+    pub(super) replaced: BTreeSet<u64>,
+    /// How often the protected cell was written.
+    pub(super) protected: u64,
+}
+
+impl Truth {
+    pub(super) fn new(block: &WindowBlock, members: usize) -> Self {
+        let part = |_| Part {
+            buffer: SharedBuffer::new(block.bytes(members) as usize),
+            strips: vec![vec![0; (2 * SLOTS * block.slot) as usize]; members],
+            added: vec![0; block.row as usize],
+            counts: 0,
+            counted: BTreeSet::new(),
+            written: BTreeSet::new(),
+            replaced: BTreeSet::new(),
+            protected: 0,
+        };
+        Self { parts: (0..members).map(part).collect() }
+    }
+}
+
+impl Part {
+    pub(super) fn word(&self, at: u64) -> u64 {
+        let mut bytes = [0; 8];
+        self.buffer.read(at as usize, &mut bytes);
+        u64::from_le_bytes(bytes)
+    }
+
+    /// The strip of one process is what that one has put there.
+    pub(super) fn check_strip(&self, block: &WindowBlock, of: usize) -> Result<(), String> {
+        if self.buffer.equals(block.strip(of) as usize, &self.strips[of]) {
+            return Ok(());
+        }
+        let mut found = vec![0; self.strips[of].len()];
+        self.buffer.read(block.strip(of) as usize, &mut found);
+        let wrong: Vec<usize> = (0..found.len()).filter(|at| found[*at] != self.strips[of][*at]).collect();
+        let (first, last, count) = (wrong[0], wrong[wrong.len() - 1], wrong.len());
+        Err(format!("{count} bytes, {first} to {last}, of what rank {of} has put are wrong"))
+    }
+
+    /// All has been done that was called; `dead`: what this one did may have been done in part.
+    pub(super) fn check(&self, block: &WindowBlock, dead: Option<usize>) -> Result<(), String> {
+        for of in (0..self.strips.len()).filter(|of| Some(*of) != dead) {
+            self.check_strip(block, of)?;
+        }
+        if dead.is_some() {
+            return Ok(());
+        }
+        let counter = self.word(COUNTER);
+        if counter != self.counts || self.counted.len() as u64 != counter {
+            let (counts, given) = (self.counts, self.counted.len());
+            return Err(format!("the counter is {counter} after {counts} calls, which got {given} numbers"));
+        }
+        let last = self.word(REPLACED);
+        let mut all = self.written.clone();
+        all.insert(0);
+        let mut found = self.replaced.clone();
+        if !found.insert(last) || found != all {
+            return Err(format!(
+                "{last:#x} was written last; not each of the {} others was replaced",
+                self.written.len()
+            ));
+        }
+        let protected = self.word(PROTECTED);
+        if protected != self.protected {
+            return Err(format!("the protected cell is {protected} after {} writes", self.protected));
+        }
+        match (0..block.row).find(|cell| self.word(ADDED + 8 * cell) != self.added[*cell as usize]) {
+            Some(cell) => {
+                let (found, expected) = (self.word(ADDED + 8 * cell), self.added[cell as usize]);
+                Err(format!("cell {cell} is {found}, and {expected} has been added"))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What act `id` adds to a cell.
+pub(super) fn summand(id: u32, cell: u64) -> u64 {
+    mix(u64::from(id) << 32 ^ cell) % 1000
+}
+
+impl Carriers {
+    /// What is known of all windows.
+    pub(in crate::job) fn windows(&self) -> Windows {
+        self.windows.clone()
+    }
+}
