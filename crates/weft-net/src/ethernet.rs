@@ -7,6 +7,7 @@
 
 mod filter;
 pub(crate) mod frame;
+mod groups;
 pub mod netd;
 mod socket;
 
@@ -18,10 +19,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::Path;
 
-use crate::datagrams::{Address, Datagrams, EthernetAddress, Outcome, wrong_address};
+use crate::datagrams::{Address, Arrival, Datagrams, EthernetAddress, Outcome, wrong_address};
 use crate::udp::{self, PACKET_SIZE_MAX, PACKET_SIZE_MIN};
 use crate::{Error, reason};
 pub use filter::Filter;
+use groups::Groups;
 use socket::PacketSocket;
 pub use socket::{hardware_address, open_filtered};
 use weft_core::rails::RAILS_MAX;
@@ -108,6 +110,9 @@ pub struct Ethernet {
     rail: u8,
     address: EthernetAddress,
     interface: String,
+    /// The interface's number.
+    index: u32,
+    groups: Groups,
     packet_size: usize,
     frame: Vec<u8>,
     idle_looks: u32,
@@ -161,6 +166,8 @@ impl Ethernet {
             rail,
             address: EthernetAddress { mac, port },
             interface,
+            index,
+            groups: Groups::default(),
             packet_size,
             frame: frame::template(mac),
             idle_looks: 0,
@@ -252,14 +259,27 @@ impl Datagrams for Ethernet {
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
-        let Self { socket, counters, address, .. } = self;
+        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    }
+
+    #[inline]
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
+        let Self { socket, counters, address, groups, .. } = self;
         let (mut frames, mut handled) = (0, 0);
-        let mut take = |bytes: &[u8], length: usize| match frame::parse(bytes, address.port) {
-            Some(packet) if length == bytes.len() => {
-                on_packet(packet);
-                handled += 1;
+        let mut take = |bytes: &[u8], length: usize| {
+            let to_group = frame::is_to_group(bytes);
+            // Others of this host may have joined groups that this process has not.
+            if to_group && !groups.has_joined(bytes) {
+                return;
             }
-            _ => counters.malformed += 1,
+            let port = if to_group { groups.port() } else { address.port };
+            match frame::parse(bytes, port) {
+                Some(packet) if length == bytes.len() => {
+                    on_train(Arrival { to_group, ..Arrival::packet(packet) });
+                    handled += 1;
+                }
+                _ => counters.malformed += 1,
+            }
         };
         while frames < limit && socket.receive(&mut take) {
             frames += 1;
@@ -285,6 +305,29 @@ impl Datagrams for Ethernet {
 
     fn packet_size(&self) -> usize {
         self.packet_size
+    }
+
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        Some(groups::address(job, group).into())
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        let Address::Ethernet(group) = group else { return Err(wrong_address()) };
+        if !receives {
+            return Ok(());
+        }
+        let Self { groups, socket, index, address, .. } = self;
+        let filter =
+            Filter { interface: *index, port: address.port, user: crate::sys::user(), groups: Some(group.port) };
+        groups.join(group, || socket.change_filter(&filter), |mac| socket.listen(*index, mac, true))
+    }
+
+    fn leave(&mut self, group: &Address) {
+        let Address::Ethernet(group) = group else { return };
+        if self.groups.leave(group) {
+            // What still comes is of no group that anybody knows.
+            let _ = self.socket.listen(self.index, group.mac, false);
+        }
     }
 }
 
@@ -336,7 +379,8 @@ fn open_socket(
             (Some(OwnedFd::from(holder)), port)
         }
     };
-    let refusal = match open_filtered(&Filter { interface: index, port, user: crate::sys::user() }, false) {
+    let refusal = match open_filtered(&Filter { interface: index, port, user: crate::sys::user(), groups: None }, false)
+    {
         Ok(socket) => return Ok((socket, holder, port)),
         Err(cause) if matches!(cause.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => netd,
         Err(cause) => return Err(Error::system(format!("open {interface} for raw frames"), cause)),

@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 
 use crate::Error;
-use crate::datagrams::{Address, Datagrams, Outcome};
+use crate::datagrams::{Address, Arrival, Datagrams, Outcome};
 use crate::ethernet::{Ethernet, frame};
 pub use group::Group;
 use group::{QUEUE, Refusal, Seat};
@@ -152,12 +152,17 @@ impl Datagrams for Xdp {
 
     #[inline]
     fn receive(&mut self, on_packet: &mut dyn FnMut(&[u8]), limit: usize) -> usize {
+        self.receive_trains(&mut |train| on_packet(train.bytes), limit)
+    }
+
+    #[inline]
+    fn receive_trains(&mut self, on_train: &mut dyn FnMut(Arrival<'_>), limit: usize) -> usize {
         let Self { receiver, memory, spent, counters, port, .. } = self;
         let mut handled = 0;
         let frames = receiver.take(limit, |address, length| {
             match memory.frame(address, length).and_then(|bytes| frame::parse(bytes, *port)) {
                 Some(packet) => {
-                    on_packet(packet);
+                    on_train(Arrival::packet(packet));
                     handled += 1;
                 }
                 None => counters.malformed += 1,
@@ -168,7 +173,7 @@ impl Datagrams for Xdp {
         if self.spent.len() >= GIVE_BATCH {
             self.give_back();
         }
-        handled + self.below.receive(on_packet, limit - frames)
+        handled + self.below.receive_trains(on_train, limit - frames)
     }
 
     fn fd(&self) -> RawFd {
@@ -177,6 +182,19 @@ impl Datagrams for Xdp {
 
     fn packet_size(&self) -> usize {
         self.below.packet_size()
+    }
+
+    // What comes to a group is not for this host's address: the program passes it, and it arrives at the packet socket.
+    fn group(&self, job: u64, group: u64) -> Option<Address> {
+        self.below.group(job, group)
+    }
+
+    fn join(&mut self, group: &Address, receives: bool) -> io::Result<()> {
+        self.below.join(group, receives)
+    }
+
+    fn leave(&mut self, group: &Address) {
+        self.below.leave(group);
     }
 }
 

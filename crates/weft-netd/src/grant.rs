@@ -36,7 +36,7 @@ pub(crate) fn grant(interface: u32, user: u32, allowed: &[String]) -> Result<Gra
     }
     for _ in 0..PORTS_TRIED_MAX {
         let (holder, port) = ethernet::take_port().map_err(|error| format!("cannot take a port: {error}"))?;
-        let filter = Filter { interface, port, user };
+        let filter = Filter { interface, port, user, groups: None };
         let socket = ethernet::open_filtered(&filter, true)
             .map_err(|error| format!("cannot open a packet socket on {name}: {error}"))?;
         let open =
@@ -72,7 +72,7 @@ fn judge(open: &[Filter], own: &Filter) -> Result<Verdict, String> {
 mod tests {
     use super::*;
 
-    const OWN: Filter = Filter { interface: 2, port: 7, user: 1000 };
+    const OWN: Filter = Filter { interface: 2, port: 7, user: 1000, groups: None };
 
     #[test]
     fn a_port_goes_to_one_socket_whatever_the_interface_and_user() {

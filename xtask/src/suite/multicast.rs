@@ -86,6 +86,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             judge(&multicast(), scripted(context, 4, &script, "multicast", &[], &[("WEFT_BCAST", "window".into())]))
         }));
     }
+    carriers(&mut cases);
     cases.push(Case::new("by table, three hosts and more are reached by multicast", |context| {
         judge(&multicast(), on_hosts(context, 4, "hardship", &["stream", "200", "2000"], &[]))
     }));
@@ -99,6 +100,31 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         judge(&multicast(), on_hosts(context, 2, "hardship", &["hint", "coroot-1+aggregate-3"], &settings))
     }));
     cases
+}
+
+/// The ways by which packets go to a group, each alone; and IPv6, behind bridges that snoop on MLD.
+fn carriers(cases: &mut Vec<Case>) {
+    const WAYS: [(&str, &str); 3] = [
+        ("UDP alone", "shared,udp"),
+        ("frames alone", "shared,ethernet"),
+        ("UDP, and frames received by AF_XDP", "auto,xdp"),
+    ];
+    for (what, links) in WAYS {
+        cases.push(Case::new(format!("{what}: interleaved, each of 4 hosts loses 1%"), move |context| {
+            let faults = ("WEFT_FAULTS", "drop=1%,reorder=2%,duplicate=1%,seed=3".to_owned());
+            let settings = [("WEFT_BCAST", "window".to_owned()), ("WEFT_LINK", links.to_owned()), faults];
+            judge(&multicast(), on_hosts(context, 4, "hardship", &["interleaved"], &settings))
+        }));
+    }
+    for (what, querier) in [("with a querier", "1"), ("without a querier", "0")] {
+        cases.push(Case::new(format!("IPv6: a bridge with MLD snooping, {what}"), move |context| {
+            let snoop =
+                format!("ip netns exec $switch ip link set br0 type bridge mcast_snooping 1 mcast_querier {querier}");
+            let script = format!("{SWITCH}; {snoop}; {ONLY_IPV6}; {RUN}");
+            let settings = [("WEFT_BCAST", "window".to_owned()), ("WEFT_LINK", "shared,udp".to_owned())];
+            judge(&multicast(), scripted(context, 4, &script, "multicast", &[], &settings))
+        }));
+    }
 }
 
 /// Operations other than the broadcast that may be multicast: their settings, and what the program calls them.
@@ -155,6 +181,10 @@ fn others(cases: &mut Vec<Case>) {
 const SWITCH: &str = "first=${WEFT_HOSTS%%,*}; switch=${first%-0}-switch";
 /// It passes nothing on to the second host that comes to a multicast address.
 const FILTER: &str = "ip netns exec $switch ip link set p1-0 type bridge_slave mcast_flood off";
+/// Takes the hosts' IPv4 addresses away, and gives them some of IPv6.
+const ONLY_IPV6: &str = "number=1; for host in $(echo \"$WEFT_HOSTS\" | tr , ' '); do ip netns exec \"$host\" sh -c \
+    \"ip -4 addr flush dev e0; echo 0 >/proc/sys/net/ipv6/conf/e0/disable_ipv6; ip -6 addr add fd77::$number/64 dev e0 nodad\" || exit 1; \
+    number=$((number + 1)); done";
 const RUN: &str = "\"$0\" -n $count -ppn 1 --stats --hosts \"$WEFT_HOSTS\" --agent \"$WEFT_AGENT\" \"$@\"";
 /// Broadcasts that are counted, and frames that nobody here sends: hosts join groups, and ask for each other's addresses.
 const COUNTED: u64 = 2000;

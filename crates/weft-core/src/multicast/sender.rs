@@ -163,6 +163,11 @@ impl Sender {
         self.keeper.acknowledged()
     }
 
+    /// The packets before this one have left.
+    pub fn sent(&self) -> u64 {
+        self.unsent
+    }
+
     /// Whether nothing is to be sent, and nobody is waited for.
     pub fn is_idle(&self) -> bool {
         self.keeper.is_empty()

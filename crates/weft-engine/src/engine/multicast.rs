@@ -24,10 +24,18 @@ use crate::memory::UserData;
 use crate::messages::{self, CREDIT_BYTES, CREDIT_PER_MESSAGE, Messages, Stream};
 use crate::peers::{Peers, Route};
 use crate::request::{Request, Send, State};
-use crate::transport::{Address, Datagrams, Platform};
+use crate::transport::{Datagrams, Platform};
 
 /// Most packets of one train.
 const TRAIN_PACKETS_MAX: usize = 64;
+/// Attempts to find out whether tests arrive.
+pub const TESTS_MAX: u32 = 16;
+/// Of the numbers of tests, those that go by UDP: the others go as frames.
+const TESTS_BY_UDP: u32 = 0x5555_5555;
+/// Where packets leave in each way.
+const WAYS: Ways<Slot> = Ways { udp: Slot::Udp, raw: Slot::Raw(0) };
+/// Packets that leave as frames, a system call for each, where UDP takes them with one: the receivers need none for frames.
+const FRAMES_MAX: usize = 4;
 /// Packets that one pass sends for one group.
 const PACKETS_PER_PASS: usize = 256;
 
@@ -44,6 +52,8 @@ pub struct NewGroup {
     pub processes: Arc<Processes>,
     /// The member that each rank belongs to: its host.
     pub members: Vec<u32>,
+    /// By what packets are to go to the group.
+    pub ways: Ways<bool>,
     /// Bytes of the longest packet, and packets of the window: the same at all processes.
     pub packet_size: usize,
     /// Packets that may wait for acknowledgements, at most [`WINDOW_MAX`].
@@ -52,6 +62,22 @@ pub struct NewGroup {
     pub scheme: Scheme,
     /// After so much silence a member that is asked has failed; zero: never.
     pub peer_timeout: Duration,
+}
+
+/// Something for each of the ways by which packets go to a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ways<T> {
+    /// Trains go by UDP.
+    pub udp: T,
+    /// Few packets go as frames of the interface, whose arrival costs no system call; without UDP, all do.
+    pub raw: T,
+}
+
+impl<T> Ways<T> {
+    /// The same of each.
+    pub fn map<R>(self, change: impl Fn(T) -> R) -> Ways<R> {
+        Ways { udp: change(self.udp), raw: change(self.raw) }
+    }
 }
 
 /// How a group stands.
@@ -88,8 +114,9 @@ struct Group {
     /// This process's member, and its rank.
     own: u32,
     rank: u32,
-    address: Address,
-    slot: Slot,
+    ways: Ways<Option<Hop>>,
+    /// Frames do not leave before all have the packets below this one, which went by UDP: they would overtake them.
+    by_udp_until: u64,
     settings: Settings,
     /// Makes and verifies packets that are of no stream.
     key: Key,
@@ -240,20 +267,21 @@ impl Groups {
 }
 
 impl<P: Platform> Engine<P> {
-    /// The most packets that a window of a group may have, and the bytes of the longest packet that this process can multicast; `None`: it has no
-    /// carrier that could.
-    pub fn multicast_packet_size(&self) -> Option<usize> {
-        let device = self.network.devices.udp.as_ref()?;
-        device.group(0, 0)?;
-        Some(device.packet_size())
+    /// The bytes of the longest packet that this process can multicast in each way; 0: it has no carrier that could.
+    pub fn multicast_packet_sizes(&self) -> Ways<usize> {
+        WAYS.map(|slot| {
+            let device = self.network.devices.get(slot).filter(|device| device.group(0, 0).is_some());
+            device.map_or(0, |device| device.packet_size())
+        })
     }
 
-    /// Joins a group: what its members multicast arrives from now on.
+    /// Joins a group: what its members multicast arrives from now on. In which of the ways that are asked for: where the machine refuses, or there is no
+    /// carrier with multicast, not.
     ///
     /// # Errors
-    /// The machine refuses, or there is no carrier with multicast.
-    pub fn join_group(&mut self, new: NewGroup) -> io::Result<()> {
-        let NewGroup { context, generation, processes, members, packet_size, window, scheme, peer_timeout } = new;
+    /// The process is not one of them, or the members are not numbered as they come.
+    pub fn join_group(&mut self, new: NewGroup) -> io::Result<Ways<bool>> {
+        let NewGroup { context, generation, processes, members, ways, packet_size, window, scheme, peer_timeout } = new;
         let rank = processes.rank.filter(|rank| (*rank as usize) < members.len());
         let Some(rank) = rank else { return Err(io::ErrorKind::InvalidInput.into()) };
         let mut receiving = Vec::new();
@@ -264,13 +292,19 @@ impl<P: Platform> Engine<P> {
                 return Err(io::ErrorKind::InvalidInput.into());
             }
         }
-        let (secret, slot) = (&self.network.secret, Slot::Udp);
+        let secret = &self.network.secret;
         let first = self.peers[processes.members[0]].number();
         let key = StreamId { context, first, generation, root: u32::MAX }.key(secret);
-        let Some(device) = self.network.devices.get_mut(slot) else { return Err(io::ErrorKind::Unsupported.into()) };
         let [job, name] = names(secret, context, first, generation);
-        let address = device.group(job, name).ok_or(io::ErrorKind::Unsupported)?;
-        device.join(&address, receiving[members[rank as usize] as usize] == rank)?;
+        let receives = receiving[members[rank as usize] as usize] == rank;
+        let devices = &mut self.network.devices;
+        let mut join = |slot: Slot, is_asked: bool| {
+            let device = devices.get_mut(slot).filter(|_| is_asked)?;
+            let to = device.group(job, name)?;
+            device.join(&to, receives).ok()?;
+            Some(Hop { slot, to })
+        };
+        let ways = Ways { udp: join(WAYS.udp, ways.udp), raw: join(WAYS.raw, ways.raw) };
         let window = window.clamp(1, WINDOW_MAX);
         let settings = Settings { members: receiving.len() as u32, packet_size, window, scheme, peer_timeout };
         self.groups.groups.push(Group {
@@ -282,8 +316,8 @@ impl<P: Platform> Engine<P> {
             processes,
             members,
             receiving,
-            address,
-            slot,
+            ways,
+            by_udp_until: 0,
             settings,
             key,
             sender: None,
@@ -295,7 +329,23 @@ impl<P: Platform> Engine<P> {
             goes_straight: false,
             straight: Vec::new(),
         });
-        Ok(())
+        Ok(ways.map(|hop| hop.is_some()))
+    }
+
+    /// The other ways of the groups of a context are not used: they do not reach all.
+    pub fn settle_group(&mut self, context: u32, ways: Ways<bool>) {
+        let Self { groups, network, .. } = self;
+        for group in groups.groups.iter_mut().filter(|group| group.context == context) {
+            let mut leave = |hop: &mut Option<Hop>| {
+                if let Some(Hop { slot, to }) = hop.take()
+                    && let Some(device) = network.devices.get_mut(slot)
+                {
+                    device.leave(&to);
+                }
+            };
+            let Ways { udp, raw } = &mut group.ways;
+            [(udp, ways.udp), (raw, ways.raw)].into_iter().filter(|(_, stays)| !stays).for_each(|(hop, _)| leave(hop));
+        }
     }
 
     /// Leaves the groups of a context: what is still owed to them is forgotten.
@@ -312,8 +362,10 @@ impl<P: Platform> Engine<P> {
                     peer.matching.end_stream(*stream);
                 }
             }
-            if let Some(device) = network.devices.get_mut(group.slot) {
-                device.leave(&group.address);
+            for Hop { slot, to } in group.ways.udp.iter().chain(&group.ways.raw) {
+                if let Some(device) = network.devices.get_mut(*slot) {
+                    device.leave(to);
+                }
             }
             false
         });
@@ -339,24 +391,32 @@ impl<P: Platform> Engine<P> {
         beyond_use
     }
 
-    /// Multicasts a packet of full length that says nothing, to find out whether it arrives. `attempt`: below 32.
-    pub fn test_group(&mut self, context: u32, attempt: u32) {
+    /// Multicasts packets of full length that say nothing, to find out whether they arrive: one in each way that is asked for. `attempt`: below [`TESTS_MAX`].
+    pub fn test_group(&mut self, context: u32, attempt: u32, ways: Ways<bool>) {
         let Self { groups, network, .. } = self;
         let Some(group) = groups.groups.iter_mut().find(|group| group.context == context) else { return };
         let stream = group.stream(group.rank);
-        let packet = Packet { from: group.own, request: false, number: attempt.into(), body: Body::Test };
-        packet.emit(&stream, &mut groups.packet);
-        groups.packet.resize(group.settings.packet_size, 0);
-        wire::seal(&group.key, attempt.into(), &mut groups.packet);
-        if let Some(device) = network.devices.get_mut(group.slot) {
-            // One that is lost, for whatever reason, is what the test is for.
-            let _ = device.send(&group.address, &groups.packet);
+        for (way, hop) in
+            [group.ways.udp.filter(|_| ways.udp), group.ways.raw.filter(|_| ways.raw)].into_iter().enumerate()
+        {
+            let Some(Hop { slot, to }) = hop else { continue };
+            let number = u64::from(attempt) * 2 + way as u64;
+            let packet = Packet { from: group.own, request: false, number, body: Body::Test };
+            packet.emit(&stream, &mut groups.packet);
+            groups.packet.resize(group.settings.packet_size, 0);
+            wire::seal(&group.key, number, &mut groups.packet);
+            if let Some(device) = network.devices.get_mut(slot) {
+                // One that is lost, for whatever reason, is what the test is for.
+                let _ = device.send(&to, &groups.packet);
+            }
         }
     }
 
-    /// The tests that have arrived, as bits.
-    pub fn tests_heard(&self, context: u32) -> u32 {
-        self.groups.groups.iter().filter(|group| group.context == context).fold(0, |all, group| all | group.tests)
+    /// In which ways a test has arrived.
+    pub fn tests_heard(&self, context: u32) -> Ways<bool> {
+        let of_context = self.groups.groups.iter().filter(|group| group.context == context);
+        let heard = of_context.fold(0, |all, group| all | group.tests);
+        Ways { udp: heard & TESTS_BY_UDP != 0, raw: heard & !TESTS_BY_UDP != 0 }
     }
 
     /// How each group stands.
@@ -554,18 +614,20 @@ impl<P: Platform> Engine<P> {
                         && train.len() < TRAIN_PACKETS_MAX * segment
                         && packet.len() <= segment;
                     if !joins {
-                        flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                        flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
                         segment = packet.len();
                     }
                     match to {
                         Destination::Group => train.extend_from_slice(packet),
-                        to => send_to(group, group.rank, to, packet, &mut network.devices, peers),
+                        Destination::Member(member) => {
+                            send_to(group, group.rank, member, packet, &mut network.devices, peers);
+                        }
                     }
                     if packet.len() < segment {
-                        flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                        flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
                     }
                 }
-                flush(group, &mut network.devices, &mut network.stalled, train, segment);
+                flush(group, &sender, &mut network.devices, &mut network.stalled, train, segment);
                 silent = silent.or_else(|| group.process(sender.silent(now)?, group.rank));
                 group.sender = Some(sender);
             }
@@ -574,7 +636,15 @@ impl<P: Platform> Engine<P> {
                 while network.stalled.is_empty() && sent < PACKETS_PER_PASS {
                     let Some(to) = receiver.poll(now, packet) else { break };
                     sent += 1;
-                    send_to(group, *root, to, packet, &mut network.devices, peers);
+                    match to {
+                        Destination::Group => {
+                            let hop = group.ways.raw.or(group.ways.udp);
+                            send_packet(hop, packet, &mut network.devices);
+                        }
+                        Destination::Member(member) => {
+                            send_to(group, *root, member, packet, &mut network.devices, peers);
+                        }
+                    }
                 }
                 silent = silent.or_else(|| group.process(receiver.silent(now)?, *root));
             }
@@ -719,29 +789,46 @@ fn refund<P: Platform>(group: &Group, total: u64, peers: &mut Peers<P>) {
     }
 }
 
-fn flush(group: &Group, devices: &mut Devices, stalled: &mut VecDeque<Stalled>, train: &mut Vec<u8>, segment: usize) {
-    if !train.is_empty() {
-        network::send_or_stall(devices, stalled, Hop { slot: group.slot, to: group.address }, train, segment);
-        train.clear();
+/// Sends a train to the group: a short one as frames, unless it would overtake what others may still lack.
+fn flush(
+    group: &mut Group,
+    sender: &Sender,
+    devices: &mut Devices,
+    stalled: &mut VecDeque<Stalled>,
+    train: &mut Vec<u8>,
+    segment: usize,
+) {
+    if train.is_empty() {
+        return;
     }
+    let is_short = train.len() <= FRAMES_MAX * segment && sender.acknowledged() >= group.by_udp_until;
+    let hop = match group.ways {
+        Ways { raw: Some(hop), udp } if is_short || udp.is_none() => Some(hop),
+        Ways { udp, .. } => {
+            group.by_udp_until = sender.sent();
+            udp
+        }
+    };
+    if let Some(hop) = hop {
+        network::send_or_stall(devices, stalled, hop, train, segment);
+    }
+    train.clear();
 }
 
-/// Sends one packet of the stream of rank `root` to whom it is for. One that is lost is sent again.
-fn send_to<P: Platform>(
-    group: &Group,
-    root: u32,
-    to: Destination,
-    packet: &[u8],
-    devices: &mut Devices,
-    peers: &Peers<P>,
-) {
-    let hop = match to {
-        Destination::Group => Some(Hop { slot: group.slot, to: group.address }),
-        Destination::Member(member) => group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
-            Route::Remote(remote) => remote.hop_of(group.slot),
-            _ => None,
-        }),
-    };
+/// Sends one packet of the stream of rank `root` to a member, by the way that messages to it take. One that is lost is sent again.
+fn send_to<P: Platform>(group: &Group, root: u32, member: u32, packet: &[u8], devices: &mut Devices, peers: &Peers<P>) {
+    let hop = group.process(member, root).and_then(|peer| match peers.get(peer)?.route() {
+        Route::Remote(remote) => {
+            let (_, best) = remote.hop(0);
+            let carries = devices.get(best.slot).is_some_and(|device| packet.len() <= device.packet_size());
+            if carries { Some(best) } else { remote.hop_of(Slot::Udp) }
+        }
+        _ => None,
+    });
+    send_packet(hop, packet, devices);
+}
+
+fn send_packet(hop: Option<Hop>, packet: &[u8], devices: &mut Devices) {
     if let Some(hop) = hop
         && let Some(device) = devices.get_mut(hop.slot)
     {

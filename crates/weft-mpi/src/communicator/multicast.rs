@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use weft_core::collective::choice::Operation;
 use weft_core::multicast::Scheme;
-use weft_engine::engine::NewGroup;
+use weft_engine::engine::{NewGroup, TESTS_MAX, Ways};
 
 use super::highest;
 use crate::error::{Error, Result};
@@ -15,9 +15,12 @@ use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
 const OPERATIONS_BEFORE: u32 = 2;
+/// How often frames are tried where UDP is found to work: no switch has anything to learn for them.
+const ATTEMPTS_RAW: u32 = 3;
 /// How often the network is tried. From the third time on it is given time before: a switch may learn of a new member only after a while.
 const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
+const _: () = assert!(ATTEMPTS <= TESTS_MAX);
 /// Packets that may wait for acknowledgements in each stream.
 const WINDOW_PACKETS: u32 = 256;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
@@ -56,15 +59,18 @@ impl Process {
         Ok(self.nodes_of(&object.group.members).iter().any(|node| *node + 1 >= nodes_min))
     }
 
-    /// What this process knows of a new group: the bytes of the longest packet, 0 if it cannot have one, and a number that none of
+    /// What this process knows of a new group: the bytes of the longest packet in each way, 0 if it cannot have one, and a number that none of
     /// its groups has had.
-    fn offer_group(&mut self) -> Result<(i64, i64)> {
-        let size = if self.multicast.fails { None } else { self.engine()?.multicast_packet_size() };
-        Ok((size.unwrap_or(0) as i64, i64::from(self.multicast.next_generation)))
+    fn offer_group(&mut self) -> Result<(Ways<i64>, i64)> {
+        let Ways { udp, raw } = self.engine()?.multicast_packet_sizes().map(|size| size as i64);
+        let failed = self.multicast.failed;
+        let sizes = Ways { udp: if failed.udp { 0 } else { udp }, raw: if failed.raw { 0 } else { raw } };
+        let sizes = if self.multicast.fails { Ways::default() } else { sizes };
+        Ok((sizes, i64::from(self.multicast.next_generation)))
     }
 
-    /// Joins the group of `communicator`; whether that was possible.
-    fn join_group(&mut self, communicator: usize, packet_size: i64, generation: i64) -> Result<bool> {
+    /// Joins the group of `communicator`; in which ways that was possible.
+    fn join_group(&mut self, communicator: usize, sizes: Ways<i64>, generation: i64) -> Result<Ways<bool>> {
         self.multicast.next_generation = (generation as u32).wrapping_add(1);
         let object = self.objects.communicator(communicator)?;
         let (processes, context) = (object.group.clone(), object.collective_context());
@@ -74,17 +80,20 @@ impl Process {
             Wanted::By(Some(scheme)) => scheme,
             Wanted::Off | Wanted::Auto | Wanted::By(None) => Scheme::for_members(count),
         };
+        let ways = sizes.map(|size| size > 0);
+        let packet_size = [sizes.udp, sizes.raw].into_iter().filter(|size| *size > 0).min().unwrap_or(0);
         let new = NewGroup {
             context,
             generation: generation as u32,
             processes: Arc::clone(&processes),
             members,
+            ways,
             packet_size: packet_size as usize,
             window: WINDOW_PACKETS,
             scheme,
             peer_timeout: self.multicast.peer_timeout,
         };
-        Ok(self.engine()?.join_group(new).is_ok())
+        Ok(self.engine()?.join_group(new).unwrap_or_default())
     }
 
     /// Whether this process is to send a test: the first rank does, and the first of another node, so that each node hears one.
@@ -95,13 +104,13 @@ impl Process {
         Ok(object.rank == 0 || Some(object.rank as usize) == second)
     }
 
-    /// Whether this process has heard a test, if it is one that receives what is multicast.
-    fn has_heard_test(&mut self, communicator: usize) -> Result<bool> {
+    /// In which ways this process has heard a test, if it is one that receives what is multicast.
+    fn tests_heard(&mut self, communicator: usize) -> Result<Ways<bool>> {
         let object = self.objects.communicator(communicator)?;
         let (nodes, rank, context) =
             (self.nodes_of(&object.group.members), object.rank as usize, object.collective_context());
         let receives = nodes.iter().position(|node| *node == nodes[rank]) == Some(rank);
-        Ok(!receives || self.engine()?.tests_heard(context) != 0)
+        Ok(self.engine()?.tests_heard(context).map(|heard| heard || !receives))
     }
 
     fn conclude_multicast(&mut self, communicator: usize, works: bool) -> Result<()> {
@@ -153,12 +162,13 @@ pub fn prepare(communicator: usize) -> Result<()> {
     if !with(|process| process.has_hosts(communicator))? {
         return with(|process| process.conclude_multicast(communicator, false));
     }
-    let (size, generation) = with(|process| process.offer_group())?;
-    // The least size, and the highest number.
-    let mut offers = [-size, generation];
+    let (sizes, generation) = with(|process| process.offer_group())?;
+    // The least sizes, and the highest number.
+    let mut offers = [-sizes.udp, -sizes.raw, generation];
     agree(&mut offers)?;
-    let [size, generation] = offers;
-    if size == 0 {
+    let [udp, raw, generation] = offers;
+    let sizes = Ways { udp: -udp, raw: -raw };
+    if sizes == Ways::default() {
         return with(|process| {
             if !process.multicast.fails {
                 process.multicast.carried = Carried::NoCarrier;
@@ -166,37 +176,49 @@ pub fn prepare(communicator: usize) -> Result<()> {
             process.conclude_multicast(communicator, false)
         });
     }
-    let joined = with(|process| process.join_group(communicator, -size, generation))?;
-    let mut missing = [i64::from(!joined)];
+    let joined = with(|process| process.join_group(communicator, sizes, generation))?;
+    let mut missing = [i64::from(!joined.udp), i64::from(!joined.raw)];
     agree(&mut missing)?;
-    let mut works = false;
-    for attempt in 0..if missing[0] == 0 { ATTEMPTS } else { 0 } {
+    let tried = Ways { udp: missing[0] == 0, raw: missing[1] == 0 };
+    let mut works: Ways<bool> = Ways::default();
+    for attempt in 0..ATTEMPTS {
+        // Where UDP works, frames that do not arrive at once are done without.
+        let goes_on = Ways {
+            udp: tried.udp && !works.udp,
+            raw: tried.raw && !works.raw && (!works.udp || attempt < ATTEMPTS_RAW),
+        };
+        if goes_on == Ways::default() {
+            break;
+        }
         with(|process| {
             let context = process.objects.communicator(communicator)?.collective_context();
             if process.sends_test(communicator)? {
-                process.engine()?.test_group(context, attempt);
+                process.engine()?.test_group(context, attempt, goes_on);
             }
             Ok::<_, Error>(())
         })?;
         if attempt >= PATIENT_FROM {
             std::thread::sleep(Duration::from_millis(1 << attempt));
         }
-        let mut deaf = [i64::from(!with(|process| process.has_heard_test(communicator))?)];
+        let heard = with(|process| process.tests_heard(communicator))?;
+        let mut deaf = [i64::from(!heard.udp), i64::from(!heard.raw)];
         agree(&mut deaf)?;
-        works = deaf[0] == 0;
-        if works {
-            break;
-        }
+        works = Ways { udp: tried.udp && deaf[0] == 0, raw: tried.raw && deaf[1] == 0 };
     }
+    let is_heard = works.udp || works.raw;
     with(|process| {
+        let context = process.objects.communicator(communicator)?.collective_context();
+        process.engine()?.settle_group(context, works);
         // What fails once would fail for each communicator, and each time cost the time of all attempts.
-        process.multicast.fails |= !works;
-        process.multicast.carried = match (works, missing[0]) {
+        process.multicast.fails |= !is_heard;
+        process.multicast.failed.udp |= !works.udp;
+        process.multicast.failed.raw |= !works.raw;
+        process.multicast.carried = match (is_heard, tried) {
             (true, _) => Carried::Yes,
-            (false, 0) => Carried::NotHeard,
-            (false, _) => Carried::NotJoined,
+            (false, Ways { udp: false, raw: false }) => Carried::NotJoined,
+            (false, _) => Carried::NotHeard,
         };
-        process.conclude_multicast(communicator, works)
+        process.conclude_multicast(communicator, is_heard)
     })
 }
 

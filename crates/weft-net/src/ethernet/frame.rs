@@ -55,6 +55,12 @@ pub(crate) fn emit(frame: &mut Vec<u8>, destination: [u8; 6], port: u16, packet:
     end
 }
 
+/// Whether a frame came to a multicast address.
+#[inline]
+pub(crate) fn is_to_group(frame: &[u8]) -> bool {
+    frame.first().is_some_and(|first| first & 1 == 1)
+}
+
 /// The packet in a frame that passed the filter of `port`; `None` when it is not whole or not for us after all.
 #[inline]
 pub(crate) fn parse(frame: &[u8], port: u16) -> Option<&[u8]> {

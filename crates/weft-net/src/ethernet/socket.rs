@@ -169,6 +169,29 @@ impl PacketSocket {
         (code != 0).then(|| io::Error::from_raw_os_error(code))
     }
 
+    /// From now on the socket gets what this filter passes.
+    ///
+    /// # Errors
+    /// The filter was locked by who opened the socket.
+    pub(super) fn change_filter(&self, filter: &Filter) -> io::Result<()> {
+        attach(self.fd.as_fd(), &filter.program())
+    }
+
+    /// Has the interface take frames to a multicast address, or not any more.
+    pub(super) fn listen(&self, interface: u32, mac: [u8; 6], joins: bool) -> io::Result<()> {
+        // SAFETY: a packet_mreq of zeros is valid.
+        let mut request: libc::packet_mreq = unsafe { std::mem::zeroed() };
+        request.mr_ifindex = interface as libc::c_int;
+        request.mr_type = libc::PACKET_MR_MULTICAST as libc::c_ushort;
+        request.mr_alen = mac.len() as libc::c_ushort;
+        request.mr_address[..mac.len()].copy_from_slice(&mac);
+        let name = if joins { libc::PACKET_ADD_MEMBERSHIP } else { libc::PACKET_DROP_MEMBERSHIP };
+        let size = size_of_val(&request) as libc::socklen_t;
+        let pointer = ptr::from_ref(&request).cast();
+        // SAFETY: the request is a packet_mreq, and the size says so.
+        check(unsafe { libc::setsockopt(self.fd.as_raw_fd(), libc::SOL_PACKET, name, pointer, size) })
+    }
+
     pub(super) fn fd(&self) -> RawFd {
         self.fd.as_raw_fd()
     }

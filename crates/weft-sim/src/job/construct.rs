@@ -13,7 +13,7 @@ use weft_core::rails::{Carrier, CarrierKind};
 use weft_core::time::Duration;
 use weft_core::wire::Secret;
 use weft_engine::carriers::{Devices, Hop, Remote, Slot};
-use weft_engine::engine::{Engine, NewGroup, Parts};
+use weft_engine::engine::{Engine, NewGroup, Parts, Ways};
 use weft_engine::group::{Group, PeerId};
 use weft_engine::memory::InProcess;
 use weft_engine::peers::{NewPeer, Route};
@@ -195,6 +195,7 @@ pub(super) fn join_group(engine: &mut SimEngine, machine: &Machine, own: usize, 
         generation: 0,
         processes: Group::new(processes, own),
         members,
+        ways: Ways { udp: true, raw: false },
         packet_size: machine.wires.packet_size,
         window: multicast.window,
         scheme: multicast.scheme,
