@@ -74,6 +74,7 @@ mod scatter;
 mod schedule;
 pub mod select;
 mod shared;
+mod single_copy;
 mod tree;
 mod two_level;
 

@@ -29,6 +29,7 @@ use weft_core::layout::Layout;
 
 use crate::error::{Error, NO_MEMORY, Result};
 
+pub(crate) use bound::too_long;
 pub use bound::{
     Address, Arguments, Bound, Datatype, Operation, Run, Scratch, SharedDatatype, UserFunction, UserOperation,
     UserReduction, reduce_elements, reduce_local,

@@ -116,7 +116,7 @@ struct Why {
 
 /// Whether others wait for a step, or it is a message.
 fn is_owed(step: &Step) -> bool {
-    step.is_transfer() || matches!(step, Step::Publish { .. } | Step::Finish { .. })
+    step.is_transfer() || matches!(step, Step::Publish { .. } | Step::Expose { .. } | Step::Finish { .. })
 }
 
 /// What has become of a step that goes through memory that the node's processes share.
@@ -131,7 +131,7 @@ enum Share {
 
 /// Does a step that publishes something, or takes what has been published, of an operation that is at `turn`.
 #[inline]
-fn share<P: Platform>(engine: &mut Engine<P>, turn: &Turn, run: &Run, number: u32) -> Share {
+fn share<P: Platform>(engine: &mut Engine<P>, place: &CollectiveScope, turn: &Turn, run: &Run, number: u32) -> Share {
     if !engine.is_turn(turn) {
         return Share::Waits(None);
     }
@@ -139,6 +139,16 @@ fn share<P: Platform>(engine: &mut Engine<P>, turn: &Turn, run: &Run, number: u3
         Step::Publish { phase, .. } => {
             let published = engine.publish(turn, *phase, &run.published(number));
             return if published { Share::Done(None) } else { Share::Waits(None) };
+        }
+        Step::Expose { phase, .. } => {
+            let exposed = engine.expose(turn, *phase, &run.published(number));
+            return if exposed { Share::Done(None) } else { Share::Waits(None) };
+        }
+        Step::Fetch { phase, from, at, of, .. } => {
+            let fetched = engine.fetch_exposed(place, turn, (*phase, *from), (*at, *of), || run.fetched(number));
+            let Some(fetched) = fetched else { return Share::Waits(Some(*from)) };
+            engine.note_published(turn, *from);
+            return Share::Done(fetched.err());
         }
         Step::Finish { phase } => {
             engine.finish_phase(turn, *phase);
@@ -199,7 +209,7 @@ pub fn run_in_order<P: Platform>(
         }
         let mut looks = 0;
         loop {
-            match share(engine, &turn, run, number) {
+            match share(engine, place, &turn, run, number) {
                 Share::Done(error) => {
                     failed = failed.or(error);
                     break;
@@ -388,7 +398,7 @@ impl Cursor {
             return Share::Due(None);
         }
         let Some(turn) = self.turn else { return Share::Waits(None) };
-        let mut shared = share(engine, &turn, &self.run, number);
+        let mut shared = share(engine, &self.place, &turn, &self.run, number);
         match &mut shared {
             Share::Due(due) => self.reducing = Some(Reducing { step: number, due: due.take(), others: Vec::new() }),
             Share::Done(error) => self.failed = self.failed.take().or(error.take()),

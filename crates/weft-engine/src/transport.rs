@@ -174,6 +174,12 @@ pub trait Node {
     /// Whether `peer` waits inside MPI.
     fn is_inside_mpi(&self, peer: usize) -> bool;
 
+    /// Says to others whether this process may copy from the memory of all of them.
+    fn say_copies(&self, from_all: bool);
+
+    /// What the process at a place has said of that; `None`: nothing yet. It says it when it joins, and waits for nobody before.
+    fn says_copies(&self, place: usize) -> Option<bool>;
+
     /// Processes of the node that are not asleep in MPI, this one included.
     fn awake(&self) -> usize;
 

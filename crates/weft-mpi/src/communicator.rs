@@ -282,6 +282,7 @@ impl Process {
             buffer: Default::default(),
             topology: None,
             layout: std::sync::OnceLock::new(),
+            copies: std::sync::OnceLock::new(),
             slot: None,
             multicast: Default::default(),
         };

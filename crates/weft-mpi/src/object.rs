@@ -45,6 +45,8 @@ pub struct Communicator {
     pub topology: Option<Arc<Topology>>,
     /// Where the processes of its group are, once somebody has asked.
     pub layout: OnceLock<Layout>,
+    /// Whether its processes may all copy from each other's memory, once somebody has asked.
+    pub copies: OnceLock<bool>,
     /// Slot in the node's memory for its collectives, if all its processes have one.
     pub slot: Option<u32>,
     /// Whether the network carries multicast between its nodes.
@@ -280,6 +282,7 @@ impl Objects {
                 buffer: Default::default(),
                 topology: None,
                 layout: OnceLock::new(),
+                copies: OnceLock::new(),
                 slot: None,
                 multicast: Default::default(),
             }

@@ -383,6 +383,7 @@ fn connect(
             engine.add_peer(NewPeer { number, route, process, host: Some(host) });
         }
     }
+    engine.say_copies();
     Ok(engine)
 }
 

@@ -112,6 +112,9 @@ pub fn directories(settings: &Settings) -> Vec<PathBuf> {
 const WAITS: u32 = 1;
 const SPINS: u32 = 2;
 
+/// Values of [`segment::RankState::copies`]: a rank may not copy from the memory of some other, and it may from all.
+const COPIES: [u32; 2] = [1, 2];
+
 /// Of the processors `mine` the one where the fewest of the others are that are `spinning`, if they are at least two fewer there than
 /// `here` with this one, wherever the `unknown` ones are.
 fn less_loaded(here: u32, mine: &[u32], spinning: &[u32], unknown: usize) -> Option<u32> {
@@ -326,6 +329,18 @@ impl transport::Node for Node {
     fn set_inside_mpi(&self, waits: bool) {
         let inside_mpi = if waits { WAITS } else { 0 };
         self.inbox.segment.rank_state(self.inbox.own).inside_mpi.store(inside_mpi, Ordering::Relaxed);
+    }
+
+    fn say_copies(&self, from_all: bool) {
+        let copies = COPIES[usize::from(from_all)];
+        self.inbox.segment.rank_state(self.inbox.own).copies.store(copies, Ordering::Release);
+    }
+
+    fn says_copies(&self, place: usize) -> Option<bool> {
+        match self.inbox.segment.rank_state(place).copies.load(Ordering::Acquire) {
+            0 => None,
+            copies => Some(copies == COPIES[1]),
+        }
     }
 
     fn note_processor(&self) {

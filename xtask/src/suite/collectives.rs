@@ -50,8 +50,46 @@ const ASKED: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
+/// Copies from each other's memory, whatever the size: for ranks of one host.
+pub(super) const SINGLE_COPIES: [(&str, &str); 6] = [
+    ("WEFT_BCAST", "single-copy"),
+    ("WEFT_REDUCE", "single-copy"),
+    ("WEFT_ALLREDUCE", "single-copy"),
+    ("WEFT_ALLGATHER", "single-copy"),
+    ("WEFT_ALLTOALL", "single-copy"),
+    ("WEFT_REDUCE_SCATTER", "single-copy"),
+];
+
+/// Programs that run with these on one host, with so many ranks.
+const BY_SINGLE_COPIES: [(&str, u32); 8] = [
+    ("tests/c/collectives.c", 2),
+    ("tests/c/collectives.c", 5),
+    ("tests/c/node_collectives.c", 3),
+    ("tests/c/node_collectives.c", 8),
+    ("tests/c/crowded.c", 4),
+    (UNEQUAL, 2),
+    (UNEQUAL, 5),
+    (UNEQUAL, 8),
+];
+
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
+    for (program, ranks) in BY_SINGLE_COPIES {
+        cases.push(Case::new(format!("single copies, {program}, {ranks} ranks"), move |context| {
+            attempt(|| {
+                let run = context.mpiexec(ranks).arg(context.compile(program)?);
+                Ok(SINGLE_COPIES.iter().fold(run, |run, (name, value)| run.env(name, value)))
+            })
+        }));
+    }
+    cases.push(Case::new("single copies that are switched off at one rank: all do without", |context| {
+        attempt(|| {
+            let program = context.compile("tests/c/node_collectives.c")?;
+            let script = format!("[ $PMI_RANK = 1 ] && export WEFT_SINGLE_COPY=0; exec {}", program.display());
+            let run = context.mpiexec(3).args(["sh", "-c", &script]);
+            Ok(SINGLE_COPIES.iter().fold(run, |run, (name, value)| run.env(name, value)))
+        })
+    }));
     for (what, settings) in ASKED {
         for (ranks, day) in [(8, None), (5, None), (4, Some(BAD_DAY))] {
             let name =

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use super::collectives::SINGLE_COPIES;
 use super::context::{Context, Expected, Hosts};
 use super::lanes::Down;
 use super::process::Running;
@@ -97,16 +98,18 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Outcome::Passed
         }));
     }
-    for (place, is_remote) in [("on one node", false), ("on two hosts", true)] {
+    for (place, is_remote, copies) in
+        [("on one node", false, false), ("on one node, by single copies", false, true), ("on two hosts", true, false)]
+    {
         cases.push(Case::new(format!("each collective: a rank is killed inside it, {place}"), move |context| {
-            killed_inside(context, is_remote)
+            killed_inside(context, is_remote, if copies { &SINGLE_COPIES } else { &[] })
         }));
     }
     cases
 }
 
 /// A job for each operation, form and size, which ends with what the rank has died of.
-fn killed_inside(context: &Context, is_remote: bool) -> Outcome {
+fn killed_inside(context: &Context, is_remote: bool, settings: &[(&str, &str)]) -> Outcome {
     for (which, form) in (0..COLLECTIVES).flat_map(|which| (0..FORMS).map(move |form| (which, form))) {
         for items in ITEMS {
             let attempt = || {
@@ -117,6 +120,7 @@ fn killed_inside(context: &Context, is_remote: bool) -> Outcome {
                 };
                 let run =
                     run.arg(context.compile(DIES)?).args(["killed", &which.to_string(), &form.to_string(), items]);
+                let run = settings.iter().fold(run, |run, (name, value)| run.env(name, value));
                 run.limit(START.as_secs()).finish()
             };
             match killed().never_says("dies.c:").judge(attempt()) {

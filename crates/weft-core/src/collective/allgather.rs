@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use super::pieces;
 use super::plan::{Part, Plan, Vector, bytes};
 use super::select::AllgatherAlgorithm;
-use super::shared;
 use super::{Allgather, Allgatherv, Buffer, Kind};
+use super::{shared, single_copy};
 
 pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAlgorithm) {
     let Allgather { rank, size, send, receive, in_place } = *arguments;
@@ -19,6 +19,11 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AllgatherAl
     if algorithm == AllgatherAlgorithm::Shared {
         let block = |i| (run(i, i + 1), bytes(receive));
         return shared::allgather(plan, (rank, size), own, in_place, block);
+    }
+    if algorithm == AllgatherAlgorithm::SingleCopy {
+        let block = |i| (run(i, i + 1), bytes(receive));
+        let is_run = if in_place { receive.shape.contiguous } else { send.shape.contiguous };
+        return single_copy::allgather(plan, (rank, size), (own, is_run), in_place, block);
     }
     if !in_place {
         plan.copy(own, run(rank, rank + 1));
@@ -42,7 +47,7 @@ pub(super) fn exchange(
         AllgatherAlgorithm::Doubling => pieces::doubling(plan, rank, size, |range| run(range.start, range.end)),
         AllgatherAlgorithm::Multicast => pieces::multicast(plan, rank, size, |i| run(i, i + 1)),
         // Ranks of several nodes share no memory; those of one do not come here for it.
-        AllgatherAlgorithm::Linear | AllgatherAlgorithm::Shared => {
+        AllgatherAlgorithm::Linear | AllgatherAlgorithm::Shared | AllgatherAlgorithm::SingleCopy => {
             pieces::linear(plan, rank, size, |i| run(i, i + 1));
         }
     }
@@ -55,6 +60,11 @@ pub(super) fn allgatherv(plan: &mut Plan, arguments: &Allgatherv<'_>, algorithm:
     match algorithm {
         AllgatherAlgorithm::Shared => {
             shared::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
+        }
+        AllgatherAlgorithm::SingleCopy => {
+            // What lies in the receive buffer need not be one run, as far as is known here.
+            let own = (own, !in_place && send.shape.contiguous);
+            single_copy::allgather(plan, (rank, size), own, in_place, |i| (block(i), receive.bytes(i)));
         }
         AllgatherAlgorithm::Dissemination | AllgatherAlgorithm::Doubling => packed(plan, arguments, own, algorithm),
         AllgatherAlgorithm::Ring

@@ -28,6 +28,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allreduce, algorithm: AllreduceAl
         AllreduceAlgorithm::Halving => folded(plan, arguments, halving),
         AllreduceAlgorithm::Ring => ring(plan, arguments),
         AllreduceAlgorithm::Shared => shared::allreduce_whole(plan, arguments),
+        AllreduceAlgorithm::SingleCopy => super::single_copy::allreduce(plan, arguments),
     }
 }
 

@@ -17,6 +17,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Allgather, algorithm: AlltoallAlg
     let outstanding = match algorithm {
         AlltoallAlgorithm::Bruck => return bruck(plan, arguments),
         AlltoallAlgorithm::Shared => return super::shared::alltoall(plan, arguments),
+        AlltoallAlgorithm::SingleCopy => return super::single_copy::alltoall(plan, arguments),
         AlltoallAlgorithm::Exchange { outstanding } => outstanding,
     };
     let to = Vector::of_receive(receive);

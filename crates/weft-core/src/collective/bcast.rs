@@ -18,6 +18,7 @@ pub(super) fn add(plan: &mut Plan, arguments: &Bcast, algorithm: BcastAlgorithm)
         BcastAlgorithm::ScatterDissemination => scatter_allgather(plan, arguments, false),
         BcastAlgorithm::ScatterRing => scatter_allgather(plan, arguments, true),
         BcastAlgorithm::Shared => super::shared::bcast(plan, arguments),
+        BcastAlgorithm::SingleCopy => super::single_copy::bcast(plan, arguments),
         BcastAlgorithm::Multicast => multicast(plan, arguments, MESSAGE_BYTES_MAX),
     }
 }

@@ -86,20 +86,20 @@ impl Operation {
                 "dissemination, binomial, k-nomial:K, k-ary:K, chain, linear, shared, multicast or two-level"
             }
             Self::Bcast => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared, multicast or two-level"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; scatter-dissemination, scatter-ring, shared, single-copy, multicast or two-level"
             }
             Self::Reduce => {
-                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving, shared or two-level"
+                "binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S; halving, shared, single-copy or two-level"
             }
             Self::Allreduce => {
-                "doubling, multiplying:K, halving, ring, shared, shared-shares, multicast or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
+                "doubling, multiplying:K, halving, ring, shared, shared-shares, single-copy, multicast or two-level:K; binomial, k-nomial:K, k-ary:K, chain, linear or double-tree, each with /S"
             }
             Self::Gather | Self::Scatter => "linear, binomial or k-nomial:K",
             Self::Allgather => {
-                "dissemination, doubling, ring, neighbour-exchange, linear, shared, multicast or two-level"
+                "dissemination, doubling, ring, neighbour-exchange, linear, shared, single-copy, multicast or two-level"
             }
-            Self::Alltoall => "bruck, pairwise:K or shared",
-            Self::ReduceScatter => "halving or pairwise",
+            Self::Alltoall => "bruck, pairwise:K, shared or single-copy",
+            Self::ReduceScatter => "halving, pairwise or single-copy",
             Self::Scan => "doubling or chain/S",
         }
     }
@@ -123,6 +123,7 @@ impl Operation {
                 "scatter-ring",
                 "two-level",
                 "shared",
+                "single-copy",
             ],
             Self::Reduce => &[
                 "binomial",
@@ -135,6 +136,7 @@ impl Operation {
                 "halving",
                 "two-level",
                 "shared",
+                "single-copy",
             ],
             Self::Allreduce => &[
                 "doubling",
@@ -152,13 +154,21 @@ impl Operation {
                 "two-level:4",
                 "shared",
                 "shared-shares",
+                "single-copy",
             ],
             Self::Gather | Self::Scatter => &["linear", "binomial", "k-nomial:4", "k-nomial:8"],
-            Self::Allgather => {
-                &["dissemination", "doubling", "ring", "neighbour-exchange", "linear", "two-level", "shared"]
-            }
-            Self::Alltoall => &["bruck", "pairwise:1", "pairwise:4", "pairwise:32", "shared"],
-            Self::ReduceScatter => &["halving", "pairwise"],
+            Self::Allgather => &[
+                "dissemination",
+                "doubling",
+                "ring",
+                "neighbour-exchange",
+                "linear",
+                "two-level",
+                "shared",
+                "single-copy",
+            ],
+            Self::Alltoall => &["bruck", "pairwise:1", "pairwise:4", "pairwise:32", "shared", "single-copy"],
+            Self::ReduceScatter => &["halving", "pairwise", "single-copy"],
             Self::Scan => &["doubling", "chain/16K", "chain/64K"],
         }
     }
@@ -200,6 +210,7 @@ impl Operation {
             }),
             Self::Bcast => Algorithm::Bcast(match plain {
                 Some("shared") => BcastAlgorithm::Shared,
+                Some("single-copy") => BcastAlgorithm::SingleCopy,
                 Some("scatter-dissemination") => BcastAlgorithm::ScatterDissemination,
                 Some("scatter-ring") => BcastAlgorithm::ScatterRing,
                 Some("multicast") => BcastAlgorithm::Multicast,
@@ -207,11 +218,13 @@ impl Operation {
             }),
             Self::Reduce => Algorithm::Reduce(match plain {
                 Some("shared") => ReduceAlgorithm::Shared,
+                Some("single-copy") => ReduceAlgorithm::SingleCopy,
                 Some("halving") => ReduceAlgorithm::Halving,
                 _ => ReduceAlgorithm::Tree { tree: written.tree()?, segment_bytes: written.segment_bytes() },
             }),
             Self::Allreduce => Algorithm::Allreduce(match (plain, written.name, written.number) {
                 (Some("shared"), ..) => AllreduceAlgorithm::Shared,
+                (Some("single-copy"), ..) => AllreduceAlgorithm::SingleCopy,
                 (Some("shared-shares"), ..) => AllreduceAlgorithm::SharedShares,
                 (Some("doubling"), ..) => AllreduceAlgorithm::Doubling,
                 (Some("multicast"), ..) => AllreduceAlgorithm::Multicast,
@@ -229,6 +242,7 @@ impl Operation {
             }),
             Self::Allgather => Algorithm::Allgather(match plain? {
                 "shared" => AllgatherAlgorithm::Shared,
+                "single-copy" => AllgatherAlgorithm::SingleCopy,
                 "dissemination" => AllgatherAlgorithm::Dissemination,
                 "doubling" => AllgatherAlgorithm::Doubling,
                 "ring" => AllgatherAlgorithm::Ring,
@@ -239,6 +253,7 @@ impl Operation {
             }),
             Self::Alltoall => Algorithm::Alltoall(match (plain, written.name, written.number) {
                 (Some("shared"), ..) => AlltoallAlgorithm::Shared,
+                (Some("single-copy"), ..) => AlltoallAlgorithm::SingleCopy,
                 (Some("bruck"), ..) => AlltoallAlgorithm::Bruck,
                 (_, "pairwise", Some(outstanding @ 1..=1024)) if written.segment.is_none() => {
                     AlltoallAlgorithm::Exchange { outstanding: outstanding as usize }
@@ -248,6 +263,7 @@ impl Operation {
             Self::ReduceScatter => Algorithm::ReduceScatter(match plain? {
                 "halving" => ReduceScatterAlgorithm::Halving,
                 "pairwise" => ReduceScatterAlgorithm::Pairwise,
+                "single-copy" => ReduceScatterAlgorithm::SingleCopy,
                 _ => return None,
             }),
             Self::Scan => Algorithm::Scan(match (plain, written.name, written.number, written.segment) {
@@ -334,6 +350,9 @@ impl Algorithm {
             return published.zip(facts.place.published_max).is_some_and(|(bytes, max)| bytes <= max);
         }
         let place = &facts.place;
+        if self.is_single_copy() {
+            return place.copies;
+        }
         if self.is_multicast() {
             // Between nodes with several ranks it is one of two levels.
             let is_carried = match place.multicast {
@@ -372,6 +391,19 @@ impl Algorithm {
                 | Self::Bcast(BcastAlgorithm::Multicast)
                 | Self::Allreduce(AllreduceAlgorithm::Multicast)
                 | Self::Allgather(AllgatherAlgorithm::Multicast)
+        )
+    }
+
+    /// Whether ranks copy from each other's memory.
+    fn is_single_copy(self) -> bool {
+        matches!(
+            self,
+            Self::Bcast(BcastAlgorithm::SingleCopy)
+                | Self::Reduce(ReduceAlgorithm::SingleCopy)
+                | Self::Allreduce(AllreduceAlgorithm::SingleCopy)
+                | Self::Allgather(AllgatherAlgorithm::SingleCopy)
+                | Self::Alltoall(AlltoallAlgorithm::SingleCopy)
+                | Self::ReduceScatter(ReduceScatterAlgorithm::SingleCopy)
         )
     }
 
@@ -443,6 +475,8 @@ pub struct Place {
     pub consecutive: bool,
     /// All of them are on one node, and each can publish so many bytes at once in memory that all of them read.
     pub published_max: Option<u64>,
+    /// The same, and each may copy from the memory of the others.
+    pub copies: bool,
     /// What may be multicast between their nodes.
     pub multicast: Multicast,
 }
@@ -456,6 +490,7 @@ impl Place {
             oversubscribed: false,
             consecutive: true,
             published_max: None,
+            copies: false,
             multicast: Multicast::No,
         }
     }
@@ -491,6 +526,7 @@ impl Layout {
             oversubscribed: false,
             consecutive: changes < counts.len().max(1),
             published_max: None,
+            copies: false,
             multicast: Multicast::No,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
@@ -506,6 +542,12 @@ impl Layout {
     pub fn with_published_max(self, published_max: Option<u64>) -> Self {
         let published_max = published_max.filter(|_| self.place.nodes == 1);
         Self { place: Place { published_max, ..self.place }, ..self }
+    }
+
+    /// The same ranks, which may copy from each other's memory or may not. Without memory in which they publish they cannot say where.
+    pub fn with_copies(self, copies: bool) -> Self {
+        let copies = copies && self.place.published_max.is_some();
+        Self { place: Place { copies, ..self.place }, ..self }
     }
 
     /// The same ranks, between whose nodes this may be multicast.
@@ -847,6 +889,12 @@ impl core::fmt::Display for Algorithm {
             | Self::Allgather(AllgatherAlgorithm::Shared)
             | Self::Alltoall(AlltoallAlgorithm::Shared) => "shared".to_string(),
             Self::Allreduce(AllreduceAlgorithm::SharedShares) => "shared-shares".to_string(),
+            Self::Bcast(BcastAlgorithm::SingleCopy)
+            | Self::Reduce(ReduceAlgorithm::SingleCopy)
+            | Self::Allreduce(AllreduceAlgorithm::SingleCopy)
+            | Self::Allgather(AllgatherAlgorithm::SingleCopy)
+            | Self::Alltoall(AlltoallAlgorithm::SingleCopy)
+            | Self::ReduceScatter(ReduceScatterAlgorithm::SingleCopy) => "single-copy".to_string(),
             Self::Barrier(BarrierAlgorithm::Dissemination) => "dissemination".to_string(),
             Self::Barrier(BarrierAlgorithm::Tree(one)) => tree(one),
             Self::Bcast(BcastAlgorithm::ScatterDissemination) => "scatter-dissemination".to_string(),
@@ -956,7 +1004,7 @@ mod tests {
             ("bcast tree", "line 1: there is no algorithm tree of bcast: it may be binomial,"),
             (
                 "alltoall pairwise",
-                "line 1: there is no algorithm pairwise of alltoall: it may be bruck, pairwise:K or shared",
+                "line 1: there is no algorithm pairwise of alltoall: it may be bruck, pairwise:K, shared or",
             ),
             ("bcast chain/0", "line 1: there is no algorithm chain/0"),
             ("bcast k-nomial:1", "line 1: there is no algorithm k-nomial:1"),

@@ -230,7 +230,12 @@ impl World<'_> {
                     self.ranks[rank].free = begin + bytes(&slice) * self.network.local_ps / 1000;
                     self.agenda.push(Reverse((self.ranks[rank].free, What::Ends, rank as u32, step)));
                 }
-                Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
+                Step::Publish { .. }
+                | Step::Collect { .. }
+                | Step::Combine { .. }
+                | Step::Expose { .. }
+                | Step::Fetch { .. }
+                | Step::Finish { .. } => {
                     unreachable!("hosts of a network share no memory")
                 }
                 Step::Join => self.agenda.push(Reverse((now, What::Ends, rank as u32, step))),

@@ -205,6 +205,21 @@ impl Plan {
         }
     }
 
+    /// Lets the ranks of the node copy a part, which is one run of memory.
+    pub(super) fn expose(&mut self, phase: u32, part: Part) {
+        let part = self.shifted(part);
+        self.add(Step::Expose { phase, slice: part.slice }, Some(part), None);
+    }
+
+    /// Copies a part out of the `of` bytes that a rank of the node exposes, from byte `at` on.
+    pub(super) fn fetch(&mut self, phase: u32, from: u32, (at, of): (u64, u64), part: Part) {
+        let part = self.shifted(part);
+        if part.slice.count > 0 {
+            let from = self.ranks.of(from);
+            self.add(Step::Fetch { phase, from, at, of, slice: part.slice }, None, Some(part));
+        }
+    }
+
     /// Says to the ranks of the node that this one is done with a phase, and with those before it. What touches them must have been fenced off.
     pub(super) fn finish_phase(&mut self, phase: u32) {
         self.add(Step::Finish { phase }, None, None);

@@ -29,6 +29,7 @@ pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlg
         ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, own, result),
         ReduceAlgorithm::Halving => halving(plan, arguments, own, result),
         ReduceAlgorithm::Shared => super::shared::reduce(plan, arguments),
+        ReduceAlgorithm::SingleCopy => super::single_copy::reduce(plan, arguments),
     }
 }
 

@@ -6,6 +6,7 @@ use super::halving::{Exchange, Members, Role};
 use super::pieces::STEPS_UNDER_WAY;
 use super::plan::{Fold, Plan, Vector};
 use super::select::ReduceScatterAlgorithm;
+use super::single_copy;
 use super::tree::cyclic;
 use super::{ElementShape, Items};
 
@@ -52,6 +53,11 @@ pub(super) fn add(plan: &mut Plan, arguments: &Arguments<'_>, algorithm: ReduceS
     match algorithm {
         ReduceScatterAlgorithm::Halving => halving(plan, arguments),
         ReduceScatterAlgorithm::Pairwise => pairwise(plan, arguments),
+        ReduceScatterAlgorithm::SingleCopy => {
+            let Arguments { rank, size, in_place, .. } = *arguments;
+            let own = (arguments.own(), in_place);
+            single_copy::reduce_scatter(plan, (rank, size), arguments.whole(), own, arguments.block(rank));
+        }
     }
 }
 

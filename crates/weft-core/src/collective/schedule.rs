@@ -116,6 +116,28 @@ pub enum Step {
         /// Right operand, replaced by the result.
         inout: Slice,
     },
+    /// Says to the others on this node where in this process's memory the packed bytes of the slice are, which are one run. They stay there, and as they are,
+    /// until all that need them have published something in a later phase.
+    Expose {
+        /// Which of the operation's phases, from 0 on.
+        phase: u32,
+        /// What is exposed.
+        slice: Slice,
+    },
+    /// Unpacks what rank `from` of this node has exposed for the phase, from byte `at` of it on, as soon as that is there, by one copy from that process's
+    /// memory.
+    Fetch {
+        /// Which of the operation's phases.
+        phase: u32,
+        /// Rank in the group; never this rank.
+        from: u32,
+        /// The first of the exposed bytes that is taken,
+        at: u64,
+        /// of so many, as far as this rank knows.
+        of: u64,
+        /// Where they go.
+        slice: Slice,
+    },
     /// Says to the ranks of the node that this one needs nothing more of what they have published for this phase and those before it: so they
     /// may publish something else there. Where it does not say so, it does at the end of the operation.
     Finish {
@@ -130,8 +152,13 @@ impl Step {
     /// The memory that it reads, and the memory that it writes (and reads, if it reduces).
     pub fn slices(&self) -> (Option<&Slice>, Option<&Slice>) {
         match self {
-            Self::Send { slice, .. } | Self::Multicast { slice } | Self::Publish { slice, .. } => (Some(slice), None),
-            Self::Receive { slice, .. } | Self::Collect { slice, .. } => (None, Some(slice)),
+            Self::Send { slice, .. }
+            | Self::Multicast { slice }
+            | Self::Publish { slice, .. }
+            | Self::Expose { slice, .. } => (Some(slice), None),
+            Self::Receive { slice, .. } | Self::Collect { slice, .. } | Self::Fetch { slice, .. } => {
+                (None, Some(slice))
+            }
             Self::Combine { inout, .. } => (None, Some(inout)),
             Self::Copy { from, to } => (Some(from), Some(to)),
             Self::Reduce { input, inout } => (Some(input), Some(inout)),
@@ -151,6 +178,8 @@ impl Step {
             Self::Publish { phase, .. }
             | Self::Collect { phase, .. }
             | Self::Combine { phase, .. }
+            | Self::Expose { phase, .. }
+            | Self::Fetch { phase, .. }
             | Self::Finish { phase } => Some(*phase),
             _ => None,
         }

@@ -52,6 +52,8 @@ pub enum BcastAlgorithm {
     Shared,
     /// By network multicast to one rank of each other node; between nodes only.
     Multicast,
+    /// By single copies between ranks of one node that may read each other's memory: the root exposes, the others copy.
+    SingleCopy,
 }
 
 impl BcastAlgorithm {
@@ -78,6 +80,9 @@ pub enum ReduceAlgorithm {
     Halving,
     /// Through memory that the ranks share: the others publish, the root reduces. For ranks of one node.
     Shared,
+    /// By single copies between ranks of one node that may read each other's memory: each reduces a share, and the
+    /// root copies the shares.
+    SingleCopy,
 }
 
 impl ReduceAlgorithm {
@@ -112,6 +117,9 @@ pub enum AllreduceAlgorithm {
     Shared,
     /// The same in two phases: each reduces its share of what all have, and publishes that. For ranks of one node.
     SharedShares,
+    /// By single copies between ranks of one node that may read each other's memory: each reduces a share, and copies
+    /// the shares of the others.
+    SingleCopy,
 }
 
 /// How to gather or scatter.
@@ -148,6 +156,9 @@ pub enum AllgatherAlgorithm {
     Multicast,
     /// Through memory that the ranks share: all publish, and each copies what all have. For ranks of one node.
     Shared,
+    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks, and each
+    /// copies those of the others.
+    SingleCopy,
 }
 
 /// How to wait for all.
@@ -175,6 +186,9 @@ pub enum AlltoallAlgorithm {
     },
     /// Through memory that the ranks share: all publish all of their blocks, and each copies its own. For ranks of one node.
     Shared,
+    /// By single copies between ranks of one node that may read each other's memory: all expose their blocks, and each
+    /// copies its own.
+    SingleCopy,
 }
 
 /// How to scan.
@@ -196,4 +210,6 @@ pub enum ReduceScatterAlgorithm {
     Halving,
     /// Each block straight to its owner.
     Pairwise,
+    /// By single copies between ranks of one node that may read each other's memory: each reduces its block.
+    SingleCopy,
 }

@@ -16,7 +16,7 @@ pub(super) const SEGMENT_BYTES: u64 = 32 << 10;
 pub(super) const CUT_MAX: u64 = SEGMENT_BYTES * SEGMENTS_MAX;
 
 /// All ranks but `rank`, the next one first: they do not all begin with the same one.
-fn others(rank: u32, size: u32) -> impl Iterator<Item = u32> {
+pub(super) fn others(rank: u32, size: u32) -> impl Iterator<Item = u32> {
     (rank + 1..size).chain(0..rank)
 }
 

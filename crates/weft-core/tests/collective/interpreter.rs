@@ -239,7 +239,12 @@ impl Running<'_> {
             }
             Step::Join => {}
             Step::Send { .. } | Step::Multicast { .. } | Step::Receive { .. } => unreachable!("a transfer"),
-            Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
+            Step::Publish { .. }
+            | Step::Collect { .. }
+            | Step::Combine { .. }
+            | Step::Expose { .. }
+            | Step::Fetch { .. }
+            | Step::Finish { .. } => {
                 unreachable!("shared memory")
             }
         }
@@ -346,6 +351,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     ranks.iter().filter(|rank| rank.process.schedule.len() <= COMPARED_MAX).for_each(Running::check_races);
     // What ranks have published, by rank and phase, and who waits for something of that kind.
     let mut published: HashMap<(u32, u32), Vec<u8>> = HashMap::new();
+    let mut exposed: HashMap<(u32, u32), Slice> = HashMap::new();
     let phases: Vec<u32> = ranks.iter().map(|rank| rank.process.schedule.phases).collect();
     assert!(phases.windows(2).all(|pair| pair[0] == pair[1]), "{label}: ranks count different phases: {phases:?}");
     let mut sends: HashMap<(u32, u32), VecDeque<Sent>> = HashMap::new();
@@ -371,12 +377,38 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
             Step::Receive { from, slice } => ((from, rank), slice),
             shared if shared.phase().is_some() => {
                 assert!(shared.phase() < Some(phases[0]), "{label}: {shared:?}");
-                if !me.share(rank, shared, &mut published) {
+                let is_done = match shared {
+                    Step::Expose { phase, slice } => {
+                        let addresses = me.process.addresses(slice);
+                        let is_run = addresses.windows(2).all(|pair| pair[1] == pair[0] + 1);
+                        assert!(is_run, "{label}: {slice:?} is not one run of memory");
+                        assert!(exposed.insert((rank, phase), slice).is_none(), "{label}: exposed twice in {phase}");
+                        true
+                    }
+                    Step::Fetch { phase, from, at, of, slice } => match exposed.get(&(from, phase)).copied() {
+                        None => false,
+                        // As it is now, not as it was when it was exposed; and only as long as that rank is in the operation.
+                        Some(theirs) => {
+                            assert_ne!(from, rank, "{label}: rank {rank} fetches from itself");
+                            let other = &mut ranks[from as usize];
+                            assert!(!other.frontier.is_at_end(), "{label}: rank {from} has left before {shared:?}");
+                            let bytes = other.read(theirs);
+                            assert_eq!(bytes.len() as u64, of, "{label}: rank {from} exposed another length");
+                            let me = &mut ranks[rank as usize];
+                            let length = me.process.addresses(slice).len();
+                            me.write(slice, &bytes[at as usize..at as usize + length]);
+                            true
+                        }
+                    },
+                    _ => me.share(rank, shared, &mut published),
+                };
+                let me = &mut ranks[rank as usize];
+                if !is_done {
                     me.waiting.push(number);
                     continue;
                 }
                 me.frontier.complete(&me.process.schedule, number);
-                if matches!(shared, Step::Publish { .. }) {
+                if matches!(shared, Step::Publish { .. } | Step::Expose { .. }) {
                     for other in &mut ranks {
                         other.waiting.drain(..).for_each(|number| other.frontier.put_back(number));
                     }

@@ -182,6 +182,7 @@ fn bcast_brings_the_roots_data_to_all() {
         BcastAlgorithm::ScatterDissemination,
         BcastAlgorithm::ScatterRing,
         BcastAlgorithm::Shared,
+        BcastAlgorithm::SingleCopy,
         BcastAlgorithm::Multicast,
     ];
     let algorithms = others.into_iter().chain(trees);
@@ -435,7 +436,7 @@ fn scatterv_case(size: u32, root: u32, scheme: u32, in_place: bool) {
     assert_eq!(run(&label, no_op, processes), expected, "{label}");
 }
 
-const ALLGATHER: [AllgatherAlgorithm; 7] = [
+const ALLGATHER: [AllgatherAlgorithm; 8] = [
     AllgatherAlgorithm::Dissemination,
     AllgatherAlgorithm::Ring,
     AllgatherAlgorithm::NeighbourExchange,
@@ -443,6 +444,7 @@ const ALLGATHER: [AllgatherAlgorithm; 7] = [
     AllgatherAlgorithm::Linear,
     AllgatherAlgorithm::Multicast,
     AllgatherAlgorithm::Shared,
+    AllgatherAlgorithm::SingleCopy,
 ];
 
 /// In place nowhere, everywhere, or at some.
@@ -543,6 +545,7 @@ fn alltoall_transposes() {
     let algorithms = [
         AlltoallAlgorithm::Bruck,
         AlltoallAlgorithm::Shared,
+        AlltoallAlgorithm::SingleCopy,
         AlltoallAlgorithm::Exchange { outstanding: 1 },
         AlltoallAlgorithm::Exchange { outstanding: 5 },
         AlltoallAlgorithm::Exchange { outstanding: 100 },

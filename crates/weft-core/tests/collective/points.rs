@@ -89,7 +89,7 @@ fn draw(
     let node_of = |rank: u32| if random_round_robin(per_node) { rank % per_node } else { rank / per_node };
     let layout = Layout::of((0..size).map(node_of).collect()).with_oversubscription(random.below(2) == 0);
     let publishes = shares_memory || random.below(4) > 0;
-    let layout = layout.with_published_max(publishes.then_some(32 << 10));
+    let layout = layout.with_published_max(publishes.then_some(32 << 10)).with_copies(random.below(2) == 0);
     let in_place = random.below(2) == 0;
     let commutative = random.below(3) > 0;
     // Of interleaved items only so many are apart.

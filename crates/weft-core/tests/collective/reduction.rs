@@ -95,7 +95,7 @@ fn some_types(size: u32) -> Vec<Type> {
 fn reduce_algorithms(commutative: bool) -> Vec<ReduceAlgorithm> {
     let trees = TREES.into_iter().filter(|&tree| commutative || is_ordered(tree));
     let trees = trees.flat_map(|tree| SEGMENTS.map(|segment_bytes| ReduceAlgorithm::Tree { tree, segment_bytes }));
-    trees.chain([ReduceAlgorithm::Halving, ReduceAlgorithm::Shared]).collect()
+    trees.chain([ReduceAlgorithm::Halving, ReduceAlgorithm::Shared, ReduceAlgorithm::SingleCopy]).collect()
 }
 
 #[test]
@@ -144,6 +144,7 @@ fn allreduce_algorithms() -> Vec<AllreduceAlgorithm> {
         AllreduceAlgorithm::Multicast,
         AllreduceAlgorithm::Shared,
         AllreduceAlgorithm::SharedShares,
+        AllreduceAlgorithm::SingleCopy,
     ];
     others.into_iter().chain(trees).collect()
 }
@@ -202,22 +203,29 @@ fn allreduce_gives_all_the_result_in_rank_order() {
     }
 }
 
-/// Longer than what a rank publishes at once, for all kinds of operations and types.
+/// Longer than what a rank publishes at once, and shares longer than what a rank fetches at once, for all kinds of operations and types.
 /// Expect: segments one behind the other, operands in the order of ranks.
 #[test]
 fn a_long_allreduce_through_shared_memory_is_cut_into_segments() {
-    for (size, places) in [(2, 0), (3, 1), (5, 2)] {
+    long_allreduce(AllreduceAlgorithm::SharedShares, &[(2, 0), (3, 1), (5, 2)], (70 << 10, 6), usize::MAX);
+    long_allreduce(AllreduceAlgorithm::SingleCopy, &[(2, 1)], (140 << 10, 3), 1);
+}
+
+/// Of so many bytes, in so many phases.
+fn long_allreduce(algorithm: AllreduceAlgorithm, cases: &[(u32, u32)], (bytes, phases): (u64, u32), types: usize) {
+    for &(size, places) in cases {
         for (op, commutative, name) in operations() {
             // So many items of less extent would overlap.
-            for kind in some_types(size).into_iter().filter(|kind| kind.extent.unsigned_abs() >= kind.size()) {
-                let count = (70 << 10) / kind.size();
-                let label = format!("long allreduce SharedShares, {name}, {size} ranks, {places}, {kind:?}");
+            let kinds = some_types(size).into_iter().filter(|kind| kind.extent.unsigned_abs() >= kind.size());
+            for kind in kinds.take(types) {
+                let count = bytes / kind.size();
+                let label = format!("long allreduce {algorithm:?}, {name}, {size} ranks, {places}, {kind:?}");
                 let (mut processes, mut expected) = (Vec::new(), Vec::new());
                 for rank in 0..size {
                     let in_place = in_place_at(places, rank);
                     let arguments = Allreduce { rank, size, items: kind.items(count), commutative, in_place };
-                    let schedule = allreduce_with(&arguments, AllreduceAlgorithm::SharedShares);
-                    assert_eq!(schedule.phases, 6, "{label}");
+                    let schedule = allreduce_with(&arguments, algorithm);
+                    assert_eq!(schedule.phases, phases, "{label}");
                     processes.push(process(&kind, schedule, &contribution(rank, count), count, in_place));
                     expected.push(holding(&kind, &naive(op, 0..size, count)));
                 }
@@ -424,7 +432,8 @@ fn exscan_combines_below_each_rank_and_leaves_rank_0_alone() {
     }
 }
 
-const REDUCE_SCATTER: [ReduceScatterAlgorithm; 2] = [ReduceScatterAlgorithm::Halving, ReduceScatterAlgorithm::Pairwise];
+const REDUCE_SCATTER: [ReduceScatterAlgorithm; 3] =
+    [ReduceScatterAlgorithm::Halving, ReduceScatterAlgorithm::Pairwise, ReduceScatterAlgorithm::SingleCopy];
 
 /// Checks a reduce-scatter of blocks of `counts`.
 fn reduce_scatter_case(

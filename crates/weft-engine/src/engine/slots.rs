@@ -11,13 +11,42 @@
 use std::sync::Arc;
 
 use super::{Engine, FULL_RING_RETRY_NS};
-use crate::arguments::Turn;
-use crate::error::Error;
+use crate::arguments::{CollectiveScope, Turn};
+use crate::error::{Error, Result};
 use crate::group::{Group, PeerId};
 use crate::memory::{UserData, Writer};
 use crate::messages::{self, PeerAccess};
-use crate::peers::Route;
+use crate::peers::{Neighbours, Peers, Route};
 use crate::transport::{Node, Platform, Stamp};
+
+/// Where a process has something that others may copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Exposed {
+    address: u64,
+    bytes: u64,
+}
+
+impl Exposed {
+    /// Of one as it is published.
+    const BYTES: usize = 16;
+
+    fn of(data: &UserData) -> Self {
+        match data.program_run(&(0..data.len())) {
+            Some(start) => Self { address: start.expose_provenance() as u64, bytes: data.len() },
+            None => Self { address: 0, bytes: 0 },
+        }
+    }
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        (u128::from(self.bytes) << 64 | u128::from(self.address)).to_le_bytes()
+    }
+
+    /// `None`: it is something else.
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let word = u128::from_le_bytes(bytes.try_into().ok()?);
+        Some(Self { address: word as u64, bytes: (word >> 64) as u64 })
+    }
+}
 
 /// What an operation waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +97,36 @@ impl<P: Platform> Engine<P> {
     /// Bytes that a process can publish at once.
     pub fn published_max(&self) -> u64 {
         self.node.as_ref().map_or(0, |node| node.published_max() as u64)
+    }
+
+    /// Says to the processes of the node whether this one may copy from the memory of all of them, once it knows them.
+    pub fn say_copies(&self) {
+        if let Some(node) = &self.node {
+            node.say_copies(
+                self.peers.near.places.iter().all(|peer| {
+                    *peer == self.peers.own() || self.peers.get(*peer).is_some_and(|peer| peer.process != 0)
+                }),
+            );
+        }
+    }
+
+    /// Whether the processes of `group` are all on this node, and each may copy from the memory of the others; `None`: some have not said so yet.
+    pub fn all_copy(&self, group: &Group) -> Option<bool> {
+        let Some(node) = &self.node else { return Some(false) };
+        let mut all = Some(true);
+        for peer in &group.members {
+            let place = match self.peers.get(*peer).map(|peer| &peer.route) {
+                Some(Route::Myself) => node.own_place(),
+                Some(Route::Shared(place)) => *place,
+                _ => return Some(false),
+            };
+            match node.says_copies(place) {
+                Some(true) => {}
+                Some(false) => return Some(false),
+                None => all = None,
+            }
+        }
+        all
     }
 
     /// From now on the slot serves the collectives in `context` of those of `group` that are on this node.
@@ -148,11 +207,17 @@ impl<P: Platform> Engine<P> {
     /// Publishes `data` in a phase of an operation whose turn it is; false: not yet.
     #[inline]
     pub(crate) fn publish(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
+        self.publish_with(turn, phase, data.len(), |out, writer| data.read_for_others(0, out, writer))
+    }
+
+    /// Publishes `len` bytes that `fill` writes, in the same way.
+    #[inline]
+    fn publish_with(&mut self, turn: &Turn, phase: u32, len: u64, fill: impl FnOnce(&mut [u8], &mut Writer)) -> bool {
         let Self { node: Some(node), slots, .. } = self else { return false };
         let Some(Some(open)) = slots.slots.get_mut(turn.slot as usize) else { return false };
         let phase = turn.first.wrapping_add(phase);
         // All must have finished the phase whose cell this is.
-        let needed = phase.wrapping_sub(node.phases_ahead(data.len() as usize)).wrapping_add(1);
+        let needed = phase.wrapping_sub(node.phases_ahead(len as usize)).wrapping_add(1);
         for (place, known) in &mut open.others {
             if reaches(*known, needed) {
                 continue;
@@ -167,11 +232,58 @@ impl<P: Platform> Engine<P> {
         }
         let stamp = Stamp { context: open.context, phase };
         let writer = &mut open.writer;
-        node.publish(turn.slot as usize, stamp, data.len() as usize, |out| data.read_for_others(0, out, writer));
+        node.publish(turn.slot as usize, stamp, len as usize, |out| fill(out, writer));
         for (place, _) in &open.others {
             node.wake_if_asleep(*place as usize);
         }
         true
+    }
+
+    /// Publishes where `data` is; as [`Self::publish`]. What is not one run of memory is told as nothing.
+    pub(crate) fn expose(&mut self, turn: &Turn, phase: u32, data: &UserData) -> bool {
+        let exposed = Exposed::of(data);
+        self.publish_with(turn, phase, Exposed::BYTES as u64, |out, _| out.copy_from_slice(&exposed.to_bytes()))
+    }
+
+    /// Copies the bytes from `at` on of what rank `from` of the group has exposed in a phase of an operation, as many as are there, to `data`; there
+    /// are `of` in all, as far as this process knows. `None`: nothing has been exposed yet.
+    pub(crate) fn fetch_exposed(
+        &mut self,
+        place: &CollectiveScope,
+        turn: &Turn,
+        (phase, from): (u32, u32),
+        (at, of): (u64, u64),
+        data: impl FnOnce() -> UserData,
+    ) -> Option<Result<()>> {
+        let exposed = self.with_published(turn, phase, from, Exposed::from_bytes)?;
+        Some(self.copy_exposed(place.group.members[from as usize], exposed, (at, of), &data()))
+    }
+
+    fn copy_exposed(
+        &mut self,
+        peer: PeerId,
+        exposed: Option<Exposed>,
+        (at, of): (u64, u64),
+        data: &UserData,
+    ) -> Result<()> {
+        let failed = |peers: &Peers<P>, cause: &str| {
+            let message =
+                format!("the copy from the memory of process {} of the job failed: {cause}", peers[peer].number());
+            Error::new(crate::error::OTHER, message)
+        };
+        let Some(Exposed { address, bytes }) = exposed else {
+            return Err(failed(&self.peers, "it has not said where its data is"));
+        };
+        let process = self.peers[peer].process;
+        if process == 0 {
+            return Err(failed(&self.peers, "the system refuses it"));
+        }
+        let range = 0..bytes.saturating_sub(at).min(data.len());
+        let Neighbours { memory, bounce, .. } = &mut self.peers.near;
+        let copied = crate::memory::fetch(memory, process, address.wrapping_add(at), data, range, bounce);
+        self.peers.near.copied = true;
+        copied.map_err(|cause| failed(&self.peers, &cause.to_string()))?;
+        if bytes > of { Err(crate::memory::too_long(bytes, of)) } else { Ok(()) }
     }
 
     /// What rank `from` publishes in a phase of an operation.

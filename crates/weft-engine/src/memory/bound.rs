@@ -314,15 +314,27 @@ impl Run {
         }
     }
 
-    /// What a step publishes.
+    /// What a step publishes or exposes.
     ///
     /// # Panics
-    /// When it publishes nothing.
+    /// When it does neither.
     #[inline]
     pub fn published(&self, step: u32) -> UserData {
         match self.bound.schedule.step(step) {
-            Step::Publish { slice, .. } => self.data(slice, Access::Send),
+            Step::Publish { slice, .. } | Step::Expose { slice, .. } => self.data(slice, Access::Send),
             _ => panic!("step {step} publishes nothing"),
+        }
+    }
+
+    /// Where the data goes that a step fetches.
+    ///
+    /// # Panics
+    /// When it fetches nothing.
+    #[inline]
+    pub fn fetched(&self, step: u32) -> UserData {
+        match self.bound.schedule.step(step) {
+            Step::Fetch { slice, .. } => self.data(slice, Access::Receive),
+            _ => panic!("step {step} fetches nothing"),
         }
     }
 
@@ -415,7 +427,12 @@ impl Run {
             Step::Reduce { input, inout } => self.reduce(input, inout),
             Step::Join => Ok(None),
             Step::Send { .. } | Step::Multicast { .. } | Step::Receive { .. } => panic!("step {step} is a transfer"),
-            Step::Publish { .. } | Step::Collect { .. } | Step::Combine { .. } | Step::Finish { .. } => {
+            Step::Publish { .. }
+            | Step::Collect { .. }
+            | Step::Combine { .. }
+            | Step::Expose { .. }
+            | Step::Fetch { .. }
+            | Step::Finish { .. } => {
                 panic!("step {step} needs what others publish")
             }
         }
@@ -455,8 +472,9 @@ impl CollectiveScope<'_> {
     }
 }
 
+/// More has come than there is room for.
 #[cold]
-fn too_long(published: u64, expected: u64) -> Error {
+pub(crate) fn too_long(published: u64, expected: u64) -> Error {
     let message = format!(
         "message truncated: {published} bytes have come, and there is room for {expected}; all ranks must describe the same data"
     );

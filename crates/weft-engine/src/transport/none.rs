@@ -128,6 +128,14 @@ impl Node for NoNode {
         match *self {}
     }
 
+    fn say_copies(&self, _: bool) {
+        match *self {}
+    }
+
+    fn says_copies(&self, _: usize) -> Option<bool> {
+        match *self {}
+    }
+
     fn awake(&self) -> usize {
         match *self {}
     }

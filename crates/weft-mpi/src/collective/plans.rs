@@ -1,6 +1,7 @@
 //! What plans the collectives of a communicator: what is known of where its processes are.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use weft_core::collective::choice::{self, Choices, Layout};
 use weft_core::collective::{Barrier, Schedule};
@@ -11,11 +12,19 @@ use crate::object::{Communicator, Group};
 use crate::planner::Plans;
 use crate::process::Process;
 
+/// How long the others of a node are waited for, that they say whether they may copy from each other's memory.
+const COPIES_LIMIT: Duration = Duration::from_secs(20);
+
 impl Process {
     /// What plans collectives of a communicator's own group.
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
         let layout = layout.with_published_max(self.published_max(communicator));
+        let layout = if layout.place().published_max.is_some() {
+            layout.with_copies(*communicator.copies.get_or_init(|| self.all_copy(&communicator.group)))
+        } else {
+            layout
+        };
         let layout = layout.with_multicast(self.uses_multicast(communicator));
         Plans { planner: &self.planner, layout }
     }
@@ -41,6 +50,20 @@ impl Process {
     fn published_max(&self, communicator: &Communicator) -> Option<u64> {
         communicator.slot.filter(|_| communicator.group.size() > 1 && !self.planner.is_by_messages())?;
         self.engine.as_ref().map(|engine| engine.published_max())
+    }
+
+    /// Whether processes of this node may all copy from each other's memory. All of them must answer alike, so this waits for those that have not found
+    /// out yet: they are in `MPI_Init`, past all that they wait for there. One that dies in that moment has kept the others for [`COPIES_LIMIT`].
+    fn all_copy(&self, group: &Group) -> bool {
+        let Some(engine) = &self.engine else { return false };
+        let begun = Instant::now();
+        loop {
+            match engine.all_copy(group) {
+                Some(all) => return all,
+                None if begun.elapsed() > COPIES_LIMIT => return false,
+                None => std::thread::yield_now(),
+            }
+        }
     }
 
     /// Gives the collective of `scope` its turn among those that go through the node's memory, if `schedule` does.

@@ -87,6 +87,8 @@ pub(crate) struct RankState {
     pub(crate) posted: AtomicU32,
     /// Not 0 once the rank has a any-source table.
     pub(crate) common: AtomicU32,
+    /// Whether the rank may copy from the memory of all others (`super::COPIES`); 0 until it has found out.
+    pub(crate) copies: AtomicU32,
 }
 
 const _: () = {

@@ -41,6 +41,7 @@ pub(crate) struct RankState {
     pub(crate) inside_mpi: AtomicU32,
     pub(crate) posted: AtomicU32,
     pub(crate) common: AtomicU32,
+    pub(crate) copies: AtomicU32,
 }
 
 pub(crate) struct Segment {

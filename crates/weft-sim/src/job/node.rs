@@ -62,6 +62,7 @@ pub(super) struct Place {
     pub(super) posts: Vec<Posted>,
     pub(super) has_common: bool,
     attentive: bool,
+    copies: Option<bool>,
     written: bool,
     armed: Option<SleepMode>,
     /// When it wakes, if somebody has seen to that.
@@ -367,6 +368,14 @@ impl Node for SimNode {
 
     fn is_inside_mpi(&self, peer: usize) -> bool {
         self.memory.borrow().is_inside_mpi(peer)
+    }
+
+    fn say_copies(&self, from_all: bool) {
+        self.memory.borrow_mut().places[self.own].copies = Some(from_all);
+    }
+
+    fn says_copies(&self, place: usize) -> Option<bool> {
+        self.memory.borrow().places[place].copies
     }
 
     fn awake(&self) -> usize {
