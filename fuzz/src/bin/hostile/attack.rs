@@ -1,5 +1,6 @@
 //! What is sent.
 
+use weft_core::multicast::{FIRST, StreamId, WINDOW_MAX, wire as multicast};
 use weft_core::wire::{Channel, Key, Kind, Number, OVERHEAD_MAX, Packet, Secret, peek_sender};
 use weft_fuzz::mutate::{Random, flip_bits};
 
@@ -94,6 +95,9 @@ fn forged(sample: &Sample, _: &Pool, _: &mut Attack, random: &mut Random) -> Vec
 /// Right in every way, with another secret.
 fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) -> Vec<u8> {
     attack.number = attack.number.wrapping_add(1);
+    if let Some(stream) = multicast::peek(&sample.packet) {
+        return sample.frame(&foreign_to_group(&stream, attack, random));
+    }
     let (sender, number) = (peek_sender(&sample.packet).unwrap_or(0), Number(attack.number));
     let payload = vec![1; random.below(MADE_UP_MAX) + 1];
     let channel = match random.below(2) {
@@ -116,6 +120,22 @@ fn foreign(sample: &Sample, _: &Pool, attack: &mut Attack, random: &mut Random) 
     packet.extend(payload);
     Key::derive(&attack.secret, sender, 1 - sender.min(1)).write_tag(0, &mut packet);
     sample.frame(&packet)
+}
+
+/// The same to a multicast group: what its root would send next, or what its receivers would say of it.
+fn foreign_to_group(stream: &StreamId, attack: &Attack, random: &mut Random) -> Vec<u8> {
+    let number = FIRST + u64::from(attack.number % (4 * WINDOW_MAX));
+    let body = match random.below(3) {
+        0 => multicast::Body::Test,
+        1 => multicast::Body::Probe,
+        _ => multicast::Body::Data,
+    };
+    let mut packet = Vec::new();
+    multicast::Packet { from: random.below(3) as u32, request: true, number, body }.emit(stream, &mut packet);
+    let payload = random.below(MADE_UP_MAX);
+    packet.resize(packet.len() + payload, 1);
+    multicast::seal(&stream.key(&attack.secret), number, &mut packet);
+    packet
 }
 
 /// The front of one and the back of another.
