@@ -77,6 +77,37 @@ static void handlers(void)
     CHECK(found == MPI_ERRORS_RETURN, "not MPI_ERRORS_RETURN");
 }
 
+static int file_handled;
+
+static void file_handler(MPI_File *which, int *code, ...)
+{
+    file_handled++;
+    CHECK(*which == MPI_FILE_NULL, "another file than the one that was named");
+    MPI_Error_class(*code, &handled_class);
+}
+
+/* What files get that are opened, and what is called when one cannot be. */
+static void handlers_of_files(void)
+{
+    STORY("§9.3.3, §14.7 the error handler of MPI_FILE_NULL");
+    MPI_Errhandler mine, found;
+    MPI_File_get_errhandler(MPI_FILE_NULL, &found);
+    CHECK(found == MPI_ERRORS_RETURN, "not MPI_ERRORS_RETURN from the start");
+    MPI_File_create_errhandler(file_handler, &mine);
+    MPI_File_set_errhandler(MPI_FILE_NULL, mine);
+    MPI_File_get_errhandler(MPI_FILE_NULL, &found);
+    CHECK(found == mine, "another handler than the one set");
+    MPI_Errhandler_free(&found);
+    MPI_Errhandler_free(&mine); /* it is kept */
+    MPI_File_call_errhandler(MPI_FILE_NULL, MPI_ERR_AMODE);
+    CHECK_EQUAL(file_handled, 1);
+    CHECK_EQUAL(handled_class, MPI_ERR_AMODE);
+    MPI_File file;
+    MPI_File_open(MPI_COMM_SELF, "/there/is/no/such/directory", MPI_MODE_RDONLY, MPI_INFO_NULL, &file);
+    CHECK_EQUAL(file_handled, 2);
+    MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
+}
+
 static void codes_and_strings(void)
 {
     STORY("§9.4 classes and strings");
@@ -110,6 +141,7 @@ int main(int argc, char **argv)
     MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
     wrong_arguments();
     handlers();
+    handlers_of_files();
     codes_and_strings();
     STORY("§9.3 communication goes on after errors");
     int total = 0;

@@ -222,6 +222,8 @@ pub struct Objects {
     pub operations: Slab<UserOperation>,
     /// Error handlers made by the program.
     pub error_handlers: Slab<ErrorHandler>,
+    /// The error handler of `MPI_FILE_NULL`, which files get when they are opened (MPI-5.0 §14.7).
+    pub file_error_handler: usize,
     /// Info objects.
     pub infos: Slab<Info>,
     /// What `MPI_INFO_ENV` holds, once somebody has asked.
@@ -248,6 +250,7 @@ impl Objects {
             unnamed: BTreeMap::new(),
             operations: Slab::new(Kind::Operation),
             error_handlers: Slab::new(Kind::ErrorHandler),
+            file_error_handler: MPI_ERRORS_RETURN,
             infos: Slab::new(Kind::Info),
             environment: OnceLock::new(),
             extracted: Slab::new(Kind::Message),

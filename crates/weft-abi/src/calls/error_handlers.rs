@@ -2,7 +2,7 @@
 
 use super::text;
 use crate::boundary::Scope;
-use crate::types::{MPI_Comm, MPI_Errhandler, MPI_Session};
+use crate::types::{MPI_Comm, MPI_Errhandler, MPI_File, MPI_Session};
 use std::ffi::{c_char, c_int};
 use weft_mpi::constants::*;
 use weft_mpi::error::Error;
@@ -81,8 +81,8 @@ fn reaction(process: &Process, scope: Scope) -> Reaction {
             Some(handler) => (handler, comm.0),
             None => (own_handler(handler_of), MPI_COMM_SELF),
         },
-        // The handler of MPI_FILE_NULL, which new files get, is MPI_ERRORS_RETURN (MPI-5.0 §14.7).
-        Scope::File(file) => (MPI_ERRORS_RETURN, file.0),
+        // No file can be opened: all have the handler of MPI_FILE_NULL.
+        Scope::File(_) => (objects.file_error_handler, MPI_FILE_NULL),
         Scope::Errhandler(handler) if objects.is_error_handler(handler.0) => (handler.0, MPI_COMM_NULL),
         // What was given is no error handler.
         Scope::Errhandler(_) => (own_handler(handler_of), MPI_COMM_SELF),
@@ -260,6 +260,51 @@ pub(crate) fn call(scope: Scope, name: &str, errorcode: c_int) -> Result<(), Err
     })?;
     react(scope, &Error::new(class, format!("{name}: {text}")), errorcode);
     Ok(())
+}
+
+/// The only file handle that there is: no file can be opened.
+fn check_file(file: MPI_File) -> Result<(), Error> {
+    if file.0 == MPI_FILE_NULL { Ok(()) } else { Err(Error::new(MPI_ERR_FILE, format!("{:#x} is no file", file.0))) }
+}
+
+/// MPI_File_set_errhandler (MPI-5.0 §9.3.3), of MPI_FILE_NULL: the handler that files get (§14.7).
+///
+/// # Safety
+/// None.
+pub(crate) unsafe fn file_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> Result<(), Error> {
+    check_file(file)?;
+    process::with(|process| {
+        let objects = &mut process.objects;
+        objects.retain_error_handler(errhandler.0, Some(Class::File))?;
+        let old = std::mem::replace(&mut objects.file_error_handler, errhandler.0);
+        objects.release_error_handler(old);
+        Ok(())
+    })
+}
+
+/// MPI_File_get_errhandler (MPI-5.0 §9.3.3): the program frees the handle that it gets.
+///
+/// # Safety
+/// `errhandler` can be written.
+pub(crate) unsafe fn file_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> Result<(), Error> {
+    check_file(file)?;
+    let handler = process::with(|process| {
+        let handler = process.objects.file_error_handler;
+        process.objects.retain_error_handler(handler, None)?;
+        Ok::<_, Error>(handler)
+    })?;
+    // SAFETY: the caller's pointer.
+    unsafe { *errhandler = MPI_Errhandler(handler) };
+    Ok(())
+}
+
+/// MPI_File_call_errhandler (MPI-5.0 §9.5.2).
+///
+/// # Safety
+/// The process lock is free.
+pub(crate) unsafe fn file_call_errhandler(fh: MPI_File, errorcode: c_int) -> Result<(), Error> {
+    check_file(fh)?;
+    call(Scope::File(fh), "MPI_File_call_errhandler", errorcode)
 }
 
 /// MPI_Session_set_errhandler (MPI-5.0 §9.3.4).

@@ -93,7 +93,9 @@ entry! { MPI_Error_string PMPI_Error_string(errorcode: c_int, string: *mut c_cha
 } }
 
 entry! { MPI_File_call_errhandler PMPI_File_call_errhandler(fh: MPI_File, errorcode: c_int) -> c_int {
-    unsupported(Function::FileCallErrhandler, Scope::File(fh))
+    call(Function::FileCallErrhandler, Scope::File(fh), || {
+        unsafe { crate::calls::error_handlers::file_call_errhandler(fh, errorcode) }
+    })
 } }
 
 entry! { MPI_File_create_errhandler PMPI_File_create_errhandler(
@@ -107,11 +109,16 @@ entry! { MPI_File_create_errhandler PMPI_File_create_errhandler(
 } }
 
 entry! { MPI_File_get_errhandler PMPI_File_get_errhandler(file: MPI_File, errhandler: *mut MPI_Errhandler) -> c_int {
-    unsupported(Function::FileGetErrhandler, Scope::File(file))
+    call(Function::FileGetErrhandler, Scope::File(file), || {
+        check::pointer("errhandler", errhandler)?;
+        unsafe { crate::calls::error_handlers::file_get_errhandler(file, errhandler) }
+    })
 } }
 
 entry! { MPI_File_set_errhandler PMPI_File_set_errhandler(file: MPI_File, errhandler: MPI_Errhandler) -> c_int {
-    unsupported(Function::FileSetErrhandler, Scope::File(file))
+    call(Function::FileSetErrhandler, Scope::File(file), || {
+        unsafe { crate::calls::error_handlers::file_set_errhandler(file, errhandler) }
+    })
 } }
 
 entry! { MPI_Free_mem PMPI_Free_mem(base: *mut c_void) -> c_int {
