@@ -47,7 +47,7 @@ use alloc::vec::Vec;
 use choice::Choices;
 use select::{
     AllgatherAlgorithm, AllreduceAlgorithm, AlltoallAlgorithm, BarrierAlgorithm, BcastAlgorithm, GatherAlgorithm,
-    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm, Tree,
+    ReduceAlgorithm, ReduceScatterAlgorithm, ScanAlgorithm,
 };
 
 mod allgather;
@@ -213,8 +213,12 @@ pub fn allreduce_with(arguments: &Allreduce, algorithm: AllreduceAlgorithm) -> S
     planned(|plan| allreduce::add(plan, arguments, algorithm))
 }
 
-/// [`barrier`] in two levels: up a tree on each node, among one rank of each, and down again. `nodes`: as for [`bcast_in_two_levels`].
-pub fn barrier_in_two_levels(arguments: &Barrier, nodes: &[u32], algorithms: (Tree, BarrierAlgorithm)) -> Schedule {
+/// [`barrier`] in two levels: to one rank of each node, among these, and back again. `nodes`: as for [`bcast_in_two_levels`].
+pub fn barrier_in_two_levels(
+    arguments: &Barrier,
+    nodes: &[u32],
+    algorithms: (BarrierAlgorithm, BarrierAlgorithm),
+) -> Schedule {
     planned(|plan| two_level::add_barrier(plan, arguments, nodes, algorithms))
 }
 

@@ -452,7 +452,7 @@ impl Cursor {
     /// The ranks that steps wait for who have not published what they need.
     pub fn missing(&self) -> impl Iterator<Item = u32> {
         self.waiting.iter().filter_map(|(number, _)| match self.run.bound().schedule().step(*number) {
-            Step::Collect { from, .. } | Step::Combine { from, .. } => Some(*from),
+            Step::Collect { from, .. } | Step::Combine { from, .. } | Step::Fetch { from, .. } => Some(*from),
             _ => None,
         })
     }
@@ -530,6 +530,9 @@ impl Cursor {
             Step::Send { to: partner, .. } | Step::Receive { from: partner, .. } => Some(*partner),
             _ => None,
         });
+        // Those of the node may wait for something that this one would have published.
+        let near = self.turn.iter().flat_map(|turn| engine.ranks_in_slot(turn));
+        let partners: Vec<u32> = partners.chain(near).collect();
         engine.messages.give_up(&self.place, cause, !is_told, partners, &engine.peers);
         engine.flush();
     }

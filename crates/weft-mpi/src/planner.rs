@@ -20,8 +20,21 @@ const KEPT_STEPS_MAX: usize = 1024;
 pub struct Planner {
     choices: Choices,
     kept: RefCell<Kept>,
-    /// What is planned now goes by messages only.
-    by_messages: Cell<bool>,
+    /// Where what is planned now may go through memory that processes share.
+    in_memory: Cell<InMemory>,
+}
+
+/// Where a collective may go through memory that the processes of a node share. Operations have turns there, in the order in which they are
+/// started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum InMemory {
+    /// Nowhere: other processes may start them in another order, as they may persistent ones.
+    Nowhere,
+    /// Where all processes are on one node. Several operations between nodes that are under way at the same time would wait for each other's
+    /// messages.
+    OnOneNode,
+    /// Also within each node of several.
+    Everywhere,
 }
 
 struct Kept {
@@ -51,20 +64,27 @@ impl Planner {
     /// One that chooses so.
     pub const fn new(choices: Choices) -> Self {
         let kept = RefCell::new(Kept { schedules: Vec::new(), oldest: 0, barrier: None });
-        Self { choices, kept, by_messages: Cell::new(false) }
+        Self { choices, kept, in_memory: Cell::new(InMemory::Everywhere) }
     }
 
-    /// What `plan` plans goes by messages only, and not through memory that processes share: operations that may be started in another order by
-    /// other processes, as persistent ones, have no turns there.
-    pub fn by_messages<R>(&self, plan: impl FnOnce() -> R) -> R {
-        let before = self.by_messages.replace(true);
+    /// What `plan` plans goes through memory that processes share at most there.
+    #[inline]
+    pub fn at_most<R>(&self, in_memory: InMemory, plan: impl FnOnce() -> R) -> R {
+        let before = self.in_memory.get();
+        self.in_memory.set(before.min(in_memory));
         let planned = plan();
-        self.by_messages.set(before);
+        self.in_memory.set(before);
         planned
     }
 
-    pub(crate) fn is_by_messages(&self) -> bool {
-        self.by_messages.get()
+    /// What `plan` plans goes by messages only.
+    pub fn by_messages<R>(&self, plan: impl FnOnce() -> R) -> R {
+        self.at_most(InMemory::Nowhere, plan)
+    }
+
+    /// Whether what is planned now may go through memory, on one node or within several.
+    pub(crate) fn is_in_memory(&self, is_one_node: bool) -> bool {
+        self.in_memory.get() >= if is_one_node { InMemory::OnOneNode } else { InMemory::Everywhere }
     }
 
     /// One that knows no settings.

@@ -29,6 +29,7 @@ use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
+use weft_mpi::planner::InMemory;
 use weft_mpi::predefined;
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
@@ -97,14 +98,20 @@ fn run_from(
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
     let planned = || plan(&process, process.objects.communicator(comm.0)?.check_collective()?);
-    let (schedule, arguments) = match form {
-        Form::Persistent(_) => process.planner.by_messages(planned)?,
-        Form::Blocking | Form::Nonblocking(_) => planned()?,
-    };
+    let (schedule, arguments) = process.planner.at_most(in_memory(form), planned)?;
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
+}
+
+/// Where a collective of this form may go through memory that processes share.
+const fn in_memory(form: Form) -> InMemory {
+    match form {
+        Form::Blocking => InMemory::Everywhere,
+        Form::Nonblocking(_) => InMemory::OnOneNode,
+        Form::Persistent(_) => InMemory::Nowhere,
+    }
 }
 
 /// Does what the form asks with what `bind` binds for the place that `scope` gives. Where calls are compared, that is done first.
@@ -159,11 +166,9 @@ fn start(form: Form, mut process: Guard, place: CollectiveScope, bound: impl Int
 
 /// MPI_Barrier (MPI-5.0 §6.3).
 pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
-    let is_persistent = matches!(form, Form::Persistent(_));
-    let bind = |process: &Process, place: &CollectiveScope| match is_persistent {
-        true => process.planner.by_messages(|| process.barrier(place)),
-        false => process.barrier(place),
-    };
+    let in_memory = in_memory(form);
+    let bind =
+        |process: &Process, place: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(place));
     let process = lock_for_multicast(form, comm, choice::Operation::Barrier)?;
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
 }

@@ -29,6 +29,26 @@ fn dissemination(plan: &mut Plan, arguments: &Barrier) {
     }
 }
 
+/// The first half of a barrier: rank 0 hears of all.
+pub(super) fn add_up(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgorithm) {
+    match algorithm {
+        _ if arguments.size == 1 => {}
+        BarrierAlgorithm::Shared => super::shared::barrier_up(plan, arguments),
+        BarrierAlgorithm::Tree(tree) => up(plan, arguments, tree),
+        BarrierAlgorithm::Dissemination | BarrierAlgorithm::Multicast => up(plan, arguments, Tree::BINOMIAL),
+    }
+}
+
+/// The other half: all hear of rank 0.
+pub(super) fn add_down(plan: &mut Plan, arguments: &Barrier, algorithm: BarrierAlgorithm) {
+    match algorithm {
+        _ if arguments.size == 1 => {}
+        BarrierAlgorithm::Shared => super::shared::barrier_down(plan, arguments),
+        BarrierAlgorithm::Tree(tree) => down(plan, arguments, tree),
+        BarrierAlgorithm::Dissemination | BarrierAlgorithm::Multicast => down(plan, arguments, Tree::BINOMIAL),
+    }
+}
+
 /// Each rank hears of all below it, says so, and passes on that all have entered.
 fn up_and_down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     up(plan, arguments, tree);
@@ -47,7 +67,7 @@ fn up_and_multicast(plan: &mut Plan, arguments: &Barrier) {
 }
 
 /// Each rank hears of all below it, and says so.
-pub(super) fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
+fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     let Barrier { rank, size } = *arguments;
     let Some(one) = tree.each(size).next() else { return };
     let children = one.children(rank);
@@ -59,7 +79,7 @@ pub(super) fn up(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
 }
 
 /// Each rank hears from above that all have entered, and passes it on.
-pub(super) fn down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
+fn down(plan: &mut Plan, arguments: &Barrier, tree: Tree) {
     let Barrier { rank, size } = *arguments;
     let Some(one) = tree.each(size).next() else { return };
     if let Some(parent) = one.parent(rank) {

@@ -507,12 +507,15 @@ pub struct Layout {
     place: Place,
     /// The node of each rank, as numbers that are equal where the node is; empty where that makes no difference.
     nodes: Arc<[u32]>,
+    /// Where there are several nodes: what the ranks of this rank's node can publish, and whether they may copy from each other's memory.
+    /// Other nodes know nothing of that, so only what is done within the node depends on it.
+    within: (Option<u64>, bool),
 }
 
 impl Layout {
     /// Each of `ranks` processes on a node of its own.
     pub fn apart(ranks: u32) -> Self {
-        Self { place: Place::apart(ranks), nodes: Arc::new([]) }
+        Self { place: Place::apart(ranks), nodes: Arc::new([]), within: (None, false) }
     }
 
     /// Of ranks on these nodes, numbered anyhow.
@@ -530,7 +533,7 @@ impl Layout {
             multicast: Multicast::No,
         };
         let levels = place.nodes > 1 && place.per_node > 1;
-        Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) } }
+        Self { place, nodes: if levels { nodes.into() } else { Arc::new([]) }, within: (None, false) }
     }
 
     /// The same ranks, which take turns on processors that they share, or do not.
@@ -538,16 +541,36 @@ impl Layout {
         Self { place: Place { oversubscribed, ..self.place }, ..self }
     }
 
-    /// The same ranks, each of which can publish so many bytes in memory that all of them read, if there is such memory and they are on one node.
-    pub fn with_published_max(self, published_max: Option<u64>) -> Self {
-        let published_max = published_max.filter(|_| self.place.nodes == 1);
-        Self { place: Place { published_max, ..self.place }, ..self }
+    /// The same ranks, of which those of this rank's node can publish so many bytes each in memory that all of them read, if there is such memory.
+    pub fn with_published_max(mut self, published_max: Option<u64>) -> Self {
+        match self.place.nodes {
+            1 => self.place.published_max = published_max,
+            _ if self.nodes.is_empty() => {}
+            _ => self.within.0 = published_max,
+        }
+        self
     }
 
-    /// The same ranks, which may copy from each other's memory or may not. Without memory in which they publish they cannot say where.
-    pub fn with_copies(self, copies: bool) -> Self {
-        let copies = copies && self.place.published_max.is_some();
-        Self { place: Place { copies, ..self.place }, ..self }
+    /// Whether ranks of this rank's node publish something anywhere.
+    pub fn publishes(&self) -> bool {
+        self.place.published_max.or(self.within.0).is_some()
+    }
+
+    /// The same ranks, of which those of this rank's node may copy from each other's memory or may not. Without memory in which they publish they
+    /// cannot say where.
+    pub fn with_copies(mut self, copies: bool) -> Self {
+        if self.place.nodes == 1 {
+            self.place.copies = copies && self.place.published_max.is_some();
+        } else {
+            self.within.1 = copies && self.within.0.is_some();
+        }
+        self
+    }
+
+    /// The place of the ranks of one node, as for a group of their own.
+    pub(super) fn within(&self) -> Place {
+        let (published_max, copies) = self.within;
+        Place { published_max, copies, ..Place::together(1) }
     }
 
     /// The same ranks, between whose nodes this may be multicast.

@@ -1,7 +1,6 @@
 //! Schedules by choice: an algorithm for each operation, by what all ranks of a group know alike, and two levels where those are chosen.
 
 use super::choice::{Algorithm, Choices, Facts, Layout, Multicast, Operation, Place};
-use super::select::{BarrierAlgorithm, Tree};
 use super::*;
 
 /// Plans the collectives of one group.
@@ -48,7 +47,8 @@ impl Chosen<'_> {
         let nodes = self.layout.nodes();
         let ranks = nodes.iter().filter(|node| **node == nodes[rank as usize]).count() as u32;
         let oversubscribed = self.layout.place().oversubscribed;
-        Case { ranks, place: Place { oversubscribed, ..Place::together(ranks) }, bytes, commutative: true }
+        let place = Place { oversubscribed, per_node: ranks, ..self.layout.within() };
+        Case { ranks, place, bytes, commutative: true }
     }
 
     /// One rank of each node.
@@ -79,10 +79,7 @@ impl Chosen<'_> {
         if self.two_level(Operation::Barrier, case).is_none() && !self.is_multicast(Algorithm::Barrier(between)) {
             return barrier_with(of, chosen!(self, Barrier, Barrier, case));
         }
-        let within = match chosen!(self, Barrier, Barrier, self.within(of.rank, 0)) {
-            BarrierAlgorithm::Tree(tree) => tree,
-            BarrierAlgorithm::Dissemination | BarrierAlgorithm::Shared | BarrierAlgorithm::Multicast => Tree::BINOMIAL,
-        };
+        let within = chosen!(self, Barrier, Barrier, self.within(of.rank, 0));
         barrier_in_two_levels(of, self.layout.nodes(), (within, between))
     }
 

@@ -175,6 +175,7 @@ impl Plan {
 
     /// Publishes a part to the ranks of the node.
     pub(super) fn publish(&mut self, phase: u32, part: Part) {
+        let part = self.shifted(part);
         self.add(Step::Publish { phase, slice: part.slice }, Some(part), None);
     }
 
@@ -191,6 +192,7 @@ impl Plan {
 
     /// Takes a part out of the `of` bytes that a rank of the node publishes, from byte `at` on.
     pub(super) fn collect(&mut self, phase: u32, from: u32, (at, of): (u64, u64), part: Part) {
+        let part = self.shifted(part);
         if part.slice.count > 0 {
             let from = self.ranks.of(from);
             self.add(Step::Collect { phase, from, at, of, slice: part.slice }, None, Some(part));
@@ -199,6 +201,7 @@ impl Plan {
 
     /// `inout = published op inout`.
     pub(super) fn combine(&mut self, phase: u32, from: u32, at: u64, inout: Part) {
+        let inout = self.shifted(inout);
         if inout.slice.count > 0 {
             let from = self.ranks.of(from);
             self.add(Step::Combine { phase, from, at, inout: inout.slice }, None, Some(inout));

@@ -28,8 +28,8 @@ pub(super) fn add_from(plan: &mut Plan, arguments: &Reduce, algorithm: ReduceAlg
     match algorithm {
         ReduceAlgorithm::Tree { tree, segment_bytes } => up(plan, arguments, tree, segment_bytes, own, result),
         ReduceAlgorithm::Halving => halving(plan, arguments, own, result),
-        ReduceAlgorithm::Shared => super::shared::reduce(plan, arguments),
-        ReduceAlgorithm::SingleCopy => super::single_copy::reduce(plan, arguments),
+        ReduceAlgorithm::Shared => super::shared::reduce(plan, arguments, own, result),
+        ReduceAlgorithm::SingleCopy => super::single_copy::reduce(plan, arguments, own, result),
     }
 }
 

@@ -15,6 +15,23 @@ pub(super) const SEGMENT_BYTES: u64 = 32 << 10;
 /// What would be cut into more than [`SEGMENTS_MAX`] is left to other algorithms.
 pub(super) const CUT_MAX: u64 = SEGMENT_BYTES * SEGMENTS_MAX;
 
+/// Rank 0 hears that each of the others has come.
+pub(super) fn barrier_up(plan: &mut Plan, arguments: &Barrier) {
+    let Barrier { rank, size } = *arguments;
+    let phase = plan.begin_phase();
+    if rank == 0 {
+        others(0, size).for_each(|other| plan.await_published(phase, other));
+    } else {
+        plan.publish_nothing(phase);
+    }
+}
+
+/// The others hear that rank 0 says they may leave.
+pub(super) fn barrier_down(plan: &mut Plan, arguments: &Barrier) {
+    let phase = plan.begin_phase();
+    if arguments.rank == 0 { plan.publish_nothing(phase) } else { plan.await_published(phase, 0) }
+}
+
 /// All ranks but `rank`, the next one first: they do not all begin with the same one.
 pub(super) fn others(rank: u32, size: u32) -> impl Iterator<Item = u32> {
     (rank + 1..size).chain(0..rank)
@@ -52,16 +69,17 @@ pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     if rank == root { plan.publish(phase, data) } else { plan.collect(phase, root, (0, plan::bytes(items)), data) }
 }
 
-/// The others publish, the root reduces.
-pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce) {
-    let Reduce { rank, size, root, items, in_place, .. } = *arguments;
-    let own = Vector::contribution(items, in_place);
+/// The others publish `own`, the root reduces to `result`, where its own contribution may be.
+pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
+    let Reduce { rank, size, root, items, .. } = *arguments;
+    let in_place = own == result;
     let phase = plan.begin_phase();
     if rank != root || in_place {
         plan.publish(phase, own.part(0..items.count));
     }
     if rank == root {
-        fold(plan, phase, (rank, size), items, (!in_place).then_some(own), whole(items), &mut None);
+        let own = (!in_place).then_some(own);
+        fold(plan, phase, (rank, size), items, (own, result), whole(items), &mut None);
     }
 }
 
@@ -71,7 +89,8 @@ pub(super) fn allreduce_whole(plan: &mut Plan, arguments: &Allreduce) {
     let own = Vector::contribution(items, in_place);
     let phase = plan.begin_phase();
     plan.publish(phase, own.part(0..items.count));
-    fold(plan, phase, (rank, size), items, (!in_place).then_some(own), whole(items), &mut None);
+    let own = (!in_place).then_some(own);
+    fold(plan, phase, (rank, size), items, (own, Vector::of_receive(items)), whole(items), &mut None);
 }
 
 /// Whether at least one item can be published: all ranks have items of the same size.
@@ -98,7 +117,7 @@ pub(super) fn allreduce_by_shares(plan: &mut Plan, arguments: &Allreduce) {
             cut(rank)..cut(rank + 1)
         };
         let mine = Folded { range: share(rank), published: segment.clone() };
-        fold(plan, operands, (rank, size), items, (!in_place).then_some(own), mine, &mut unpacked);
+        fold(plan, operands, (rank, size), items, ((!in_place).then_some(own), target), mine, &mut unpacked);
         let results = plan.begin_phase();
         plan.publish(results, target.part(share(rank)));
         // The others need not wait for the next operands when they come to look for these results.
@@ -138,11 +157,10 @@ fn fold(
     phase: u32,
     (rank, size): (u32, u32),
     items: Items,
-    own: Option<Vector>,
+    (own, target): (Option<Vector>, Vector),
     Folded { range, published }: Folded,
     unpacked: &mut Option<Vector>,
 ) {
-    let target = Vector::of_receive(items);
     let part = |vector: Vector| vector.part(range.clone());
     let at = (range.start - published.start) * items.shape.size;
     let of = (published.end - published.start) * items.shape.size;

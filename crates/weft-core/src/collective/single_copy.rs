@@ -29,16 +29,14 @@ pub(super) fn bcast(plan: &mut Plan, arguments: &Bcast) {
     }
 }
 
-/// Each reduces its share of what all expose, and the root copies the shares.
-pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce) {
-    let Reduce { rank, size, root, items, in_place, .. } = *arguments;
-    let own = Vector::contribution(items, in_place);
+/// Each reduces its share of what all expose, and the root copies the shares to `result`, where its own contribution may be.
+pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce, own: Vector, result: Vector) {
+    let Reduce { rank, size, root, items, .. } = *arguments;
     let phase = expose_operand(plan, own, items);
     let mine = cut_range(items.count, size, rank);
     let part = Items { count: mine.end - mine.start, shape: items.shape };
-    let target =
-        if rank == root { Vector::of_receive(items).starting_at(mine.start) } else { plan.scratch_items(part) };
-    let operands = Operands { phase, rank, size, own, overwritten: in_place };
+    let target = if rank == root { result.starting_at(mine.start) } else { plan.scratch_items(part) };
+    let operands = Operands { phase, rank, size, own, overwritten: rank == root && own == result };
     operands.reduce(plan, items, mine, target);
     let (results, end) = (plan.begin_phase(), plan.begin_phase());
     if rank != root {
@@ -47,7 +45,7 @@ pub(super) fn reduce(plan: &mut Plan, arguments: &Reduce) {
         plan.await_published(end, root);
         return;
     }
-    fetch_shares(plan, results, (rank, size), items);
+    fetch_shares(plan, results, (rank, size), items, result);
     plan.fence();
     plan.publish_nothing(end);
 }
@@ -65,7 +63,7 @@ pub(super) fn allreduce(plan: &mut Plan, arguments: &Allreduce) {
     let bytes = (mine.end - mine.start) * items.shape.size;
     let exposed = as_one_run(plan, target.part(mine), bytes, items.shape.contiguous);
     plan.expose(results, exposed);
-    fetch_shares(plan, results, (rank, size), items);
+    fetch_shares(plan, results, (rank, size), items, target);
     end(plan, (rank, size));
 }
 
@@ -159,11 +157,11 @@ fn expose_operand(plan: &mut Plan, own: Vector, items: Items) -> u32 {
 }
 
 /// Copies what each of the others has reduced to its place. In place that is where the operand was of which the other has no need any more.
-fn fetch_shares(plan: &mut Plan, results: u32, (rank, size): (u32, u32), items: Items) {
+fn fetch_shares(plan: &mut Plan, results: u32, (rank, size): (u32, u32), items: Items, to: Vector) {
     for other in others(rank, size) {
         let share = cut_range(items.count, size, other);
         let bytes = (share.end - share.start) * items.shape.size;
-        plan.fetch(results, other, (0, bytes), Vector::of_receive(items).part(share));
+        plan.fetch(results, other, (0, bytes), to.part(share));
     }
 }
 

@@ -5,7 +5,8 @@ use alloc::vec::Vec;
 
 use super::pieces::cut_range;
 use super::plan::{Plan, Ranks, Vector, bytes};
-use super::select::{AllgatherAlgorithm, AllreduceAlgorithm, BarrierAlgorithm, BcastAlgorithm, ReduceAlgorithm, Tree};
+use super::select::{AllgatherAlgorithm, AllreduceAlgorithm, BarrierAlgorithm, BcastAlgorithm, ReduceAlgorithm};
+use super::shared::SEGMENT_BYTES;
 use super::{Allgather, Allreduce, Barrier, Bcast, Items, Reduce, allgather, allreduce, barrier, bcast, reduce};
 
 /// The ranks of this rank's node, and the leaders of all nodes.
@@ -166,18 +167,18 @@ pub(super) fn add_barrier(
     plan: &mut Plan,
     arguments: &Barrier,
     nodes: &[u32],
-    (within, between): (Tree, BarrierAlgorithm),
+    (within, between): (BarrierAlgorithm, BarrierAlgorithm),
 ) {
     let levels = Levels::new(arguments.rank, 0, nodes);
     let node = Barrier { rank: levels.within, size: levels.node_size() };
-    plan.among(levels.within(), |plan| barrier::up(plan, &node, within));
+    plan.among(levels.within(), |plan| barrier::add_up(plan, &node, within));
     plan.fence();
     if levels.within == 0 {
         let leaders = Barrier { rank: levels.between, size: levels.nodes() };
         plan.among(levels.between(), |plan| barrier::add(plan, &leaders, between));
         plan.fence();
     }
-    plan.among(levels.within(), |plan| barrier::down(plan, &node, within));
+    plan.among(levels.within(), |plan| barrier::add_down(plan, &node, within));
 }
 
 /// The blocks of a node are gathered at its leader, the leaders exchange them, and give all to their nodes. The ranks of each node follow
@@ -196,16 +197,28 @@ pub(super) fn add_allgather(
     let all = Vector::of_receive(receive);
     let run = |first: u32, end: u32| all.part(first as u64 * receive.count..end as u64 * receive.count);
     let own = if in_place { run(rank, rank + 1) } else { Vector::of_send(send).part(0..send.count) };
+    // What is published to many has room for a block of each.
+    let publishes = within == BcastAlgorithm::Shared && bytes(receive) <= SEGMENT_BYTES && levels.node_size() > 1;
+    let phase = if publishes { plan.begin_phase() } else { 0 };
     if levels.within == 0 {
         if !in_place {
             plan.copy(own, run(rank, rank + 1));
         }
-        levels.node.iter().skip(1).for_each(|&member| plan.receive(member, run(member, member + 1)));
+        for &member in levels.node.iter().skip(1) {
+            let block = run(member, member + 1);
+            if publishes {
+                plan.collect(phase, member, (0, bytes(receive)), block);
+            } else {
+                plan.receive(member, block);
+            }
+        }
         let mut starts = levels.leaders.clone();
         starts.push(size);
         let run = |first: u32, end: u32| run(starts[first as usize], starts[end as usize]);
         let (here, count) = (levels.between, levels.nodes());
         plan.among(levels.between(), |plan| allgather::exchange(plan, (here, count), between, run));
+    } else if publishes {
+        plan.publish(phase, own);
     } else {
         plan.send(levels.node[0], own);
     }

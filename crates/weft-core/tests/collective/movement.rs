@@ -84,16 +84,18 @@ fn barrier_ends_after_all_have_entered() {
 
 #[test]
 fn barrier_in_two_levels_ends_after_all_have_entered() {
-    for (size, tree) in sizes().flat_map(|size| [Tree::BINOMIAL, Tree::Linear].map(|tree| (size, tree))) {
+    let within =
+        [BarrierAlgorithm::Tree(Tree::BINOMIAL), BarrierAlgorithm::Tree(Tree::Linear), BarrierAlgorithm::Shared];
+    for (size, within) in sizes().flat_map(|size| within.map(|within| (size, within))) {
         for (number, nodes) in nodes(size).into_iter().enumerate() {
             for between in [BarrierAlgorithm::Dissemination, BarrierAlgorithm::Multicast] {
-                let schedule = |rank| barrier_in_two_levels(&Barrier { rank, size }, &nodes, (tree, between));
+                let schedule = |rank| barrier_in_two_levels(&Barrier { rank, size }, &nodes, (within, between));
                 let schedules: Vec<_> = (0..size).map(schedule).collect();
                 let processes = schedules.iter().map(|schedule| {
                     let empty = (Memory::default(), &Type::bytes());
                     Process::new(schedule.clone(), empty.clone(), empty)
                 });
-                let label = format!("barrier in two levels {tree:?}, {between:?} of {size} on {number}");
+                let label = format!("barrier in two levels {within:?}, {between:?} of {size} on {number}");
                 run(&label, no_op, processes.collect());
                 let heard = heard_of(&schedules);
                 assert!(heard.iter().all(|of| of.iter().all(|&heard| heard)), "{label}: {heard:?}");
@@ -210,9 +212,14 @@ fn bcast_brings_the_roots_data_to_all() {
 
 #[test]
 fn bcast_in_two_levels_brings_the_roots_data_to_all() {
-    for (size, number) in sizes().flat_map(|size| [0, 1, 2].map(|number| (size, number))) {
+    let within = [BcastAlgorithm::BINOMIAL, BcastAlgorithm::Shared, BcastAlgorithm::SingleCopy];
+    let cases = sizes().flat_map(|size| [0, 1, 2].map(|number| (size, number)));
+    for ((size, number), within) in cases.flat_map(|case| within.map(|within| (case, within))) {
         for (root, count) in roots(size).into_iter().flat_map(|root| COUNTS.map(|count| (root, count))) {
-            let label = format!("bcast in two levels of {count} from {root} of {size} on nodes {number}");
+            let label = format!("bcast in two levels, {within:?}, of {count} from {root} of {size} on nodes {number}");
+            if !is_played(&label) {
+                continue;
+            }
             let nodes = &crate::reduction::nodes(size)[number];
             let data = pattern(root as u64, 4 * count);
             let (mut processes, mut expected) = (Vec::new(), Vec::new());
@@ -222,7 +229,7 @@ fn bcast_in_two_levels_brings_the_roots_data_to_all() {
                 let memory = if rank == root { holding(&kind, count, &data) } else { space(&kind, count) };
                 expected.push(holding(&kind, count, &data));
                 let between = if size % 2 == 0 { BcastAlgorithm::Multicast } else { BcastAlgorithm::chain(7) };
-                let algorithms = (between, BcastAlgorithm::BINOMIAL);
+                let algorithms = (between, within);
                 let schedule = bcast_in_two_levels(&arguments, nodes, algorithms);
                 processes.push(Process::new(schedule, (Memory::default(), &Type::bytes()), (memory, &kind)));
             }
@@ -461,15 +468,21 @@ fn allgather_collects_everywhere() {
 
 #[test]
 fn allgather_in_two_levels_collects_everywhere() {
-    for (size, algorithm) in sizes().flat_map(|size| ALLGATHER.map(|algorithm| (size, algorithm))) {
+    // Between nodes nobody shares memory.
+    let is_between = |algorithm: &AllgatherAlgorithm| {
+        !matches!(algorithm, AllgatherAlgorithm::Shared | AllgatherAlgorithm::SingleCopy)
+    };
+    let between: Vec<_> = ALLGATHER.into_iter().filter(is_between).collect();
+    let within = [BcastAlgorithm::chain(7), BcastAlgorithm::Shared, BcastAlgorithm::SingleCopy];
+    let algorithms = || between.iter().flat_map(|between| within.map(|within| (*between, within)));
+    for (size, algorithms) in sizes().flat_map(|size| algorithms().map(move |algorithms| (size, algorithms))) {
         // In blocks, of the same length or not.
         for (number, nodes) in
             [(0..size).map(|rank| rank / 4).collect(), (0..size).map(|rank| (rank + 1).ilog2()).collect::<Vec<_>>()]
                 .into_iter()
                 .enumerate()
         {
-            let algorithms = (algorithm, BcastAlgorithm::chain(7));
-            allgather_cases(size, &format!("in two levels {algorithm:?} on {number}"), |arguments| {
+            allgather_cases(size, &format!("in two levels {algorithms:?} on {number}"), |arguments| {
                 allgather_in_two_levels(arguments, &nodes, algorithms)
             });
         }

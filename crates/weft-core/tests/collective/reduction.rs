@@ -279,6 +279,9 @@ fn allreduce_in_two_levels_gives_all_the_result() {
         (ReduceAlgorithm::BINOMIAL, AllreduceAlgorithm::Doubling, BcastAlgorithm::BINOMIAL),
         (ReduceAlgorithm::Halving, AllreduceAlgorithm::Ring, BcastAlgorithm::chain(13)),
         (ReduceAlgorithm::BINOMIAL, AllreduceAlgorithm::Multicast, BcastAlgorithm::BINOMIAL),
+        (ReduceAlgorithm::Shared, AllreduceAlgorithm::Doubling, BcastAlgorithm::Shared),
+        (ReduceAlgorithm::SingleCopy, AllreduceAlgorithm::Ring, BcastAlgorithm::SingleCopy),
+        (ReduceAlgorithm::Shared, AllreduceAlgorithm::Multicast, BcastAlgorithm::SingleCopy),
     ];
     for (number, algorithms) in (0..3).flat_map(|number| algorithms.map(|algorithms| (number, algorithms))) {
         // One rank of each node receives what is multicast.
@@ -297,6 +300,8 @@ fn reduce_in_two_levels_gives_any_root_the_result() {
     let algorithms = [
         (ReduceAlgorithm::BINOMIAL, ReduceAlgorithm::Halving),
         (ReduceAlgorithm::Halving, ReduceAlgorithm::Tree { tree: Tree::Chain, segment_bytes: 13 }),
+        (ReduceAlgorithm::Shared, ReduceAlgorithm::BINOMIAL),
+        (ReduceAlgorithm::SingleCopy, ReduceAlgorithm::BINOMIAL),
     ];
     for (size, number, algorithms) in
         sizes().flat_map(|size| (0..3).flat_map(move |number| algorithms.map(|algorithms| (size, number, algorithms))))

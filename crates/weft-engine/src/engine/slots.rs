@@ -110,7 +110,7 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    /// Whether the processes of `group` are all on this node, and each may copy from the memory of the others; `None`: some have not said so yet.
+    /// Whether each process of `group` that is on this node may copy from the memory of the others there; `None`: some have not said so yet.
     pub fn all_copy(&self, group: &Group) -> Option<bool> {
         let Some(node) = &self.node else { return Some(false) };
         let mut all = Some(true);
@@ -118,7 +118,7 @@ impl<P: Platform> Engine<P> {
             let place = match self.peers.get(*peer).map(|peer| &peer.route) {
                 Some(Route::Myself) => node.own_place(),
                 Some(Route::Shared(place)) => *place,
-                _ => return Some(false),
+                _ => continue,
             };
             match node.says_copies(place) {
                 Some(true) => {}
@@ -338,6 +338,12 @@ impl<P: Platform> Engine<P> {
             // Others wait for their turn.
             self.messages.completions += 1;
         }
+    }
+
+    /// The ranks that are on this node, of those whose operation this is.
+    pub(crate) fn ranks_in_slot(&self, turn: &Turn) -> impl Iterator<Item = u32> + use<P> {
+        let places = self.slot(turn).map(|open| open.places.clone()).unwrap_or_default();
+        (0..).zip(places).filter(|(_, place)| place.is_some()).map(|(rank, _)| rank)
     }
 
     /// An operation is given up: those that come after it in its slot cannot be done.

@@ -90,15 +90,12 @@ impl Messages {
         place: &CollectiveScope,
         cause: Cause,
         is_first: bool,
-        partners: impl Iterator<Item = u32>,
+        partners: Vec<u32>,
         peers: &impl PeerAccess,
     ) {
         // Each hears once, however many messages there are between the two.
-        let mut told: Vec<u32> = if is_first && place.group.size() <= TOLD_WHOLE_MAX {
-            (0..place.group.size()).collect()
-        } else {
-            partners.collect()
-        };
+        let mut told: Vec<u32> =
+            if is_first && place.group.size() <= TOLD_WHOLE_MAX { (0..place.group.size()).collect() } else { partners };
         told.sort_unstable();
         told.dedup();
         let head = Head::given_up(place.context, place.tag, cause.class as u32, cause.finalized);

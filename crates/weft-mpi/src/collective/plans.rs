@@ -19,8 +19,9 @@ impl Process {
     /// What plans collectives of a communicator's own group.
     pub fn plans(&self, communicator: &Communicator) -> Plans<'_> {
         let layout = communicator.layout.get_or_init(|| self.layout(&communicator.group)).clone();
-        let layout = layout.with_published_max(self.published_max(communicator));
-        let layout = if layout.place().published_max.is_some() {
+        let is_one_node = layout.place().nodes == 1;
+        let layout = layout.with_published_max(self.published_max(communicator, is_one_node));
+        let layout = if layout.publishes() {
             layout.with_copies(*communicator.copies.get_or_init(|| self.all_copy(&communicator.group)))
         } else {
             layout
@@ -47,8 +48,8 @@ impl Process {
     }
 
     /// Bytes that each process of a communicator can publish at once for those on its node.
-    fn published_max(&self, communicator: &Communicator) -> Option<u64> {
-        communicator.slot.filter(|_| communicator.group.size() > 1 && !self.planner.is_by_messages())?;
+    fn published_max(&self, communicator: &Communicator, is_one_node: bool) -> Option<u64> {
+        communicator.slot.filter(|_| communicator.group.size() > 1 && self.planner.is_in_memory(is_one_node))?;
         self.engine.as_ref().map(|engine| engine.published_max())
     }
 
