@@ -12,8 +12,11 @@
  * machine one preemption is longer than a hundred transfers.
  *
  * The paper's transfer is one message from a rank that the receiver names, in one run of memory. The others that programs have are
- * variants: receives from MPI_ANY_SOURCE, blocks with gaps between them at both ends (a vector), several messages at once. */
-#include "common.h"
+ * variants: receives from MPI_ANY_SOURCE, blocks with gaps between them at both ends (a vector), several messages at once.
+ *
+ * The same can be asked of nonblocking collectives of all ranks: rank 0 starts one when all others have said that they have started it, works,
+ * and waits; the others are inside MPI. `size` is what each rank contributes, to each other one in an alltoall. */
+#include "sums.h"
 #include <math.h>
 
 enum {
@@ -33,8 +36,9 @@ static const double calibration_s = 0.02;
 /* An overhead this far below nothing, in transfer times, is no measurement. */
 static const double disturbance = 0.1;
 
-enum direction { SEND, RECEIVE };
-static const char *const direction_names[] = {"send", "receive"};
+/* What rank 0 starts; of the two broadcasts it is the root, or receives. */
+enum direction { SEND, RECEIVE, BCAST, BCAST_TO, ALLREDUCE, ALLGATHER, ALLTOALL, DIRECTIONS };
+static const char *const direction_names[DIRECTIONS] = {"send", "receive", "bcast", "bcast-to", "allreduce", "allgather", "alltoall"};
 
 static double base_threshold = 1.02, stop_threshold = 1.5;
 static const char *direction_option = "both", *statistic = "median", *source_option = "named", *layout_option = "contiguous";
@@ -50,7 +54,7 @@ typedef struct point {
     char why[BENCH_WHY_MAX];
 } point;
 
-/* What rank 0 asks of its peer: iterations 0 ends, PROBE asks what a cache line costs. */
+/* What rank 0 asks of its peer, or of all others: iterations 0 ends, PROBE asks what a cache line costs. */
 typedef struct command {
     long iterations, direction, size, seed;
 } command;
@@ -98,6 +102,43 @@ static double summary(long count)
     return sum / (double)count * 1e6;
 }
 
+static int is_collective(enum direction d)
+{
+    return d >= BCAST;
+}
+
+/* Whether `direction_option` asks for it. */
+static int is_asked(enum direction d)
+{
+    const char *several = is_collective(d) ? "collectives" : "both";
+    return strcmp(direction_option, several) == 0 || strcmp(direction_option, direction_names[d]) == 0;
+}
+
+static int is_any_collective_asked(void)
+{
+    int asked = 0;
+    for (int d = BCAST; d < DIRECTIONS; d++)
+        asked |= is_asked((enum direction)d);
+    return asked;
+}
+
+/* The ranks that do as rank 0 says are its peer alone, or all others. */
+static int first_server(const bench *b)
+{
+    return is_any_collective_asked() ? 1 : b->peer;
+}
+
+static int last_server(const bench *b)
+{
+    return is_any_collective_asked() ? b->ranks - 1 : b->peer;
+}
+
+static void tell(const bench *b, command *c)
+{
+    for (int rank = first_server(b); rank <= last_server(b); rank++)
+        MPI_Send(c, 4, MPI_LONG, rank, COMMAND, MPI_COMM_WORLD);
+}
+
 /* What is sent: `messages` of `count` elements of `type` each, `extent` bytes apart in memory. */
 typedef struct transfer {
     int messages, count;
@@ -105,10 +146,14 @@ typedef struct transfer {
     size_t extent, block, stride; /* blocks of the datatype and how far apart they begin */
 } transfer;
 
-static transfer transfer_of(size_t size)
+static transfer transfer_of(enum direction d, size_t size)
 {
     transfer t = {(int)messages_option, (int)size, MPI_BYTE, size, size, size};
     size_t block = (size_t)block_option;
+    if (is_collective(d)) {
+        t.messages = 1;
+        return t;
+    }
     if (strcmp(layout_option, "strided") == 0 && size % block == 0) {
         t.block = block;
         t.stride = 2 * block;
@@ -152,10 +197,73 @@ static void complete(bench *b, const transfer *t)
         MPI_Waitall(t->messages, b->requests, MPI_STATUSES_IGNORE);
 }
 
+/* The root of a broadcast: the last rank, if rank 0 is to receive. */
+static int root_of(const bench *b, enum direction d)
+{
+    return d == BCAST_TO ? b->ranks - 1 : 0;
+}
+
+static void collective_buffers(bench *b, enum direction d, size_t size)
+{
+    size_t all = size * (size_t)b->ranks;
+    bench_buffers(b, d == ALLTOALL ? all : size, d == ALLTOALL || d == ALLGATHER ? all : size);
+}
+
+/* Fills what this rank contributes; each block of an alltoall names sender and receiver. */
+static void collective_prepare(bench *b, enum direction d, size_t size)
+{
+    int whole = b->ranks;
+    memset(b->receive, 0, b->receive_bytes);
+    if (d == ALLREDUCE)
+        sums_prepare(b, size);
+    else if (d == ALLTOALL)
+        for (int to = 0; to < whole; to++)
+            bench_fill(b, b->send + (size_t)to * size, size, b->rank * whole + to);
+    else if (d == ALLGATHER)
+        bench_fill(b, b->send, size, b->rank);
+    else if (b->rank == root_of(b, d))
+        bench_fill(b, b->receive, size, b->rank);
+}
+
+static int collective_right(const bench *b, enum direction d, size_t size, char why[BENCH_WHY_MAX])
+{
+    int right = 1, whole = b->ranks;
+    if (d == ALLREDUCE)
+        return sums_right(b, 0, size, why);
+    if (d == BCAST || d == BCAST_TO)
+        return bench_filled(b, b->receive, size, root_of(b, d), why);
+    for (int from = 0; from < whole && right; from++)
+        right = bench_filled(b, b->receive + (size_t)from * size, size, d == ALLTOALL ? from * whole + b->rank : from, why);
+    return right;
+}
+
+static void start_collective(bench *b, enum direction d, size_t size)
+{
+    int count = (int)size;
+    if (d == ALLREDUCE)
+        MPI_Iallreduce(b->send, b->receive, count / (int)sizeof(double), MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, b->requests);
+    else if (d == ALLGATHER)
+        MPI_Iallgather(b->send, count, MPI_BYTE, b->receive, count, MPI_BYTE, MPI_COMM_WORLD, b->requests);
+    else if (d == ALLTOALL)
+        MPI_Ialltoall(b->send, count, MPI_BYTE, b->receive, count, MPI_BYTE, MPI_COMM_WORLD, b->requests);
+    else
+        MPI_Ibcast(b->receive, count, MPI_BYTE, root_of(b, d), MPI_COMM_WORLD, b->requests);
+}
+
+static void await_ready(const bench *b)
+{
+    for (int rank = first_server(b); rank <= last_server(b); rank++)
+        MPI_Recv(NULL, 0, MPI_BYTE, rank, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+
 static double post_work_wait(bench *b, enum direction d, const transfer *t, long steps)
 {
     double began;
-    if (d == SEND) {
+    if (is_collective(d)) {
+        await_ready(b);
+        began = bench_now();
+        start_collective(b, d, t->extent);
+    } else if (d == SEND) {
         MPI_Recv(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         began = bench_now();
         post_sends(b, t);
@@ -171,7 +279,11 @@ static double post_work_wait(bench *b, enum direction d, const transfer *t, long
 
 static void answer(bench *b, enum direction d, const transfer *t)
 {
-    if (d == SEND) {
+    if (is_collective(d)) {
+        start_collective(b, d, t->extent);
+        MPI_Send(NULL, 0, MPI_BYTE, 0, READY, MPI_COMM_WORLD);
+        complete(b, t);
+    } else if (d == SEND) {
         post_receives(b, t);
         MPI_Send(NULL, 0, MPI_BYTE, b->peer, READY, MPI_COMM_WORLD);
         complete(b, t);
@@ -203,48 +315,76 @@ static int is_right(const bench *b, const transfer *t, char why[BENCH_WHY_MAX])
     return 1;
 }
 
-/* The peer's side: does as it is told until it is told to end. */
+static void prepare(bench *b, enum direction d, const transfer *t)
+{
+    if (is_collective(d)) {
+        collective_buffers(b, d, t->extent);
+        collective_prepare(b, d, t->extent);
+    } else {
+        bench_buffers(b, transfer_bytes(t), transfer_bytes(t));
+        bench_pair_prepare(b, transfer_bytes(t));
+    }
+}
+
+/* Another rank's side: does as it is told until it is told to end. */
 static void serve(bench *b)
 {
     command c;
     transfer t;
     for (;;) {
         char why[BENCH_WHY_MAX] = "";
-        MPI_Recv(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        enum direction d;
+        MPI_Recv(&c, 4, MPI_LONG, 0, COMMAND, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         if (c.iterations == 0)
             return;
         if (c.iterations == PROBE) {
-            bench_lines_before(b);
+            if (b->peer == 0)
+                bench_lines_before(b);
             continue;
         }
+        d = (enum direction)c.direction;
         b->seed = (unsigned)c.seed;
-        t = transfer_of((size_t)c.size);
-        bench_buffers(b, transfer_bytes(&t), transfer_bytes(&t));
-        bench_pair_prepare(b, transfer_bytes(&t));
+        t = transfer_of(d, (size_t)c.size);
+        prepare(b, d, &t);
         for (long i = 0; i < c.iterations + WARM_UP; i++)
-            answer(b, (enum direction)c.direction, &t);
-        if (c.direction == SEND)
+            answer(b, d, &t);
+        if (is_collective(d))
+            collective_right(b, d, t.extent, why);
+        else if (d == SEND)
             is_right(b, &t, why);
         free_transfer(&t);
-        MPI_Send(why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD);
+        MPI_Send(why, BENCH_WHY_MAX, MPI_CHAR, 0, VERDICT, MPI_COMM_WORLD);
+    }
+}
+
+/* The first complaint of the others, "" if there is none. */
+static void hear_verdicts(const bench *b, char why[BENCH_WHY_MAX])
+{
+    why[0] = 0;
+    for (int rank = first_server(b); rank <= last_server(b); rank++) {
+        char said[BENCH_WHY_MAX];
+        MPI_Recv(said, BENCH_WHY_MAX, MPI_CHAR, rank, VERDICT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (!why[0])
+            memcpy(why, said, sizeof said);
     }
 }
 
 static void measure_point(bench *b, enum direction d, size_t size, double work_us, point *p)
 {
     command c = {p->iterations, d, (long)size, (long)++b->seed};
-    transfer t = transfer_of(size);
+    transfer t = transfer_of(d, size);
     long steps = (long)(work_us * steps_per_us);
-    MPI_Send(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
-    bench_buffers(b, transfer_bytes(&t), transfer_bytes(&t));
-    bench_pair_prepare(b, transfer_bytes(&t));
+    tell(b, &c);
+    prepare(b, d, &t);
     for (int i = 0; i < WARM_UP; i++)
         post_work_wait(b, d, &t, steps);
     for (long i = 0; i < p->iterations; i++)
         times[i] = post_work_wait(b, d, &t, steps);
     p->iteration_us = summary(p->iterations);
-    MPI_Recv(p->why, BENCH_WHY_MAX, MPI_CHAR, b->peer, VERDICT, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-    if (d == RECEIVE)
+    hear_verdicts(b, p->why);
+    if (is_collective(d))
+        collective_right(b, d, t.extent, p->why);
+    else if (d == RECEIVE)
         is_right(b, &t, p->why);
     free_transfer(&t);
     p->valid = p->why[0] == 0;
@@ -339,7 +479,7 @@ static void probe(bench *b, void (*around)(bench *))
     command c = {PROBE, 0, 0, 0};
     if (!b->lines.word)
         return;
-    MPI_Send(&c, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
+    tell(b, &c);
     around(b);
 }
 
@@ -406,18 +546,21 @@ static int lead(bench *b)
     int status = 0;
     calibrate();
     for (int i = 0; i < b->sizes_count; i++)
-        for (int d = SEND; d <= RECEIVE; d++)
-            if (strcmp(direction_option, "both") == 0 || strcmp(direction_option, direction_names[d]) == 0)
-                status |= sweeps(b, (enum direction)d, b->sizes[i]);
-    MPI_Send(&end, 4, MPI_LONG, b->peer, COMMAND, MPI_COMM_WORLD);
+        for (int d = SEND; d < DIRECTIONS; d++)
+            if (is_asked((enum direction)d))
+                status |= sweeps(b, (enum direction)d, d == ALLREDUCE ? sums_whole(b->sizes[i]) : b->sizes[i]);
+    tell(b, &end);
     return status;
 }
 
 /* NULL, or what is wrong with the options. */
 static const char *refuse_options(void)
 {
-    if (strcmp(direction_option, "both") != 0 && strcmp(direction_option, "send") != 0 && strcmp(direction_option, "receive") != 0)
-        return "--direction: one of send, receive, both";
+    int known = 0;
+    for (int d = SEND; d < DIRECTIONS; d++)
+        known |= is_asked((enum direction)d);
+    if (!known)
+        return "--direction: one of send, receive, both, bcast, bcast-to, allreduce, allgather, alltoall, collectives";
     if (strcmp(statistic, "median") != 0 && strcmp(statistic, "mean") != 0)
         return "--statistic: one of median, mean";
     if (strcmp(source_option, "named") != 0 && strcmp(source_option, "any") != 0)
@@ -438,7 +581,7 @@ int main(int argc, char **argv)
     static const bench_option own[] = {
         {"--base-threshold", &base_threshold, NULL, "iterations up to this times the transfer time count into it (default 1.02)"},
         {"--stop-threshold", &stop_threshold, NULL, "the work grows until an iteration takes so many transfer times (default 1.5)"},
-        {"--direction", NULL, &direction_option, "send, receive or both (default both)"},
+        {"--direction", NULL, &direction_option, "send, receive or both (default both); or bcast, bcast-to, allreduce, allgather, alltoall, or collectives for all of these"},
         {"--statistic", NULL, &statistic, "of the iterations of a point: median or mean (default median)"},
         {"--source", NULL, &source_option, "receives name their source, or take any: named or any (default named)"},
         {"--layout", NULL, &layout_option, "contiguous, or strided: blocks with gaps of their size (default contiguous)"},
@@ -458,10 +601,10 @@ int main(int argc, char **argv)
         bench_failed(&b, 0, "percent", "needs at least 2 ranks, has 1");
         return bench_end(&b, 1);
     }
-    /* One pair measures; the others wait outside the figure, in MPI_Finalize. */
+    /* Messages are those of one pair; the others wait outside the figure then, in MPI_Finalize. */
     if (b.rank == 0)
         status = lead(&b);
-    else if (b.peer == 0)
+    else if (b.peer == 0 || is_any_collective_asked())
         serve(&b);
     return bench_end(&b, status);
 }

@@ -5,13 +5,13 @@
 #include "common.h"
 
 /* Small whole numbers: their sum is exact in any order. */
-static double sums_given(const bench *b, size_t i, int rank)
+static inline double sums_given(const bench *b, size_t i, int rank)
 {
     return (double)(i % 1013 + b->seed) * (rank + 1);
 }
 
 /* Fills b->send, all of it. */
-static void sums_prepare(bench *b, size_t size)
+static inline void sums_prepare(bench *b, size_t size)
 {
     double *mine = (double *)(void *)b->send;
     for (size_t i = 0; i < b->send_bytes / sizeof(double); i++)
@@ -20,7 +20,7 @@ static void sums_prepare(bench *b, size_t size)
 }
 
 /* Whether b->receive holds the sums from element `first` on. */
-static int sums_right(const bench *b, size_t first, size_t size, char why[BENCH_WHY_MAX])
+static inline int sums_right(const bench *b, size_t first, size_t size, char why[BENCH_WHY_MAX])
 {
     const double *sum = (const double *)(const void *)b->receive;
     double ranks = (double)b->ranks * (b->ranks + 1) / 2;
@@ -34,7 +34,7 @@ static int sums_right(const bench *b, size_t first, size_t size, char why[BENCH_
     return 1;
 }
 
-static size_t sums_whole(size_t size)
+static inline size_t sums_whole(size_t size)
 {
     return size < sizeof(double) ? sizeof(double) : size / sizeof(double) * sizeof(double);
 }

@@ -18,7 +18,7 @@ pub(crate) struct Arguments {
     /// The work grows until an iteration takes so many transfer times [default: 1.5]
     #[arg(long, value_name = "RATIO")]
     stop_threshold: Option<f64>,
-    /// Nonblocking sends, receives, or both
+    /// Nonblocking sends, receives, or both; a nonblocking collective of all ranks, or all of these
     #[arg(long, default_value = "both")]
     direction: Direction,
     #[command(flatten)]
@@ -32,6 +32,13 @@ enum Direction {
     Send,
     Receive,
     Both,
+    Bcast,
+    /// A broadcast in which rank 0, which works, is not the root.
+    BcastTo,
+    Allreduce,
+    Allgather,
+    Alltoall,
+    Collectives,
 }
 
 /// Runs it; exit codes as of `weft compare`.
@@ -41,6 +48,12 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
         Direction::Send => "send",
         Direction::Receive => "receive",
         Direction::Both => "both",
+        Direction::Bcast => "bcast",
+        Direction::BcastTo => "bcast-to",
+        Direction::Allreduce => "allreduce",
+        Direction::Allgather => "allgather",
+        Direction::Alltoall => "alltoall",
+        Direction::Collectives => "collectives",
     };
     let mut options = vec!["--direction".to_owned(), direction.to_owned()];
     let thresholds = [("--base-threshold", arguments.base_threshold), ("--stop-threshold", arguments.stop_threshold)];

@@ -248,7 +248,7 @@ fn by_bar(summary: &Summary, table: &Table, variant: &str, rows: &[&Row]) -> Opt
 /// The conceptual figure from the subject's own points, and all libraries' sweeps over each other, for each direction.
 fn sweep_charts(summary: &Summary, table: &Table) -> Vec<Chart> {
     let mut charts = Vec::new();
-    for direction in ["send", "receive"] {
+    for direction in ["send", "receive", "bcast", "bcast-to", "allreduce", "allgather", "alltoall"] {
         let here = |sweep: &&Sweep| sweep.place.id == table.place.id && sweep.direction == direction;
         let all: Vec<&Sweep> = summary.sweeps.iter().filter(here).collect();
         let distance = |size: u64| (size.max(1) as f64 / SWEEP_SIZE as f64).ln().abs();
