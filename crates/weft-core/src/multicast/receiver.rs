@@ -12,6 +12,20 @@ use crate::wire::{Key, Secret};
 /// Requests for what is missing that its keeper does not answer before the root is asked instead, every other time.
 const ASK_ROOT_AFTER: u32 = 3;
 
+/// What has been asked for and not been answered, at most: each quarter of a window is, and each broadcast where none is aggregated. Of more, the oldest
+/// are answered with the next.
+const ASKED_MAX: usize = 16;
+
+/// An acknowledgement is wanted.
+#[derive(Clone, Copy)]
+struct Asked {
+    /// The newest packet that it is to cover.
+    number: u64,
+    since: Instant,
+    /// The number of what has asked: the packet, or a question behind it.
+    by: u64,
+}
+
 /// Receives a stream.
 pub struct Receiver {
     settings: Settings,
@@ -30,8 +44,9 @@ pub struct Receiver {
     end: u64,
     /// As a co-root: what others may still lack.
     keeper: Keeper,
-    /// The newest packet that is to be acknowledged, when that was asked for, and the number of what asked: the packet, or a question behind it.
-    asked: Option<(u64, Instant, u64)>,
+    /// What is to be acknowledged, oldest first. A co-root answers each when those behind it have come so far: if it waited for the newest alone, a root
+    /// that goes on asking would hear of nothing before its window is used up.
+    asked: VecDeque<Asked>,
     /// An acknowledgement is due, for these: the parent, or who has asked out of turn.
     due: Vec<u32>,
     /// When to ask for what is missing, …
@@ -57,7 +72,7 @@ impl Receiver {
             expected: FIRST,
             held: VecDeque::new(),
             end: FIRST,
-            asked: None,
+            asked: VecDeque::new(),
             due: Vec::new(),
             ask_at: None,
             questions: 0,
@@ -154,7 +169,7 @@ impl Receiver {
     }
 
     fn handle_request(&mut self, now: Instant, number: u64) {
-        self.asked = Some((number, now, number));
+        self.note_asked(Asked { number, since: now, by: number });
         self.pass_on();
         if self.keeper.acknowledged() < self.expected {
             self.keeper.sent(now, &self.timing);
@@ -172,7 +187,7 @@ impl Receiver {
             self.end = self.end.max(number);
             self.ask_at = Some(now);
         }
-        self.asked = Some((number.wrapping_sub(1), now, number));
+        self.note_asked(Asked { number: number.wrapping_sub(1), since: now, by: number });
         let to = if packet.from == self.root { self.parent } else { packet.from };
         // The root's question to everybody is for the co-roots to answer; whom it asks alone answers it as well, for its co-root may be gone.
         self.owe(to);
@@ -187,11 +202,18 @@ impl Receiver {
         }
     }
 
+    fn note_asked(&mut self, asked: Asked) {
+        // A packet that comes again asks again.
+        self.asked.retain(|known| known.number < asked.number);
+        if self.asked.len() >= ASKED_MAX {
+            self.asked.pop_front();
+        }
+        self.asked.push_back(asked);
+    }
+
     /// What has been asked for goes to the parent as soon as all behind this member have it.
     fn pass_on(&mut self) {
-        if let Some((asked, ..)) = self.asked
-            && self.subtree() > asked
-        {
+        if self.asked.front().is_some_and(|asked| self.subtree() > asked.number) {
             self.owe(self.parent);
         }
     }
@@ -233,18 +255,20 @@ impl Receiver {
     }
 
     fn acknowledge(&mut self, now: Instant, to: u32, out: &mut Vec<u8>) -> Destination {
-        let echo = self.asked.map(|(_, since, number)| (number, now.since(since)));
+        let subtree = self.subtree();
+        let answered = self.asked.iter().rev().find(|asked| subtree > asked.number).or(self.asked.back());
+        let echo = answered.map(|asked| (asked.by, now.since(asked.since)));
         let (expected, end) = (self.expected, self.end);
         let mut acknowledgement = Acknowledgement { expected, end, echo, map: Vec::new() };
         let beyond = (self.expected..).zip(&self.held).filter(|(_, held)| held.is_some());
         beyond.for_each(|(number, _)| acknowledgement.note(number));
-        let number = self.subtree();
+        let number = subtree;
         let body = Body::Acknowledgement(acknowledgement);
         Packet { from: self.member, request: false, number, body }.emit(&self.stream, out);
         wire::seal(&self.key, number, out);
         self.counters.acknowledgements += 1;
-        if to == self.parent && self.asked.is_some_and(|(asked, ..)| number > asked) {
-            self.asked = None;
+        if to == self.parent {
+            self.asked.retain(|asked| number <= asked.number);
         }
         Destination::Member(to)
     }

@@ -383,6 +383,22 @@ fn a_receiver_that_dies_is_named_and_a_co_root_that_dies_keeps_nobody_from_the_d
     }
 }
 
+/// The root asks again before those behind a co-root have answered what it asked before.
+/// Expect: the co-root passes their answers on all the same, and the window never fills.
+#[test]
+fn a_root_that_goes_on_asking_hears_from_its_co_roots_meanwhile() {
+    let mut group = Group::new(settings(8, Scheme { co_roots: 2, ..Scheme::WINDOW }), Faults::default(), 1);
+    let frames = frames(300, 100, 1);
+    for (number, frame) in frames.iter().enumerate() {
+        let submitted = group.root.submit(frame.len(), |room| room.copy_from_slice(frame));
+        assert!(submitted.is_some(), "the window is full at broadcast {number}");
+        group.root.end_broadcast();
+        assert!(group.step());
+    }
+    group.settle();
+    group.check(&frames);
+}
+
 #[test]
 fn small_frames_share_packets_while_the_window_is_full() {
     let mut group = Group::new(settings(3, Scheme { aggregate: 10, ..Scheme::WINDOW }), Faults::default(), 1);

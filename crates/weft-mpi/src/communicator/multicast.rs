@@ -22,7 +22,7 @@ const ATTEMPTS: u32 = 8;
 const PATIENT_FROM: u32 = 2;
 const _: () = assert!(ATTEMPTS <= TESTS_MAX);
 /// Packets that may wait for acknowledgements in each stream.
-const WINDOW_PACKETS: u32 = 256;
+const WINDOW_PACKETS: u32 = 768;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
 const AUTO_NODES_MIN: u32 = 3;
 /// After so many blocking operations that may be multicast, and twice as many each time up to the second number, all look whether the network still carries it.
