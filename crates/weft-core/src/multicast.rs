@@ -15,8 +15,8 @@
 //! # How losses are repaired
 //!
 //! A gap is proved by the next packet, and the receiver asks at once. Who keeps the packet sends it to the one or two that ask, by
-//! unicast, or to the group if more do. What proves the loss of the last packet is a probe, which the sender multicasts when it has
-//! sent nothing for a round trip; then it asks those that lag behind one by one, after twice the time each time. So a network that carries no multicast
+//! unicast, or to the group if more do. The loss of the last packet is proved by nothing that comes. When nothing has left for a round trip and somebody has not acknowledged it, the
+//! sender multicasts it again, and a probe behind it; then it asks those that lag behind one by one, after twice the time each time. So a network that carries no multicast
 //! at all is slow, and nothing worse.
 //!
 //! # Flow and congestion control
@@ -59,6 +59,10 @@ const REPAIR_BY_MULTICAST: usize = 3;
 const REVIEW_PACKETS_MIN: u64 = 32;
 /// The same for a root that asks nobody else: a receiver that was stopped for a while has lost many packets, too.
 const REVIEW_ALONE_PACKETS_MIN: u64 = 128;
+/// Nor do fewer requests: a train of packets that another one overtakes, as where the sender changes its processor, is asked for at once. But for very many packets:
+const REVIEW_TIMES_MIN: u64 = 3;
+/// No train has so many packets.
+const REVIEW_AT_ONCE_MIN: u64 = 512;
 /// Of so many probes in vain one goes to the group, the others to those that lag behind.
 const PROBES_PER_ROUND: u32 = 4;
 /// Members that are asked at once what has arrived.

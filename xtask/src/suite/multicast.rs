@@ -8,14 +8,14 @@ const LIMIT_SECONDS: u64 = 100;
 /// Two levels of acknowledgements: each co-root looks after the others of its half.
 const CO_ROOTS: &str = "coroot-2+aggregate-3";
 /// Shares of packets that every receiver loses on its own, of what goes to all as well as of what goes to it alone.
-const LOSSES: [&str; 3] = ["0.1%", "1%", "10%"];
+const LOSSES: [&str; 4] = ["0.1%", "1%", "5%", "10%"];
 /// What `hardship gone` ends with.
 const HEARD: i32 = 42;
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
     for loss in LOSSES {
-        for scheme in ["window", CO_ROOTS] {
+        for scheme in ["basic", "window", CO_ROOTS] {
             let name =
                 |what: &str| format!("{what}, {scheme}, each of 4 hosts loses {loss}, with reordering and duplication");
             let faults = format!("drop={loss},reorder=2%,duplicate=1%,seed=3");

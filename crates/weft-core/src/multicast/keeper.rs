@@ -6,10 +6,13 @@ use alloc::vec::Vec;
 
 use super::wire::Acknowledgement;
 use super::{
-    Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_ALONE_PACKETS_MIN, REVIEW_PACKETS_MIN,
-    Timing,
+    Destination, PROBE_BURST, PROBES_PER_ROUND, REPAIR_BY_MULTICAST, REVIEW_ALONE_PACKETS_MIN, REVIEW_AT_ONCE_MIN,
+    REVIEW_PACKETS_MIN, REVIEW_TIMES_MIN, Timing,
 };
 use crate::time::{Duration, Instant};
+
+/// Requests for packets that a co-root lacks as well, at most: who goes on lacking one asks again.
+const WANTED_MAX: usize = 256;
 
 /// One packet, as it was sent.
 struct Kept {
@@ -26,10 +29,17 @@ struct Child {
     member: u32,
     /// The first packet that it, or one whose acknowledgements it gathers, may lack.
     acknowledged: u64,
-    /// Packets that it has asked for.
-    lost: u64,
-    /// The same when each of [`Review`] last looked at that.
-    reviewed: [u64; 2],
+    losses: ChildLosses,
+    /// The same when each of [`Review`] last looked at them.
+    reviewed: [ChildLosses; 2],
+}
+
+/// What a child has asked for.
+#[derive(Clone, Copy, Default)]
+struct ChildLosses {
+    packets: u64,
+    /// In how many of its acknowledgements.
+    times: u64,
 }
 
 /// Who looks at how many packets the children had to ask for.
@@ -51,6 +61,8 @@ pub(super) struct Keeper {
     acknowledged: u64,
     /// Packets that somebody asks for.
     asked: VecDeque<u64>,
+    /// Packets that this member, a co-root, lacks as well, and who asks for each.
+    wanted: Vec<(u64, u32)>,
     /// When the children are asked what has arrived, …
     probe_at: Option<Instant>,
     /// … how often they have been asked in vain, …
@@ -73,14 +85,21 @@ pub(super) struct Learnt {
 
 impl Keeper {
     pub(super) fn new(first: u64, children: impl Iterator<Item = u32>) -> Self {
-        let children: Vec<_> =
-            children.map(|member| Child { member, acknowledged: first, lost: 0, reviewed: [0; 2] }).collect();
+        let children: Vec<_> = children
+            .map(|member| Child {
+                member,
+                acknowledged: first,
+                losses: ChildLosses::default(),
+                reviewed: <[ChildLosses; 2]>::default(),
+            })
+            .collect();
         Self {
             first,
             kept: VecDeque::new(),
             children,
             acknowledged: first,
             asked: VecDeque::new(),
+            wanted: Vec::new(),
             probe_at: None,
             probes: 0,
             silent_since: None,
@@ -101,8 +120,9 @@ impl Keeper {
         }
         self.reviewed[at] = packets;
         self.children.iter_mut().fold(false, |any, child| {
-            let lost = child.lost - core::mem::replace(&mut child.reviewed[at], child.lost);
-            any | (lost * 2 > since)
+            let before = core::mem::replace(&mut child.reviewed[at], child.losses);
+            let (packets, times) = (child.losses.packets - before.packets, child.losses.times - before.times);
+            any | (packets * 2 > since && (times >= REVIEW_TIMES_MIN || packets >= REVIEW_AT_ONCE_MIN))
         })
     }
 
@@ -131,7 +151,13 @@ impl Keeper {
             self.first += 1;
             return;
         }
-        self.kept.push_back(Kept { bytes: bytes(), askers: Vec::new(), repaired: None, multicast_again: false });
+        let number = self.end();
+        let is_wanted = |(wanted, _): &mut (u64, u32)| *wanted == number;
+        let askers: Vec<u32> = self.wanted.extract_if(.., is_wanted).map(|(_, member)| member).collect();
+        if !askers.is_empty() {
+            self.asked.push_back(number);
+        }
+        self.kept.push_back(Kept { bytes: bytes(), askers, repaired: None, multicast_again: false });
     }
 
     /// A packet that is kept.
@@ -158,13 +184,16 @@ impl Keeper {
     ) -> Learnt {
         let mut learnt = self.ask(now, member, acknowledgement, sent, timing);
         let Some(child) = self.children.iter_mut().find(|child| child.member == member) else { return learnt };
-        child.lost += u64::from(learnt.lost);
+        child.losses.packets += u64::from(learnt.lost);
+        child.losses.times += u64::from(learnt.lost > 0);
         if all <= child.acknowledged || all > sent {
             return learnt;
         }
         let was_least = child.acknowledged == self.acknowledged;
         child.acknowledged = all;
-        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first.
+        // Whoever acknowledges lives, and so the next question is no earlier than if it were the first. The first one does not wait for longer because of others'
+        // answers.
+        let was_asked = self.probes > 0;
         (self.probes, self.silent_since) = (0, None);
         if was_least {
             let all = self.children.iter().map(|child| child.acknowledged);
@@ -175,7 +204,8 @@ impl Keeper {
             learnt.progress = least > self.acknowledged;
             self.release(least);
         }
-        self.probe_at = (self.acknowledged < sent).then_some(now + timing.probe_delay(0));
+        let first = self.probe_at.filter(|_| !was_asked).unwrap_or(now + timing.probe_delay(0));
+        self.probe_at = (self.acknowledged < sent).then_some(first);
         learnt
     }
 
@@ -191,6 +221,14 @@ impl Keeper {
         let mut learnt = Learnt::default();
         for number in acknowledgement.missing() {
             let Some(at) = number.checked_sub(self.first).and_then(|at| usize::try_from(at).ok()) else { continue };
+            if number >= self.end() {
+                // It goes there as soon as it is here.
+                if self.wanted.len() < WANTED_MAX && !self.wanted.contains(&(number, member)) {
+                    self.wanted.push((number, member));
+                    learnt.lost += 1;
+                }
+                continue;
+            }
             let Some(kept) = self.kept.get_mut(at).filter(|_| number < sent) else { break };
             // What was asked for again may be on its way.
             let is_under_way = kept.repaired.is_some_and(|at| now.since(at) < timing.round_trip());

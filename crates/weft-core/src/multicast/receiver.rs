@@ -6,11 +6,15 @@ use alloc::vec::Vec;
 use super::keeper::{Keeper, Review};
 use super::wire::{self, Acknowledgement, Body, Packet, StreamId};
 use super::{AckTree, Counters, Destination, FIRST, Settings, Timing, earlier};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
 /// Requests for what is missing that its keeper does not answer before the root is asked instead, every other time.
 const ASK_ROOT_AFTER: u32 = 3;
+
+/// A question to one member comes by another socket than what it asks about, which may lie unread in the group's: what a question alone shows to be
+/// missing is asked for after so much time.
+const ASK_AFTER_QUESTION: Duration = Duration::from_micros(50);
 
 /// What has been asked for and not been answered, at most: each quarter of a window is, and each broadcast where none is aggregated. Of more, the oldest
 /// are answered with the next.
@@ -40,8 +44,10 @@ pub struct Receiver {
     expected: u64,
     /// Packets that have arrived beyond it; the first place is that of `expected`, and is empty.
     held: VecDeque<Option<Vec<u8>>>,
-    /// One past the newest packet that there is, as far as is known.
+    /// One past the newest packet that there is, as far as is known, …
     end: u64,
+    /// … and as far as what is missing before it counts as lost: a question alone proves that only after a while.
+    proved: u64,
     /// As a co-root: what others may still lack.
     keeper: Keeper,
     /// What is to be acknowledged, oldest first. A co-root answers each when those behind it have come so far: if it waited for the newest alone, a root
@@ -72,6 +78,7 @@ impl Receiver {
             expected: FIRST,
             held: VecDeque::new(),
             end: FIRST,
+            proved: FIRST,
             asked: VecDeque::new(),
             due: Vec::new(),
             ask_at: None,
@@ -145,6 +152,8 @@ impl Receiver {
             // What is missing now has been asked for with the rest.
             self.ask_at = Some(now + self.timing.probe_delay(0));
         }
+        // Who was asked before this packet came answers now.
+        self.pass_on();
     }
 
     /// The packet that was expected is here.
@@ -166,6 +175,7 @@ impl Receiver {
             self.ask_at = Some(now);
         }
         self.end = self.end.max(number + 1);
+        self.proved = self.proved.max(number + 1);
     }
 
     fn handle_request(&mut self, now: Instant, number: u64) {
@@ -185,7 +195,7 @@ impl Receiver {
         }
         if number > self.end || (number > self.expected && self.ask_at.is_none()) {
             self.end = self.end.max(number);
-            self.ask_at = Some(now);
+            self.ask_at = Some(now + ASK_AFTER_QUESTION);
         }
         self.note_asked(Asked { number: number.wrapping_sub(1), since: now, by: number });
         let to = if packet.from == self.root { self.parent } else { packet.from };
@@ -234,6 +244,7 @@ impl Receiver {
         }
         if self.ask_at.is_some_and(|at| at <= now) && self.end > self.expected {
             self.questions += 1;
+            self.proved = self.end;
             self.ask_at = Some(now + self.timing.probe_delay(self.questions));
             let asks_root = self.questions > ASK_ROOT_AFTER && self.questions.is_multiple_of(2);
             let to = if asks_root { self.root } else { self.parent };
@@ -258,7 +269,7 @@ impl Receiver {
         let subtree = self.subtree();
         let answered = self.asked.iter().rev().find(|asked| subtree > asked.number).or(self.asked.back());
         let echo = answered.map(|asked| (asked.by, now.since(asked.since)));
-        let (expected, end) = (self.expected, self.end);
+        let (expected, end) = (self.expected, self.proved);
         let mut acknowledgement = Acknowledgement { expected, end, echo, map: Vec::new() };
         let beyond = (self.expected..).zip(&self.held).filter(|(_, held)| held.is_some());
         beyond.for_each(|(number, _)| acknowledgement.note(number));

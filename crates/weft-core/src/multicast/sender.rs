@@ -27,11 +27,16 @@ pub struct Sender {
     /// and the packet that did.
     asked: u64,
     timing: Timing,
+    /// When the newest packet left, and whether a packet has left after a pause and none since has asked for acknowledgements.
+    left: Option<Instant>,
+    paused: bool,
     /// A packet that has asked for acknowledgements, and when it left; whether it may have been sent again since.
     timed: Option<(u64, Instant)>,
     is_repaired: bool,
     /// The number of the newest question, and when it left.
     probed: Option<(u64, Instant)>,
+    /// A question to all is to leave: the newest packet has left again before it.
+    asks_all: bool,
     /// Packets that may be under way.
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
@@ -64,10 +69,13 @@ impl Sender {
             is_open: false,
             broadcasts: 0,
             asked: FIRST,
+            left: None,
+            paused: false,
             timing: Timing::new(),
             timed: None,
             is_repaired: false,
             probed: None,
+            asks_all: false,
             congestion_window: settings.window.min(4 * WINDOW_MIN),
             recovering: FIRST,
             losses: Losses::default(),
@@ -187,13 +195,33 @@ impl Sender {
         if self.send_next(now, out) {
             return Some(Destination::Group);
         }
-        let to = self.keeper.poll_probe(now, self.unsent, &self.timing)?;
+        let to = if core::mem::take(&mut self.asks_all) && !self.is_idle() {
+            Destination::Group
+        } else {
+            let to = self.keeper.poll_probe(now, self.unsent, &self.timing)?;
+            if to == Destination::Group && self.send_newest_again(out) {
+                return Some(to);
+            }
+            to
+        };
         let number = self.unsent;
         Packet { from: self.member, request: true, number, body: Body::Probe }.emit(&self.stream, out);
         wire::seal(&self.key, number, out);
         self.counters.probes += 1;
         self.probed = Some((number, now));
         Some(to)
+    }
+
+    /// What has not been answered in time is most often the loss of the newest packet, which no later one proves: it leaves before the question. Whom this
+    /// does not help asks for what it lacks (as the tail loss probes of TCP have it, RFC 8985 §7). Questions to single members come without: what these
+    /// ask for shows whether the network carries multicast to them at all.
+    fn send_newest_again(&mut self, out: &mut Vec<u8>) -> bool {
+        let Some(newest) = self.keeper.packet(self.unsent.wrapping_sub(1)) else { return false };
+        out.clear();
+        out.extend_from_slice(newest);
+        self.counters.repairs_by_multicast += 1;
+        (self.asks_all, self.is_repaired) = (true, true);
+        true
     }
 
     fn send_next(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
@@ -205,9 +233,12 @@ impl Sender {
         let is_newest = number + 1 == self.keeper.end();
         // A window that is about to be full must hear from the receivers, however many broadcasts that is.
         let quarter = u64::from(self.congestion_window.min(self.settings.window) / 4).max(1);
-        if number >= self.asked + quarter {
+        // Broadcasts that come so far apart that a question would follow each ask for themselves.
+        self.paused |= self.left.is_none_or(|left| now.since(left) >= self.timing.probe_delay(0));
+        if number >= self.asked + quarter || (is_newest && core::mem::take(&mut self.paused)) {
             self.request(number);
         }
+        self.left = Some(now);
         self.unsent += 1;
         self.is_open &= !is_newest;
         let Some(packet) = self.keeper.packet_mut(number) else { return false };
@@ -226,7 +257,8 @@ impl Sender {
     pub fn handle(&mut self, now: Instant, bytes: &[u8]) {
         match Packet::open(&self.key, self.unsent, bytes) {
             Ok(Packet { from, number, body: Body::Acknowledgement(acknowledgement), .. })
-                if from < self.settings.members && from != self.member =>
+                // Nobody knows of a packet that has not left.
+                if from < self.settings.members && from != self.member && acknowledgement.end <= self.unsent =>
             {
                 self.acknowledge(now, from, number, &acknowledgement);
             }
@@ -289,7 +321,7 @@ impl Sender {
     pub fn next_timeout(&self) -> Option<Instant> {
         let may_send = self.unsent < self.keeper.end()
             && self.unsent - self.keeper.acknowledged().min(self.unsent) < u64::from(self.congestion_window);
-        earlier(may_send.then_some(Instant(0)), self.keeper.next_timeout())
+        earlier((may_send || self.asks_all).then_some(Instant(0)), self.keeper.next_timeout())
     }
 
     /// A member that has not answered for longer than the settings allow.

