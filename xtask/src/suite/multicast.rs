@@ -41,6 +41,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             judge(&expected, on_hosts(context, 4, "hardship", &["gone"], &settings))
         }));
     }
+    hardships_together(&mut cases);
     cases.push(Case::new(
         "the root sends one frame for each broadcast to 2 hosts and to 8, counted by the bridge",
         frames_counted,
@@ -101,6 +102,34 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         judge(&multicast(), on_hosts(context, 2, "hardship", &["hint", "coroot-1+aggregate-3"], &settings))
     }));
     cases
+}
+
+/// Who is stopped, for a while or for good, while the network loses packets; and as many hosts as there are.
+fn hardships_together(cases: &mut Vec<Case>) {
+    let lossy = ("WEFT_FAULTS", "drop=5%,reorder=2%,duplicate=1%,seed=3".to_owned());
+    for scheme in ["window", CO_ROOTS] {
+        let settings = vec![("WEFT_BCAST", scheme.to_owned()), lossy.clone()];
+        let again = settings.clone();
+        cases.push(Case::new(
+            format!("a receiver is stopped for two seconds, {scheme}, each of 4 hosts loses 5%"),
+            move |context| judge(&multicast(), on_hosts(context, 4, "hardship", &["paused"], &settings)),
+        ));
+        cases.push(Case::new(
+            format!("a receiver or co-root is gone, {scheme}, each of 4 hosts loses 5%: the root is told"),
+            move |context| {
+                let timeout = ("WEFT_PEER_TIMEOUT", "2".to_owned());
+                let settings: Vec<_> = again.iter().cloned().chain([timeout]).collect();
+                let expected = Expected::code(HEARD).says("rank 0 was told").says("MPI_ERR_PROC_ABORTED");
+                judge(&expected, on_hosts(context, 4, "hardship", &["gone"], &settings))
+            },
+        ));
+    }
+    for scheme in ["auto", CO_ROOTS] {
+        let settings = vec![("WEFT_BCAST", scheme.to_owned()), lossy.clone()];
+        cases.push(Case::new(format!("interleaved, {scheme}, each of 8 hosts loses 5%"), move |context| {
+            judge(&multicast(), on_hosts(context, 8, "hardship", &["interleaved"], &settings))
+        }));
+    }
 }
 
 /// The ways by which packets go to a group, each alone; and IPv6, behind bridges that snoop on MLD.

@@ -336,6 +336,24 @@ fn losses_of_broadcasts_that_wait_for_each_other_cost_a_few_round_trips_each() {
     );
 }
 
+/// The root waits for the acknowledgements of seven, each of which loses 5 % on both ways: every other broadcast loses something.
+/// Expect: a broadcast takes two round trips in the mean at most.
+#[test]
+fn broadcasts_that_wait_for_all_of_seven_do_not_collapse_under_loss() {
+    const COUNT: u32 = 1000;
+    let mut group = Group::new(settings(8, Scheme::BASIC), Faults { loss: 50, ..Faults::default() }, 1);
+    group.path = Duration::from_micros(100);
+    let begin = group.now;
+    let frames = frames(COUNT, 100, 9);
+    for frame in &frames {
+        group.broadcast(core::slice::from_ref(frame));
+        group.settle();
+    }
+    group.check(&frames);
+    let mean = group.now.since(begin).0 / u64::from(COUNT);
+    assert!(mean < 4 * group.path.0, "{mean} ns each");
+}
+
 #[test]
 fn a_network_without_multicast_is_slow_and_nothing_worse() {
     let faults = Faults { filtered: true, ..Faults::default() };

@@ -221,7 +221,7 @@ fn multicast(random: &mut Random) -> Multicast {
         co_roots: random.pick(&[0, 0, 1, 2]),
         aggregate: random.pick(&[1, 1, 3, 10]),
     };
-    Multicast { scheme, window: random.pick(&[16, 64, 256]), filtered: random.chance(50_000) }
+    Multicast { scheme, window: random.pick(&[16, 64, 768]), filtered: random.chance(50_000) }
 }
 
 /// One window or two among the blocks of a role.
