@@ -304,6 +304,11 @@ impl Keeper {
         self.probing.pop().map(Destination::Member)
     }
 
+    /// The first question, which [`Self::poll_probe`] has just given out, is asked later.
+    pub(super) fn put_off_probe(&mut self, until: Instant) {
+        (self.probes, self.silent_since, self.probe_at) = (0, None, Some(until));
+    }
+
     /// When to look again although nothing arrives.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         if !self.asked.is_empty() || !self.probing.is_empty() {

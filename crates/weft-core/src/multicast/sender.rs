@@ -10,6 +10,9 @@ use super::{
 use crate::time::{Duration, Instant};
 use crate::wire::{Key, Secret};
 
+/// Broadcasts that come closer behind each other ask for acknowledgements together, if the scheme says so: those of all cost more than what one broadcast takes.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+
 /// Sends frames to all other members of a group.
 pub struct Sender {
     settings: Settings,
@@ -37,6 +40,8 @@ pub struct Sender {
     probed: Option<(u64, Instant)>,
     /// A question to all is to leave: the newest packet has left again before it.
     asks_all: bool,
+    /// The last packet that did so.
+    repeated: u64,
     /// Packets that may be under way.
     congestion_window: u32,
     /// The window has shrunk because of losses among packets before this one.
@@ -76,6 +81,7 @@ impl Sender {
             is_repaired: false,
             probed: None,
             asks_all: false,
+            repeated: 0,
             congestion_window: settings.window.min(4 * WINDOW_MIN),
             recovering: FIRST,
             losses: Losses::default(),
@@ -199,7 +205,7 @@ impl Sender {
             Destination::Group
         } else {
             let to = self.keeper.poll_probe(now, self.unsent, &self.timing)?;
-            if to == Destination::Group && self.send_newest_again(out) {
+            if to == Destination::Group && self.send_newest_again(now, out) {
                 return Some(to);
             }
             to
@@ -213,14 +219,25 @@ impl Sender {
     }
 
     /// What has not been answered in time is most often the loss of the newest packet, which no later one proves: it leaves before the question. Whom this
-    /// does not help asks for what it lacks (as the tail loss probes of TCP have it, RFC 8985 §7). Questions to single members come without: what these
+    /// does not help asks for what it lacks (as the tail loss probes of TCP have it, RFC 8985 §7). If that packet has not asked for an answer, the question
+    /// is put off: more broadcasts may come, which ask for all of them together. Questions to single members come without the packet: what these
     /// ask for shows whether the network carries multicast to them at all.
-    fn send_newest_again(&mut self, out: &mut Vec<u8>) -> bool {
-        let Some(newest) = self.keeper.packet(self.unsent.wrapping_sub(1)) else { return false };
+    fn send_newest_again(&mut self, now: Instant, out: &mut Vec<u8>) -> bool {
+        let newest = self.unsent.wrapping_sub(1);
+        let was_asked = self.asked == newest;
+        if !was_asked && self.repeated == newest {
+            return false;
+        }
+        let Some(packet) = self.keeper.packet(newest) else { return false };
         out.clear();
-        out.extend_from_slice(newest);
+        out.extend_from_slice(packet);
         self.counters.repairs_by_multicast += 1;
-        (self.asks_all, self.is_repaired) = (true, true);
+        (self.repeated, self.is_repaired) = (newest, true);
+        if was_asked {
+            self.asks_all = true;
+        } else {
+            self.keeper.put_off_probe(now + PAUSE_MIN);
+        }
         true
     }
 
@@ -234,7 +251,8 @@ impl Sender {
         // A window that is about to be full must hear from the receivers, however many broadcasts that is.
         let quarter = u64::from(self.congestion_window.min(self.settings.window) / 4).max(1);
         // Broadcasts that come so far apart that a question would follow each ask for themselves.
-        self.paused |= self.left.is_none_or(|left| now.since(left) >= self.timing.probe_delay(0));
+        let pause = self.timing.probe_delay(0).max(PAUSE_MIN);
+        self.paused |= self.left.is_none_or(|left| now.since(left) >= pause);
         if number >= self.asked + quarter || (is_newest && core::mem::take(&mut self.paused)) {
             self.request(number);
         }

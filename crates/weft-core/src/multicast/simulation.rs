@@ -376,8 +376,8 @@ mod tests {
                 let tree = run.tree_ns();
                 assert!(tree * 100 >= 486 * latency_ns, "{ranks} ranks, {bytes} B: {latency_ns} beside {tree} ns");
                 assert_eq!(packets, 3, "the root sends one packet to however many");
-                // Of broadcasts close behind each other the last asks for nothing: the newest packet leaves again before a question.
-                assert!(repairs <= 1, "{repairs}");
+                // What asks for no answer leaves a second time when no other one follows.
+                assert!(repairs <= 3, "{repairs}");
             }
         }
     }

@@ -129,6 +129,11 @@ impl Group {
 
     /// The next event; false when nothing will happen any more.
     fn step(&mut self) -> bool {
+        self.step_before(Instant(u64::MAX))
+    }
+
+    /// The same; false as well when nothing happens before `limit`, which it is then.
+    fn step_before(&mut self, limit: Instant) -> bool {
         self.poll();
         let arrival = self.arrivals.peek().map(|Reverse((at, ..))| *at);
         let timeouts = [self.root.next_timeout()].into_iter().chain(self.others.iter().map(Receiver::next_timeout));
@@ -137,6 +142,10 @@ impl Group {
         let Some(next) = running.map(|at| at.0.max(self.now.0 + 1)).chain(arrival).chain(wakes).min() else {
             return false;
         };
+        if next >= limit.0 {
+            self.now = limit;
+            return false;
+        }
         self.now = Instant(next.max(self.now.0));
         while self.arrivals.peek().is_some_and(|Reverse((at, ..))| *at <= self.now.0) {
             let Some(Reverse((_, _, to, bytes))) = self.arrivals.pop() else { break };
@@ -290,6 +299,33 @@ fn one_lost_packet_costs_less_than_two_round_trips() {
                 assert!(with.2 > repairs || scheme.co_roots > 0, "{what}: nothing was repaired");
             }
         }
+    }
+}
+
+/// Broadcasts that are apart by more than a question waits, and by less than a pause.
+/// Expect: ten of them are acknowledged together, and a packet that is lost is there again all the same before the next broadcast.
+#[test]
+fn broadcasts_that_are_apart_share_acknowledgements_and_are_repaired_at_once() {
+    const COUNT: u32 = 100;
+    let apart = Duration::from_micros(300);
+    let scheme = Scheme { aggregate: 10, ..Scheme::WINDOW };
+    let mut group = Group::new(settings(8, scheme), Faults::default(), 1);
+    group.lose = (20..COUNT).map(|number| (number as usize % 7 + 1, u64::from(number))).collect();
+    let frames = frames(COUNT, 100, 1);
+    for (number, frame) in frames.iter().enumerate() {
+        let next = group.now + apart;
+        group.broadcast(core::slice::from_ref(frame));
+        while group.step_before(next) {}
+        group.now = next.max(group.now);
+        for (at, delivered) in group.delivered.iter().enumerate() {
+            assert_eq!(delivered.len(), number + 1, "member {} has not what was lost", at + 1);
+        }
+    }
+    group.settle();
+    group.check(&frames);
+    for other in &group.others {
+        let answers = other.counters().acknowledgements - other.counters().negative;
+        assert!(answers <= u64::from(COUNT / 10 + 8), "{answers} acknowledgements of {COUNT} broadcasts");
     }
 }
 
