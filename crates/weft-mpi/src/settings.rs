@@ -233,10 +233,10 @@ pub const ACK: Setting = Setting {
 /// How long an acknowledgement may wait.
 pub const ACK_DELAY: Setting = Setting {
     name: "WEFT_ACK_DELAY",
-    default: "50",
-    allowed: "microseconds from 0 to 100000",
+    default: "auto",
+    allowed: "auto, or microseconds from 0 to 100000",
     meaning: "microseconds that an acknowledgement waits at most for something to travel with; in the middle of large data four times \
-              as long; the same for all ranks",
+              as long; `auto`: 50, and 500 where ranks take turns on processors; the same for all ranks",
     reader: Reader::Library,
 };
 /// How long a peer may be silent.
@@ -498,8 +498,8 @@ pub struct Settings {
     pub progress_thread: bool,
     /// `WEFT_ACK`: `deferred`, `immediate` or `every-packet`.
     pub ack: AckScheme,
-    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most.
-    pub ack_delay: Duration,
+    /// `WEFT_ACK_DELAY`: how long an acknowledgement waits at most; `None`: what suits how ranks share processors.
+    pub ack_delay: Option<Duration>,
     /// `WEFT_PEER_TIMEOUT`: seconds without an answer after which a peer counts as failed; 0: never.
     pub peer_timeout: Duration,
     /// `WEFT_REORDER`: whether topologies may change ranks.
@@ -580,7 +580,10 @@ impl Settings {
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
             ack: scheme(&ACK.value(&variable).unwrap_or_default())?,
-            ack_delay: Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?),
+            ack_delay: match ACK_DELAY.value(&variable).as_deref() {
+                None | Some("auto") => None,
+                Some(_) => Some(Duration::from_micros(number(&ACK_DELAY, &variable, ACK_DELAY_US_MAX)?)),
+            },
             peer_timeout: Duration::from_secs(number(&PEER_TIMEOUT, &variable, u64::from(u32::MAX))?),
             capture: match CAPTURE.value(&variable) {
                 Some(path) if !path.contains(CAPTURE_RANK) => {
@@ -692,7 +695,8 @@ mod tests {
         let settings = read(&[]).unwrap();
         assert_eq!(settings.links, Links::AUTO);
         assert!(settings.faults.is_clean());
-        assert_eq!(settings.ack_delay, FlowSettings::default().ack_delay);
+        assert_eq!(settings.ack_delay, None);
+        assert_eq!(read(&[("WEFT_ACK_DELAY", "70")]).unwrap().ack_delay, Some(Duration::from_micros(70)));
         assert_eq!((settings.eager_limit, settings.ack, settings.single_copy), (65536, AckScheme::Immediate, true));
         assert!(!settings.sealed && read(&[("WEFT_SEALED", "1")]).unwrap().sealed);
         assert_eq!((settings.peer_timeout, settings.shm_dir), (Duration::from_secs(30), None));

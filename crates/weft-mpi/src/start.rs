@@ -240,7 +240,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
     let live = Live::new(rank, size, names);
     let (interfaces, links_open) = (links.interfaces(), links.any());
     let crowded: Vec<bool> = cards.iter().map(|card| is_crowded(card, &cards)).collect();
-    let engine = connect(&settings, rank, size, &cards, links, secret)?;
+    let engine = connect(&settings, (rank, size), (&cards, &crowded), links, secret)?;
     let locals: Vec<u32> = (0..size).filter(|peer| cards[*peer as usize].node == identity).collect();
     let node_key = node_key(&settings, &secret, &locals);
     let members: Vec<PeerId> = (0..size).filter_map(|number| engine.peers.find(number)).collect();
@@ -317,9 +317,8 @@ fn speaks_for_divided_host(rank: u32, cards: &[Card]) -> bool {
 /// Finds a path to every process of the job.
 fn connect(
     settings: &Settings,
-    rank: u32,
-    size: u32,
-    cards: &[Card],
+    (rank, size): (u32, u32),
+    (cards, crowded): (&[Card], &[bool]),
     mut links: Opened,
     secret: JobSecret,
 ) -> Result<Engine> {
@@ -336,7 +335,9 @@ fn connect(
             Some(local) if use_shared => Route::Shared(local),
             _ => {
                 let ends = (own, &cards[peer as usize]);
-                let path = rails::remote(settings, size, ends, &mut links, rank < peer);
+                let take_turns = crowded[rank as usize] || crowded[peer as usize];
+                let delay = rails::ack_delay(settings, take_turns);
+                let path = rails::remote((settings, delay), size, ends, &mut links, rank < peer);
                 any_remote |= matches!(path, Route::Remote(_));
                 path
             }

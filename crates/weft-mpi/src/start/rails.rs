@@ -18,6 +18,9 @@ const WINDOW_MIN: u32 = 4;
 const ASKED_PER_TIMEOUT: u64 = 8;
 /// A rail that is so many times slower than the fastest does not decide on the size of packets: it carries what the others do not.
 const MUCH_SLOWER: u32 = 8;
+/// How long an acknowledgement waits for something to travel with where ranks take turns on processors: one that leaves by itself costs a turn at each end, and what it could
+/// travel with comes when the others have had theirs.
+const ACK_DELAY_OF_TURNS: Duration = Duration::from_micros(500);
 
 /// A carrier that both ends have.
 struct Found {
@@ -33,9 +36,15 @@ struct Found {
     placement: Option<Placement>,
 }
 
+/// How long acknowledgements wait, the same at both ends: at one of them ranks `take_turns` on processors, or at none.
+pub(super) fn ack_delay(settings: &Settings, take_turns: bool) -> Duration {
+    let default = if take_turns { ACK_DELAY_OF_TURNS } else { FlowSettings::default().ack_delay };
+    settings.ack_delay.unwrap_or(default)
+}
+
 /// The way to a peer. `own` and `peer` are what the two ends say of themselves; `first`: one end says so, the other does not.
 pub(super) fn remote(
-    settings: &Settings,
+    (settings, ack_delay): (&Settings, Duration),
     size: u32,
     (own, peer): (&Card, &Card),
     links: &mut Opened,
@@ -68,7 +77,7 @@ pub(super) fn remote(
         packet_size,
         window_packets: share.clamp(WINDOW_MIN, defaults.window_packets),
         ack_scheme: settings.ack,
-        ack_delay: settings.ack_delay,
+        ack_delay,
         peer_timeout: settings.peer_timeout,
         keepalive: Duration(settings.peer_timeout.0 / ASKED_PER_TIMEOUT),
         sealed: settings.sealed,
@@ -204,6 +213,16 @@ mod tests {
     use weft_net::datagrams::EthernetAddress;
     use weft_net::udp::Candidate;
     use weft_net::{ethernet, fabric};
+
+    #[test]
+    fn acknowledgements_wait_for_a_turn_unless_a_setting_says_how_long() {
+        let of = |value: Option<&str>| {
+            let value = |name: &str| value.filter(|_| name == "WEFT_ACK_DELAY").map(str::to_owned);
+            let settings = Settings::read(value).unwrap();
+            [false, true].map(|take_turns| ack_delay(&settings, take_turns).0 / 1000)
+        };
+        assert_eq!((of(None), of(Some("auto")), of(Some("70"))), ([50, 500], [50, 500], [70, 70]));
+    }
 
     /// An end of host `host` with interfaces of these speeds and packet sizes, each in a subnet of its own.
     fn card(host: u8, interfaces: &[(u32, u16)]) -> Card {
