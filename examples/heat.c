@@ -38,7 +38,7 @@ struct rim {
     int to, count;
     MPI_Datatype type, its_type;    /* a column has other strides there */
     size_t from;                    /* cells before the first one, here ... */
-    MPI_Aint at, apart;             /* ... and there; and from its first part in memory to the second */
+    MPI_Aint at;                    /* ... and there */
 };
 
 /* One rank's part: `height` rows of `width` cells with a rim around them, in memory rows of `stride`. */
@@ -49,8 +49,7 @@ struct part {
     int stride;
     double *now, *next;
     int left, right, up, down;      /* neighbours' ranks, or MPI_PROC_NULL */
-    double *first;                  /* the one of `now` and `next` that lies first in memory */
-    MPI_Win win;                    /* both of them where neighbours put; MPI_WIN_NULL where they send */
+    MPI_Win win, next_win;          /* `now` and `next` where neighbours put; MPI_WIN_NULL where they send */
     MPI_Group neighbours;
     struct rim rims[4];
 };
@@ -230,19 +229,21 @@ static void lay_out_rims(struct part *part, int width, int height)
         }
         rim->from = (size_t)(i == 3 ? part->height : 1) * part->stride + (i == 1 ? part->width : 1);
         rim->at = (MPI_Aint)(i == 2 ? its.height + 1 : is_column) * its.stride + (i == 0 ? its.width + 1 : !is_column);
-        rim->apart = (MPI_Aint)its.stride * (its.height + 2);
     }
 }
 
-/* The same with puts. All ranks are in the same step, so that `now` is at the same one of both places everywhere. */
-static void exchange_by_puts(const struct part *part)
+/*
+ * The same with puts. All ranks are in the same step, and each has two windows. It exposes the rim of `next`, which it has read in the step before,
+ * before it completes its puts to that of `now`: whoever waits for these knows then that it may put in the next step, without being told.
+ */
+static void exchange_by_puts(const struct part *part, int is_last)
 {
-    MPI_Win_post(part->neighbours, 0, part->win);
-    MPI_Win_start(part->neighbours, 0, part->win);
+    if (!is_last)
+        MPI_Win_post(part->neighbours, MPI_MODE_NOCHECK, part->next_win);
+    MPI_Win_start(part->neighbours, MPI_MODE_NOCHECK, part->win);
     for (int i = 0; i < 4; i++) {
         const struct rim *rim = &part->rims[i];
-        MPI_Aint at = rim->at + (part->now == part->first ? 0 : rim->apart);
-        MPI_Put(part->now + rim->from, rim->count, rim->type, rim->to, at, rim->count, rim->its_type, part->win);
+        MPI_Put(part->now + rim->from, rim->count, rim->type, rim->to, rim->at, rim->count, rim->its_type, part->win);
     }
     MPI_Win_complete(part->win);
     MPI_Win_wait(part->win);
@@ -252,9 +253,10 @@ static void exchange_by_puts(const struct part *part)
 static void make_memory(struct part *part, const struct options *options, int width, int height)
 {
     size_t count = (size_t)part->stride * (part->height + 2);
-    part->win = MPI_WIN_NULL;
+    part->win = part->next_win = MPI_WIN_NULL;
     if (!options->puts) {
-        part->first = cells(2 * count);
+        part->now = cells(count);
+        part->next = cells(count);
     } else {
         MPI_Group everybody;
         int ranks_of[4], some = 0;
@@ -262,20 +264,22 @@ static void make_memory(struct part *part, const struct options *options, int wi
         for (int i = 0; i < 4; i++)
             if (part->rims[i].to != MPI_PROC_NULL)
                 ranks_of[some++] = part->rims[i].to;
-        MPI_Win_allocate((MPI_Aint)(2 * count * sizeof(double)), sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &part->first, &part->win);
-        memset(part->first, 0, 2 * count * sizeof(double));
+        MPI_Aint bytes = (MPI_Aint)(count * sizeof(double));
+        MPI_Win_allocate(bytes, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &part->now, &part->win);
+        MPI_Win_allocate(bytes, sizeof(double), MPI_INFO_NULL, MPI_COMM_WORLD, &part->next, &part->next_win);
+        memset(part->now, 0, (size_t)bytes);
+        memset(part->next, 0, (size_t)bytes);
         MPI_Win_get_group(part->win, &everybody);
         MPI_Group_incl(everybody, some, ranks_of, &part->neighbours);
         MPI_Group_free(&everybody);
     }
-    part->now = part->first;
-    part->next = part->first + count;
 }
 
 static void free_memory(struct part *part)
 {
     if (part->win == MPI_WIN_NULL) {
-        free(part->first);
+        free(part->now);
+        free(part->next);
         return;
     }
     for (int i = 0; i < 2; i++)
@@ -285,6 +289,7 @@ static void free_memory(struct part *part)
         }
     MPI_Group_free(&part->neighbours);
     MPI_Win_free(&part->win);
+    MPI_Win_free(&part->next_win);
 }
 
 /* The parallel solution of this rank's part. Returns the largest change of the last step, over all ranks. */
@@ -295,15 +300,23 @@ static double solve_together(struct part *part, int steps)
     int y0 = part->up == MPI_PROC_NULL ? 2 : 1, y1 = part->height + (part->down == MPI_PROC_NULL ? 0 : 1);
     MPI_Datatype column = rectangle(1, part->height, part->stride);
     double change = 0;
+    if (part->win != MPI_WIN_NULL) {
+        MPI_Win_post(part->neighbours, MPI_MODE_NOCHECK, part->win);
+        /* Nobody starts before all have posted. */
+        MPI_Barrier(MPI_COMM_WORLD);
+    }
     for (int i = 1; i <= steps; i++) {
         if (part->win == MPI_WIN_NULL)
             exchange(part, column);
         else
-            exchange_by_puts(part);
+            exchange_by_puts(part, i == steps);
         change = step(part->now, part->next, part->stride, x0, x1, y0, y1);
         double *swap = part->now;
         part->now = part->next;
         part->next = swap;
+        MPI_Win swap_win = part->win;
+        part->win = part->next_win;
+        part->next_win = swap_win;
         if (i == steps || i % REPORT_EVERY == 0)
             MPI_Allreduce(MPI_IN_PLACE, &change, 1, MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
     }

@@ -239,11 +239,13 @@ pub(super) fn attempt(make: impl FnOnce() -> anyhow::Result<Run>) -> Outcome {
 
 pub(crate) fn examples(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for ranks in [1, 2, 3, 4, 6] {
-        cases.push(heat(ranks, Where::OneHost, None));
+    for exchange in [Exchange::Messages, Exchange::Puts] {
+        for ranks in [1, 2, 3, 4, 6] {
+            cases.push(heat(ranks, exchange, Where::OneHost, None));
+        }
+        cases.push(heat(4, exchange, Where::TwoHosts, None));
+        cases.push(heat(4, exchange, Where::TwoHosts, Some(FAULTS[0])));
     }
-    cases.push(heat(4, Where::TwoHosts, None));
-    cases.push(heat(4, Where::TwoHosts, Some(FAULTS[0])));
     cases.push(Case::new("heat without its input says so", |context| {
         let run = || Ok(context.mpiexec(2).arg(context.compile("examples/heat.c")?).args(["--input", "no.pgm"]));
         Expected::code(1).says("cannot read no.pgm: No such file").judge(run().and_then(|run| run.finish()))
@@ -259,10 +261,21 @@ pub(crate) fn examples(_: &Context) -> Vec<Case> {
     cases
 }
 
-fn heat(ranks: u32, place: Where, fault: Option<(&'static str, &'static str)>) -> Case {
+/// How ranks of heat get their neighbours' rims.
+#[derive(Clone, Copy)]
+enum Exchange {
+    Messages,
+    Puts,
+}
+
+fn heat(ranks: u32, exchange: Exchange, place: Where, fault: Option<(&'static str, &'static str)>) -> Case {
+    let (exchange_name, option) = match exchange {
+        Exchange::Messages => ("", None),
+        Exchange::Puts => (" with puts", Some("--puts")),
+    };
     let place_name = if matches!(place, Where::OneHost) { "one host" } else { "two hosts" };
     let day = fault.map_or(String::new(), |(day, _)| format!(" on a {day} day"));
-    Case::new(format!("heat, {ranks} ranks on {place_name}{day}"), move |context| {
+    Case::new(format!("heat{exchange_name}, {ranks} ranks on {place_name}{day}"), move |context| {
         let run = || {
             let run = match place {
                 Where::OneHost => context.mpiexec(ranks),
@@ -270,7 +283,7 @@ fn heat(ranks: u32, place: Where, fault: Option<(&'static str, &'static str)>) -
             };
             let run = run.arg(context.compile("examples/heat.c")?);
             let run = run.arg("--input").arg(context.root.join("examples/heat.pgm"));
-            let run = run.arg("--output").arg(context.work.join("heat.png")).args(["--steps", "100"]);
+            let run = run.arg("--output").arg(context.work.join("heat.png")).args(["--steps", "100"]).args(option);
             Ok(fault.map_or(run.clone(), |(_, setting)| run.env("WEFT_FAULTS", setting)))
         };
         Expected::code(0).says("equal to the serial solution to the last bit").judge(run().and_then(|run| run.finish()))
