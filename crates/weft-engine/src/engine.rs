@@ -42,7 +42,7 @@ const FLOW_QUEUE_BYTES: usize = 4 << 20;
 const FULL_RING_RETRY_NS: u64 = 50_000;
 
 pub use immediate::Received;
-pub use multicast::{NewGroup, Standing as GroupStanding, TESTS_MAX, Ways};
+pub use multicast::{NewGroup, Reviewed, Standing as GroupStanding, TESTS_MAX, Ways};
 pub use report::Traffic;
 pub(crate) use slots::SlotWait;
 pub use windows::Access;

@@ -36,12 +36,50 @@ impl Wanted {
 pub enum Multicast {
     /// It has not been tried; after so many broadcasts.
     Untried(u32),
-    /// The network carries it, or did when all last looked; after so many broadcasts.
-    Works(u32),
+    /// The network carries it, or did when all last looked.
+    Works(Reviews),
     /// It does not, or not everywhere.
     Impossible,
     /// It did, and then lost too much: what has been planned to be multicast still is, and nothing new.
     GivenUp,
+}
+
+/// When the processes of a communicator look whether the network still carries multicast: all of them in the same operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reviews {
+    /// Blocking operations that may be multicast, since the network was found to carry it.
+    operations: u64,
+    /// The one in which they look,
+    next: u64,
+    /// and how many come between two looks.
+    apart: u64,
+}
+
+impl Reviews {
+    /// Operations before the first look; from then on twice as many each time.
+    const FIRST: u64 = 64;
+    /// At most so many while something is multicast, …
+    const APART_MAX: u64 = 8192;
+    /// … and where nothing has been since the last look: all wait for each other in one, which costs as much as hundreds of small broadcasts behind each other.
+    const APART_IDLE_MAX: u64 = 1 << 17;
+
+    /// An operation begins: whether all look before.
+    pub(crate) fn count(&mut self) -> bool {
+        self.operations += 1;
+        self.operations >= self.next
+    }
+
+    /// All have looked, and know whether anything has been multicast since the last time.
+    pub(crate) fn looked(&mut self, was_used: bool) {
+        self.apart = (2 * self.apart).min(if was_used { Self::APART_MAX } else { Self::APART_IDLE_MAX });
+        self.next = self.operations + self.apart;
+    }
+}
+
+impl Default for Reviews {
+    fn default() -> Self {
+        Self { operations: 0, next: Self::FIRST, apart: Self::FIRST }
+    }
 }
 
 impl Default for Multicast {
@@ -208,6 +246,29 @@ mod tests {
         let sealed = knowledge(Wanted::Auto, true);
         assert_eq!(sealed.tries_after(Operation::Barrier, &[], 2), None);
         assert_eq!(sealed.allowed(&[]), choice::Multicast::No);
+    }
+
+    #[test]
+    fn looks_become_rare_where_nothing_is_multicast_and_frequent_when_something_is() {
+        let mut reviews = Reviews::default();
+        let mut looks = |operations: u64, was_used: bool| {
+            let mut count = 0;
+            for _ in 0..operations {
+                if reviews.count() {
+                    reviews.looked(was_used);
+                    count += 1;
+                }
+            }
+            count
+        };
+        assert_eq!((looks(63, true), looks(1, true), looks(1000, true)), (0, 1, 3));
+        let period = Reviews::APART_MAX;
+        assert!(looks(10 * period, true) >= 10);
+        assert_eq!(looks(100 * period, true), 100);
+        assert!(looks(8 * Reviews::APART_IDLE_MAX, false) < 16);
+        // The first look that finds something is as far away as that.
+        assert!(looks(Reviews::APART_IDLE_MAX, true) > 0);
+        assert_eq!(looks(100 * period, true), 100);
     }
 
     #[test]

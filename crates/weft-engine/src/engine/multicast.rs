@@ -94,6 +94,15 @@ pub struct Standing {
     pub counters: Counters,
 }
 
+/// How the groups of a context have done for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reviewed {
+    /// The network has lost too much of what this process has multicast, or keeps for others.
+    pub beyond_use: bool,
+    /// This process has multicast something.
+    pub used: bool,
+}
+
 /// A message that is to be multicast, from `offset` on.
 struct Queued {
     request: usize,
@@ -134,6 +143,8 @@ struct Group {
     goes_straight: bool,
     /// Messages that do so, with the request of each of their sends.
     straight: Vec<(usize, Vec<usize>)>,
+    /// Packets that this process had multicast when that was last asked.
+    reviewed: u64,
 }
 
 /// All of them.
@@ -328,6 +339,7 @@ impl<P: Platform> Engine<P> {
             coalescing: Coalescing::default(),
             goes_straight: false,
             straight: Vec::new(),
+            reviewed: 0,
         });
         Ok(ways.map(|hop| hop.is_some()))
     }
@@ -381,14 +393,17 @@ impl<P: Platform> Engine<P> {
         self.groups.groups.iter().all(|group| group.context != context || group.is_idle())
     }
 
-    /// Whether the network has lost too much of what this process has multicast in groups of a context, since this was asked last.
-    pub fn review_groups(&mut self, context: u32) -> bool {
-        let mut beyond_use = false;
+    /// How the groups of a context have done since this was asked last.
+    pub fn review_groups(&mut self, context: u32) -> Reviewed {
+        let mut reviewed = Reviewed { beyond_use: false, used: false };
         for group in self.groups.groups.iter_mut().filter(|group| group.context == context) {
-            beyond_use |= group.goes_straight | group.sender.as_mut().is_some_and(|sender| sender.review());
-            beyond_use |= group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
+            reviewed.beyond_use |= group.goes_straight | group.sender.as_mut().is_some_and(|sender| sender.review());
+            reviewed.beyond_use |=
+                group.receivers.iter_mut().fold(false, |any, (.., receiver)| any | receiver.review());
+            let packets = group.sender.as_ref().map_or(0, |sender| sender.counters().packets);
+            reviewed.used |= std::mem::replace(&mut group.reviewed, packets) != packets;
         }
-        beyond_use
+        reviewed
     }
 
     /// Multicasts packets of full length that say nothing, to find out whether they arrive: one in each way that is asked for. `attempt`: below [`TESTS_MAX`].

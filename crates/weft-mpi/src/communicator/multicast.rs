@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use weft_core::collective::choice::Operation;
 use weft_core::multicast::Scheme;
-use weft_engine::engine::{NewGroup, TESTS_MAX, Ways};
+use weft_engine::engine::{NewGroup, Reviewed, TESTS_MAX, Ways};
 
 use super::highest;
 use crate::error::{Error, Result};
-use crate::multicast::{Carried, Multicast, Wanted};
+use crate::multicast::{Carried, Multicast, Reviews, Wanted};
 use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
@@ -25,9 +25,6 @@ const _: () = assert!(ATTEMPTS <= TESTS_MAX);
 const WINDOW_PACKETS: u32 = 768;
 /// Hosts from which on the table chooses multicast: with fewer it is not tried unless somebody asks for it.
 const AUTO_NODES_MIN: u32 = 3;
-/// After so many blocking operations that may be multicast, and twice as many each time up to the second number, all look whether the network still carries it.
-const REVIEWS: (u32, u32) = (64, 1024);
-
 impl Process {
     /// A blocking operation begins on a communicator: whether [`prepare`] is to be called before.
     #[inline]
@@ -43,10 +40,7 @@ impl Process {
                 false
             }
             Multicast::Untried(_) => object.inter.is_none(),
-            Multicast::Works(operations) => {
-                *operations = operations.wrapping_add(1);
-                is_reviewed_after(*operations)
-            }
+            Multicast::Works(reviews) => reviews.count(),
             Multicast::Impossible | Multicast::GivenUp => false,
         }
     }
@@ -115,7 +109,7 @@ impl Process {
 
     fn conclude_multicast(&mut self, communicator: usize, works: bool) -> Result<()> {
         let object = self.objects.communicator_mut(communicator)?;
-        object.multicast = if works { Multicast::Works(0) } else { Multicast::Impossible };
+        object.multicast = if works { Multicast::Works(Reviews::default()) } else { Multicast::Impossible };
         let context = object.collective_context();
         if !works {
             self.engine()?.leave_groups(context);
@@ -124,20 +118,21 @@ impl Process {
     }
 }
 
-/// Whether the processes of a communicator look, in the blocking operation with this number, how multicast does.
-fn is_reviewed_after(operations: u32) -> bool {
-    let (first, period) = REVIEWS;
-    operations >= first && (operations.is_power_of_two() || operations.is_multiple_of(period))
-}
-
 /// All processes of `communicator` say how multicast does. If it fails for one of them, all go on without it.
 fn review(communicator: usize) -> Result<()> {
     let agree = |values: &mut [i64]| highest(with(|process| process.collective_scope(communicator))?, values);
     let context = with(|process| Ok::<_, Error>(process.objects.communicator(communicator)?.collective_context()))?;
-    let mut beyond_use = [i64::from(with(|process| Ok::<_, Error>(process.engine()?.review_groups(context)))?)];
-    agree(&mut beyond_use)?;
-    if beyond_use[0] == 0 {
-        return Ok(());
+    let Reviewed { beyond_use, used } = with(|process| Ok::<_, Error>(process.engine()?.review_groups(context)))?;
+    let mut found = [i64::from(beyond_use), i64::from(used)];
+    agree(&mut found)?;
+    let [beyond_use, used] = found.map(|one| one != 0);
+    if !beyond_use {
+        return with(|process| {
+            if let Multicast::Works(reviews) = &mut process.objects.communicator_mut(communicator)?.multicast {
+                reviews.looked(used);
+            }
+            Ok(())
+        });
     }
     with(|process| {
         process.multicast.fails = true;
