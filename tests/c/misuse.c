@@ -10,10 +10,10 @@ static MPI_Comm comm, freed_comm;
 static MPI_Datatype freed_type, uncommitted, null_type = MPI_DATATYPE_NULL, new_type;
 static MPI_Datatype doubles[4], null_types[4];
 static MPI_Info freed_info;
-static MPI_Op null_op = MPI_OP_NULL;
+static MPI_Op null_op = MPI_OP_NULL, own_op;
 static MPI_Message message, null_message = MPI_MESSAGE_NULL;
 static MPI_Request request;
-static double in[8], out[8];
+static double in[8], out[8], exposed[8];
 static int ones[4] = {1, 1, 1, 1}, zeros[4], negative[4] = {-1, 1, 1, 1}, number;
 static MPI_Count ones_c[4] = {1, 1, 1, 1}, zeros_c[4], negative_c[4] = {-1, 1, 1, 1}, wide;
 static MPI_Aint zeros_a[4], address;
@@ -27,8 +27,9 @@ static MPI_Group group, freed_group, null_group = MPI_GROUP_NULL, new_group;
 static MPI_Info info, null_info = MPI_INFO_NULL, new_info;
 static MPI_Errhandler freed_handler, null_handler = MPI_ERRHANDLER_NULL, new_handler;
 static MPI_Session session, freed_session, null_session = MPI_SESSION_NULL, new_session;
+static MPI_Win win, locked_win, dynamic_win, freed_win, null_win = MPI_WIN_NULL, new_win;
 static MPI_Status status;
-static int keyval, type_keyval, freed_keyval, null_keyval = MPI_KEYVAL_INVALID;
+static int keyval, type_keyval, win_keyval, freed_keyval, null_keyval = MPI_KEYVAL_INVALID;
 static int ranges[1][3] = {{0, 0, 1}}, far_ranges[1][3] = {{0, 9, 1}}, far[4] = {9, 9, 9, 9}, dims[4], numbers[8];
 static void *found;
 static char text[MPI_MAX_LIBRARY_VERSION_STRING], long_text[2 * MPI_MAX_INFO_VAL];
@@ -67,6 +68,16 @@ static void on_comm(MPI_Comm *which, int *code, ...)
 {
     (void)which, (void)code;
     handled_on_comm++;
+}
+
+static void on_win(MPI_Win *which, int *code, ...)
+{
+    (void)which, (void)code;
+}
+
+static void keep_first(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    (void)from, (void)to, (void)count, (void)type;
 }
 
 #include "misuse_calls.h"
@@ -389,6 +400,18 @@ static void make_objects(void)
     MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, MPI_COMM_NULL_DELETE_FN, &number, NULL);
     freed_keyval = number;
     MPI_Comm_free_keyval(&number);
+    MPI_Win_create_keyval(MPI_WIN_NULL_COPY_FN, MPI_WIN_NULL_DELETE_FN, &win_keyval, NULL);
+    MPI_Op_create(keep_first, 1, &own_op);
+    MPI_Win_create(exposed, sizeof exposed, 1, MPI_INFO_NULL, comm, &win);
+    MPI_Win_create(exposed, sizeof exposed, 1, MPI_INFO_NULL, comm, &locked_win);
+    MPI_Win_create_dynamic(MPI_INFO_NULL, comm, &dynamic_win);
+    MPI_Win_create(exposed, sizeof exposed, 1, MPI_INFO_NULL, comm, &new_win);
+    freed_win = new_win;
+    MPI_Win_free(&new_win);
+    MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
+    MPI_Win_set_errhandler(locked_win, MPI_ERRORS_RETURN);
+    MPI_Win_set_errhandler(dynamic_win, MPI_ERRORS_RETURN);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, 0, 0, locked_win);
     MPI_Cart_create(comm, 1, ones, ones, 0, &cart);
     MPI_Graph_create(comm, 1, ones, zeros, 0, &graph);
     MPI_Dist_graph_create(comm, 1, zeros, ones, zeros, MPI_UNWEIGHTED, MPI_INFO_NULL, 0, &dist_graph);
@@ -397,6 +420,14 @@ static void make_objects(void)
 
 static void free_objects(void)
 {
+    CHECK_EQUAL(MPI_Win_unlock(0, locked_win), MPI_SUCCESS);
+    for (int i = 0; i < 8; i++)
+        CHECK(exposed[i] == 0, "a wrong call wrote %g", exposed[i]);
+    MPI_Win_free(&win);
+    MPI_Win_free(&locked_win);
+    MPI_Win_free(&dynamic_win);
+    MPI_Win_free_keyval(&win_keyval);
+    MPI_Op_free(&own_op);
     MPI_Comm_free(&cart);
     MPI_Comm_free(&graph);
     MPI_Comm_free(&dist_graph);
@@ -442,6 +473,7 @@ int main(int argc, char **argv)
     misuse_environment();
     misuse_info();
     misuse_processes();
+    misuse_one_sided();
     misuse_external();
     misuse_deprecated();
     misuse_fortran();

@@ -64,11 +64,13 @@ fn calls_of(spec: &Spec, procedure: &Procedure, form: Form) -> String {
         if values.iter().enumerate().any(|(other, value)| other != at && value.is_none()) {
             continue;
         }
+        // What other libraries make of wrong windows and of wrong operations on them differs too much.
+        let is_asked_here = objects::is_of_windows(procedure);
         for wrong in wrongs(procedure, parameter, form) {
             let arguments: Vec<&str> = (0..parameters.len())
                 .map(|i| if i == at { wrong.value.as_str() } else { values[i].as_deref().unwrap_or_default() })
                 .collect();
-            let judge = if wrong.found == Found::Here { "REFUSED_HERE" } else { "REFUSED" };
+            let judge = if is_asked_here || wrong.found == Found::Here { "REFUSED_HERE" } else { "REFUSED" };
             let call = format!("{}({})", procedure.symbol(form), arguments.join(", "));
             out.push_str(&format!("    {judge}({}, {call});\n", wrong.class));
         }
@@ -95,6 +97,8 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
         ("BUFFER", _) if matches!(parameter.name.as_str(), "sendbuf" | "inbuf") => "out",
         ("BUFFER", _) => "in",
         ("COMMUNICATOR", Direction::In) => return objects::communicator(procedure, parameter).map(str::to_owned),
+        // Only integers, logicals and bytes can be compared (§12.3.4).
+        ("DATATYPE", Direction::In) if procedure.name == "MPI_Compare_and_swap" => "MPI_INT64_T",
         ("DATATYPE", Direction::In) => "MPI_DOUBLE",
         ("DATATYPE", Direction::Out) => "&new_type",
         ("RANK" | "TAG", Direction::In) => "0",
@@ -127,7 +131,11 @@ fn right(spec: &Spec, procedure: &Procedure, parameter: &Parameter, form: Form) 
             Direction::In,
         ) => "8",
         (
-            "POLYXFER_NUM_ELEM" | "POLYNUM_BYTES_NNI" | "POLYDTYPE_PACK_SIZE" | "POLYDISPLACEMENT_AINT_COUNT",
+            "POLYXFER_NUM_ELEM"
+            | "POLYNUM_BYTES_NNI"
+            | "POLYDTYPE_PACK_SIZE"
+            | "POLYDISPLACEMENT_AINT_COUNT"
+            | "POLYRMA_DISPLACEMENT",
             Direction::Out,
         ) => {
             return Some(format!("&{}", number(spec.c_type(parameter, form))?));
@@ -155,7 +163,8 @@ fn number(c_type: &str) -> Option<&'static str> {
 /// Values that are wrong for a parameter, and the class of the error (MPI-5.0 §9.4).
 fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong> {
     let has = |name: &str| procedure.parameters.iter().any(|p| p.name == name);
-    let is_communication = has("comm") || procedure.name == "MPI_Reduce_local";
+    let is_one_sided = has("target_rank");
+    let is_communication = has("comm") || is_one_sided || procedure.name == "MPI_Reduce_local";
     let kind = parameter.kind.as_str();
     if !parameter.lengths.is_empty() {
         return wrong_arrays(parameter, form);
@@ -165,6 +174,10 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
         return of_objects;
     }
     match (kind, parameter.direction) {
+        // Memory that a window exposes may be named by any address but none (§12.2.1); what is not attached is said of no list.
+        ("BUFFER", _) if procedure.name == "MPI_Win_create" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
+        ("BUFFER", _) if procedure.name == "MPI_Win_attach" => vec![wrong_here("MPI_ERR_BASE", "NULL")],
+        ("BUFFER", _) if procedure.name == "MPI_Win_detach" => vec![wrong_here("MPI_ERR_RMA_ATTACH", "in")],
         // Any address may be asked for, and what is no memory of MPI's may be null memory.
         ("BUFFER", _) if ["MPI_Get_address", "MPI_Free_mem"].contains(&procedure.name.as_str()) => Vec::new(),
         ("RANK" | "TAG", Direction::In) if procedure.name.starts_with("MPI_Status_set") => Vec::new(),
@@ -185,6 +198,9 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
             let mut wrongs = vec![wrong_here("MPI_ERR_TYPE", "freed_type")];
             if !procedure.name.ends_with("_get_name") {
                 wrongs.insert(0, wrong("MPI_ERR_TYPE", "MPI_DATATYPE_NULL"));
+            }
+            if procedure.name == "MPI_Compare_and_swap" {
+                wrongs.push(wrong("MPI_ERR_TYPE", "MPI_DOUBLE"));
             }
             let asks_size = procedure.name.ends_with("_size");
             if is_communication && !asks_size {
@@ -212,7 +228,11 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
         }
         ("OPERATION", Direction::In) => {
             let mut wrongs = vec![wrong("MPI_ERR_OP", "MPI_OP_NULL")];
-            if is_communication {
+            if is_one_sided {
+                // Bits of a double, and a function of the program's own (§12.3.4).
+                wrongs.push(wrong("MPI_ERR_OP", "MPI_BAND"));
+                wrongs.push(wrong("MPI_ERR_OP", "own_op"));
+            } else if is_communication {
                 wrongs.push(wrong("MPI_ERR_OP", "MPI_BAND"));
                 wrongs.push(wrong_here("MPI_ERR_OP", "MPI_REPLACE"));
                 wrongs.push(wrong_here("MPI_ERR_OP", "MPI_NO_OP"));
@@ -253,7 +273,7 @@ fn wrongs(procedure: &Procedure, parameter: &Parameter, form: Form) -> Vec<Wrong
 fn wrong_buffers(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong> {
     let is_rooted = procedure.parameters.iter().any(|p| p.name == "root");
     let has_two = procedure.parameters.iter().filter(|p| p.kind == "BUFFER").count() == 2;
-    let exchanges = procedure.parameters.iter().any(|p| p.name == "dest")
+    let exchanges = procedure.parameters.iter().any(|p| p.name == "dest" || p.name == "target_rank")
         || procedure.name.contains("ack")
         || procedure.name.contains("local");
     let scatters = procedure.name.to_lowercase().contains("scatter") && is_rooted;

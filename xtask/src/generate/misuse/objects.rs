@@ -1,12 +1,21 @@
-//! The same of what manages objects: groups, communicators and their attributes, topologies, error handlers, info, sessions, requests of the
+//! The same of what manages objects: groups, communicators and their attributes, windows, topologies, error handlers, info, sessions, requests of the
 //! user's own. What other libraries make of these mistakes differs more than the standard leaves open, so that all are asked of a careful one only.
 
 use super::super::spec::{Direction, Parameter, Procedure};
 use super::{Wrong, wrong_here};
 
 /// Chapters whose procedures are called.
-pub(super) const CHAPTERS: &[&str] =
-    &["communicators", "topologies", "environment", "info", "processes", "external", "deprecated", "fortran"];
+pub(super) const CHAPTERS: &[&str] = &[
+    "communicators",
+    "topologies",
+    "environment",
+    "info",
+    "processes",
+    "one_sided",
+    "external",
+    "deprecated",
+    "fortran",
+];
 
 /// Procedures that end the process, call the user's own function whatever they are given, or belong to what is not implemented: jobs that meet.
 const NOT_CALLED: &[&str] = &[
@@ -25,10 +34,26 @@ const NOT_CALLED: &[&str] = &[
     "MPI_Unpublish_name",
 ];
 
-/// Whether wrong calls of a procedure are made: not where it takes a window or a file, which nothing makes yet.
+/// Whether wrong calls of a procedure are made: not where it takes a file, which nothing makes yet.
 pub(super) fn is_called(procedure: &Procedure) -> bool {
-    let takes_missing = procedure.parameters.iter().any(|p| matches!(p.kind.as_str(), "WINDOW" | "FILE"));
+    let takes_missing = procedure.parameters.iter().any(|p| p.kind == "FILE");
     !takes_missing && !NOT_CALLED.contains(&procedure.name.as_str())
+}
+
+/// Whether a procedure works on a window, or makes one.
+pub(super) fn is_of_windows(procedure: &Procedure) -> bool {
+    procedure.parameters.iter().any(|p| p.kind == "WINDOW")
+}
+
+/// The window that a procedure can work with: in an epoch, in none, or one without memory of its own.
+fn window(procedure: &Procedure) -> &'static str {
+    let accesses = procedure.parameters.iter().any(|p| p.name == "target_rank");
+    match procedure.name.as_str() {
+        "MPI_Win_attach" | "MPI_Win_detach" => "dynamic_win",
+        "MPI_Win_flush" | "MPI_Win_flush_local" | "MPI_Win_unlock" => "locked_win",
+        _ if accesses => "locked_win",
+        _ => "win",
+    }
 }
 
 /// The communicator that a procedure can work with: most take any, those of topologies one that has theirs.
@@ -53,6 +78,13 @@ pub(super) fn communicator(procedure: &Procedure, parameter: &Parameter) -> Opti
 pub(super) fn right(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str> {
     let name = procedure.name.as_str();
     Some(match (parameter.kind.as_str(), parameter.direction) {
+        ("WINDOW", Direction::In) => window(procedure),
+        ("WINDOW", Direction::Out) => "&new_win",
+        ("WINDOW_SIZE" | "WIN_ATTACH_SIZE", Direction::In) => "8",
+        ("WINDOW_SIZE", Direction::Out) => "&address",
+        ("POLYRMA_DISPLACEMENT", Direction::In) => "1",
+        ("RMA_DISPLACEMENT_NNI" | "RANK_NNI" | "ASSERT", Direction::In) => "0",
+        ("LOCK_TYPE", Direction::In) => "MPI_LOCK_SHARED",
         ("GROUP", Direction::In) => "group",
         ("GROUP", Direction::Out) => "&new_group",
         ("COMMUNICATOR", Direction::Out) => "&new_comm",
@@ -62,6 +94,7 @@ pub(super) fn right(procedure: &Procedure, parameter: &Parameter) -> Option<&'st
         ("SESSION", Direction::In) => "session",
         ("SESSION", Direction::Out) => "&new_session",
         ("KEYVAL", Direction::In) if name.starts_with("MPI_Type") => "type_keyval",
+        ("KEYVAL", Direction::In) if name.starts_with("MPI_Win") => "win_keyval",
         ("KEYVAL", Direction::In) => "keyval",
         ("ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" | "C_BUFFER", Direction::Out) => "&found",
         ("ATTRIBUTE_VAL" | "ATTRIBUTE_VAL_10" | "EXTRA_STATE" | "EXTRA_STATE2", Direction::In) => "NULL",
@@ -106,6 +139,7 @@ fn function(procedure: &Procedure, parameter: &Parameter) -> Option<&'static str
         "MPI_Keyval_create" if is_copy => "MPI_NULL_COPY_FN",
         "MPI_Keyval_create" => "MPI_NULL_DELETE_FN",
         "MPI_Comm_create_errhandler" => "on_comm",
+        "MPI_Win_create_errhandler" => "on_win",
         _ => return None,
     })
 }
@@ -140,6 +174,28 @@ pub(super) fn wrongs(procedure: &Procedure, parameter: &Parameter) -> Vec<Wrong>
     let name = procedure.name.as_str();
     let one = |class, value| vec![wrong_here(class, value)];
     match (parameter.kind.as_str(), parameter.direction) {
+        // The null handles have names too (§7.8).
+        ("WINDOW", Direction::In) if name.ends_with("_get_name") => one("MPI_ERR_WIN", "freed_win"),
+        ("WINDOW", Direction::In) => no_object("MPI_ERR_WIN", "MPI_WIN_NULL", "freed_win"),
+        ("WINDOW", Direction::InOut) => in_place_of_handle("MPI_ERR_WIN", "&null_win"),
+        ("WINDOW_SIZE" | "WIN_ATTACH_SIZE", Direction::In) => one("MPI_ERR_SIZE", "-1"),
+        ("POLYRMA_DISPLACEMENT", Direction::In) => {
+            vec![wrong_here("MPI_ERR_DISP", "0"), wrong_here("MPI_ERR_DISP", "-1")]
+        }
+        ("RMA_DISPLACEMENT_NNI", Direction::In) => vec![
+            wrong_here("MPI_ERR_DISP", "-1"),
+            wrong_here("MPI_ERR_RMA_RANGE", "100000"),
+            wrong_here("MPI_ERR_RMA_RANGE", "INT64_MAX"),
+        ],
+        ("RANK_NNI", Direction::In) => vec![
+            wrong_here("MPI_ERR_RANK", "1"),
+            wrong_here("MPI_ERR_RANK", "-9"),
+            wrong_here("MPI_ERR_RANK", "INT_MAX"),
+        ],
+        ("ASSERT", Direction::In) => {
+            vec![wrong_here("MPI_ERR_ASSERT", "-1"), wrong_here("MPI_ERR_ASSERT", "1 << 30")]
+        }
+        ("LOCK_TYPE", Direction::In) => one("MPI_ERR_LOCKTYPE", "-77"),
         ("GROUP", Direction::In) => no_object("MPI_ERR_GROUP", "MPI_GROUP_NULL", "freed_group"),
         ("GROUP", Direction::InOut) => in_place_of_handle("MPI_ERR_GROUP", "&null_group"),
         ("COMMUNICATOR", Direction::InOut) => in_place_of_handle("MPI_ERR_COMM", "&null_comm"),
