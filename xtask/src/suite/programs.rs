@@ -39,6 +39,7 @@ pub(super) const PROGRAMS: &[&str] = &[
     "window_access",
     "window_epochs",
     "window_oracles",
+    "window_passive",
     "windows",
     "chapter13",
     "chapter15",
