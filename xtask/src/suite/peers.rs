@@ -107,6 +107,19 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
             }
         }));
     }
+    // One-sided operations on one host, two and four.
+    for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 4)] {
+        cases.push(Case::new(format!("its tests of windows, {ranks} ranks on {hosts} hosts"), move |context| {
+            if hosts == 1 {
+                return window_tests(context, ranks, context.mpiexec(ranks));
+            }
+            match context.hosts().map(Hosts::no_namespaces) {
+                Ok(Some(skipped)) => skipped,
+                Ok(None) => window_tests(context, ranks, on_hosts(context, ranks, hosts)),
+                Err(error) => Outcome::Failed(error.to_string()),
+            }
+        }));
+    }
     cases
 }
 
@@ -122,6 +135,11 @@ fn on_hosts(context: &Context, ranks: u32, hosts: u32) -> Run {
 /// The modules whose names say that they are about collectives; nothing is left out of those.
 fn collective_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "test_cco"], || Ok(mpiexec))
+}
+
+/// The modules about windows, and the locks and counters that its `util.sync` makes of them; nothing is left out of those.
+fn window_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
+    run_tests(context, ranks, &["-i", "^test_(win|rma|rma_nb|util_sync)\\.py$"], || Ok(mpiexec))
 }
 
 fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
