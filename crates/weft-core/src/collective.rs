@@ -80,6 +80,7 @@ mod two_level;
 
 pub use chosen::Chosen;
 pub use frontier::Frontier;
+pub use plan::PHASES_AHEAD;
 pub use schedule::{Buffer, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
 
 pub use arguments::{

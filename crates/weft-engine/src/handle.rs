@@ -38,6 +38,9 @@ pub enum Kind {
 /// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.
 pub const ENTRIES_MAX: usize = 1 << 24;
 
+/// Handles below are predefined: what they refer to is always there.
+pub const HANDLES_PREDEFINED: usize = 4096;
+
 struct Entry<T> {
     generation: u32,
     is_alive: bool,

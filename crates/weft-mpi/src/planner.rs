@@ -4,21 +4,57 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
-use weft_core::collective::choice::{Choices, Layout};
+use weft_core::collective::choice::{Choices, Layout, Operation};
 use weft_core::collective::{
     Allgather, Allgatherv, Allreduce, Barrier, Bcast, Chosen, Gather, Reduce, ReduceScatter, ReduceScatterBlock,
     Schedule,
 };
 
 use weft_engine::arguments::{Arguments, Bound};
+use weft_engine::handle::HANDLES_PREDEFINED;
 
 /// Schedules that are kept, and the steps that one may have for that: programs call few different collectives again and again.
 const KEPT_MAX: usize = 16;
 const KEPT_STEPS_MAX: usize = 1024;
 
+/// Calls whose plans are kept with their buffers.
+const CALLS_MAX: usize = 4;
+
+/// All that the plan and the buffers of a collective follow from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// What is called.
+    pub operation: Operation,
+    /// The communicator's handle.
+    pub communicator: usize,
+    /// Address, number of items and handle of their type.
+    pub send: (usize, i64, usize),
+    /// The same of the receive buffer.
+    pub receive: (usize, i64, usize),
+    /// The handle of the reduction, and the root; 0 where there is none.
+    pub by: (usize, i32),
+}
+
+impl Call {
+    /// Whether the same words mean the same as long as there is the communicator: types and reductions are predefined, so that nobody can free them.
+    #[inline]
+    fn is_lasting(&self) -> bool {
+        [self.send.2, self.receive.2, self.by.0].iter().all(|handle| *handle < HANDLES_PREDEFINED)
+    }
+}
+
+/// The calls made last, with what they were bound to.
+#[derive(Default)]
+struct Calls {
+    known: [Option<(Call, Arc<Bound>)>; CALLS_MAX],
+    /// Which of them goes next.
+    oldest: usize,
+}
+
 /// What plans collectives.
 pub struct Planner {
     choices: Choices,
+    calls: RefCell<Calls>,
     kept: RefCell<Kept>,
     /// Where what is planned now may go through memory that processes share.
     in_memory: Cell<InMemory>,
@@ -64,7 +100,32 @@ impl Planner {
     /// One that chooses so.
     pub const fn new(choices: Choices) -> Self {
         let kept = RefCell::new(Kept { schedules: Vec::new(), oldest: 0, barrier: None });
-        Self { choices, kept, in_memory: Cell::new(InMemory::Everywhere) }
+        let calls = RefCell::new(Calls { known: [const { None }; CALLS_MAX], oldest: 0 });
+        Self { choices, calls, kept, in_memory: Cell::new(InMemory::Everywhere) }
+    }
+
+    /// What the same blocking call was bound to, if it was made lately. Programs make few different ones, again and again.
+    #[inline]
+    pub fn repeated(&self, call: &Call) -> Option<Arc<Bound>> {
+        let calls = self.calls.borrow();
+        let (_, bound) = calls.known.iter().flatten().find(|(known, _)| known == call)?;
+        // One thread at a time uses it.
+        (Arc::strong_count(bound) == 1).then(|| bound.clone())
+    }
+
+    /// Keeps what a blocking call was bound to, if nothing but the call decides that, as where it goes through the memory of its one node.
+    pub(crate) fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
+        if bound.schedule().phases > 0 && call.is_lasting() {
+            let mut calls = self.calls.borrow_mut();
+            let oldest = calls.oldest;
+            calls.known[oldest] = Some((*call, bound.clone()));
+            calls.oldest = (oldest + 1) % CALLS_MAX;
+        }
+    }
+
+    /// The hints of a communicator have changed.
+    pub fn forget_calls(&self) {
+        *self.calls.borrow_mut() = Calls::default();
     }
 
     /// What `plan` plans goes through memory that processes share at most there.

@@ -29,7 +29,7 @@ use weft_mpi::collective::{Bound, CollectiveScope};
 use weft_mpi::error::{Error, Result};
 use weft_mpi::memory::{self, UserFunction};
 use weft_mpi::object::{Communicator, Operation};
-use weft_mpi::planner::InMemory;
+use weft_mpi::planner::{self, InMemory};
 use weft_mpi::predefined;
 use weft_mpi::process::{Guard, Process, lock, with};
 use weft_mpi::reduce::{self, Op};
@@ -43,7 +43,7 @@ fn run(
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
-    run_from(form, lock(), comm, plan, called)
+    run_from(form, lock(), comm, None, plan, called)
 }
 
 /// The same, and `between` where the communicator is an intercommunicator.
@@ -55,13 +55,12 @@ fn run_either(
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
 ) -> Result<()> {
-    run_either_from(form, lock(), comm, plan, called, between)
+    run_either_from(form, lock(), comm, None, plan, called, between)
 }
 
-/// The lock, for an operation that may be multicast: whether the network carries that is tried before if it is time to.
+/// The lock again, for an operation that may be multicast: whether the network carries that is tried before if it is time to.
 #[inline]
-fn lock_for_multicast(form: Form, comm: MPI_Comm, operation: choice::Operation) -> Result<Guard> {
-    let mut process = lock();
+fn try_multicast(form: Form, mut process: Guard, comm: MPI_Comm, operation: choice::Operation) -> Result<Guard> {
     if let Form::Blocking = form
         && process.tries_multicast(comm.0, operation)
     {
@@ -72,12 +71,35 @@ fn lock_for_multicast(form: Form, comm: MPI_Comm, operation: choice::Operation) 
     Ok(process)
 }
 
-/// The same, when the lock is held already.
+/// The same for operations that programs repeat: a blocking `call` that was made lately is neither checked nor planned again.
+#[inline]
+fn run_repeatable(
+    form: Form,
+    call: planner::Call,
+    plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
+    called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
+    between: impl FnOnce(Guard) -> Result<()>,
+) -> Result<()> {
+    let mut process = lock();
+    if let Form::Blocking = form
+        && let Some(bound) = process.planner.repeated(&call)
+    {
+        let mut place = process.agreement_scope(call.communicator)?;
+        process.take_turn(&mut place, bound.schedule());
+        return weft_mpi::collective::run(process, place, bound);
+    }
+    let comm = MPI_Comm(call.communicator);
+    process = try_multicast(form, process, comm, call.operation)?;
+    run_either_from(form, process, comm, Some(&call), plan, called, between)
+}
+
+/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
 #[inline]
 fn run_either_from(
     form: Form,
     process: Guard,
     comm: MPI_Comm,
+    call: Option<&planner::Call>,
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
     between: impl FnOnce(Guard) -> Result<()>,
@@ -85,15 +107,22 @@ fn run_either_from(
     if process.objects.communicator(comm.0)?.inter.is_some() {
         return between(process);
     }
-    run_from(form, process, comm, plan, called)
+    run_from(form, process, comm, call, plan, called)
 }
 
-/// The same, when the lock is held already.
+/// Of what a repeatable call consists.
+fn call(operation: choice::Operation, comm: MPI_Comm, send: Part, receive: Part) -> planner::Call {
+    let words = |part: Part| (part.buffer.addr(), part.count, part.datatype.0);
+    planner::Call { operation, communicator: comm.0, send: words(send), receive: words(receive), by: (0, 0) }
+}
+
+/// The same, when the lock is held already; a blocking `call` is kept for those that repeat it.
 #[inline]
 fn run_from(
     form: Form,
     process: Guard,
     comm: MPI_Comm,
+    call: Option<&planner::Call>,
     plan: impl FnOnce(&Process, &Communicator) -> Result<Plan>,
     called: impl FnOnce(&Process, &Communicator) -> Result<Call>,
 ) -> Result<()> {
@@ -102,6 +131,9 @@ fn run_from(
     // SAFETY: the contract of every function of this chapter: the buffers hold what counts and datatypes say until the collective is
     // complete, and do not overlap; the schedule was planned for just these. `weft_mpi` uses it under the process lock, and until then.
     let bound = Arc::new(unsafe { Bound::new(schedule, arguments) });
+    if let (Form::Blocking, Some(call), false) = (form, call, process.checks_calls) {
+        process.keep_call(call, &bound);
+    }
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), |_, _| bound, called)
 }
 
@@ -169,7 +201,7 @@ pub(crate) unsafe fn barrier(form: Form, comm: MPI_Comm) -> Result<()> {
     let in_memory = in_memory(form);
     let bind =
         |process: &Process, place: &CollectiveScope| process.planner.at_most(in_memory, || process.barrier(place));
-    let process = lock_for_multicast(form, comm, choice::Operation::Barrier)?;
+    let process = try_multicast(form, lock(), comm, choice::Operation::Barrier)?;
     run_bound(form, process, comm, |process| process.agreement_scope(comm.0), bind, called::barrier)
 }
 
@@ -183,10 +215,9 @@ pub(crate) unsafe fn bcast(
     comm: MPI_Comm,
 ) -> Result<()> {
     let part = Part { buffer: buffer.cast_const(), count, datatype };
-    run_either_from(
+    run_repeatable(
         form,
-        lock_for_multicast(form, comm, choice::Operation::Bcast)?,
-        comm,
+        planner::Call { by: (0, root), ..call(choice::Operation::Bcast, comm, part, part) },
         |process, comm| plan_bcast(process, comm, part, root),
         |process, comm| called::bcast(process, comm, part, root),
         |process| inter::bcast(form, process, comm, part, root),
@@ -308,10 +339,9 @@ pub(crate) unsafe fn allgather(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run_either_from(
+    run_repeatable(
         form,
-        lock_for_multicast(form, comm, choice::Operation::Allgather)?,
-        comm,
+        call(choice::Operation::Allgather, comm, send, receive),
         |process, comm| plan_every(process, comm, send, receive, 1, |plans, shape| plans.allgather(shape)),
         move |process, comm| called::every(process, comm, send, receive),
         // SAFETY: there are no arrays.
@@ -336,8 +366,9 @@ pub(crate) unsafe fn allgatherv(
     // SAFETY: the caller's arrays.
     run_either_from(
         form,
-        lock_for_multicast(form, comm, choice::Operation::Allgather)?,
+        try_multicast(form, lock(), comm, choice::Operation::Allgather)?,
         comm,
+        None,
         |process, comm| unsafe { plan_allgatherv(process, comm, send, receive) },
         move |process, comm| unsafe { called::allgatherv(process, comm, send, receive) },
         |process| unsafe { inter::exchange(form, process, comm, Side::Same(send), Side::Listed(receive)) },
@@ -357,9 +388,9 @@ pub(crate) unsafe fn alltoall(
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count: sendcount, datatype: sendtype };
     let receive = Part { buffer: recvbuf, count: recvcount, datatype: recvtype };
-    run_either(
+    run_repeatable(
         form,
-        comm,
+        call(choice::Operation::Alltoall, comm, send, receive),
         |process, comm| {
             plan_every(process, comm, send, receive, comm.group.size(), |plans, shape| plans.alltoall(shape))
         },
@@ -434,9 +465,10 @@ pub(crate) unsafe fn reduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run_either(
+    let receive = Part { buffer: recvbuf.cast_const(), ..send };
+    run_repeatable(
         form,
-        comm,
+        planner::Call { by: (op.0, root), ..call(choice::Operation::Reduce, comm, send, receive) },
         |process, comm| plan_reduce(process, comm, send, recvbuf, op, root),
         move |process, _| called::reduction(process, (datatype, count as u64), op, Some(root)),
         |process| inter::reduce(form, process, comm, send, recvbuf, op, root),
@@ -454,10 +486,10 @@ pub(crate) unsafe fn allreduce(
     comm: MPI_Comm,
 ) -> Result<()> {
     let send = Part { buffer: sendbuf, count, datatype };
-    run_either_from(
+    let receive = Part { buffer: recvbuf.cast_const(), ..send };
+    run_repeatable(
         form,
-        lock_for_multicast(form, comm, choice::Operation::Allreduce)?,
-        comm,
+        planner::Call { by: (op.0, 0), ..call(choice::Operation::Allreduce, comm, send, receive) },
         |process, comm| plan_all(process, comm, send, recvbuf, op, |plans, shape| plans.allreduce(shape)),
         |process, _| called::reduction(process, (datatype, count as u64), op, None),
         |process| inter::allreduce(form, process, comm, send, recvbuf, op),

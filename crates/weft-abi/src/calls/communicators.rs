@@ -458,6 +458,7 @@ pub(crate) unsafe fn comm_set_info(comm: MPI_Comm, info: MPI_Info) -> Result<()>
     with(|process| {
         let info = info_of(process, info)?;
         hints::update(&mut process.objects.communicator_mut(comm.0)?.info, &info);
+        process.planner.forget_calls();
         Ok(())
     })
 }

@@ -47,6 +47,13 @@ const SCRATCH_SPANS: u64 = 1 << 62;
 /// Steps that follow a fence wait for so many others at most; for more there is a step that waits for them.
 const FENCE_EDGES_MAX: usize = 2;
 
+/// A rank may have published in so many phases, counting the one it publishes in, of which not all ranks of the node have finished the first: what
+/// transports must have room for.
+pub const PHASES_AHEAD: u32 = 4;
+
+/// So many of the phases that have begun may be without all their steps yet when the next one begins.
+const PHASES_OPEN: u32 = 2;
+
 /// A schedule being written.
 #[derive(Default)]
 pub(super) struct Plan {
@@ -63,6 +70,8 @@ pub(super) struct Plan {
     /// Packed bytes of scratch memory that have spans.
     spans: u64,
     phases: u32,
+    /// The phases that this rank has said to be done with.
+    finished: u32,
 }
 
 /// The newest fence: all steps behind it wait for these.
@@ -167,8 +176,13 @@ impl Plan {
         }
     }
 
-    /// A phase more, in which ranks of the node publish something: its number. All of them count alike.
+    /// A phase more, in which ranks of the node publish something: its number. All of them count alike. Whoever publishes in it waits until the
+    /// others have finished earlier ones, so a rank that has not said that of its own accord, such as the root of a broadcast, does it here.
     pub(super) fn begin_phase(&mut self) -> u32 {
+        if self.phases - self.finished >= PHASES_AHEAD {
+            self.fence();
+            self.finish_phase(self.phases - 1 - PHASES_OPEN);
+        }
         self.phases += 1;
         self.phases - 1
     }
@@ -225,6 +239,7 @@ impl Plan {
 
     /// Says to the ranks of the node that this one is done with a phase, and with those before it. What touches them must have been fenced off.
     pub(super) fn finish_phase(&mut self, phase: u32) {
+        self.finished = self.finished.max(phase + 1);
         self.add(Step::Finish { phase }, None, None);
     }
 

@@ -3,7 +3,9 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use weft_core::collective::{Buffer, ElementShape, Frontier, Items, Kind, SCRATCH_ALIGNMENT, Schedule, Slice, Step};
+use weft_core::collective::{
+    Buffer, ElementShape, Frontier, Items, Kind, PHASES_AHEAD, SCRATCH_ALIGNMENT, Schedule, Slice, Step,
+};
 
 /// A datatype: blocks of bytes in packed order, and the extent.
 #[derive(Clone, Debug)]
@@ -283,6 +285,11 @@ impl Running<'_> {
         true
     }
 
+    /// How many phases it needs nothing more of.
+    fn has_finished(&self) -> u32 {
+        if self.frontier.is_at_end() { u32::MAX - PHASES_AHEAD } else { self.finished }
+    }
+
     /// Items in scratch are based at a multiple of the alignment plus a number of extents.
     fn is_aligned(&self, slice: Slice) -> bool {
         let extent = self.process.receive_type.extent;
@@ -353,6 +360,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let mut published: HashMap<(u32, u32), Vec<u8>> = HashMap::new();
     let mut exposed: HashMap<(u32, u32), Slice> = HashMap::new();
     let phases: Vec<u32> = ranks.iter().map(|rank| rank.process.schedule.phases).collect();
+    let nodes = nodes(&ranks);
     for (rank, of) in ranks.iter().enumerate() {
         // They share memory, so they must count alike.
         let read = of.process.schedule.steps().filter_map(|step| match step {
@@ -368,6 +376,7 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let mut receives: HashMap<(u32, u32), VecDeque<(u32, Slice)>> = HashMap::new();
     let mut random =
         Random(label.bytes().fold(size as u64, |state, byte| (state ^ byte as u64).wrapping_mul(0x100_0000_01B3)));
+    let mut has_left = vec![false; ranks.len()];
     // Ranks that may go on.
     let mut able: Vec<u32> = (0..size).collect();
     while !able.is_empty() {
@@ -376,12 +385,25 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
         // Of the steps that may begin, any may be the first.
         let mut ready: Vec<u32> = std::iter::from_fn(|| me.frontier.take_next()).collect();
         if ready.is_empty() {
+            if me.frontier.is_at_end() && !std::mem::replace(&mut has_left[rank as usize], true) {
+                wake(&mut ranks, &mut able);
+            }
             continue;
         }
         let number = ready.swap_remove(random.below(ready.len()));
         ready.into_iter().for_each(|other| me.frontier.put_back(other));
         able.push(rank);
         let step = *me.process.schedule.step(number);
+        // What stands where it is to be published must not be needed any more.
+        if let Step::Publish { phase, .. } | Step::Expose { phase, .. } = step
+            && let of_node = nodes[rank as usize]
+            && let others = (0..size).filter(|other| *other != rank && nodes[*other as usize] == of_node)
+            && others.map(|other| &ranks[other as usize]).any(|other| other.has_finished() + PHASES_AHEAD <= phase)
+        {
+            ranks[rank as usize].waiting.push(number);
+            continue;
+        }
+        let me = &mut ranks[rank as usize];
         let (pair, slice) = match step {
             Step::Send { to, slice } => ((rank, to), slice),
             Step::Receive { from, slice } => ((from, rank), slice),
@@ -418,11 +440,9 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
                     continue;
                 }
                 me.frontier.complete(&me.process.schedule, number);
-                if matches!(shared, Step::Publish { .. } | Step::Expose { .. }) {
-                    for other in &mut ranks {
-                        other.waiting.drain(..).for_each(|number| other.frontier.put_back(number));
-                    }
-                    able.extend(0..size);
+                let is_news = matches!(shared, Step::Publish { .. } | Step::Expose { .. } | Step::Finish { .. });
+                if is_news {
+                    wake(&mut ranks, &mut able);
                 }
                 continue;
             }
@@ -474,6 +494,28 @@ pub(crate) fn run(label: &str, op: Op, processes: Vec<Process>) -> Vec<Memory> {
     let left = sends.values().map(VecDeque::len).chain(receives.values().map(VecDeque::len)).sum::<usize>();
     assert_eq!(left, 0, "{label}: messages without counterpart");
     ranks.into_iter().map(|me| me.process.receive).collect()
+}
+
+/// Whoever waits for what others publish or finish looks again.
+fn wake(ranks: &mut [Running<'_>], able: &mut Vec<u32>) {
+    for waiting in ranks.iter_mut() {
+        waiting.waiting.drain(..).for_each(|number| waiting.frontier.put_back(number));
+    }
+    able.extend(0..ranks.len() as u32);
+}
+
+/// A number for the node of each rank: those that take what others publish are on one node with them.
+fn nodes(ranks: &[Running<'_>]) -> Vec<usize> {
+    let mut nodes: Vec<usize> = (0..ranks.len()).collect();
+    for (rank, of) in ranks.iter().enumerate() {
+        for step in of.process.schedule.steps() {
+            if let Step::Collect { from, .. } | Step::Combine { from, .. } | Step::Fetch { from, .. } = step {
+                let (own, theirs) = (nodes[rank], nodes[*from as usize]);
+                nodes.iter_mut().filter(|node| **node == theirs).for_each(|node| *node = own);
+            }
+        }
+    }
+    nodes
 }
 
 /// What waits for its receive.

@@ -9,7 +9,7 @@ use weft_core::collective::{Barrier, Schedule};
 use super::{Bound, CollectiveScope};
 use crate::multicast::Multicast;
 use crate::object::{Communicator, Group};
-use crate::planner::Plans;
+use crate::planner::{Call, Plans};
 use crate::process::Process;
 
 /// How long the others of a node are waited for, that they say whether they may copy from each other's memory.
@@ -28,6 +28,15 @@ impl Process {
         };
         let layout = layout.with_multicast(self.uses_multicast(communicator));
         Plans { planner: &self.planner, layout }
+    }
+
+    /// Keeps what a blocking call was bound to for the same calls that follow, where that is possible.
+    pub fn keep_call(&self, call: &Call, bound: &Arc<Bound>) {
+        let Ok(object) = self.objects.communicator(call.communicator) else { return };
+        let is_one_node = object.layout.get().is_some_and(|layout| layout.place().nodes == 1);
+        if is_one_node && !self.may_try_multicast(object, call.operation) {
+            self.planner.keep_call(call, bound);
+        }
     }
 
     /// What may be multicast on a communicator.

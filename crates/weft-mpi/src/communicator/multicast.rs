@@ -11,6 +11,7 @@ use weft_engine::engine::{NewGroup, Reviewed, TESTS_MAX, Ways};
 use super::highest;
 use crate::error::{Error, Result};
 use crate::multicast::{Carried, Multicast, Reviews, Wanted};
+use crate::object::Communicator;
 use crate::process::{self, Process, with};
 
 /// Blocking operations that may be multicast, on a communicator, before that is tried: a program that does only a few need not pay for it.
@@ -43,6 +44,12 @@ impl Process {
             Multicast::Works(reviews) => reviews.count(),
             Multicast::Impossible | Multicast::GivenUp => false,
         }
+    }
+
+    /// Whether [`Self::tries_multicast`] may ever say more than no of such an operation, as long as the hints of the communicator stay as they are.
+    pub(crate) fn may_try_multicast(&self, object: &Communicator, operation: Operation) -> bool {
+        !matches!(object.multicast, Multicast::Impossible | Multicast::GivenUp)
+            && self.multicast.tries_after(operation, &object.info, OPERATIONS_BEFORE).is_some()
     }
 
     /// Whether there are hosts enough for a group of `communicator`: all its processes say the same.

@@ -11,6 +11,7 @@
 
 use std::sync::atomic::Ordering;
 
+use weft_core::collective::PHASES_AHEAD;
 use weft_engine::transport::Stamp;
 
 use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
@@ -19,7 +20,7 @@ use super::slot_area::{Cell, LARGE_MAX, SMALL_MAX, SlotArea};
 /// then.
 pub(crate) const SMALL_CELLS: u32 = if cfg!(loom) { 2 } else { 64 };
 /// The same with what is large.
-pub(crate) const LARGE_CELLS: u32 = if cfg!(loom) { 1 } else { 4 };
+pub(crate) const LARGE_CELLS: u32 = if cfg!(loom) { 1 } else { PHASES_AHEAD };
 
 /// How many phases with `len` bytes may stand in a slot.
 pub(super) fn cells(len: usize) -> u32 {

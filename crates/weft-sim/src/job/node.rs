@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::os::fd::RawFd;
 use std::rc::Rc;
+use weft_core::collective::PHASES_AHEAD;
 use weft_core::message::Frame as Parsed;
 use weft_engine::transport::{Node, PeerFault, SleepMode, Stamp};
 
@@ -81,10 +82,9 @@ pub(super) struct Pair {
     pub(super) sharing: Sharing,
 }
 
-/// Slots for collectives of each process, what can be published at once, and how many phases a process may be ahead.
+/// Slots for collectives of each process, and what can be published at once.
 const SLOTS: usize = 4;
 const PUBLISHED_MAX: usize = 1000;
-const PHASES_AHEAD: u32 = 4;
 
 /// What a process publishes for the collectives of one communicator.
 #[derive(Default)]
