@@ -3,11 +3,13 @@
  * The last rank computes until its own memory says that all others have had what they asked for: if any operation needed a call of it, both sides
  * would wait for ever. A limit turns that into a failure. */
 #include "check.h"
+#include <fcntl.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mman.h>
 #include <time.h>
 
-enum { LARGE = 1 << 17, LIMIT_SECONDS = 30 };
+enum { LARGE = 1 << 17, LIMIT_SECONDS = 30, FLUSHES = 50 };
 
 /* What the target shows: how many are done with it, a counter, and much data. */
 struct shown {
@@ -111,10 +113,86 @@ static void passive(enum flavor flavor)
         free(shown);
 }
 
+/* What origin and target say to each other without MPI: which flush has returned, and which one the target has looked behind. */
+struct said {
+    int64_t returned, seen;
+};
+
+/* A file that all processes map, if they are on one machine; each of them may be in a network of its own. */
+static struct said *map_file(void)
+{
+    char name[] = "/tmp/weft-window-passive-XXXXXX";
+    int file = rank == 0 ? mkstemp(name) : -1;
+    if (file >= 0 && ftruncate(file, sizeof(struct said)) != 0)
+        name[0] = 0;
+    MPI_Bcast(name, sizeof name, MPI_CHAR, 0, MPI_COMM_WORLD);
+    if (rank != 0)
+        file = open(name, O_RDWR);
+    struct said *said = MAP_FAILED;
+    if (file >= 0)
+        said = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    int is_mapped = said != MAP_FAILED, all = 0;
+    MPI_Allreduce(&is_mapped, &all, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
+    if (file >= 0)
+        close(file);
+    if (rank == 0 && file >= 0)
+        unlink(name);
+    return all ? said : NULL;
+}
+
+/* Looks until `cell` is `value`. */
+static int reaches(const int64_t *cell, int64_t value)
+{
+    double end = seconds() + LIMIT_SECONDS;
+    while (__atomic_load_n(cell, __ATOMIC_SEQ_CST) != value && seconds() < end)
+        sched_yield();
+    return __atomic_load_n(cell, __ATOMIC_SEQ_CST) == value;
+}
+
+/* When a flush returns, what was put is in the target's memory (§12.5.4), though the target makes no call. */
+static void flushed(void)
+{
+    STORY("a flush returns when what was put is at the target");
+    struct said *said = map_file();
+    int target = ranks - 1;
+    if (!said)
+        return;
+    int64_t *memory;
+    MPI_Win win;
+    MPI_Win_allocate(sizeof *memory, sizeof *memory, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &win);
+    *memory = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0)
+        MPI_Win_lock(MPI_LOCK_SHARED, target, 0, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int64_t number = 1; number <= FLUSHES; number++) {
+        if (rank == 0) {
+            MPI_Put(&number, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, win);
+            MPI_Win_flush(target, win);
+            __atomic_store_n(&said->returned, number, __ATOMIC_SEQ_CST);
+        }
+        if (rank == target) {
+            CHECK(reaches(&said->returned, number), "flush %lld has not returned while its target computes", (long long)number);
+            int64_t found = __atomic_load_n(memory, __ATOMIC_SEQ_CST);
+            CHECK(found == number, "there is %lld when flush %lld has returned", (long long)found, (long long)number);
+            __atomic_store_n(&said->seen, number, __ATOMIC_SEQ_CST);
+        }
+        if (rank == 0 && !reaches(&said->seen, number))
+            break;
+    }
+    if (rank == 0)
+        MPI_Win_unlock(target, win);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Win_free(&win);
+    munmap(said, sizeof *said);
+}
+
 int main(int argc, char **argv)
 {
     begin(&argc, &argv);
     for (int flavor = 0; flavor < FLAVORS; flavor++)
         passive(flavor);
+    if (ranks > 1)
+        flushed();
     return end();
 }
