@@ -6,7 +6,6 @@ mod target;
 
 use weft_core::layout::{Element, Layout};
 use weft_core::matching::Envelope;
-use weft_core::message::HEAD_MAX;
 use weft_core::one_sided::{Claim, RECORD_MAX, Record};
 
 use super::Engine;
@@ -82,12 +81,12 @@ impl<P: Platform> Engine<P> {
         result
     }
 
-    /// Bytes of a batch that fits what the route to `target` carries at once.
-    fn batch_bytes(&mut self, window: &Window, target: u32) -> usize {
+    /// Bytes at which a batch to `target` leaves.
+    fn batch_bytes(&self, window: &Window, target: u32) -> usize {
         let peer = window.member(target);
         let whole = match self.peers[peer].route {
             Route::Shared(_) => self.immediate_max as usize,
-            Route::Remote(_) => self.submission(peer).frame_max().saturating_sub(HEAD_MAX),
+            // Those that need a few frames leave together, which costs less than a message for what did not fit.
             _ => BATCH_BYTES,
         };
         whole.min(self.eager_limit as usize).clamp(BATCH_BYTES_MIN, BATCH_BYTES)
