@@ -107,8 +107,8 @@ pub(crate) fn mpi4py_all(_: &Context) -> Vec<Case> {
             }
         }));
     }
-    // One-sided operations on one host, two and four.
-    for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (2, 2), (4, 4)] {
+    // One-sided operations on one host to four.
+    for (ranks, hosts) in [(1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (2, 2), (5, 2), (3, 3), (4, 4)] {
         cases.push(Case::new(format!("its tests of windows, {ranks} ranks on {hosts} hosts"), move |context| {
             if hosts == 1 {
                 return window_tests(context, ranks, context.mpiexec(ranks));
