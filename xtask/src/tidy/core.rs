@@ -59,11 +59,11 @@ pub(super) fn check(root: &Path, findings: &mut Findings) -> Result<()> {
     let core = core.to_str().context("the project's path is not text")?;
     write(&directory.join("Cargo.toml"), &MANIFEST.replace("CORE", core))?;
     write(&directory.join("lib.rs"), PROGRAM)?;
-    // The same versions as in the workspace; cargo drops the entries that are not needed.
+    // The same versions as in the workspace; cargo drops the entries that are not needed, and downloads what a new machine does not have yet.
     std::fs::copy(root.join("Cargo.lock"), directory.join("Cargo.lock"))?;
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["check", "--quiet", "--offline"]).current_dir(&directory);
+    command.args(["check", "--quiet"]).current_dir(&directory);
     command.env("CARGO_TARGET_DIR", directory.join("target"));
     let output = command.output().context("cannot run cargo check")?;
     if !output.status.success() {
