@@ -3,6 +3,7 @@
 
 mod applications;
 mod generate;
+mod guests;
 mod import;
 mod suite;
 mod tidy;
@@ -18,6 +19,7 @@ const USAGE: &str = "usage: cargo xtask <command>
   suite [NAME ...]    run the integration suites (all of them without a name)
   applications [NAME ...]
                       programs that others wrote, fetched, built, and run with their own tests
+  rdma -- PROGRAM …   run a program in virtual machines with RDMA devices that the kernel plays
   instructions        count what a message of 8 bytes costs, or compare it between installed prefixes";
 
 fn main() -> ExitCode {
@@ -29,6 +31,8 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(rest),
         Some("suite") => suite::run(rest),
         Some("applications") => applications::run(rest),
+        Some("rdma") => guests::run(rest),
+        Some("guest") => guests::run_inside(rest),
         Some("instructions") => suite::instructions::run(rest),
         _ => {
             eprintln!("{USAGE}");

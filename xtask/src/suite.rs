@@ -25,6 +25,7 @@ mod porting;
 pub(crate) mod process;
 mod programs;
 mod rails;
+mod rdma;
 mod report;
 mod tools;
 mod trace;
@@ -121,6 +122,7 @@ const LARGE: &[Suite] = &[
     },
     Suite { name: "fabric-all", what: "all programs over libfabric on four hosts", cases: fabric::all_cases },
     Suite { name: "mpi4py-all", what: "mpi4py's own tests in all runs", cases: peers::mpi4py_all },
+    Suite { name: "rdma", what: "iWARP and RoCE between virtual machines", cases: rdma::cases },
 ];
 
 #[derive(Default)]

@@ -1,15 +1,17 @@
 //! What all cases share: where things are, compiled programs, two hosts.
 
-use std::cell::OnceCell;
+use std::cell::{OnceCell, RefCell};
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 
 use anyhow::Context as _;
 
 use super::Outcome;
 use super::process::{Finished, Run};
+use crate::guests::{self, Device, Guests};
 
 /// The exit code by which `weft` says that it can make no virtual hosts.
 pub(crate) const EXIT_NO_HOSTS: i32 = 77;
@@ -22,6 +24,8 @@ pub(crate) struct Context {
     pub(crate) work: PathBuf,
     hosts: OnceCell<Hosts>,
     hosts_on_rails: OnceCell<Hosts>,
+    /// The virtual machines that are up; there is room for one set of them.
+    guests: RefCell<Option<Rc<Guests>>>,
 }
 
 impl Context {
@@ -37,7 +41,14 @@ impl Context {
         );
         let work = root.join("build/suite");
         std::fs::create_dir_all(&work)?;
-        Ok(Context { root, prefix, work, hosts: OnceCell::new(), hosts_on_rails: OnceCell::new() })
+        Ok(Context {
+            root,
+            prefix,
+            work,
+            hosts: OnceCell::new(),
+            hosts_on_rails: OnceCell::new(),
+            guests: RefCell::new(None),
+        })
     }
 
     pub(crate) fn bin(&self, name: &str) -> PathBuf {
@@ -105,6 +116,24 @@ impl Context {
             let _ = self.hosts_on_rails.set(Hosts::open(&self.bin("weft"), &options)?);
         }
         self.hosts_on_rails.get().context("just made")
+    }
+
+    /// So many virtual machines with this device: those that are up, if they are like that, or else new ones.
+    pub(crate) fn guests(&self, device: Device, count: u32) -> anyhow::Result<Rc<Guests>> {
+        let mut guests = self.guests.borrow_mut();
+        if let Some(guests) = guests.as_ref().filter(|up| up.device() == device && up.count() == count && up.are_up()) {
+            return Ok(guests.clone());
+        }
+        // Before others are there: they take a gigabyte each.
+        *guests = None;
+        let booted = Rc::new(Guests::boot(&self.root, count, device, guests::MEMORY_MIB)?);
+        *guests = Some(booted.clone());
+        Ok(booted)
+    }
+
+    /// The next case that takes virtual machines gets new ones.
+    pub(crate) fn turn_guests_off(&self) {
+        *self.guests.borrow_mut() = None;
     }
 }
 

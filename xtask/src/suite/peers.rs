@@ -225,15 +225,24 @@ fn run_tests(
     mpiexec: impl FnOnce() -> anyhow::Result<Run>,
 ) -> Outcome {
     let attempt = || {
-        let home = context.root.join("build/mpi4py");
-        let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
-        let tests = home.join("source/test");
-        let run = mpiexec()?.arg(context.python("python")).arg(tests.join("main.py"));
-        let run = run.args(["-v", "--no-builddir", "--path"]).arg(home.join("site")).args(selected);
-        let run = run.args(left_out(&list, ranks)?);
-        run.directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
+        let (tests, words) = test_words(context, ranks, selected)?;
+        mpiexec()?.args(words).directory(&tests).limit(MPI4PY_LIMIT_SECONDS).finish()
     };
     Expected::code(0).says("OK").never_says("FAILED (").judge(attempt())
+}
+
+/// Where mpi4py's tests run, and the words that run them with so many ranks, without what is left out.
+pub(super) fn test_words(context: &Context, ranks: u32, selected: &[&str]) -> anyhow::Result<(PathBuf, Vec<String>)> {
+    let home = context.root.join("build/mpi4py");
+    let list = std::fs::read_to_string(context.root.join(LEFT_OUT))?;
+    let tests = home.join("source/test");
+    let text = |path: PathBuf| path.to_string_lossy().into_owned();
+    let mut words = vec![text(context.python("python")), text(tests.join("main.py"))];
+    words.extend(["-v", "--no-builddir", "--path"].map(str::to_owned));
+    words.push(text(home.join("site")));
+    words.extend(selected.iter().map(|word| (*word).to_owned()));
+    words.extend(left_out(&list, ranks)?);
+    Ok((tests, words))
 }
 
 /// The runner's options for what is left out.

@@ -18,7 +18,7 @@ const END_TIMEOUT: Duration = Duration::from_secs(3);
 const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(4);
 /// Marks every process of one run in its environment, by which leftovers are found.
-const MARK: &str = "WEFT_SUITE_RUN";
+pub(crate) const MARK: &str = "WEFT_SUITE_RUN";
 /// Lines shown of a run that failed.
 const SHOWN_LINES: usize = 40;
 
@@ -39,7 +39,7 @@ pub(crate) fn catch_interrupts() -> std::io::Result<()> {
     Ok(())
 }
 
-fn is_interrupted() -> bool {
+pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
 
@@ -50,6 +50,23 @@ pub(crate) fn search_path() -> OsString {
     let all: Vec<PathBuf> = own.chain(["/usr/local/sbin", "/usr/sbin", "/sbin"].map(PathBuf::from)).collect();
     // Each came out of a list or holds no colon.
     std::env::join_paths(all).unwrap_or(path)
+}
+
+/// The processes that have this mark in their environment and live now, as `pid command`.
+pub(crate) fn marked(mark: &str) -> Vec<(Pid, String)> {
+    let entry = format!("{MARK}={mark}");
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+    pids.filter_map(|pid| {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+        let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes());
+        let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let command = String::from_utf8_lossy(&command).replace('\0', " ");
+        // A zombie has an empty command line and waits only for its parent.
+        let pid = Pid::from_raw(pid).filter(|_| is_ours && !command.is_empty())?;
+        Some((pid, format!("{} {command}", pid.as_raw_nonzero())))
+    })
+    .collect()
 }
 
 /// What to run.
@@ -195,19 +212,7 @@ impl Running {
 
     /// The processes of this run that live now, as `pid command`.
     pub(crate) fn processes(&self) -> Vec<(Pid, String)> {
-        let entry = format!("{MARK}={}", self.mark);
-        let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-        let pids = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        pids.filter_map(|pid| {
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-            let is_ours = environment.split(|byte| *byte == 0).any(|variable| variable == entry.as_bytes());
-            let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            let command = String::from_utf8_lossy(&command).replace('\0', " ");
-            // A zombie has an empty command line and waits only for its parent.
-            let pid = Pid::from_raw(pid).filter(|_| is_ours && !command.is_empty())?;
-            Some((pid, format!("{} {command}", pid.as_raw_nonzero())))
-        })
-        .collect()
+        marked(&self.mark)
     }
 
     /// SIGKILL to this process alone, and waits for its end; what it started goes on.

@@ -1,0 +1,437 @@
+//! `cargo xtask rdma`: virtual machines in which MPI runs over RDMA devices that the kernel plays: `siw` (iWARP) or `rdma_rxe` (RoCE).
+//!
+//! A guest boots what `tests/rdma/image.sh` made. Its root is the host's own, which it cannot change: what it writes stays in its memory. A
+//! directory is shared with it: commands and exit codes go through there. Guests are joined by a network of their own, and reach each other by a
+//! remote shell ([`shell`]), so that `mpiexec` in the first of them starts ranks in all.
+
+mod inside;
+mod shell;
+
+use std::cell::RefCell;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::suite::process::{self, Finished, MARK, Run};
+
+const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--memory MIB] [--limit SECONDS] [--console] -- PROGRAM [ARGUMENT …]
+  boots N guests (2), each with a device of RDMA in software (siw), and runs PROGRAM in the first of them, in this directory and with the
+  variables of this environment that concern MPI; WEFT_HOSTS and WEFT_AGENT lead to all guests:
+  cargo xtask rdma -- sh -c 'mpiexec --hosts $WEFT_HOSTS -n 2 ./program'";
+/// What makes kernel and initramfs.
+const IMAGE: &str = "tests/rdma/image.sh";
+/// What a guest does first.
+const GUEST: &str = "tests/rdma/guest.sh";
+const EMULATOR: &str = "qemu-system-x86_64";
+/// Making the image takes half a minute, and as long as 300 MB take to come here.
+const IMAGE_LIMIT_SECONDS: u64 = 1200;
+/// Two guests are up in ten seconds, where nothing else runs.
+const BOOT_LIMIT: Duration = Duration::from_secs(180);
+/// How long a guest may take to end a command that it was told to kill, and to look for what is left.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+const POLL: Duration = Duration::from_millis(20);
+/// Memory of a guest, in MiB.
+pub(crate) const MEMORY_MIB: u32 = 1024;
+const GUESTS_MAX: u32 = 8;
+const LIMIT_SECONDS: u64 = 600;
+/// Lines of a guest's console that are shown when it fails.
+const CONSOLE_LINES: usize = 25;
+/// Variables that a command in the guests gets from here, by how they begin; and those with these names.
+const PASSED: &[&str] = &["WEFT_", "FI_", "MPI", "RDMAV_", "IBV_", "UCX_", "LD_LIBRARY_PATH", "PYTHON", "STRICT"];
+
+static BOOTED: AtomicU32 = AtomicU32::new(0);
+
+/// The software that plays an RDMA device.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Device {
+    /// iWARP: RDMA over TCP.
+    Siw,
+    /// RoCE: RDMA over UDP.
+    Rxe,
+}
+
+impl Device {
+    /// As `rdma link add … type` has it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Device::Siw => "siw",
+            Device::Rxe => "rxe",
+        }
+    }
+
+    fn parse(name: &str) -> anyhow::Result<Device> {
+        match name {
+            "siw" => Ok(Device::Siw),
+            "rxe" => Ok(Device::Rxe),
+            _ => anyhow::bail!("--device is siw (iWARP) or rxe (RoCE), not {name}"),
+        }
+    }
+}
+
+/// Some guests on one network, until dropped.
+pub(crate) struct Guests {
+    share: PathBuf,
+    count: u32,
+    /// None: turned off.
+    machines: RefCell<Vec<Option<Child>>>,
+    device: Device,
+    /// The program that serves in the guests: this one.
+    xtask: PathBuf,
+    commands: AtomicU32,
+}
+
+impl Guests {
+    /// Makes the image, unless it is there, and boots so many guests.
+    ///
+    /// # Errors
+    /// Something that it takes is not there, or a guest does not come up.
+    pub(crate) fn boot(root: &Path, count: u32, device: Device, memory_mib: u32) -> anyhow::Result<Guests> {
+        let made = Run::new(root.join(IMAGE)).limit(IMAGE_LIMIT_SECONDS).finish()?;
+        anyhow::ensure!(made.code == Some(0), "{}", made.report());
+        let number = BOOTED.fetch_add(1, Ordering::Relaxed);
+        let home = root.join("build/rdma");
+        let share = home.join(format!("share-{}-{number}", std::process::id()));
+        let xtask = std::env::current_exe().context("where this program is stays unknown")?;
+        fs::create_dir_all(&share)?;
+        fs::copy(root.join(GUEST), share.join("guest.sh"))?;
+        let setting = format!("guests={count}\ndevice={}\nxtask='{}'\n", device.name(), xtask.display());
+        fs::write(share.join("setting"), setting)?;
+        let guests = Guests { share, count, machines: RefCell::default(), device, xtask, commands: AtomicU32::new(0) };
+        let network = network(std::process::id(), number);
+        for node in 1..=count {
+            fs::create_dir(guests.directory(node))?;
+            let machine = guests.start_machine(&home, node, &network, memory_mib)?;
+            guests.machines.borrow_mut().push(Some(machine));
+        }
+        guests.wait_until_ready()?;
+        Ok(guests)
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        self.count
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        self.device
+    }
+
+    /// Starts a command in guest `node` (from 1 on), in this directory, with these variables.
+    pub(crate) fn start<T: AsRef<OsStr>>(
+        &self,
+        node: u32,
+        directory: &Path,
+        variables: &[(String, String)],
+        words: impl IntoIterator<Item = T>,
+    ) -> anyhow::Result<Session<'_>> {
+        anyhow::ensure!((1..=self.count()).contains(&node), "there is no guest node{node}");
+        let name = format!("{}", self.commands.fetch_add(1, Ordering::Relaxed));
+        let mark = format!("{}-{name}", std::process::id());
+        let hosts: Vec<String> = (1..=self.count()).map(|node| format!("node{node}")).collect();
+        let agent = format!("{} guest shell {{host}}", self.xtask.display());
+        let own = [(MARK, mark.as_str()), ("WEFT_HOSTS", &hosts.join(",")), ("WEFT_AGENT", &agent)];
+        let mut script = format!("cd {} || exit 126\n", quoted(&directory.to_string_lossy()));
+        let passed = variables.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        for (variable, value) in passed.chain(own) {
+            script += &format!("export {variable}={}\n", quoted(value));
+        }
+        let words: Vec<String> = words.into_iter().map(|word| quoted(&word.as_ref().to_string_lossy())).collect();
+        script += &format!("exec {}\n", words.join(" "));
+        let path = self.directory(node).join(&name);
+        fs::write(path.with_extension("new"), script)?;
+        fs::rename(path.with_extension("new"), path.with_extension("run"))?;
+        Ok(Session { guests: self, path, name, mark, began: Instant::now() })
+    }
+
+    /// The last lines of all consoles: what the kernels and the first processes said.
+    pub(crate) fn consoles(&self) -> String {
+        let shown = (1..=self.count()).map(|node| {
+            let text = fs::read(self.console(node)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&text).into_owned();
+            let lines: Vec<&str> = text.lines().collect();
+            let from = lines.len().saturating_sub(CONSOLE_LINES);
+            format!("console of node{node}:\n{}\n", lines[from..].join("\n"))
+        });
+        shown.collect()
+    }
+
+    /// Whether every machine still runs.
+    pub(crate) fn are_up(&self) -> bool {
+        (1..=self.count).all(|node| self.is_up(node))
+    }
+
+    fn is_up(&self, node: u32) -> bool {
+        let mut machines = self.machines.borrow_mut();
+        let machine = machines.get_mut(node as usize - 1).and_then(Option::as_mut);
+        machine.is_some_and(|machine| matches!(machine.try_wait(), Ok(None)))
+    }
+
+    /// Takes the power from a guest.
+    pub(crate) fn turn_off(&self, node: u32) -> anyhow::Result<()> {
+        let machine = self.machines.borrow_mut().get_mut(node as usize - 1).and_then(Option::take);
+        let mut machine = machine.with_context(|| format!("node{node} is off"))?;
+        machine.kill()?;
+        machine.wait()?;
+        Ok(())
+    }
+
+    fn directory(&self, node: u32) -> PathBuf {
+        self.share.join(format!("node{node}"))
+    }
+
+    fn console(&self, node: u32) -> PathBuf {
+        self.share.join(format!("console{node}"))
+    }
+
+    /// Always emulated: what the processor offers is not used, since there are machines whose `/dev/kvm` never lets a guest begin.
+    fn start_machine(&self, home: &Path, node: u32, network: &str, memory_mib: u32) -> anyhow::Result<Child> {
+        let export = |id: &str, path: &Path, options: &str| {
+            // A comma in a path is written twice.
+            let path = path.display().to_string().replace(',', ",,");
+            format!("local,id={id},mount_tag={id},path={path},security_model=none,multidevs=remap{options}")
+        };
+        let kernel = format!("console=ttyS0 quiet panic=-1 weft.guest={node}");
+        // The machine ends with this process, however that ends.
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", EMULATOR]);
+        command.args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", &memory_mib.to_string()]);
+        command.args(["-nodefaults", "-no-reboot", "-display", "none", "-monitor", "none"]);
+        command.arg("-serial").arg(format!("file:{}", self.console(node).display()));
+        command.arg("-kernel").arg(home.join("kernel")).arg("-initrd").arg(home.join("initramfs"));
+        command.args(["-append", &kernel]);
+        command.args(["-virtfs", &export("root", Path::new("/"), ",readonly=on")]);
+        command.args(["-virtfs", &export("share", &self.share, "")]);
+        command.args(["-netdev", &format!("socket,id=net0,{network}")]);
+        command.args(["-device", &format!("virtio-net-pci,netdev=net0,romfile=,mac=52:54:00:57:45:{node:02x}")]);
+        command.env("PATH", process::search_path()).process_group(0).stdin(Stdio::null()).stdout(Stdio::null());
+        let said = fs::File::create(self.share.join(format!("emulator{node}")))?;
+        command.stderr(said).spawn().context("cannot run setpriv, to run the emulator")
+    }
+
+    fn wait_until_ready(&self) -> anyhow::Result<()> {
+        let deadline = Instant::now() + BOOT_LIMIT;
+        for node in 1..=self.count() {
+            while !self.directory(node).join("ready").exists() {
+                if !self.are_up() || Instant::now() > deadline || process::is_interrupted() {
+                    let said = fs::read_to_string(self.share.join(format!("emulator{node}"))).unwrap_or_default();
+                    let why = if self.are_up() { "is not up in time" } else { "ended while it booted" };
+                    anyhow::bail!("guest node{node} {why}\n{said}{}", self.consoles());
+                }
+                std::thread::sleep(POLL);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Guests {
+    fn drop(&mut self) {
+        for machine in self.machines.borrow_mut().iter_mut().flatten() {
+            let _ = machine.kill();
+            let _ = machine.wait();
+        }
+        let _ = fs::remove_dir_all(&self.share);
+    }
+}
+
+/// A command in a guest.
+pub(crate) struct Session<'guests> {
+    guests: &'guests Guests,
+    path: PathBuf,
+    name: String,
+    mark: String,
+    began: Instant,
+}
+
+impl Session<'_> {
+    /// What it has said so far.
+    pub(crate) fn output(&self) -> String {
+        String::from_utf8_lossy(&fs::read(self.path.with_extension("out")).unwrap_or_default()).into_owned()
+    }
+
+    /// Waits until the output holds `text`; false when it has not come within `limit`, or before the command ended.
+    pub(crate) fn says(&self, text: &str, limit: Duration) -> bool {
+        let deadline = Instant::now() + limit;
+        loop {
+            let has_ended = self.code().is_some();
+            if self.output().contains(text) {
+                return true;
+            }
+            if has_ended || Instant::now() > deadline || process::is_interrupted() {
+                return false;
+            }
+            std::thread::sleep(POLL);
+        }
+    }
+
+    /// Its exit code, once it has ended.
+    fn code(&self) -> Option<i32> {
+        fs::read_to_string(self.path.with_extension("code")).ok()?.trim().parse().ok()
+    }
+
+    /// Runs it to its end, or to the limit; what it leaves in any of the guests is killed and named.
+    ///
+    /// # Errors
+    /// A guest answers no longer.
+    pub(crate) fn finish(self, limit: Duration) -> anyhow::Result<Finished> {
+        self.finish_telling(limit, |_| ())
+    }
+
+    /// The same without a look at what it leaves.
+    pub(crate) fn finish_alone(self, limit: Duration) -> anyhow::Result<Finished> {
+        let (code, elapsed) = self.wait(limit, |_| ())?;
+        Ok(Finished { code, output: self.output(), elapsed, leftovers: Vec::new() })
+    }
+
+    /// The same as [`Session::finish`]; `tell` is given what the command says when it says it.
+    fn finish_telling(self, limit: Duration, tell: impl FnMut(&[u8])) -> anyhow::Result<Finished> {
+        let (code, elapsed) = self.wait(limit, tell)?;
+        Ok(Finished { code, output: self.output(), elapsed, leftovers: self.sweep(code.is_some())? })
+    }
+
+    /// Its exit code, if it ended in time, and how long it took. It has ended in any case.
+    fn wait(&self, limit: Duration, mut tell: impl FnMut(&[u8])) -> anyhow::Result<(Option<i32>, Duration)> {
+        let mut told = 0;
+        let mut tell_news = || {
+            let mut news = Vec::new();
+            let read = fs::File::open(self.path.with_extension("out")).and_then(|mut file| {
+                file.seek(SeekFrom::Start(told))?;
+                file.read_to_end(&mut news)
+            });
+            told += u64::try_from(read.unwrap_or(0)).unwrap_or(0);
+            tell(&news);
+        };
+        let mut code = None;
+        while code.is_none() && self.began.elapsed() < limit && !process::is_interrupted() {
+            std::thread::sleep(POLL);
+            code = self.code();
+            tell_news();
+        }
+        let elapsed = self.began.elapsed();
+        if code.is_none() {
+            fs::write(self.path.with_extension("kill"), "")?;
+            self.wait_for("code", &self.path)?;
+            tell_news();
+        }
+        Ok((code, elapsed))
+    }
+
+    /// Processes of this command in all guests that are up. Those of one that was killed are no surprise.
+    fn sweep(&self, is_over: bool) -> anyhow::Result<Vec<String>> {
+        let nodes = (1..=self.guests.count()).filter(|node| self.guests.is_up(*node));
+        let path = |node| self.guests.directory(node).join(&self.name);
+        for node in nodes.clone() {
+            fs::write(path(node).with_extension("new"), &self.mark)?;
+            fs::rename(path(node).with_extension("new"), path(node).with_extension("sweep"))?;
+        }
+        let mut left = Vec::new();
+        for node in nodes {
+            self.wait_for("left", &path(node))?;
+            let lines = fs::read_to_string(path(node).with_extension("left"))?;
+            left.extend(lines.lines().filter(|_| is_over).map(|line| format!("on node{node}: {line}")));
+        }
+        Ok(left)
+    }
+
+    /// Waits for a file that a guest makes.
+    fn wait_for(&self, extension: &str, path: &Path) -> anyhow::Result<()> {
+        let deadline = Instant::now() + ANSWER_LIMIT;
+        while !path.with_extension(extension).exists() {
+            let what = "a guest answers no longer";
+            anyhow::ensure!(Instant::now() < deadline, "{what}\n{}\n{}", self.output(), self.guests.consoles());
+            std::thread::sleep(POLL);
+        }
+        Ok(())
+    }
+}
+
+/// A network of these guests alone: a multicast group that does not leave the machine.
+fn network(pid: u32, number: u32) -> String {
+    let [_, _, high, low] = pid.to_be_bytes();
+    let port = 20000 + (pid.wrapping_mul(7) + number) % 20000;
+    format!("mcast=230.77.{high}.{low}:{port},localaddr=127.0.0.1")
+}
+
+/// As one word of a shell.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', r"'\''"))
+}
+
+/// The variables of this environment that concern MPI, and where programs are.
+fn passed() -> Vec<(String, String)> {
+    let concerns = |name: &str| name == "PATH" || PASSED.iter().any(|begin| name.starts_with(begin));
+    std::env::vars().filter(|(name, _)| concerns(name)).collect()
+}
+
+/// `cargo xtask rdma`.
+pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
+    let (mut count, mut device, mut memory, mut limit) = (2, Device::Siw, MEMORY_MIB, LIMIT_SECONDS);
+    let mut shows_console = false;
+    let mut rest = arguments.iter();
+    let words: Vec<&String> = loop {
+        let Some(argument) = rest.next() else { break Vec::new() };
+        let mut value = || rest.next().with_context(|| format!("{argument} needs a value\n{HOW}"));
+        match argument.as_str() {
+            "--guests" => count = value()?.parse().context("--guests needs a number")?,
+            "--device" => device = Device::parse(value()?)?,
+            "--memory" => memory = value()?.parse().context("--memory needs a number of MiB")?,
+            "--limit" => limit = value()?.parse().context("--limit needs a number of seconds")?,
+            "--console" => shows_console = true,
+            "--" => break rest.collect(),
+            other => anyhow::bail!("{other} is no option\n{HOW}"),
+        }
+    };
+    anyhow::ensure!(!words.is_empty(), "what shall run in the guests?\n{HOW}");
+    anyhow::ensure!((1..=GUESTS_MAX).contains(&count), "--guests is 1 to {GUESTS_MAX}, not {count}");
+    process::catch_interrupts()?;
+    let began = Instant::now();
+    let guests = Guests::boot(&crate::generate::project_root(), count, device, memory)?;
+    eprintln!("rdma: {count} guests with {} are up after {:.1} s", device.name(), began.elapsed().as_secs_f64());
+    let session = guests.start(1, &std::env::current_dir()?, &passed(), words)?;
+    let finished = session.finish_telling(Duration::from_secs(limit), |bytes| {
+        let mut output = std::io::stdout();
+        let _ = output.write_all(bytes).and_then(|()| output.flush());
+    })?;
+    if shows_console || finished.code.is_none() {
+        eprint!("{}", guests.consoles());
+    }
+    drop(guests);
+    finished.leftovers.iter().for_each(|line| eprintln!("rdma: left behind {line}"));
+    match finished.code {
+        Some(0) => Ok(()),
+        Some(code) => std::process::exit(code),
+        None => anyhow::bail!("it did not end in {limit} s (--limit)"),
+    }
+}
+
+/// `xtask guest`, which runs in the guests.
+pub(crate) fn run_inside(arguments: &[String]) -> anyhow::Result<()> {
+    match arguments {
+        [word, directory] if word == "serve" => inside::serve(Path::new(directory)),
+        [word, host, words @ ..] if word == "shell" && !words.is_empty() => shell::run(host, words),
+        _ => anyhow::bail!("`xtask guest` is what runs in the guests of `cargo xtask rdma`"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn guests_of_two_runs_have_networks_of_their_own() {
+        assert_eq!(network(0x1234, 0), "mcast=230.77.18.52:32620,localaddr=127.0.0.1");
+        assert_ne!(network(0x1234, 0), network(0x1234, 1));
+        assert_ne!(network(0x1234, 0), network(0x1235, 0));
+    }
+
+    #[test]
+    fn words_with_quotes_stay_words() {
+        assert_eq!(quoted("it's $HOME"), r"'it'\''s $HOME'");
+    }
+}

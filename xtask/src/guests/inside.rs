@@ -1,0 +1,95 @@
+//! In a guest: does what the host lays into the guest's directory of the share.
+//!
+//! `N.run` is a script, which a shell runs: what it says goes to `N.out`, and its exit code to `N.code` in the end. `N.kill` ends it.
+//! `N.sweep` holds the mark of a run: the processes that have it in their environment are killed and named in `N.left`.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+use super::shell;
+use crate::suite::process::marked;
+
+const POLL: Duration = Duration::from_millis(50);
+/// How long what a command started may outlive it: processes that end need a moment.
+const LEFTOVER_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Serves until the machine is turned off.
+pub(super) fn serve(directory: &Path) -> anyhow::Result<()> {
+    let listener = shell::listen()?;
+    std::thread::spawn(move || shell::serve(&listener));
+    fs::write(directory.join("ready"), "")?;
+    println!("guest: ready");
+    let mut running: BTreeMap<PathBuf, Child> = BTreeMap::new();
+    loop {
+        for entry in fs::read_dir(directory)?.flatten() {
+            let path = entry.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("run") => {
+                    let script = path.with_extension("script");
+                    fs::rename(&path, &script)?;
+                    running.insert(script.clone(), start(&script)?);
+                }
+                Some("kill") => {
+                    fs::remove_file(&path)?;
+                    if let Some(child) = running.get(&path.with_extension("script")) {
+                        let _ = kill_process_group(Pid::from_child(child), Signal::KILL);
+                    }
+                }
+                Some("sweep") => {
+                    let mark = fs::read_to_string(&path)?;
+                    fs::remove_file(&path)?;
+                    put(&path.with_extension("left"), &sweep(&mark).join("\n"))?;
+                }
+                _ => {}
+            }
+        }
+        let mut ended = Vec::new();
+        for (script, child) in &mut running {
+            if let Some(status) = child.try_wait()? {
+                let code = status.code().or(status.signal().map(|signal| 128 + signal)).unwrap_or(-1);
+                put(&script.with_extension("code"), &code.to_string())?;
+                ended.push(script.clone());
+            }
+        }
+        ended.iter().for_each(|script| drop(running.remove(script)));
+        std::thread::sleep(POLL);
+    }
+}
+
+fn start(script: &Path) -> anyhow::Result<Child> {
+    let said = File::create(script.with_extension("out"))?;
+    let mut command = Command::new("sh");
+    command.arg(script).stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said).process_group(0);
+    Ok(command.spawn()?)
+}
+
+/// A file that appears all at once.
+fn put(path: &Path, text: &str) -> std::io::Result<()> {
+    let unfinished = path.with_extension("unfinished");
+    fs::write(&unfinished, text)?;
+    fs::rename(&unfinished, path)
+}
+
+/// Gives what is left of a run a moment to go, then kills it and names it.
+fn sweep(mark: &str) -> Vec<String> {
+    let deadline = Instant::now() + LEFTOVER_TIMEOUT;
+    loop {
+        let left = marked(mark);
+        if left.is_empty() {
+            return Vec::new();
+        }
+        if Instant::now() > deadline {
+            for (pid, _) in &left {
+                let _ = kill_process(*pid, Signal::KILL);
+            }
+            return left.into_iter().map(|(_, command)| command).collect();
+        }
+        std::thread::sleep(POLL);
+    }
+}

@@ -1,0 +1,268 @@
+//! MPI over RDMA: programs between virtual machines whose kernels play a device, `siw` (iWARP) or `rdma_rxe` (RoCE), over each carrier that leads
+//! there and in each of its modes; and what is said when something breaks.
+
+use std::time::Duration;
+
+use super::context::{Context, Expected};
+use super::peers;
+use super::process::Finished;
+use super::{Case, Outcome};
+use crate::guests::{Device, Guests, Session};
+
+const DEVICES: [Device; 2] = [Device::Siw, Device::Rxe];
+/// An emulated processor is slower by some ten times, and two of them may share one.
+const LIMIT: Duration = Duration::from_secs(120);
+const MPI4PY_LIMIT: Duration = Duration::from_secs(900);
+const START: Duration = Duration::from_secs(40);
+/// Seconds after which a silent peer counts as failed where one is to fail.
+const PEER_TIMEOUT: &str = "4";
+/// Traffic goes on for so many seconds; it is under way when something breaks.
+const TRAFFIC_SECONDS: &str = "25";
+/// What a rank may lock, in KiB, where that is to be too little: endpoints and their queues take more.
+const LOCKED_KIB: &str = "64";
+/// Takes away what lets root lock as much as it likes.
+const WITHOUT_PRIVILEGE: [&str; 2] = ["setpriv", "--bounding-set=-ipc_lock"];
+
+/// A carrier in one of its modes.
+#[derive(Clone, Copy)]
+struct Mode {
+    name: &'static str,
+    settings: &'static [(&'static str, &'static str)],
+}
+
+const FABRIC: (&str, &str) = ("WEFT_LINK", "shared,fabric");
+const PROVIDER: (&str, &str) = ("WEFT_FABRIC_PROVIDER", "verbs;ofi_rxm");
+/// ofi_rxm makes its queues for so many peers, and rxe has no room for those of the usual number.
+const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
+
+const MODES: &[Mode] = &[
+    Mode { name: "fabric, remote writes", settings: &[FABRIC, PROVIDER, PEERS] },
+    Mode { name: "fabric, packets only", settings: &[FABRIC, PROVIDER, PEERS, ("WEFT_FABRIC_PLACEMENT", "0")] },
+];
+
+/// Programs of `tests/c` with their ranks and arguments.
+const PROGRAMS: &[(&str, u32, &[&str])] = &[
+    ("point_to_point", 2, &[]),
+    ("requests", 2, &[]),
+    ("probe", 2, &[]),
+    ("sizes", 2, &[]),
+    ("collectives", 4, &[]),
+    ("operations", 2, &[]),
+    ("windows", 2, &["101", "5", "262144"]),
+    ("window_oracles", 2, &["101", "5", "262144"]),
+    ("window_access", 2, &[]),
+    ("window_epochs", 2, &[]),
+    ("window_passive", 2, &[]),
+];
+/// mpi4py's modules about messages between two, and about windows.
+const MPI4PY: [(&str, &str); 2] = [("point-to-point", "^test_p2p"), ("windows", "^test_(win|rma|rma_nb)\\.py$")];
+
+pub(crate) fn cases(_: &Context) -> Vec<Case> {
+    let mut cases = Vec::new();
+    for device in DEVICES {
+        cases.push(bare(device));
+        for mode in MODES {
+            for &(program, ranks, words) in PROGRAMS {
+                cases.push(on_guests(device, *mode, 2, program, ranks, words));
+            }
+        }
+        cases.push(on_guests(device, MODES[0], 4, "collectives", 4, &[]));
+        for (what, pattern) in MPI4PY {
+            cases.push(mpi4py(device, MODES[0], what, pattern));
+        }
+        cases.extend(failures(device, MODES[0]));
+    }
+    cases
+}
+
+/// Without MPI: the device carries a ping-pong, and its connection manager makes a connection.
+fn bare(device: Device) -> Case {
+    let script = "agent=${WEFT_AGENT%% {host\\}}; $agent node2 rping -s -C 3 -v & sleep 1; rping -c -a 192.0.2.2 -C 3 -v && wait && echo connected";
+    Case::new(format!("{}: rping of rdma-core", device.name()), move |context| {
+        let run = |guests: &Guests| start(context, guests, 1, &[], &["sh", "-c", script])?.finish(LIMIT);
+        on(context, device, 2, &Expected::code(0).says("connected"), run)
+    })
+}
+
+fn on_guests(
+    device: Device,
+    mode: Mode,
+    count: u32,
+    program: &'static str,
+    ranks: u32,
+    words: &'static [&'static str],
+) -> Case {
+    let name = format!("{}, {}: {program}, {ranks} ranks on {count} guests", device.name(), mode.name);
+    Case::new(name, move |context| {
+        let run =
+            |guests: &Guests| start_program(context, guests, mode.settings, ranks, &[], program, words)?.finish(LIMIT);
+        on(context, device, count, &Expected::code(0), run)
+    })
+}
+
+fn mpi4py(device: Device, mode: Mode, what: &str, pattern: &'static str) -> Case {
+    Case::new(format!("{}, {}: mpi4py's tests of {what}, 2 ranks", device.name(), mode.name), move |context| {
+        let run = |guests: &Guests| {
+            let (directory, words) = peers::test_words(context, 2, &["-i", pattern])?;
+            let mut variables = variables(mode.settings);
+            variables.push(("PYTHONDONTWRITEBYTECODE".into(), "1".into()));
+            let words: Vec<String> = mpiexec(context, guests, 2).into_iter().chain(words).collect();
+            guests.start(1, &directory, &variables, words)?.finish(MPI4PY_LIMIT)
+        };
+        on(context, device, 2, &Expected::code(0).says("OK").never_says("FAILED ("), run)
+    })
+}
+
+/// What breaks under a job, and what must be said then: an error that names peer and cause, and no hang.
+fn failures(device: Device, mode: Mode) -> Vec<Case> {
+    let case = |what: &str, run: Breaking, expected: Expected| {
+        Case::new(format!("{}, {}: {what}", device.name(), mode.name), move |context| {
+            let settings: Vec<_> = mode.settings.iter().copied().chain([("WEFT_PEER_TIMEOUT", PEER_TIMEOUT)]).collect();
+            let outcome = on(context, device, 2, &expected, |guests| run(context, guests, &settings));
+            // Their network or their device is not what it was.
+            context.turn_guests_off();
+            outcome
+        })
+    };
+    let names_the_peer = || Expected::failure().says("of the job, on host");
+    vec![
+        case("a first message after a while", nothing_breaks, Expected::code(0).says("there and back")),
+        case("a link goes down under traffic", link_down, names_the_peer()),
+        case("a machine dies under traffic", machine_dies, names_the_peer()),
+        case("a rank is killed under traffic", rank_killed, Expected::code(128 + 9).says("died by signal 9")),
+        case("a device is gone before the first connection", device_gone, names_the_peer()),
+        case("locked memory is exhausted", little_locked, Expected::failure().says("ulimit -l")),
+    ]
+}
+
+type Settings<'a> = &'a [(&'a str, &'a str)];
+/// A job under which something breaks.
+type Breaking = fn(&Context, &Guests, Settings<'_>) -> anyhow::Result<Finished>;
+
+fn nothing_breaks(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    late(context, guests, settings, |_| Ok(()))
+}
+
+fn device_gone(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    late(context, guests, settings, |guests| {
+        let device = format!("{}0", guests.device().name());
+        do_on(context, guests, 2, &["rdma", "link", "delete", &device])
+    })
+}
+
+/// Two ranks that begin to talk when something has happened.
+fn late(
+    context: &Context,
+    guests: &Guests,
+    settings: Settings<'_>,
+    happens: impl FnOnce(&Guests) -> anyhow::Result<()>,
+) -> anyhow::Result<Finished> {
+    let file = format!("/dev/shm/begin-{}", guests.device().name());
+    let session = start_program(context, guests, settings, 2, &[], "late", &[&file])?;
+    if session.says("idle", START) {
+        happens(guests)?;
+        do_on(context, guests, 1, &["touch", &file])?;
+    }
+    session.finish(LIMIT)
+}
+
+fn link_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    under_traffic(context, guests, settings, |guests| {
+        do_on(context, guests, 2, &["busybox", "ip", "link", "set", "eth0", "down"])
+    })
+    // Nobody can reach what runs there; its agent ends it when it has heard nothing for long enough.
+    .map(|finished| Finished { leftovers: Vec::new(), ..finished })
+}
+
+fn machine_dies(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    under_traffic(context, guests, settings, |guests| guests.turn_off(2))
+}
+
+fn rank_killed(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    under_traffic(context, guests, settings, |guests| {
+        do_on(context, guests, 2, &["busybox", "killall", "-KILL", "rails"])
+    })
+}
+
+fn under_traffic(
+    context: &Context,
+    guests: &Guests,
+    settings: Settings<'_>,
+    happens: impl FnOnce(&Guests) -> anyhow::Result<()>,
+) -> anyhow::Result<Finished> {
+    let session = start_program(context, guests, settings, 2, &[], "rails", &["small", TRAFFIC_SECONDS])?;
+    if session.says("under way", START) {
+        happens(guests)?;
+    }
+    session.finish(LIMIT)
+}
+
+fn little_locked(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    let limited = format!("ulimit -l {LOCKED_KIB}; exec \"$0\" \"$@\"");
+    let before: Vec<&str> = WITHOUT_PRIVILEGE.into_iter().chain(["sh", "-c", &limited]).collect();
+    start_program(context, guests, settings, 2, &before, "point_to_point", &[])?.finish(LIMIT)
+}
+
+/// Runs something on so many guests with this device; if they answer no longer, they are turned off.
+fn on(
+    context: &Context,
+    device: Device,
+    count: u32,
+    expected: &Expected,
+    run: impl FnOnce(&Guests) -> anyhow::Result<Finished>,
+) -> Outcome {
+    let finished = context.guests(device, count).and_then(|guests| run(&guests));
+    if finished.is_err() {
+        context.turn_guests_off();
+    }
+    expected.judge(finished)
+}
+
+/// `mpiexec -n RANKS`, the same number on each guest.
+fn mpiexec(context: &Context, guests: &Guests, ranks: u32) -> Vec<String> {
+    let per_guest = ranks.div_ceil(guests.count()).to_string();
+    let hosts: Vec<String> = (1..=guests.count()).map(|node| format!("node{node}")).collect();
+    let program = context.bin("mpiexec").to_string_lossy().into_owned();
+    let words = [program.as_str(), "-n", &ranks.to_string(), "-ppn", &per_guest, "--hosts", &hosts.join(",")];
+    words.map(str::to_owned).to_vec()
+}
+
+/// A program of `tests/c` under `mpiexec`, with other words in front of it.
+fn start_program<'guests>(
+    context: &Context,
+    guests: &'guests Guests,
+    settings: Settings<'_>,
+    ranks: u32,
+    before: &[&str],
+    program: &str,
+    words: &[&str],
+) -> anyhow::Result<Session<'guests>> {
+    let program = context.compile(&format!("tests/c/{program}.c"))?.to_string_lossy().into_owned();
+    let line = mpiexec(context, guests, ranks).into_iter().chain(before.iter().map(|word| (*word).to_owned()));
+    let line = line.chain([program]).chain(words.iter().map(|word| (*word).to_owned()));
+    guests.start(1, &context.work, &variables(settings), line)
+}
+
+fn variables(settings: Settings<'_>) -> Vec<(String, String)> {
+    settings.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+}
+
+fn start<'guests>(
+    context: &Context,
+    guests: &'guests Guests,
+    node: u32,
+    settings: Settings<'_>,
+    words: &[&str],
+) -> anyhow::Result<Session<'guests>> {
+    guests.start(node, &context.work, &variables(settings), words)
+}
+
+/// Runs a command on one guest.
+///
+/// # Errors
+/// It fails.
+fn do_on(context: &Context, guests: &Guests, node: u32, words: &[&str]) -> anyhow::Result<()> {
+    let finished = start(context, guests, node, &[], words)?.finish_alone(START)?;
+    anyhow::ensure!(finished.code == Some(0), "{} failed on node{node}:\n{}", words.join(" "), finished.report());
+    Ok(())
+}
