@@ -18,6 +18,8 @@ SECONDS = 60
 TARGETS =
 # What `make instructions` compares with: where another Weft is installed.
 BEFORE =
+# What `make test-rdma` runs; everything unless a part of a case's name is given.
+RDMA =
 # What `make test-applications` runs; all of them unless some are named.
 APPLICATIONS =
 CARGO = PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" cargo
@@ -40,6 +42,7 @@ help:
 	@echo 'make fuzz [SECONDS=N] [TARGETS="NAME"]  hostile input for everything that reads foreign bytes (12 minutes)'
 	@echo 'make test-applications [APPLICATIONS="NAME"]  programs that others wrote, fetched by package name, with their own tests (an hour)'
 	@echo 'make test-large            mpi4py'\''s own tests with 1 to 5 ranks and on two hosts, those of collectives with up to 8 on up to four, conformance programs on MPICH and Weft, libfabric on four hosts (an hour)'
+	@echo 'make test-rdma [RDMA="NAME"]  iWARP and RoCE between virtual machines: builds their kernel the first time, and boots them (half an hour)'
 	@echo 'make clean                 remove build/ and target/'
 
 setup:
@@ -53,6 +56,9 @@ setup-demo:
 
 setup-tests:
 	@tools/setup.sh tests
+
+setup-rdma:
+	@tools/setup.sh rdma
 
 build: setup
 	$(CARGO) build --release --package weft-abi --package weft-launch --package weft-cli --package weft-netd
@@ -97,6 +103,10 @@ test-applications: setup-tests own
 test-large: setup-tests own
 	$(CARGO) xtask suite mpi4py-all conformance-all fabric-all
 
+# MPI over RDMA devices that the kernel plays in virtual machines.
+test-rdma: setup-rdma own
+	$(CARGO) xtask suite 'rdma:$(RDMA)'
+
 # Errors put in by hand, one at a time: each must be found by some program.
 mutants: setup
 	@PATH="$${CARGO_HOME:-$$HOME/.cargo}/bin:$$PATH" tools/mutants.sh $(MUTANTS)
@@ -124,4 +134,4 @@ bench-multicast: own
 clean:
 	rm -rf build target
 
-.PHONY: bench-multicast test-applications test-large help setup setup-bench setup-demo setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean
+.PHONY: bench-multicast test-applications test-large test-rdma help setup setup-bench setup-demo setup-rdma setup-tests build install own demo collectives check suite test loom miri mutants swarm fuzz instructions bench clean

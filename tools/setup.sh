@@ -7,6 +7,7 @@
 #   bench    and measuring: virtual hosts (`weft hosts`), also such as lose frames, and what fetches peers
 #   demo     and the demonstration
 #   tests    and all tests, with a browser for the pages of `weft report`, tshark for captured packets, and valgrind, which counts instructions
+#   rdma     and virtual machines with devices of RDMA in software, whose kernel is downloaded and not installed
 #
 # An ordinary user is stopped only by what the goal cannot do without; what it does without, with less to show, is named.
 set -eu
@@ -26,7 +27,7 @@ has_library() {
 }
 # is_for GOAL…: whether the goal is one of these.
 is_for() { case " $* " in *" $goal "*) true ;; *) false ;; esac; }
-is_for build bench demo tests || { say "$goal is no goal: build, bench, demo or tests" >&2; exit 2; }
+is_for build bench demo tests rdma || { say "$goal is no goal: build, bench, demo, tests or rdma" >&2; exit 2; }
 
 # --- Debian packages -------------------------------------------------------------------------------------------------
 # What the goal cannot do without, and what it is less without.
@@ -47,7 +48,7 @@ fi
 if is_for bench; then
     { have python3 && python3 -c 'import ensurepip, venv' 2>/dev/null; } || want "python3 python3-venv"
 fi
-if is_for demo tests; then
+if is_for demo tests rdma; then
     if ! have python3; then
         need "python3 python3-venv python3-dev"
     else
@@ -63,6 +64,23 @@ if is_for tests; then
     have tshark || want tshark
     have valgrind || want valgrind
     { has_library libfabric.so.1 && [ -e /usr/include/rdma/fabric.h ]; } || want libfabric-dev
+fi
+if is_for rdma; then
+    # What makes the guests' kernel and boots them …
+    have make || need make
+    have qemu-system-x86_64 || need qemu-system-x86
+    { have busybox && busybox --list 2>/dev/null | grep -qx depmod; } || need busybox-static
+    have cpio || need cpio
+    have zstd || need zstd
+    have xz || need xz-utils
+    have setpriv || need util-linux
+    # … and what they use of the machine.
+    have rdma || need iproute2
+    [ -d /etc/libibverbs.d ] || need ibverbs-providers
+    has_library librdmacm.so.1 || need librdmacm1
+    have rping || need rdmacm-utils
+    have ibv_devices || need ibverbs-utils
+    has_library libfabric.so.1 || need libfabric1
 fi
 
 # apt PACKAGE…: installs them.
@@ -114,7 +132,7 @@ if ! rust_is_there; then
 fi
 
 # --- Python packages -------------------------------------------------------------------------------------------------
-is_for demo tests || exit 0
+is_for demo tests rdma || exit 0
 # The mark holds what was installed, so that the second run needs no network.
 mark=build/venv/requirements
 if ! cmp -s tools/requirements.txt "$mark"; then

@@ -3,7 +3,6 @@
 
 mod applications;
 mod generate;
-mod guests;
 mod import;
 mod suite;
 mod tidy;
@@ -31,8 +30,8 @@ fn main() -> ExitCode {
         Some("tidy") => tidy::run(rest),
         Some("suite") => suite::run(rest),
         Some("applications") => applications::run(rest),
-        Some("rdma") => guests::run(rest),
-        Some("guest") => guests::run_inside(rest),
+        Some("rdma") => suite::guests::run(rest),
+        Some("guest") => suite::guests::run_inside(rest),
         Some("instructions") => suite::instructions::run(rest),
         _ => {
             eprintln!("{USAGE}");

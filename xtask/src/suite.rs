@@ -11,6 +11,7 @@ pub(crate) mod context;
 mod doctor;
 mod fabric;
 mod gone;
+pub(crate) mod guests;
 mod hangs;
 mod hostile;
 pub(crate) mod instructions;

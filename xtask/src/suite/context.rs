@@ -10,8 +10,8 @@ use std::rc::Rc;
 use anyhow::Context as _;
 
 use super::Outcome;
+use super::guests::{self, Device, Guests};
 use super::process::{Finished, Run};
-use crate::guests::{self, Device, Guests};
 
 /// The exit code by which `weft` says that it can make no virtual hosts.
 pub(crate) const EXIT_NO_HOSTS: i32 = 77;

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use super::context::{Context, Expected};
+use super::guests::{Device, Guests, Session};
 use super::peers;
 use super::process::Finished;
 use super::{Case, Outcome};
-use crate::guests::{Device, Guests, Session};
 
 const DEVICES: [Device; 2] = [Device::Siw, Device::Rxe];
 /// An emulated processor is slower by some ten times, and two of them may share one.

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
+use super::super::process::marked;
 use super::shell;
-use crate::suite::process::marked;
 
 const POLL: Duration = Duration::from_millis(50);
 /// How long what a command started may outlive it: processes that end need a moment.

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 
-use crate::suite::process::{self, Finished, MARK, Run};
+use super::process::{self, Finished, MARK, Run};
 
 const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--memory MIB] [--limit SECONDS] [--console] -- PROGRAM [ARGUMENT …]
   boots N guests (2), each with a device of RDMA in software (siw), and runs PROGRAM in the first of them, in this directory and with the
