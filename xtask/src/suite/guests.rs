@@ -391,7 +391,8 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
     anyhow::ensure!((1..=GUESTS_MAX).contains(&count), "--guests is 1 to {GUESTS_MAX}, not {count}");
     process::catch_interrupts()?;
     let began = Instant::now();
-    let guests = Guests::boot(&crate::generate::project_root(), count, device, memory)?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the project")?;
+    let guests = Guests::boot(root, count, device, memory)?;
     eprintln!("rdma: {count} guests with {} are up after {:.1} s", device.name(), began.elapsed().as_secs_f64());
     let session = guests.start(1, &std::env::current_dir()?, &passed(), words)?;
     let finished = session.finish_telling(Duration::from_secs(limit), |bytes| {
