@@ -33,6 +33,14 @@ pub(crate) fn monotonic_nanos() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// The memory that this process may lock, in bytes; none where there is no limit.
+pub(crate) fn locked_memory_max() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is ours to write.
+    let known = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } == 0;
+    Some(limit.rlim_cur).filter(|limit| known && *limit != libc::RLIM_INFINITY)
+}
+
 /// ppoll(2) with a timeout in nanoseconds.
 pub(crate) fn ppoll(fds: &mut [libc::pollfd], timeout_ns: Option<u64>) -> io::Result<()> {
     let time = timeout_ns.map(|ns| libc::timespec {

@@ -70,6 +70,8 @@ const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdm
 /// What hides the library from everything that `"$@"` starts.
 const HIDDEN: &str = "for library in $(ldconfig -p | sed -n 's/.*libfabric[.]so[.]1 .*=> //p'); do mount --bind /dev/null \"$library\" || exit; done; \
                       exec \"$@\"";
+/// Runs what follows with little memory that it may lock.
+const LOCKS_LITTLE: &str = "ulimit -l 64; exec \"$@\"";
 /// Two sets of ranks on this host.
 const LOOPBACK: [&str; 6] = ["-ppn", "1", "--hosts", "h0,h1", "--agent", "env WEFT_NODE={host}"];
 
@@ -156,6 +158,15 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Expected::failure().says("of the job, on host").says("provider strict, fi_write: a failure made");
         strict(context, "placing,size=20000,register,broken=3", GIVES_UP, &expected)
     }));
+    cases.push(Case::new(
+        "a provider that is refused memory for its buffers names the limit of locked memory",
+        |context| {
+            let expected = Expected::failure()
+                .says("provider strict fails in fi_mr_reg")
+                .says("may lock 64 KiB here (`ulimit -l`)");
+            strict_behind(context, &["sh", "-c", LOCKS_LITTLE, "sh"], "register,regions=1", &[], &expected)
+        },
+    ));
     cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
         strict(context, "nowait", &[], &Expected::code(0).says("provider strict has nothing to sleep on"))
     }));
@@ -196,6 +207,17 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
 
 /// The program `sizes` over the library of `tests/fabric`, whose provider is like this.
 fn strict(context: &Context, property: &str, settings: &[(&str, &str)], expected: &Expected) -> Outcome {
+    strict_behind(context, &[], property, settings, expected)
+}
+
+/// The same, run by a command that these words begin.
+fn strict_behind(
+    context: &Context,
+    before: &[&str],
+    property: &str,
+    settings: &[(&str, &str)],
+    expected: &Expected,
+) -> Outcome {
     if !HEADERS.iter().any(|path| std::path::Path::new(path).exists()) {
         return Outcome::Skipped("libfabric's headers are not installed".into());
     }
@@ -212,7 +234,7 @@ fn strict(context: &Context, property: &str, settings: &[(&str, &str)], expected
         std::fs::create_dir_all(&sockets)?;
         let property = format!("{property},tell");
         let run = on_hosts(context, "sizes", 2, &[&[("STRICT", property.as_str())], settings].concat())?;
-        let finished = run.env("LD_LIBRARY_PATH", &directory).env("STRICT_DIRECTORY", &sockets).finish();
+        let finished = run.behind(before).env("LD_LIBRARY_PATH", &directory).env("STRICT_DIRECTORY", &sockets).finish();
         std::fs::remove_dir_all(&sockets)?;
         finished
     };

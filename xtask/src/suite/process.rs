@@ -113,6 +113,16 @@ impl Run {
         self
     }
 
+    /// The same, run by a command that these words begin.
+    pub(crate) fn behind(mut self, before: &[&str]) -> Run {
+        if let [program, rest @ ..] = before {
+            let own = std::mem::replace(&mut self.program, program.into());
+            let words = rest.iter().map(OsString::from).chain([own]);
+            self.arguments = words.chain(std::mem::take(&mut self.arguments)).collect();
+        }
+        self
+    }
+
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Run {
         self.environment.insert(name.into(), value.as_ref().into());
         self

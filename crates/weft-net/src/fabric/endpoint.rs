@@ -22,6 +22,7 @@ use super::api::{
 use super::placement::{Access, Placing};
 use crate::clock;
 use crate::datagrams::{Begun, Exposure, RemoteMemory};
+use crate::sys;
 
 /// Packets that may wait to be received, at most …
 const RECEIVES_MAX: usize = 1024;
@@ -434,7 +435,10 @@ impl Endpoint {
         let provider = self.offer.provider.clone();
         let check = |call: &str, code: i64| match code {
             0 => Ok(()),
-            code => Err(format!("libfabric's provider {provider} fails in {call}: {}", library.describe(code))),
+            code => {
+                let hint = if code == -i64::from(libc::ENOMEM) { locked_memory() } else { String::new() };
+                Err(format!("libfabric's provider {provider} fails in {call}: {}{hint}", library.describe(code)))
+            }
         };
         let none = ptr::null_mut();
         // SAFETY: each object is made of those before, by the tables that the library fills in for it; what is passed lives while the call
@@ -825,4 +829,14 @@ impl Endpoint {
             (*ops).trywait.is_some_and(|trywait| trywait(fabric, &raw mut queue, 1) == 0)
         }
     }
+}
+
+/// What may be behind a refusal for want of memory, as the end of a sentence: queues and buffers of RDMA are locked.
+fn locked_memory() -> String {
+    let Some(limit) = sys::locked_memory_max() else { return String::new() };
+    format!(
+        "; a process may lock {} KiB here (`ulimit -l`), and RDMA takes more: `ulimit -l unlimited`, or `* - memlock unlimited` in \
+         /etc/security/limits.conf",
+        limit / 1024
+    )
 }
