@@ -16,13 +16,15 @@ export LC_ALL
 fail() { printf 'rdma: %s\n' "$*" >&2; exit 1; }
 say() { printf 'rdma: %s\n' "$*" >&2; }
 
+key=$(cat "$scripts/image.sh" "$scripts/init" | sha256sum | cut -d' ' -f1)
+is_made() { [ "$(cat "$home/key" 2>/dev/null || true)" = "$key" ]; }
+! is_made || exit 0
+
 # One at a time: two suites may begin together.
 mkdir -p "$home"
 exec 9>"$home/lock"
 flock -w 900 9 || fail "another run has been making the guests' kernel for 15 minutes; if there is none, remove $home/lock"
-
-key=$(cat "$0" "$scripts/init" | sha256sum | cut -d' ' -f1)
-[ "$(cat "$home/key" 2>/dev/null || true)" != "$key" ] || exit 0
+! is_made || exit 0
 
 [ "$(uname -m)" = x86_64 ] || fail "guests are made for x86_64 only, and this machine is $(uname -m)"
 for tool in apt-get apt-cache dpkg-deb busybox cpio make gcc strip zstd xz; do

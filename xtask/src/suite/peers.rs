@@ -48,7 +48,7 @@ pub(crate) fn hydra(_: &Context) -> Vec<Case> {
 }
 
 /// The ring, compiled by MPICH's wrapper of the standard ABI.
-fn theirs(context: &Context) -> anyhow::Result<PathBuf> {
+pub(super) fn theirs(context: &Context) -> anyhow::Result<PathBuf> {
     context.compile_with(&context.python("mpicc_abi"), "examples/ring.c", "-mpich")
 }
 

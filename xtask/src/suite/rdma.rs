@@ -18,8 +18,9 @@ const START: Duration = Duration::from_secs(40);
 const PEER_TIMEOUT: &str = "4";
 /// Traffic goes on for so many seconds; it is under way when something breaks.
 const TRAFFIC_SECONDS: &str = "25";
-/// What a rank may lock, in KiB, where that is to be too little: endpoints and their queues take more.
+/// What a rank may lock, in KiB, where that is to be too little: less than an endpoint takes, and enough for that but not for a connection.
 const LOCKED_KIB: &str = "64";
+const LOCKED_BY_ENDPOINTS_KIB: &str = "16384";
 /// Takes away what lets root lock as much as it likes.
 const WITHOUT_PRIVILEGE: [&str; 2] = ["setpriv", "--bounding-set=-ipc_lock"];
 
@@ -39,6 +40,9 @@ const MODES: &[Mode] = &[
     Mode { name: "fabric, remote writes", settings: &[FABRIC, PROVIDER, PEERS] },
     Mode { name: "fabric, packets only", settings: &[FABRIC, PROVIDER, PEERS, ("WEFT_FABRIC_PLACEMENT", "0")] },
 ];
+
+/// How MPICH says that it uses that provider.
+const MPICH_PROVIDER: &str = "libfabric provider: verbs;ofi_rxm";
 
 /// Programs of `tests/c` with their ranks and arguments.
 const PROGRAMS: &[(&str, u32, &[&str])] = &[
@@ -61,6 +65,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
     for device in DEVICES {
         cases.push(bare(device));
+        cases.push(mpich(device));
         for mode in MODES {
             for &(program, ranks, words) in PROGRAMS {
                 cases.push(on_guests(device, *mode, 2, program, ranks, words));
@@ -81,6 +86,20 @@ fn bare(device: Device) -> Case {
     Case::new(format!("{}: rping of rdma-core", device.name()), move |context| {
         let run = |guests: &Guests| start(context, guests, 1, &[], &["sh", "-c", script])?.finish(LIMIT);
         on(context, device, 2, &Expected::code(0).says("connected"), run)
+    })
+}
+
+/// The peer over the same device, by its own libfabric: what fails there too is not ours alone.
+fn mpich(device: Device) -> Case {
+    Case::new(format!("{}: MPICH's program and library under Weft's mpiexec, 2 ranks", device.name()), move |context| {
+        let run = |guests: &Guests| {
+            let program = peers::theirs(context)?.to_string_lossy().into_owned();
+            // It says which provider it uses.
+            let settings = [("FI_PROVIDER", PROVIDER.1), PEERS, ("MPIR_CVAR_DEBUG_SUMMARY", "1")];
+            let words = mpiexec(context, guests, 2).into_iter().chain([program]);
+            guests.start(1, &context.work, &variables(&settings), words)?.finish(LIMIT)
+        };
+        on(context, device, 2, &Expected::code(0).says(MPICH_PROVIDER).says("(right) on MPICH"), run)
     })
 }
 
@@ -131,7 +150,9 @@ fn failures(device: Device, mode: Mode) -> Vec<Case> {
         case("a machine dies under traffic", machine_dies, names_the_peer()),
         case("a rank is killed under traffic", rank_killed, Expected::code(128 + 9).says("died by signal 9")),
         case("a device is gone before the first connection", device_gone, names_the_peer()),
-        case("locked memory is exhausted", little_locked, Expected::failure().says("ulimit -l")),
+        case("a connection is refused", refused, names_the_peer()),
+        case("no memory may be locked", little_locked, Expected::failure().says("may lock 64 KiB here (`ulimit -l`)")),
+        case("locked memory is exhausted by endpoints", exhausted, names_the_peer()),
     ]
 }
 
@@ -148,6 +169,14 @@ fn device_gone(context: &Context, guests: &Guests, settings: Settings<'_>) -> an
         let device = format!("{}0", guests.device().name());
         do_on(context, guests, 2, &["rdma", "link", "delete", &device])
     })
+}
+
+/// The first guest's kernel refuses whatever is to leave for the second one.
+fn refused(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    late(context, guests, settings, |guests| {
+        do_on(context, guests, 1, &["busybox", "ip", "route", "add", "prohibit", "192.0.2.2"])
+    })
+    .map(out_of_reach)
 }
 
 /// Two ranks that begin to talk when something has happened.
@@ -170,8 +199,12 @@ fn link_down(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyh
     under_traffic(context, guests, settings, |guests| {
         do_on(context, guests, 2, &["busybox", "ip", "link", "set", "eth0", "down"])
     })
-    // Nobody can reach what runs there; its agent ends it when it has heard nothing for long enough.
-    .map(|finished| Finished { leftovers: Vec::new(), ..finished })
+    .map(out_of_reach)
+}
+
+/// Nobody can reach what still runs on the other guest; its agent ends it when it has heard nothing for long enough.
+fn out_of_reach(finished: Finished) -> Finished {
+    Finished { leftovers: Vec::new(), ..finished }
 }
 
 fn machine_dies(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
@@ -198,9 +231,18 @@ fn under_traffic(
 }
 
 fn little_locked(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
-    let limited = format!("ulimit -l {LOCKED_KIB}; exec \"$0\" \"$@\"");
+    with_locked(context, guests, settings, LOCKED_KIB)
+}
+
+fn exhausted(context: &Context, guests: &Guests, settings: Settings<'_>) -> anyhow::Result<Finished> {
+    with_locked(context, guests, settings, LOCKED_BY_ENDPOINTS_KIB)
+}
+
+/// A program whose ranks may lock so much memory.
+fn with_locked(context: &Context, guests: &Guests, settings: Settings<'_>, kib: &str) -> anyhow::Result<Finished> {
+    let limited = format!("ulimit -l {kib}; exec \"$0\" \"$@\"");
     let before: Vec<&str> = WITHOUT_PRIVILEGE.into_iter().chain(["sh", "-c", &limited]).collect();
-    start_program(context, guests, settings, 2, &before, "point_to_point", &[])?.finish(LIMIT)
+    start_program(context, guests, settings, 2, &before, "sizes", &[])?.finish(LIMIT)
 }
 
 /// Runs something on so many guests with this device; if they answer no longer, they are turned off.
