@@ -5,6 +5,7 @@
  *
  * STRICT says what it is like, a list of:
  *   prefix=N     bytes in front of each packet that are the provider's
+ *   received     only in front of those that are received
  *   register     own memory must be registered (FI_MR_LOCAL)
  *   endpoint     registrations must be bound to the endpoint, and enabled (FI_MR_ENDPOINT)
  *   nowait       nothing to sleep on
@@ -116,6 +117,7 @@ static long property(const char *name, long other)
 }
 
 static size_t prefix(void) { return property("prefix", 0); }
+static size_t sent_prefix(void) { return property("received", 0) ? 0 : prefix(); }
 static size_t largest(void) { return property("size", 1400); }
 static size_t depth(void) { return property("queue", 64); }
 static int places(void) { return property("placing", 0); }
@@ -183,7 +185,7 @@ static int transmit(struct header header, const void *bytes, size_t length, fi_a
 static int advance(struct operation *operation)
 {
     if (!operation->is_write)
-        return transmit((struct header){0}, (char *)operation->buffer + prefix(), operation->length - prefix(), operation->to);
+        return transmit((struct header){0}, (char *)operation->buffer + sent_prefix(), operation->length - sent_prefix(), operation->to);
     while (operation->gone < operation->length) {
         size_t part = operation->length - operation->gone;
         part = part < PART_MAX ? part : PART_MAX;
@@ -307,8 +309,8 @@ static ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, voi
 {
     (void)ep;
     struct region *region = check_memory(buffer, length, desc, FI_SEND);
-    if (length < prefix() || length > prefix() + largest())
-        wrong("a packet of %zu bytes, and at most %zu fit", length, prefix() + largest());
+    if (length < sent_prefix() || length > sent_prefix() + largest())
+        wrong("a packet of %zu bytes, and at most %zu fit", length, sent_prefix() + largest());
     if (fails())
         return -FI_EIO;
     return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region});
@@ -338,9 +340,9 @@ static ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *des
 static ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_t to)
 {
     (void)ep;
-    if (length > prefix() + property("inject", 64))
+    if (length > sent_prefix() + property("inject", 64))
         wrong("%zu bytes that are to leave at once, and %ld may", length, property("inject", 64));
-    if (prefix())
+    if (sent_prefix())
         wrong("fi_inject without the room in front");
     if (fails())
         return -FI_EIO;
@@ -640,6 +642,8 @@ int fi_getinfo(uint32_t version, const char *node, const char *service, uint64_t
         return -FI_ENODATA;
     *info = fi_dupinfo(NULL);
     (*info)->mode = prefix() ? FI_MSG_PREFIX : 0;
+    /* Most providers say it of the whole; one that says it of a direction means that direction. */
+    (*info)->rx_attr->mode = property("received", 0) ? (*info)->mode : 0;
     (*info)->addr_format = FI_FORMAT_UNSPEC;
     (*info)->tx_attr->inject_size = property("inject", 64);
     (*info)->tx_attr->size = (*info)->rx_attr->size = depth();

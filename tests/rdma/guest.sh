@@ -12,6 +12,8 @@ number=$(sed -n 's/.*weft\.guest=\([0-9]*\).*/\1/p' /proc/cmdline)
 } >/etc/hosts || fail "the root cannot be written"
 busybox hostname "node$number"
 busybox ip link set lo up
+# Without the second in which an address of IPv6 does not count yet: RoCE's addresses are made of it.
+echo 0 >/proc/sys/net/ipv6/conf/eth0/accept_dad
 { busybox ip address add "192.0.2.$number/24" dev eth0 && busybox ip link set eth0 up; } || fail "there is no eth0"
 ulimit -l unlimited
 rdma link add "${device}0" type "$device" netdev eth0 || fail "no device $device could be made; is the package iproute2 installed?"

@@ -47,6 +47,7 @@ const STRICT: &[&str] = &[
     "size=1400",
     "prefix=40",
     "register,prefix=64",
+    "register,prefix=40,received",
     "register,endpoint",
     "register,inject=0,queue=4",
     "size=508,inject=16",

@@ -9,7 +9,7 @@ use super::peers;
 use super::process::Finished;
 use super::{Case, Outcome};
 
-const DEVICES: [Device; 2] = [Device::Siw, Device::Rxe];
+const DEVICES: &[Device] = &[Device::Siw, Device::Rxe];
 /// An emulated processor is slower by some ten times, and two of them may share one.
 const LIMIT: Duration = Duration::from_secs(120);
 const MPI4PY_LIMIT: Duration = Duration::from_secs(900);
@@ -28,6 +28,7 @@ const WITHOUT_PRIVILEGE: [&str; 2] = ["setpriv", "--bounding-set=-ipc_lock"];
 #[derive(Clone, Copy)]
 struct Mode {
     name: &'static str,
+    devices: &'static [Device],
     settings: &'static [(&'static str, &'static str)],
 }
 
@@ -37,8 +38,14 @@ const PROVIDER: (&str, &str) = ("WEFT_FABRIC_PROVIDER", "verbs;ofi_rxm");
 const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
 
 const MODES: &[Mode] = &[
-    Mode { name: "fabric, remote writes", settings: &[FABRIC, PROVIDER, PEERS] },
-    Mode { name: "fabric, packets only", settings: &[FABRIC, PROVIDER, PEERS, ("WEFT_FABRIC_PLACEMENT", "0")] },
+    Mode { name: "fabric, remote writes", devices: DEVICES, settings: &[FABRIC, PROVIDER, PEERS] },
+    Mode {
+        name: "fabric, packets only",
+        devices: DEVICES,
+        settings: &[FABRIC, PROVIDER, PEERS, ("WEFT_FABRIC_PLACEMENT", "0")],
+    },
+    // iWARP has no datagrams.
+    Mode { name: "fabric, datagrams", devices: &[Device::Rxe], settings: &[FABRIC, ("WEFT_FABRIC_PROVIDER", "verbs")] },
 ];
 
 /// How MPICH says that it uses that provider.
@@ -63,10 +70,10 @@ const MPI4PY: [(&str, &str); 2] = [("point-to-point", "^test_p2p"), ("windows", 
 
 pub(crate) fn cases(_: &Context) -> Vec<Case> {
     let mut cases = Vec::new();
-    for device in DEVICES {
+    for &device in DEVICES {
         cases.push(bare(device));
         cases.push(mpich(device));
-        for mode in MODES {
+        for mode in MODES.iter().filter(|mode| mode.devices.contains(&device)) {
             for &(program, ranks, words) in PROGRAMS {
                 cases.push(on_guests(device, *mode, 2, program, ranks, words));
             }

@@ -332,7 +332,7 @@ pub(super) struct Endpoint {
     peers: Vec<Peer>,
     /// Receives that the provider had no room for: tried again.
     unposted: Vec<usize>,
-    prefix: usize,
+    prefix: Prefix,
     /// Bytes of a packet, without the prefix.
     pub(super) packet_size: usize,
     inject_max: usize,
@@ -381,14 +381,14 @@ impl Endpoint {
         places: bool,
     ) -> Result<Self, String> {
         // SAFETY: the caller has it of a list that lives while this runs, and the library has filled in all parts.
-        let (mode, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
+        let (prefixes, address_format, registration, key_bytes, tx, rx, endpoint) = unsafe {
             let (tx, rx) = (&*(*info).tx_attr, &*(*info).rx_attr);
             let domain = &*(*info).domain_attr;
-            let mode = (*info).mode | tx.mode | rx.mode;
-            (mode, (*info).addr_format, domain.mr_mode, domain.mr_key_size, tx, rx, &*(*info).ep_attr)
+            let modes = ((*info).mode, tx.mode, rx.mode);
+            (modes, (*info).addr_format, domain.mr_mode, domain.mr_key_size, tx, rx, &*(*info).ep_attr)
         };
-        let prefix = if mode & FI_MSG_PREFIX != 0 { endpoint.msg_prefix_size } else { 0 };
-        let packet_size = endpoint.max_msg_size.saturating_sub(prefix).min(packet_size_max);
+        let prefix = Prefix::new(prefixes, endpoint.msg_prefix_size);
+        let packet_size = endpoint.max_msg_size.saturating_sub(prefix.sent.max(prefix.received)).min(packet_size_max);
         let most = BYTES_MAX / packet_size.max(1);
         let receives = rx.size.min(most).clamp(1, RECEIVES_MAX);
         // A provider takes so many operations at a time, whatever they are.
@@ -396,7 +396,7 @@ impl Endpoint {
         let places = accesses > 0;
         let sends = (tx.size - accesses.min(tx.size)).min(most).clamp(1, SENDS_MAX);
         // What a reliable endpoint has been given at once it may still have, and nobody would know whether to look at it until it has not.
-        let may_inject = prefix == 0 && offer.kind == Kind::Datagrams;
+        let may_inject = prefix.sent == 0 && offer.kind == Kind::Datagrams;
         let inject_max = if may_inject { tx.inject_size } else { 0 };
         let mut this = Self {
             library,
@@ -406,8 +406,8 @@ impl Endpoint {
             av: Object::NONE,
             domain: Object::NONE,
             fabric: Object::NONE,
-            receives: Packets::new(receives, prefix + packet_size),
-            sends: Packets::new(sends, prefix + packet_size),
+            receives: Packets::new(receives, prefix.received + packet_size),
+            sends: Packets::new(sends, prefix.sent + packet_size),
             free_sends: (0..sends).collect(),
             owners: vec![0; sends].into(),
             peers: Vec::new(),
@@ -550,6 +550,7 @@ impl Endpoint {
                 self.peers.push(Peer { name, under_way: 0, full_since: None, broken: false, ip });
                 Ok((self.peers.len() as u64 - 1, ip))
             }
+            0 => Err("fi_av_insert takes none".into()),
             code => Err(format!("fi_av_insert: {}", self.describe(code.into()))),
         }
     }
@@ -586,11 +587,11 @@ impl Endpoint {
                 return Sent::Full;
             }
             let Some(place) = self.free_sends.pop() else { return Sent::Full };
-            let (bytes, length) = (self.sends.at(place), self.prefix + packet.len());
+            let (bytes, length) = (self.sends.at(place), self.prefix.sent + packet.len());
             let context = self.sends.context(place);
             // SAFETY: there is room for the prefix and a packet, which is ours until the context comes back by the completion queue.
             let code = unsafe {
-                ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix), packet.len());
+                ptr::copy_nonoverlapping(packet.as_ptr(), bytes.add(self.prefix.sent), packet.len());
                 let send = (*(*self.ep.0).msg).send;
                 send(self.ep.0, bytes.cast(), length, self.sends.description(), peer.name, context)
             };
@@ -713,7 +714,7 @@ impl Endpoint {
     }
 
     fn post(&mut self, place: usize) -> bool {
-        let (bytes, length) = (self.receives.at(place), self.prefix + self.packet_size);
+        let (bytes, length) = (self.receives.at(place), self.prefix.received + self.packet_size);
         let (description, context) = (self.receives.description(), self.receives.context(place));
         // SAFETY: the endpoint is open, and the bytes are the provider's until the context comes back.
         let code = unsafe {
@@ -774,9 +775,10 @@ impl Endpoint {
             return false;
         }
         let Some(place) = self.receives.place(entry.context) else { return false };
-        let length = entry.len.min(self.prefix + self.packet_size).saturating_sub(self.prefix);
+        let prefix = self.prefix.received;
+        let length = entry.len.min(prefix + self.packet_size).saturating_sub(prefix);
         // SAFETY: the provider has given this packet back, which has room for the prefix and so many bytes, all of them initialised.
-        on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(place).add(self.prefix), length) });
+        on_packet(unsafe { std::slice::from_raw_parts(self.receives.at(place).add(prefix), length) });
         self.unposted.push(place);
         true
     }
@@ -828,6 +830,23 @@ impl Endpoint {
             }
             (*ops).trywait.is_some_and(|trywait| trywait(fabric, &raw mut queue, 1) == 0)
         }
+    }
+}
+
+/// Bytes in front of packets that are the provider's (`FI_MSG_PREFIX`).
+#[derive(Clone, Copy)]
+struct Prefix {
+    sent: usize,
+    received: usize,
+}
+
+impl Prefix {
+    /// By the modes of the whole, of what is sent and of what is received. `verbs` wants room in front of what is received only; sent with it, packets
+    /// begin with as many bytes that nobody takes off.
+    fn new((whole, sent, received): (u64, u64, u64), bytes: usize) -> Prefix {
+        let is_told = (sent | received) & FI_MSG_PREFIX != 0;
+        let of = |mode: u64| if (if is_told { mode } else { whole }) & FI_MSG_PREFIX != 0 { bytes } else { 0 };
+        Prefix { sent: of(sent), received: of(received) }
     }
 }
 
