@@ -82,6 +82,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
         for (what, pattern) in MPI4PY {
             cases.push(mpi4py(device, MODES[0], what, pattern));
         }
+        cases.push(doctor(device, MODES[0]));
         cases.extend(failures(device, MODES[0]));
     }
     cases
@@ -137,6 +138,17 @@ fn mpi4py(device: Device, mode: Mode, what: &str, pattern: &'static str) -> Case
             guests.start(1, &directory, &variables, words)?.finish(MPI4PY_LIMIT)
         };
         on(context, device, 2, &Expected::code(0).says("OK").never_says("FAILED ("), run)
+    })
+}
+
+/// The doctor between the guests finds that packets of all sizes get through.
+fn doctor(device: Device, mode: Mode) -> Case {
+    Case::new(format!("{}, {}: weft doctor", device.name(), mode.name), move |context| {
+        let run = |guests: &Guests| {
+            let program = context.bin("weft").to_string_lossy().into_owned();
+            start(context, guests, 1, mode.settings, &[&program, "doctor", "node1", "node2"])?.finish(LIMIT)
+        };
+        on(context, device, 2, &Expected::code(0).says("packets of 64 and").says(" 0 faults"), run)
     })
 }
 

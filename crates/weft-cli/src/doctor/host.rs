@@ -1,5 +1,6 @@
 //! One host as the controller sees it: the process that reaches it, requests and replies, each with a time limit.
 
+use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
@@ -71,7 +72,7 @@ impl Host {
         interrupted: &Arc<AtomicBool>,
     ) -> Result<Host, Unreachable> {
         let words = match remote {
-            Some(reach) => reach::command(name, &reach.template, &reach.program, &["doctor", "--serve"]),
+            Some(reach) => command_there(name, reach, &library_variables(std::env::vars_os())),
             None => own_path().map(|path| vec![path, "doctor".into(), "--serve".into()]),
         };
         let words = words.map_err(Unreachable::Silent)?;
@@ -237,6 +238,23 @@ pub(crate) fn own_path() -> Result<String, String> {
     Ok(path.to_str().ok_or("the path of this program is not text; name it with --agent-program")?.to_owned())
 }
 
+/// The command that serves on another host, with these variables.
+fn command_there(name: &str, reach: &Reach, variables: &[String]) -> Result<Vec<String>, String> {
+    let serve = ["doctor", "--serve"];
+    if variables.is_empty() {
+        return reach::command(name, &reach.template, &reach.program, &serve);
+    }
+    let variables = variables.iter().map(String::as_str);
+    let words: Vec<&str> = variables.chain([reach.program.as_str()]).chain(serve).collect();
+    reach::command(name, &reach.template, "env", &words)
+}
+
+/// What this environment says to libfabric, which reads it when it is opened: ranks have it on all hosts.
+fn library_variables(environment: impl Iterator<Item = (OsString, OsString)>) -> Vec<String> {
+    let text = environment.filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    text.filter(|(name, _)| name.starts_with("FI_")).map(|(name, value)| format!("{name}={value}")).collect()
+}
+
 fn read_lines(output: impl Read, sender: &SyncSender<Vec<u8>>) {
     let mut output = BufReader::new(output);
     loop {
@@ -255,5 +273,30 @@ fn keep_errors(mut errors: impl Read, kept: &Mutex<Vec<u8>>) {
         kept.extend_from_slice(&buffer[..count]);
         let surplus = kept.len().saturating_sub(ERRORS_KEPT);
         kept.drain(..surplus);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libfabrics_variables_are_the_same_on_all_hosts() {
+        let environment = [("FI_UNIVERSE_SIZE", "16"), ("HOME", "/root"), ("FI_PROVIDER", "verbs;ofi_rxm")];
+        let variables = library_variables(environment.map(|(name, value)| (name.into(), value.into())).into_iter());
+        let reach = Reach { template: "ssh {host}".into(), program: "/opt/weft".into(), answer: Duration::ZERO };
+        // Quoted, since a shell there takes the words apart.
+        let words = [
+            "ssh",
+            "h1",
+            "env",
+            "FI_UNIVERSE_SIZE=16",
+            "'FI_PROVIDER=verbs;ofi_rxm'",
+            "/opt/weft",
+            "doctor",
+            "--serve",
+        ];
+        assert_eq!(command_there("h1", &reach, &variables).unwrap(), words);
+        assert_eq!(command_there("h1", &reach, &[]).unwrap(), ["ssh", "h1", "/opt/weft", "doctor", "--serve"]);
     }
 }
