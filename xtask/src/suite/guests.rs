@@ -29,6 +29,8 @@ const HOW: &str = "usage: cargo xtask rdma [--guests N] [--device siw|rxe] [--me
 const IMAGE: &str = "tests/rdma/image.sh";
 /// What a guest does first.
 const GUEST: &str = "tests/rdma/guest.sh";
+/// How the directories begin that are shared with guests; the process that has booted them follows, and a number.
+const SHARE: &str = "share-";
 const EMULATOR: &str = "qemu-system-x86_64";
 /// Making the image takes half a minute, and as long as 300 MB take to come here.
 const IMAGE_LIMIT_SECONDS: u64 = 1200;
@@ -97,7 +99,8 @@ impl Guests {
         anyhow::ensure!(made.code == Some(0), "{}", made.report());
         let number = BOOTED.fetch_add(1, Ordering::Relaxed);
         let home = root.join("build/rdma");
-        let share = home.join(format!("share-{}-{number}", std::process::id()));
+        remove_stale(&home)?;
+        let share = home.join(format!("{SHARE}{}-{number}", std::process::id()));
         fs::create_dir_all(&share)?;
         // A copy: who builds another one meanwhile takes it away from nobody.
         let xtask = share.join("xtask");
@@ -233,7 +236,11 @@ impl Guests {
             while !self.directory(node).join("ready").exists() {
                 if !self.are_up() || Instant::now() > deadline || process::is_interrupted() {
                     let said = fs::read_to_string(self.share.join(format!("emulator{node}"))).unwrap_or_default();
-                    let why = if self.are_up() { "is not up in time" } else { "ended while it booted" };
+                    let why = match (process::is_interrupted(), self.are_up()) {
+                        (true, _) => "was interrupted while it booted",
+                        (false, true) => "is not up in time",
+                        (false, false) => "ended while it booted",
+                    };
                     anyhow::bail!("guest node{node} {why}\n{said}{}", self.consoles());
                 }
                 std::thread::sleep(POLL);
@@ -364,6 +371,19 @@ impl Session<'_> {
     }
 }
 
+/// Removes what runs that were killed have left.
+fn remove_stale(home: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(home)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let pid = name.strip_prefix(SHARE).and_then(|rest| rest.split('-').next());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+            // Another run may be doing the same.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
 /// A network of these guests alone: a multicast group that does not leave the machine.
 fn network(pid: u32, number: u32) -> String {
     let [_, _, high, low] = pid.to_be_bytes();
@@ -412,6 +432,10 @@ pub(crate) fn run(arguments: &[String]) -> anyhow::Result<()> {
         let mut output = std::io::stdout();
         let _ = output.write_all(bytes).and_then(|()| output.flush());
     })?;
+    if process::is_interrupted() {
+        drop(guests);
+        std::process::exit(process::EXIT_INTERRUPTED);
+    }
     if shows_console || finished.code.is_none() {
         eprint!("{}", guests.consoles());
     }

@@ -23,7 +23,7 @@ pub(crate) const MARK: &str = "WEFT_SUITE_RUN";
 const SHOWN_LINES: usize = 40;
 
 /// The exit code shells give to what SIGINT ended.
-const EXIT_INTERRUPTED: i32 = 130;
+pub(crate) const EXIT_INTERRUPTED: i32 = 130;
 
 static RUNS: AtomicU32 = AtomicU32::new(0);
 
