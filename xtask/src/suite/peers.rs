@@ -142,12 +142,17 @@ fn window_tests(context: &Context, ranks: u32, mpiexec: Run) -> Outcome {
     run_tests(context, ranks, &["-i", "^test_(win|rma|rma_nb|util_sync)\\.py$"], || Ok(mpiexec))
 }
 
-fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
-    let mut cases = vec![Case::new("build from the source distribution", |context| {
+/// What its tests need; nothing is done when it was built with the same library.
+pub(super) fn mpi4py_build(name: &str) -> Case {
+    Case::new(name, |context| {
         let script = context.root.join("tools/mpi4py.sh");
         let run = Run::new(script).arg(&context.prefix).limit(MPI4PY_BUILD_LIMIT_SECONDS);
         Expected::code(0).says("mpi4py is ready").judge(run.finish())
-    })];
+    })
+}
+
+fn mpi4py_runs(one_host: &[u32], two_hosts: &[u32]) -> Vec<Case> {
+    let mut cases = vec![mpi4py_build("build from the source distribution")];
     for &ranks in one_host {
         cases.push(Case::new(format!("its tests, {ranks} ranks"), move |context| {
             mpi4py_tests(context, ranks, || Ok(context.mpiexec(ranks)))

@@ -79,6 +79,7 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             }
         }
         cases.push(on_guests(device, MODES[0], 4, "collectives", 4, &[]));
+        cases.push(peers::mpi4py_build(&format!("{}: mpi4py is built for it", device.name())));
         for (what, pattern) in MPI4PY {
             cases.push(mpi4py(device, MODES[0], what, pattern));
         }
