@@ -599,6 +599,8 @@ impl Remote {
             ("ethernet", "udp") => "ethernet+udp",
             ("xdp", "fabric") => "xdp+fabric",
             ("ethernet", "fabric") => "ethernet+fabric",
+            ("xdp", "verbs") => "xdp+verbs",
+            ("ethernet", "verbs") => "ethernet+verbs",
             (one, _) => one,
         }
     }

@@ -20,7 +20,9 @@ use weft_core::time::Instant;
 
 pub use crate::memory::NeighbourMemory;
 
-pub use datagrams::{Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, wrong_address};
+pub use datagrams::{
+    Address, Arrival, Datagrams, EthernetAddress, FabricAddress, JOINED_MAX, Outcome, VerbsAddress, wrong_address,
+};
 pub use none::NoNode;
 pub use placement::{Begun, Exposure, Placement, RemoteMemory};
 pub use posted::{

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use weft_core::collective::choice::{Choices, Operation, Table};
 use weft_core::flow::{AckScheme, Settings as FlowSettings};
 use weft_core::time::Duration;
-use weft_net::{fabric, faults};
+use weft_net::{fabric, faults, verbs};
 
 use crate::context::COMMUNICATORS_MAX;
 use crate::multicast::Wanted;
@@ -53,11 +53,12 @@ impl Setting {
 pub const LINK: Setting = Setting {
     name: "WEFT_LINK",
     default: "auto",
-    allowed: "auto, or a list of shared, udp, ethernet, xdp and fabric",
+    allowed: "auto, or a list of shared, udp, ethernet, xdp, fabric and verbs",
     meaning: "links that may be used: `shared` (ranks of one host), `udp`, and `ethernet` (raw frames for what is small; needs \
               the privilege CAP_NET_RAW or `weft-netd`); `auto`: each of these where it is possible; `xdp` (raw frames received by \
               AF_XDP) only where it is named, as in `auto,xdp`; `fabric` (libfabric, in the place of UDP) only where it is named, as in \
-              `shared,fabric`",
+              `shared,fabric`; `verbs` (an RDMA device by rdma-core: InfiniBand, RoCE or iWARP, in the place of UDP) only where it is named, as in \
+              `shared,verbs`",
     reader: Reader::Library,
 };
 /// Interfaces or subnets that may be used.
@@ -85,6 +86,24 @@ pub const FABRIC_PLACEMENT: Setting = Setting {
     allowed: "1 or 0",
     meaning: "whether libfabric's provider writes large messages to the receiver's memory by itself, where it can (`FI_RMA`) and gains by it; \
               at both ends of a pair, or at neither",
+    reader: Reader::Library,
+};
+/// Whether an RDMA device writes to memory of peers.
+pub const VERBS_PLACEMENT: Setting = Setting {
+    name: "WEFT_VERBS_PLACEMENT",
+    default: "1",
+    allowed: "1 or 0",
+    meaning: "whether an RDMA device (`verbs` in `WEFT_LINK`) writes large messages to the receiver's memory by itself; at both ends of a pair, or at \
+              neither",
+    reader: Reader::Library,
+};
+/// How many connections an RDMA device has.
+pub const VERBS_CONNECTIONS: Setting = Setting {
+    name: "WEFT_VERBS_CONNECTIONS",
+    default: "1024",
+    allowed: "a number from 1 to 2048",
+    meaning: "how many connections of an RDMA device a process keeps open (`verbs` in `WEFT_LINK`): each is made when it is first used, and one more \
+              closes the one that was not used for longest",
     reader: Reader::Library,
 };
 /// Where `weft-netd` listens.
@@ -311,11 +330,13 @@ pub const REGISTRY: Setting = Setting {
 };
 
 /// All of them, in the order in which they are shown.
-pub const TABLE: [&Setting; 35] = [
+pub const TABLE: [&Setting; 37] = [
     &LINK,
     &INTERFACE,
     &FABRIC_PROVIDER,
     &FABRIC_PLACEMENT,
+    &VERBS_PLACEMENT,
+    &VERBS_CONNECTIONS,
     &NETD,
     &NODE,
     &EAGER_LIMIT,
@@ -428,13 +449,16 @@ pub struct Links {
     pub xdp: bool,
     /// libfabric, in the place of UDP.
     pub fabric: bool,
+    /// An RDMA device by rdma-core, in the place of UDP.
+    pub verbs: bool,
     /// Whether the user has named them, instead of leaving it to what is possible.
     pub named: bool,
 }
 
 impl Links {
-    const NONE: Self = Self { shared: false, udp: false, ethernet: false, xdp: false, fabric: false, named: false };
-    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, xdp: false, fabric: false, named: false };
+    const NONE: Self =
+        Self { shared: false, udp: false, ethernet: false, xdp: false, fabric: false, verbs: false, named: false };
+    const AUTO: Self = Self { shared: true, udp: true, ethernet: true, ..Self::NONE };
 }
 
 /// Most bytes of a table for collectives.
@@ -486,6 +510,10 @@ pub struct Settings {
     pub fabric_provider: Option<String>,
     /// `WEFT_FABRIC_PLACEMENT`: whether the provider writes to memory of peers.
     pub fabric_placement: bool,
+    /// `WEFT_VERBS_PLACEMENT`: whether an RDMA device writes to memory of peers.
+    pub verbs_placement: bool,
+    /// `WEFT_VERBS_CONNECTIONS`: how many connections it keeps.
+    pub verbs_connections: u32,
     /// `WEFT_NETD`: where `weft-netd` listens.
     pub netd: Option<PathBuf>,
     /// `WEFT_EAGER_LIMIT`: largest message that is sent without asking, in bytes.
@@ -520,16 +548,20 @@ const EAGER_LIMIT_MAX: u64 = weft_engine::messages::CREDIT_BYTES / 4;
 const UNEXPECTED_BYTES_MAX: u64 = 1 << 40;
 /// The longest delay of acknowledgements: with it a peer that has all is still far from counting as silent.
 const ACK_DELAY_US_MAX: u64 = 100_000;
+/// The most connections of an RDMA device: two receives are for each.
+const VERBS_CONNECTIONS_MAX: u64 = 2048;
+const _: () = assert!(verbs::CONNECTIONS_MAX == 1024);
 /// What [`EAGER_LIMIT`] says of itself.
 const _: () = assert!(EAGER_LIMIT_MAX == 262_144);
 
 /// Every link of this version: its name in `WEFT_LINK` and what it is.
-pub const LINKS: [(&str, &str); 5] = [
+pub const LINKS: [(&str, &str); 6] = [
     ("shared", "rings in shared memory, between ranks of one host"),
     ("udp", "UDP over IPv4 or IPv6, between hosts"),
     ("ethernet", "frames on the interface itself (AF_PACKET), between hosts of one segment"),
     ("xdp", "the same frames, received before the host's network sees them (AF_XDP)"),
     ("fabric", "endpoints of libfabric, over whatever its provider leads to, between hosts"),
+    ("verbs", "an RDMA device (InfiniBand, RoCE or iWARP) by rdma-core, between hosts"),
 ];
 
 /// The most memory that one peer can make this process use, by what it is for.
@@ -576,6 +608,8 @@ impl Settings {
             interface: INTERFACE.value(&variable),
             fabric_provider: FABRIC_PROVIDER.value(&variable),
             fabric_placement: switch(&FABRIC_PLACEMENT, &variable)?,
+            verbs_placement: switch(&VERBS_PLACEMENT, &variable)?,
+            verbs_connections: connections(&variable)?,
             netd: NETD.value(&variable).map(PathBuf::from),
             eager_limit: number(&EAGER_LIMIT, &variable, EAGER_LIMIT_MAX)?,
             unexpected_bytes: number(&UNEXPECTED_BYTES, &variable, UNEXPECTED_BYTES_MAX)?,
@@ -609,21 +643,41 @@ pub fn fabric(settings: &Settings) -> fabric::Settings {
     }
 }
 
+/// How an RDMA device is used.
+pub fn verbs(settings: &Settings) -> verbs::Settings {
+    verbs::Settings {
+        interfaces: settings.interface.clone(),
+        without_placement: !settings.verbs_placement || settings.sealed,
+        connections: settings.verbs_connections,
+    }
+}
+
+fn connections(variable: &impl Fn(&str) -> Option<String>) -> Result<u32, String> {
+    match number(&VERBS_CONNECTIONS, variable, VERBS_CONNECTIONS_MAX)? {
+        0 => Err(VERBS_CONNECTIONS.says("0", "leaves no connection")),
+        count => Ok(count as u32),
+    }
+}
+
 fn links(value: &str) -> Result<Links, String> {
     let mut links = Links { named: true, ..Links::NONE };
     for name in value.split(',').map(str::trim) {
         match name {
-            "auto" => links = Links { xdp: links.xdp, fabric: links.fabric, ..Links::AUTO },
+            "auto" => links = Links { xdp: links.xdp, fabric: links.fabric, verbs: links.verbs, ..Links::AUTO },
             "shared" => links.shared = true,
             "udp" => links.udp = true,
             "ethernet" => links.ethernet = true,
             // Where AF_XDP is not to be had, the frames are still the same.
             "xdp" => links = Links { ethernet: true, xdp: true, ..links },
             "fabric" => links.fabric = true,
+            "verbs" => links.verbs = true,
             _ => return Err(LINK.says(value, &format!("names the link '{name}', which Weft does not have"))),
         }
     }
-    links.udp &= !links.fabric;
+    if links.fabric && links.verbs {
+        return Err(LINK.says(value, "names fabric and verbs, which are both in the place of UDP: one of them"));
+    }
+    links.udp &= !(links.fabric || links.verbs);
     Ok(links)
 }
 
@@ -730,6 +784,14 @@ mod tests {
             read(&[("WEFT_LINK", "ethernet")]).unwrap().links,
             Links { ethernet: true, named: true, ..Links::NONE }
         );
+    }
+
+    #[test]
+    fn an_rdma_device_takes_the_place_of_udp_and_libfabric_is_not_beside_it() {
+        let links = |value: &str| links(value).unwrap();
+        assert_eq!(links("shared,verbs"), Links { shared: true, verbs: true, named: true, ..Links::NONE });
+        assert!(!links("auto,verbs").udp && links("auto,verbs").ethernet);
+        assert!(super::links("shared,verbs,fabric").is_err());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use weft_core::wire::Secret;
 use weft_launch::{CallSite, Client, JobSecret, Load, say};
 use weft_net::checkers::attach_checkers;
 use weft_net::single_copy::SingleCopy;
-use weft_net::{ethernet, fabric, node, shared, single_copy, udp};
+use weft_net::{ethernet, fabric, node, shared, single_copy, udp, verbs};
 
 use crate::constants::MPI_ERR_OTHER;
 use crate::engine::{Devices, Engine, Machine, NewPeer, Parts, Route};
@@ -57,6 +57,8 @@ struct Card {
     raw: Vec<ethernet::Card>,
     /// Its endpoints of libfabric, the better ones first.
     fabric: Vec<fabric::Card>,
+    /// Its RDMA device.
+    verbs: Option<verbs::Card>,
     /// Which of several programs of one command line it runs.
     appnum: Option<i32>,
     /// A number for the processors that it may use, and how many these are.
@@ -74,8 +76,11 @@ impl Card {
         let appnum = self.appnum.map_or_else(|| "-".to_owned(), |appnum| appnum.to_string());
         let Self { node, pid, host, .. } = self;
         let (set, processors) = self.processors;
+        let verbs = self.verbs.as_ref().map_or_else(|| "-".to_owned(), verbs::Card::encode);
         let (raw, fabric, choices) = (raw.join("+"), fabric.join("+"), self.choices);
-        format!("8,{node:x},{pid},{host},{secret},{addresses},{raw},{fabric},{appnum},{set:x},{processors},{choices:x}")
+        format!(
+            "9,{node:x},{pid},{host},{secret},{addresses},{raw},{fabric},{verbs},{appnum},{set:x},{processors},{choices:x}"
+        )
     }
 
     fn decode(text: &str) -> std::result::Result<Self, String> {
@@ -84,12 +89,14 @@ impl Card {
             "a process of the job describes itself in a way that this version of Weft does not understand: do all use the same?".to_owned()
         };
         let parts: Vec<&str> = text.split(',').collect();
-        let ["8", node, pid, host, secret, addresses, raw, fabric, appnum, set, processors, choices] = parts[..] else {
+        let ["9", node, pid, host, secret, addresses, raw, fabric, verbs, appnum, set, processors, choices] = parts[..]
+        else {
             return Err(wrong());
         };
         let number = |text: &str| u64::from_str_radix(text, 16).map_err(|_| wrong());
         let raw = raw.split('+').filter(|card| !card.is_empty()).map(ethernet::Card::decode);
         let fabric = fabric.split('+').filter(|text| !text.is_empty()).map(fabric::Card::decode);
+        let verbs = Some(verbs).filter(|text| *text != "-").map(verbs::Card::decode);
         let addresses = Some(addresses).filter(|text| *text != "-").map(udp::Card::decode);
         Ok(Self {
             node: number(node)?,
@@ -99,6 +106,7 @@ impl Card {
             addresses: addresses.transpose().map_err(|_| wrong())?,
             raw: raw.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
             fabric: fabric.collect::<std::result::Result<_, _>>().map_err(|_| wrong())?,
+            verbs: verbs.transpose().map_err(|_| wrong())?,
             appnum: Some(appnum).filter(|text| *text != "-").map(str::parse).transpose().map_err(|_| wrong())?,
             processors: (number(set)?, processors.parse().map_err(|_| wrong())?),
             choices: number(choices)?,
@@ -206,6 +214,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         addresses: links.addresses(),
         raw: raw::cards(&settings, &links.raw),
         fabric: links.fabric_cards(&settings),
+        verbs: links.verbs_card(),
         appnum: client.appnum(),
         processors: {
             let (name, count) = weft_launch::named_processors();
@@ -222,6 +231,7 @@ fn join(process: &mut Process, connection: &mut Option<Client>, names: &'static 
         links = links::open(&settings, rank)?;
         (card.addresses, card.raw) = (links.addresses(), raw::cards(&settings, &links.raw));
         card.fabric = links.fabric_cards(&settings);
+        card.verbs = links.verbs_card();
         cards = exchange(client, &card)?;
     }
     if let Some(other) = cards.iter().position(|card| card.choices != cards[0].choices) {
@@ -299,8 +309,9 @@ fn is_crowded(card: &Card, cards: &[Card]) -> bool {
 /// Whether processes that the launcher has on one host, and that opened no links therefore, cannot share memory: containers. All
 /// come to the same answer.
 fn need_links_after_all(cards: &[Card]) -> bool {
-    let unreachable =
-        cards.iter().all(|card| card.addresses.is_none() && card.raw.is_empty() && card.fabric.is_empty());
+    let unreachable = cards
+        .iter()
+        .all(|card| card.addresses.is_none() && card.raw.is_empty() && card.fabric.is_empty() && card.verbs.is_none());
     unreachable && cards.iter().any(|card| card.node != cards[0].node)
 }
 

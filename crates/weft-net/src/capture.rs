@@ -19,7 +19,7 @@ use weft_core::pcapng::{self, Direction};
 use weft_core::wire::{self, Channel, Kind, Packet};
 
 use crate::clock;
-use crate::datagrams::{Address, Arrival, Datagrams, FabricAddress, Outcome};
+use crate::datagrams::{Address, Arrival, Datagrams, FabricAddress, Outcome, VerbsAddress};
 use crate::ethernet;
 
 /// Bytes that are kept of a packet without messages that can be read: all headers, and the beginning of what they announce.
@@ -158,6 +158,9 @@ fn headers(out: &mut Vec<u8>, from: &Address, to: &Address, length: usize) {
             Address::Fabric(FabricAddress { ip: Some(from), .. }),
             Address::Fabric(FabricAddress { ip: Some(to), .. }),
         ) => pcapng::udp_headers(out, *from, *to, 0, length),
+        (Address::Verbs(VerbsAddress { listens: from, .. }), Address::Verbs(VerbsAddress { listens: to, .. })) => {
+            pcapng::udp_headers(out, *from, *to, 0, length)
+        }
         (Address::Ethernet(from), Address::Ethernet(to)) => {
             pcapng::ethernet_header(out, from.mac, to.mac, ethernet::ETHER_TYPE);
             out.extend(ethernet::share_of_header(to.port, length as u16));

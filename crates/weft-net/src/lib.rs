@@ -8,6 +8,7 @@
 //! | [`ethernet`] | datagrams as frames on an interface, without IP and UDP; needs a privilege, or `weft-netd` |
 //! | [`xdp`] | the same frames, received before the kernel's network sees them; needs more privileges |
 //! | [`fabric`] | datagrams by a provider of libfabric, whichever network that leads to |
+//! | [`verbs`] | packets by an RDMA device, each once and in order, and accesses to memory of peers |
 //! | [`datagrams`] | what every datagram link offers |
 //! | [`faults`] | a datagram link that wraps another one and loses, repeats, reorders and damages packets from a seed |
 //! | [`capture`] | a datagram link that wraps another one and writes what passes to a file for Wireshark |
@@ -30,7 +31,7 @@ pub mod datagrams {
     //! What every datagram link offers: see `weft_engine::transport`.
     pub use weft_engine::transport::{
         Address, Arrival, Begun, Datagrams, EthernetAddress, Exposure, FabricAddress, JOINED_MAX, Outcome, Placement,
-        RemoteMemory, wrong_address,
+        RemoteMemory, VerbsAddress, wrong_address,
     };
 }
 pub mod descriptors;
@@ -45,6 +46,7 @@ pub mod single_copy;
 #[cfg_attr(loom, allow(dead_code))]
 mod sys;
 pub mod udp;
+pub mod verbs;
 pub mod wait;
 pub mod watch;
 pub mod xdp;

@@ -37,6 +37,8 @@ const PROVIDER: (&str, &str) = ("WEFT_FABRIC_PROVIDER", "verbs;ofi_rxm");
 /// ofi_rxm makes its queues for so many peers, and rxe has no room for those of the usual number.
 const PEERS: (&str, &str) = ("FI_UNIVERSE_SIZE", "16");
 
+const VERBS: (&str, &str) = ("WEFT_LINK", "shared,verbs");
+
 const MODES: &[Mode] = &[
     Mode { name: "fabric, remote writes", devices: DEVICES, settings: &[FABRIC, PROVIDER, PEERS] },
     Mode {
@@ -46,6 +48,8 @@ const MODES: &[Mode] = &[
     },
     // iWARP has no datagrams.
     Mode { name: "fabric, datagrams", devices: &[Device::Rxe], settings: &[FABRIC, ("WEFT_FABRIC_PROVIDER", "verbs")] },
+    Mode { name: "verbs, remote writes", devices: DEVICES, settings: &[VERBS] },
+    Mode { name: "verbs, packets only", devices: DEVICES, settings: &[VERBS, ("WEFT_VERBS_PLACEMENT", "0")] },
 ];
 
 /// How MPICH says that it uses that provider.

@@ -13,6 +13,7 @@ use weft_net::datagrams::{Address, Datagrams, Outcome};
 use weft_net::ethernet::{self, Ethernet};
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Card, Udp};
+use weft_net::verbs::{self, Verbs};
 use weft_net::xdp;
 
 use super::protocol::{Arrived, Fate, LinkPath, MULTICAST, MULTICAST_OF_LINK, OpenedLink, SentTo, Target};
@@ -131,6 +132,48 @@ impl Link for EthernetLink {
 
     fn refusal(&self) -> String {
         "the interface takes no frame just now".to_owned()
+    }
+
+    fn cut(&self) -> u64 {
+        0
+    }
+}
+
+struct VerbsLink(Verbs);
+
+impl Link for VerbsLink {
+    fn name(&self) -> &str {
+        "verbs"
+    }
+
+    fn card(&self) -> String {
+        self.0.card().encode()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn way(&mut self, card: &str) -> Result<(LinkPath, Address), String> {
+        let peer = verbs::Card::decode(card).map_err(|error| error.to_string())?;
+        let to = self.0.address_of(&peer).map_err(|error| error.to_string())?;
+        let own = self.0.card();
+        let way = LinkPath {
+            own: self.0.own_address().to_string(),
+            peer: to.to_string(),
+            own_bytes: usize::from(own.packet_size),
+            peer_bytes: usize::from(peer.packet_size),
+            packet_bytes: usize::from(own.packet_size.min(peer.packet_size)),
+        };
+        Ok((way, to))
+    }
+
+    fn datagrams(&mut self) -> &mut dyn Datagrams {
+        &mut self.0
+    }
+
+    fn refusal(&self) -> String {
+        self.0.last_refusal().unwrap_or_default()
     }
 
     fn cut(&self) -> u64 {
@@ -325,6 +368,11 @@ fn open_all(settings: &Settings) -> Vec<(String, Opened)> {
     }
     if settings.links.fabric {
         all.extend(open_fabric(settings, &wanted));
+    }
+    if settings.links.verbs {
+        let opened =
+            Verbs::open(&weft_mpi::settings::verbs(settings)).map(|verbs| Box::new(VerbsLink(verbs)) as Box<dyn Link>);
+        all.push(("verbs".to_owned(), opened.map_err(|error| error.to_string())));
     }
     if settings.links.ethernet {
         let opened = Ethernet::open(&wanted, None, settings.netd.as_deref());

@@ -4,12 +4,10 @@ use serde::Serialize;
 use weft_mpi::settings::{self, LINKS, Settings};
 use weft_net::ethernet::Ethernet;
 use weft_net::xdp::{self, Outlook};
-use weft_net::{fabric, node, shared, udp};
+use weft_net::{fabric, node, shared, udp, verbs};
 
 use super::machine::Machine;
 
-/// Links that a version of Weft may lack, with what they would be; those in [`LINKS`] are left out.
-const OTHER_LINKS: [(&str, &str); 1] = [("rdma", "RDMA: iWARP, RoCE and InfiniBand")];
 /// Numbers of ranks on one host for which the shared memory is shown, beside the number of processors.
 const LOCAL_SIZES: [usize; 3] = [2, 16, 64];
 
@@ -88,17 +86,13 @@ pub(crate) fn all(settings: &Settings, machine: &Machine, addresses: &Addresses)
             "ethernet" => judge_ethernet(settings),
             "xdp" => judge_xdp(settings),
             "fabric" => judge_fabric(settings),
+            "verbs" => judge_verbs(settings),
             _ => judge_other(name),
         };
         let used = verdict.is_ok();
         Link { name, what, built_in: true, used, why: verdict.unwrap_or_else(|why| why) }
     });
-    let missing = OTHER_LINKS.iter().filter(|(name, _)| !LINKS.iter().any(|(known, _)| known == name));
-    let missing = missing.map(|&(name, what)| {
-        let why = "this version has no code for it".to_owned();
-        Link { name, what, built_in: false, used: false, why }
-    });
-    built_in.chain(missing).collect()
+    built_in.collect()
 }
 
 /// A link of which nothing more can be told here than whether it is asked for.
@@ -158,9 +152,40 @@ fn judge_fabric(settings: &Settings) -> Result<String, String> {
     ))
 }
 
+fn judge_verbs(settings: &Settings) -> Result<String, String> {
+    let devices = match verbs::status() {
+        Ok(devices) if devices.is_empty() => "this machine has no RDMA device".to_owned(),
+        Ok(devices) => {
+            let all: Vec<String> = devices.iter().map(ToString::to_string).collect();
+            format!("this machine has {}", all.join(", "))
+        }
+        Err(error) => error.to_string(),
+    };
+    if !settings.links.verbs {
+        return Err(format!("it is used only where WEFT_LINK names it; {devices}"));
+    }
+    // Opened for a moment, as a rank would.
+    let wanted = weft_mpi::settings::verbs(settings);
+    let opened = verbs::Verbs::open(&wanted).map_err(|error| error.to_string())?;
+    let verbs::Chosen { interface, address, .. } = opened.chosen();
+    let large = match opened.placed_min() {
+        Some(least) => format!("large messages, from {least} bytes on, are written to the receiver's memory"),
+        None => "large messages are cut into packets, as WEFT_VERBS_PLACEMENT or WEFT_SEALED says".to_owned(),
+    };
+    let locked = match verbs::locked_memory() {
+        None => "memory may be locked without a limit".to_owned(),
+        Some(bytes) => format!("{} KiB of memory may be locked (`ulimit -l`)", bytes / 1024),
+    };
+    let what = opened.describe();
+    Ok(format!(
+        "to ranks of other hosts, in the place of UDP, by {what}, on {interface} ({address}); {large}; {locked}; {devices}"
+    ))
+}
+
 fn judge_udp(settings: &Settings, addresses: &Addresses) -> Result<String, String> {
-    if settings.links.fabric {
-        return Err("WEFT_LINK names fabric, which takes its place".into());
+    if settings.links.fabric || settings.links.verbs {
+        let name = if settings.links.fabric { "fabric" } else { "verbs" };
+        return Err(format!("WEFT_LINK names {name}, which takes its place"));
     }
     if !settings.links.udp {
         return Err("WEFT_LINK does not name it".into());
@@ -293,9 +318,10 @@ mod tests {
     }
 
     #[test]
-    fn links_that_are_not_built_in_are_named_once() {
+    fn every_link_is_named_once_and_an_rdma_device_is_used_only_where_it_is_named() {
         let links = link("auto", "1");
-        assert!(links.iter().any(|link| !link.built_in && link.name == "rdma"));
+        let verbs = links.iter().find(|link| link.name == "verbs").unwrap();
+        assert!(!verbs.used && verbs.why.contains("WEFT_LINK"));
         let mut names: Vec<&str> = links.iter().map(|link| link.name).collect();
         names.sort_unstable();
         names.dedup();

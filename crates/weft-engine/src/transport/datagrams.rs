@@ -19,6 +19,8 @@ pub enum Address {
     Ethernet(EthernetAddress),
     /// An endpoint that a provider of libfabric knows.
     Fabric(FabricAddress),
+    /// A process behind an RDMA device.
+    Verbs(VerbsAddress),
 }
 
 /// A socket on an Ethernet segment: an interface, and which of the processes behind it.
@@ -41,13 +43,22 @@ pub struct FabricAddress {
     pub ip: Option<SocketAddr>,
 }
 
+/// A process behind an RDMA device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct VerbsAddress {
+    /// The how many-th peer it is that this end has learnt, from 0.
+    pub peer: u32,
+    /// Where it listens for connections.
+    pub listens: SocketAddr,
+}
+
 impl Address {
     /// Whether it is that of a multicast group.
     pub fn is_group(&self) -> bool {
         match self {
             Self::Udp(address) => address.ip().is_multicast(),
             Self::Ethernet(address) => address.mac[0] & 1 == 1,
-            Self::Fabric(_) => false,
+            Self::Fabric(_) | Self::Verbs(_) => false,
         }
     }
 }
@@ -70,6 +81,7 @@ impl fmt::Display for Address {
             Self::Udp(address) => address.fmt(f),
             Self::Ethernet(address) => address.fmt(f),
             Self::Fabric(address) => address.fmt(f),
+            Self::Verbs(address) => write!(f, "{} by RDMA", address.listens),
         }
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn devices(settings: &Settings, host: &raw::Host<'_>, paths: &[Route]
         seed = seed.wrapping_add(1 << 32);
         Box::new(Faults::new(link, faults::Plan { seed, ..settings.faults }))
     };
-    let mut udp = links.udp.map(|link| Box::new(link) as Device).or(by_fabric(links.fabric)?);
+    let verbs = links.verbs.map(|link| Box::new(link) as Device);
+    let mut udp = links.udp.map(|link| Box::new(link) as Device).or(by_fabric(links.fabric)?).or(verbs);
     let mut raw = raw::devices(settings, host, links.raw, links.refusal.as_deref());
     if let Some(capture) = capture {
         udp = udp.map(|link| capture.around_udp(link));

@@ -3,6 +3,7 @@
 use weft_net::ethernet::Ethernet;
 use weft_net::fabric::{self, Fabric};
 use weft_net::udp::{self, Udp};
+use weft_net::verbs::{self, Verbs};
 
 use super::{other, warn};
 use crate::error::Result;
@@ -14,6 +15,8 @@ pub(super) struct Opened {
     pub(super) udp: Option<Udp>,
     /// In the place of UDP, one for each rail.
     pub(super) fabric: Vec<Fabric>,
+    /// In the place of UDP, too.
+    pub(super) verbs: Option<Verbs>,
     /// One for each interface, the better ones first.
     pub(super) raw: Vec<Ethernet>,
     /// Why there are no raw frames.
@@ -25,7 +28,7 @@ pub(super) struct Opened {
 impl Opened {
     /// Whether any was opened.
     pub(super) fn any(&self) -> bool {
-        self.udp.is_some() || !self.fabric.is_empty() || !self.raw.is_empty()
+        self.udp.is_some() || !self.fabric.is_empty() || self.verbs.is_some() || !self.raw.is_empty()
     }
 
     /// Names of the interfaces by their number.
@@ -52,6 +55,11 @@ impl Opened {
         self.fabric.iter().map(card).collect()
     }
 
+    /// What peers are told of the RDMA device.
+    pub(super) fn verbs_card(&self) -> Option<verbs::Card> {
+        self.verbs.as_ref().map(Verbs::card)
+    }
+
     /// What peers are told of where this process can be reached, by UDP or not.
     pub(super) fn addresses(&self) -> Option<udp::Card> {
         let without = || udp::Card { candidates: self.candidates.clone(), window_packets: 0 };
@@ -72,6 +80,10 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
         true => Fabric::open_all(&settings::fabric(settings)).map_err(|error| other(error.to_string()))?,
         false => Vec::new(),
     };
+    let verbs = match settings.links.verbs {
+        true => Some(Verbs::open(&settings::verbs(settings)).map_err(|error| other(error.to_string()))?),
+        false => None,
+    };
     if let Some(what) = fabric.iter().filter(|_| rank == 0).find_map(Fabric::warning) {
         warn(rank, &what);
     }
@@ -80,7 +92,9 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let (raw, refusal) = match settings.links.ethernet.then(|| Ethernet::open_all(&wanted, port, netd)) {
         None => (Vec::new(), None),
         Some(Ok(raw)) => (raw, None),
-        Some(Err(error)) if udp.is_none() && fabric.is_empty() => return Err(other(error.to_string())),
+        Some(Err(error)) if udp.is_none() && fabric.is_empty() && verbs.is_none() => {
+            return Err(other(error.to_string()));
+        }
         Some(Err(error)) => (Vec::new(), Some(error.to_string())),
     };
     // Who wants AF_XDP is told once a host.
@@ -90,8 +104,10 @@ pub(super) fn open(settings: &Settings, rank: u32) -> Result<Opened> {
     let candidates = match &udp {
         Some(udp) => udp.candidates().to_vec(),
         // A device of libfabric has an interface only if it has an address of IP.
-        None if raw.is_empty() && fabric.iter().all(|fabric| fabric.offer().address.is_none()) => Vec::new(),
+        None if raw.is_empty() && verbs.is_none() && fabric.iter().all(|fabric| fabric.offer().address.is_none()) => {
+            Vec::new()
+        }
         None => udp::candidates(&wanted).map_err(|error| other(error.to_string()))?,
     };
-    Ok(Opened { udp, fabric, raw, refusal, candidates })
+    Ok(Opened { udp, fabric, verbs, raw, refusal, candidates })
 }

@@ -55,6 +55,10 @@ pub(super) fn remote(
             Ok(found) => (found, None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
         },
+        _ if links.verbs.is_some() => match by_verbs(settings, own, peer, links) {
+            Ok(found) => (found, None),
+            Err(reason) => (raw_only(own, peer), Some(reason)),
+        },
         Some(addresses) => match udp::pair_rails(&links.candidates, &addresses.candidates, first) {
             Ok(pairs) => (on_rails(own, peer, &pairs), None),
             Err(reason) => (raw_only(own, peer), Some(reason)),
@@ -146,6 +150,26 @@ fn by_fabric(own: &Card, peer: &Card, links: &mut Opened, first: bool) -> Result
             placement: fabric.placement().filter(|_| here.places && there.places),
         });
     }
+    Ok(found)
+}
+
+/// RDMA devices, and raw frames beside them where both ends have them. A carrier into which faults are injected keeps no promise.
+fn by_verbs(settings: &Settings, own: &Card, peer: &Card, links: &mut Opened) -> Result<Vec<Found>, String> {
+    let missing = || "it has no RDMA device: WEFT_LINK must name verbs at both ends".to_owned();
+    let (Some(here), Some(there), Some(verbs)) = (&own.verbs, &peer.verbs, &mut links.verbs) else {
+        return Err(missing());
+    };
+    let to = verbs.address_of(there).map_err(|error| error.to_string())?;
+    let mut found = raw_only(own, peer);
+    found.push(Found {
+        carrier: Carrier { kind: CarrierKind::Udp, rail: 0, ends: Ends { own: 0, peer: 0 } },
+        hop: Hop { slot: Slot::Udp, to },
+        packet_size: usize::from(here.packet_size.min(there.packet_size)),
+        window_packets: FlowSettings::default().window_packets,
+        decides: true,
+        ordered: settings.faults.is_clean(),
+        placement: verbs.placement().filter(|_| here.places && there.places),
+    });
     Ok(found)
 }
 
@@ -249,6 +273,7 @@ mod tests {
             addresses: Some(udp::Card { candidates, window_packets: 1000 }),
             raw: interfaces.iter().enumerate().map(raw).collect(),
             fabric: Vec::new(),
+            verbs: None,
             appnum: None,
             processors: (0, 1),
             choices: 0,

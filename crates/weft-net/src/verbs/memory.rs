@@ -1,0 +1,221 @@
+//! Registered memory: packets, what peers may access, and accesses to theirs. Nothing is kept of a registration once its operation is over: memory that
+//! the program frees and maps again has another one, so none can be stale.
+#![allow(unsafe_code)]
+
+use std::alloc::Layout;
+use std::collections::VecDeque;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use super::api::{IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, Library, Mr, Pd, Piece};
+use crate::datagrams::{Exposure, RemoteMemory};
+
+/// Regions that may be exposed at a time: a receive that finds no place among them is sent packets.
+const EXPOSURES_MAX: usize = 4096;
+/// Accesses to memory of peers that may be under way.
+pub(super) const ACCESSES_MAX: usize = 64;
+const PAGE: usize = 4096;
+
+/// What is done with memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Access {
+    /// It is written to a peer's.
+    Write,
+    /// It is filled from a peer's.
+    Read,
+}
+
+/// Packets of one size in registered memory, to which the device writes while it has them. So nothing here refers to more than a packet that it has
+/// given back.
+pub(super) struct Packets {
+    library: &'static Library,
+    memory: NonNull<u8>,
+    layout: Layout,
+    count: usize,
+    stride: usize,
+    registered: *mut Mr,
+}
+
+impl Packets {
+    /// `count` packets of `stride` bytes.
+    pub(super) fn new(library: &'static Library, pd: *mut Pd, count: usize, stride: usize) -> io::Result<Self> {
+        let layout = Layout::from_size_align((count * stride).max(PAGE), PAGE).map_err(io::Error::other)?;
+        // SAFETY: the size is not 0.
+        let memory = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) }).ok_or(io::ErrorKind::OutOfMemory)?;
+        let mut this = Self { library, memory, layout, count, stride, registered: ptr::null_mut() };
+        // SAFETY: the domain is open, and the memory stays until the registration is closed, in `drop`.
+        this.registered =
+            unsafe { (library.reg_mr)(pd, memory.as_ptr().cast(), layout.size(), IBV_ACCESS_LOCAL_WRITE) };
+        if this.registered.is_null() { Err(io::Error::last_os_error()) } else { Ok(this) }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
+    pub(super) fn at(&self, place: usize) -> *mut u8 {
+        assert!(place < self.count, "a packet that is not there");
+        // SAFETY: there are so many packets.
+        unsafe { self.memory.as_ptr().add(place * self.stride) }
+    }
+
+    /// The first `length` bytes of a packet, for the device.
+    pub(super) fn piece(&self, place: usize, length: usize) -> Piece {
+        let length = length.min(self.stride) as u32;
+        // SAFETY: an open registration.
+        Piece { address: self.at(place) as u64, length, lkey: unsafe { (*self.registered).lkey } }
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        deregister(self.library, self.registered);
+        // SAFETY: it was made with this layout, and the device has nothing of it: whoever has this has closed all queues.
+        unsafe { std::alloc::dealloc(self.memory.as_ptr(), self.layout) };
+    }
+}
+
+fn deregister(library: &Library, registered: *mut Mr) {
+    if !registered.is_null() {
+        // SAFETY: an open registration, which whoever calls this forgets.
+        unsafe { (library.dereg_mr)(registered) };
+    }
+}
+
+/// An access under way.
+struct UnderWay {
+    number: u64,
+    peer: usize,
+    registered: *mut Mr,
+}
+
+/// What this process does to memory of peers, and lets them do to its own.
+pub(super) struct Placing {
+    library: &'static Library,
+    pd: *mut Pd,
+    /// What memory that is read into must allow: on iWARP the answer to a read is a write.
+    reads_into: i32,
+    exposures: Vec<*mut Mr>,
+    free_exposures: Vec<u32>,
+    under_way: Vec<Option<UnderWay>>,
+    free: Vec<usize>,
+    done: VecDeque<u64>,
+}
+
+impl Placing {
+    pub(super) fn new(library: &'static Library, pd: *mut Pd, is_iwarp: bool) -> Self {
+        let reads_into = IBV_ACCESS_LOCAL_WRITE | if is_iwarp { IBV_ACCESS_REMOTE_WRITE } else { 0 };
+        Self {
+            library,
+            pd,
+            reads_into,
+            exposures: Vec::new(),
+            free_exposures: Vec::new(),
+            under_way: (0..ACCESSES_MAX).map(|_| None).collect(),
+            free: (0..ACCESSES_MAX).collect(),
+            done: VecDeque::new(),
+        }
+    }
+
+    /// # Safety
+    /// The memory stays until the registration is closed.
+    unsafe fn register(&self, (bytes, length): (*mut u8, usize), rights: i32) -> io::Result<*mut Mr> {
+        // SAFETY: as promised; the domain is open.
+        let made = unsafe { (self.library.reg_mr)(self.pd, bytes.cast(), length, rights) };
+        if made.is_null() { Err(io::Error::last_os_error()) } else { Ok(made) }
+    }
+
+    /// Lets peers write to memory and read it.
+    ///
+    /// # Safety
+    /// As for [`Self::register`]: the memory stays until it is concealed.
+    pub(super) unsafe fn expose(&mut self, memory: (*mut u8, usize)) -> io::Result<(Exposure, RemoteMemory)> {
+        if self.free_exposures.is_empty() && self.exposures.len() == EXPOSURES_MAX {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
+        let rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+        // SAFETY: as promised.
+        let made = unsafe { self.register(memory, rights) }?;
+        // SAFETY: it has just been made.
+        let key = u64::from(unsafe { (*made).rkey });
+        let place = match self.free_exposures.pop() {
+            Some(place) => {
+                self.exposures[place as usize] = made;
+                place
+            }
+            None => {
+                self.exposures.push(made);
+                self.exposures.len() as u32 - 1
+            }
+        };
+        Ok((Exposure(place), RemoteMemory { key, address: memory.0 as u64 }))
+    }
+
+    /// No access that begins from now on succeeds.
+    pub(super) fn conceal(&mut self, Exposure(place): Exposure) {
+        let Some(exposed) = self.exposures.get_mut(place as usize) else { return };
+        let exposed = std::mem::replace(exposed, ptr::null_mut());
+        if !exposed.is_null() {
+            deregister(self.library, exposed);
+            self.free_exposures.push(place);
+        }
+    }
+
+    /// Makes room for an access: its place, and its memory as the device is told of it. `None`: there is no room now.
+    ///
+    /// # Safety
+    /// As for [`Self::register`]: the memory stays until the access is complete, or its peer lost.
+    pub(super) unsafe fn begin(
+        &mut self,
+        (peer, number): (usize, u64),
+        access: Access,
+        memory: (*mut u8, usize),
+    ) -> io::Result<Option<(usize, Piece)>> {
+        let Some(place) = self.free.pop() else { return Ok(None) };
+        let rights = if access == Access::Write { 0 } else { self.reads_into };
+        // SAFETY: as promised.
+        let registered = match unsafe { self.register(memory, rights) } {
+            Ok(registered) => registered,
+            Err(error) => {
+                self.free.push(place);
+                return Err(error);
+            }
+        };
+        // SAFETY: it has just been made.
+        let lkey = unsafe { (*registered).lkey };
+        self.under_way[place] = Some(UnderWay { number, peer, registered });
+        Ok(Some((place, Piece { address: memory.0 as u64, length: memory.1 as u32, lkey })))
+    }
+
+    /// The access at this place is over: its peer, if there was one.
+    pub(super) fn end(&mut self, place: usize, succeeded: bool) -> Option<usize> {
+        let UnderWay { number, peer, registered } = self.under_way.get_mut(place)?.take()?;
+        deregister(self.library, registered);
+        self.free.push(place);
+        if succeeded {
+            self.done.push_back(number);
+        }
+        Some(peer)
+    }
+
+    /// Ends all accesses to a peer, whose queues are closed.
+    pub(super) fn end_all(&mut self, peer: usize) {
+        for place in 0..self.under_way.len() {
+            if self.under_way[place].as_ref().is_some_and(|access| access.peer == peer) {
+                self.end(place, false);
+            }
+        }
+    }
+
+    /// An access that is complete.
+    #[inline]
+    pub(super) fn poll(&mut self) -> Option<u64> {
+        self.done.pop_front()
+    }
+
+    /// Closes all registrations: to be called once all queues are closed.
+    pub(super) fn close(&mut self) {
+        let own = self.under_way.iter_mut().filter_map(|access| Some(access.take()?.registered));
+        self.exposures.drain(..).chain(own).for_each(|registered| deregister(self.library, registered));
+    }
+}

@@ -1,0 +1,392 @@
+//! How two processes come to one connection, as a pure state machine: what happens, and what is to be done.
+//!
+//! RDMA CM has clients and servers, and MPI has peers. Whoever has something to send first connects. When both do at once, the connection of the one with
+//! the *higher* name (address and port of where it listens) is kept: the lower one accepts it and drops its own attempt, and the higher one refuses the
+//! other's, saying so. So of a pair whose attempts cross, the lower one listens and the higher one connects.
+//!
+//! On iWARP the client must send the first message. So the client sends a message without contents at once, and the server sends nothing before that has come.
+
+use weft_core::time::{Duration, Instant};
+
+/// An attempt takes no longer …
+const ATTEMPT: Duration = Duration::from_millis(10_000);
+/// … and a client whose attempt gave way waits no longer for the other's. A server waits for the client's first message as long as there is a
+/// connection, and so does who closes one for the answer: who drops it by itself may drop what is on its way …
+const TURN: Duration = Duration::from_millis(5_000);
+/// … after a refusal the next attempt begins after so long, times how many there have been …
+const PAUSE: Duration = Duration::from_millis(20);
+/// … and after so many that were refused or failed the peer is lost.
+const ATTEMPTS_MAX: u32 = 20;
+
+/// Why a peer refuses an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reason {
+    /// Its own is under way, and is the one that is kept.
+    GiveWay,
+    /// It cannot take one now.
+    Later,
+    /// It did not say, or nobody listens.
+    Other,
+}
+
+/// How far a pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum State {
+    /// There is no connection, and nobody wants one.
+    Apart,
+    /// This end connects.
+    Connecting,
+    /// The peer connects: it has refused our attempt for its own.
+    Awaiting,
+    /// This end has been refused, and tries again after a while.
+    Pausing,
+    /// This end has accepted, and waits for the client's first message.
+    Accepted,
+    /// Both may send.
+    Ready,
+    /// The connection is being closed since nobody has used it for long.
+    Leaving,
+    /// Nothing helps.
+    Lost,
+}
+
+/// What happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Event {
+    /// There is something to send.
+    Wanted,
+    /// The peer wants to connect.
+    Request,
+    /// The attempt of this end succeeds.
+    Established,
+    /// The client's first message has come.
+    FirstMessage,
+    /// The attempt of this end is refused.
+    Refused(Reason),
+    /// It fails for another reason.
+    Failed,
+    /// The connection is gone; `held`: packets that were taken have not been delivered.
+    Disconnected {
+        /// What was taken is lost.
+        held: bool,
+    },
+    /// It has not been used for long, or the peer says so.
+    Unused,
+    /// The deadline has passed.
+    Late,
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Nothing,
+    /// Begin an attempt; an earlier one is dropped.
+    Connect,
+    /// Accept the peer's; an attempt of this end is dropped.
+    Accept,
+    /// Refuse the peer's.
+    Refuse(Reason),
+    /// Send the first message: this end may send from now on.
+    Greet,
+    /// Drop what there is of a connection or an attempt.
+    Drop,
+    /// Drop it, and tell that the peer is lost.
+    Lose,
+}
+
+/// One of two ends.
+#[derive(Clone, Debug)]
+pub(super) struct Pair {
+    /// Its name is the higher one.
+    is_higher: bool,
+    state: State,
+    deadline: Option<Instant>,
+    attempts: u32,
+}
+
+impl Pair {
+    pub(super) fn new(is_higher: bool) -> Self {
+        Self { is_higher, state: State::Apart, deadline: None, attempts: 0 }
+    }
+
+    pub(super) fn state(&self) -> State {
+        self.state
+    }
+
+    /// Something is to happen by then.
+    pub(super) fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    /// There is a connection to be, and there is none yet.
+    pub(super) fn is_beginning(&self) -> bool {
+        matches!(self.state, State::Connecting | State::Awaiting | State::Pausing | State::Accepted)
+    }
+
+    fn go(&mut self, state: State, limit: Option<Duration>, now: Instant) {
+        (self.state, self.deadline) = (state, limit.map(|limit| now + limit));
+    }
+
+    fn retry(&mut self, now: Instant) -> Action {
+        self.attempts += 1;
+        if self.attempts >= ATTEMPTS_MAX {
+            self.go(State::Lost, None, now);
+            return Action::Lose;
+        }
+        let pause = Duration(PAUSE.0 * u64::from(self.attempts));
+        self.go(State::Pausing, Some(pause), now);
+        Action::Drop
+    }
+
+    /// What an event leads to.
+    pub(super) fn on(&mut self, event: Event, now: Instant) -> Action {
+        match (self.state, event) {
+            (State::Apart, Event::Wanted) | (State::Pausing, Event::Late) => {
+                self.go(State::Connecting, Some(ATTEMPT), now);
+                Action::Connect
+            }
+            (State::Connecting, Event::Request) if self.is_higher => Action::Refuse(Reason::GiveWay),
+            (State::Apart | State::Awaiting | State::Pausing | State::Connecting, Event::Request) => {
+                self.go(State::Accepted, None, now);
+                Action::Accept
+            }
+            // Nothing is on its way when a connection is closed: whoever asks for another one has dropped the last.
+            (State::Leaving, Event::Request) => {
+                self.go(State::Accepted, None, now);
+                Action::Accept
+            }
+            // The peer may know earlier that a connection is gone.
+            (State::Accepted | State::Ready, Event::Request) => Action::Refuse(Reason::Later),
+            (State::Lost, Event::Request) => Action::Refuse(Reason::Other),
+            (State::Connecting, Event::Established) => {
+                self.attempts = 0;
+                self.go(State::Ready, None, now);
+                Action::Greet
+            }
+            (State::Accepted, Event::FirstMessage) => {
+                self.attempts = 0;
+                self.go(State::Ready, None, now);
+                Action::Nothing
+            }
+            // Only a client sends it, and only once.
+            (State::Ready | State::Leaving, Event::FirstMessage) => {
+                self.go(State::Lost, None, now);
+                Action::Lose
+            }
+            (State::Connecting, Event::Refused(Reason::GiveWay)) if !self.is_higher => {
+                self.go(State::Awaiting, Some(TURN), now);
+                Action::Drop
+            }
+            // Somebody who computes answers late, or looks late at what has come of an earlier connection: how long that may last is for whoever
+            // watches over peers to say.
+            (State::Connecting | State::Awaiting, Event::Late) | (State::Connecting, Event::Refused(Reason::Later)) => {
+                self.go(State::Pausing, Some(PAUSE), now);
+                Action::Drop
+            }
+            (State::Connecting, Event::Refused(_) | Event::Failed | Event::Disconnected { .. }) => self.retry(now),
+            (State::Accepted, Event::Failed | Event::Disconnected { .. }) => {
+                self.go(State::Apart, None, now);
+                Action::Drop
+            }
+            (State::Ready, Event::Disconnected { held: false }) | (State::Leaving, Event::Disconnected { .. }) => {
+                self.go(State::Apart, None, now);
+                Action::Drop
+            }
+            (State::Ready, Event::Disconnected { held: true } | Event::Failed) => {
+                self.go(State::Lost, None, now);
+                Action::Lose
+            }
+            (State::Ready, Event::Unused) => {
+                self.go(State::Leaving, None, now);
+                Action::Nothing
+            }
+            _ => Action::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::VecDeque;
+
+    const NOW: Instant = Instant(1_000_000_000);
+
+    /// What travels between two ends, each in its own time; what one end sends to the other keeps its order.
+    #[derive(Clone, Copy, Debug)]
+    enum Travels {
+        /// The attempt of this number begins.
+        Request(u32),
+        Accepted(u32),
+        Refused(u32, Reason),
+        First(u32),
+        /// The sender has dropped this attempt.
+        Gone(u32),
+    }
+
+    #[derive(Clone)]
+    struct World {
+        pairs: [Pair; 2],
+        /// To each end.
+        ways: [VecDeque<Travels>; 2],
+        /// The attempt or connection that each end has.
+        attempts: [Option<u32>; 2],
+        wants: [bool; 2],
+        made: u32,
+        now: Instant,
+    }
+
+    impl World {
+        fn act(&mut self, end: usize, action: Action, request: Option<u32>) {
+            let other = 1 - end;
+            match action {
+                Action::Nothing => {}
+                Action::Connect => {
+                    self.drop_attempt(end);
+                    self.made += 1;
+                    self.attempts[end] = Some(self.made);
+                    self.ways[other].push_back(Travels::Request(self.made));
+                }
+                Action::Accept => {
+                    self.drop_attempt(end);
+                    self.attempts[end] = request;
+                    self.ways[other].push_back(Travels::Accepted(request.expect("a request")));
+                }
+                Action::Refuse(reason) => {
+                    self.ways[other].push_back(Travels::Refused(request.expect("a request"), reason));
+                }
+                Action::Greet => {
+                    let number = self.attempts[end].expect("a connection");
+                    self.ways[other].push_back(Travels::First(number));
+                }
+                Action::Drop => self.drop_attempt(end),
+                Action::Lose => panic!("nobody is lost here"),
+            }
+        }
+
+        fn drop_attempt(&mut self, end: usize) {
+            if let Some(number) = self.attempts[end].take() {
+                self.ways[1 - end].push_back(Travels::Gone(number));
+            }
+        }
+
+        fn deliver(&mut self, end: usize) {
+            let travels = self.ways[end].pop_front().expect("something to deliver");
+            let own = |number| self.attempts[end] == Some(number);
+            let (event, request) = match travels {
+                Travels::Request(number) => (Event::Request, Some(number)),
+                Travels::Accepted(number) if own(number) => (Event::Established, None),
+                Travels::Refused(number, reason) if own(number) => (Event::Refused(reason), None),
+                Travels::First(number) if own(number) => (Event::FirstMessage, None),
+                Travels::Gone(number) if own(number) => (Event::Disconnected { held: false }, None),
+                _ => return,
+            };
+            let action = self.pairs[end].on(event, self.now);
+            self.act(end, action, request);
+        }
+
+        /// Every order in which things can happen; how many ends there were.
+        fn explore(self, depth: u32) -> u32 {
+            assert!(depth < 60, "it does not end: {:?}", self.pairs);
+            let mut ends = 0;
+            for end in 0..2 {
+                if self.wants[end] {
+                    let mut next = self.clone();
+                    next.wants[end] = false;
+                    let action = next.pairs[end].on(Event::Wanted, next.now);
+                    next.act(end, action, None);
+                    ends += next.explore(depth + 1);
+                }
+                if !self.ways[end].is_empty() {
+                    let mut next = self.clone();
+                    next.deliver(end);
+                    ends += next.explore(depth + 1);
+                }
+            }
+            if ends > 0 {
+                return ends;
+            }
+            // Nothing travels: either both are ready, by the same connection, or one of them pauses and tries again.
+            let states = [0, 1].map(|end| self.pairs[end].state());
+            if states == [State::Ready; 2] {
+                assert_eq!(self.attempts[0], self.attempts[1]);
+                assert!(self.attempts[0].is_some());
+                return 1;
+            }
+            let mut next = self;
+            next.now = next.now + Duration::from_millis(60_000);
+            let late = (0..2).find(|end| next.pairs[*end].is_late(next.now)).expect("somebody goes on");
+            let action = next.pairs[late].on(Event::Late, next.now);
+            next.act(late, action, None);
+            next.explore(depth + 1)
+        }
+    }
+
+    fn world(wants: [bool; 2]) -> World {
+        World {
+            pairs: [Pair::new(false), Pair::new(true)],
+            ways: [VecDeque::new(), VecDeque::new()],
+            attempts: [None; 2],
+            wants,
+            made: 0,
+            now: NOW,
+        }
+    }
+
+    #[test]
+    fn whoever_begins_and_in_whatever_order_things_happen_both_end_with_the_same_connection() {
+        assert_eq!(world([true, false]).explore(0), 1);
+        assert_eq!(world([false, true]).explore(0), 1);
+        assert!(world([true, true]).explore(0) > 10, "there are many orders");
+    }
+
+    #[test]
+    fn a_server_is_not_ready_before_the_first_message_of_its_client() {
+        let mut server = Pair::new(true);
+        assert_eq!(server.on(Event::Request, NOW), Action::Accept);
+        assert_eq!(server.on(Event::Wanted, NOW), Action::Nothing);
+        assert_eq!(server.on(Event::Established, NOW), Action::Nothing, "what RDMA CM says of it does not count");
+        assert_eq!(server.state(), State::Accepted);
+        assert_eq!(server.on(Event::FirstMessage, NOW), Action::Nothing);
+        assert_eq!(server.state(), State::Ready);
+        assert_eq!(server.on(Event::FirstMessage, NOW), Action::Lose, "a second one is no peer's");
+    }
+
+    #[test]
+    fn a_client_greets_as_soon_as_it_is_connected() {
+        let mut client = Pair::new(false);
+        assert_eq!(client.on(Event::Wanted, NOW), Action::Connect);
+        assert_eq!(client.on(Event::Established, NOW), Action::Greet);
+        assert_eq!(client.state(), State::Ready);
+    }
+
+    #[test]
+    fn an_attempt_that_is_refused_again_and_again_ends_and_one_that_pauses_accepts() {
+        let (mut pair, mut now, mut attempts) = (Pair::new(true), NOW, 1);
+        assert_eq!(pair.on(Event::Wanted, now), Action::Connect);
+        while pair.on(Event::Refused(Reason::Other), now) == Action::Drop {
+            now = now + Duration::from_millis(1000);
+            assert!(pair.is_late(now));
+            assert_eq!(pair.on(Event::Late, now), Action::Connect);
+            attempts += 1;
+        }
+        assert_eq!((pair.state(), attempts), (State::Lost, ATTEMPTS_MAX));
+        assert_eq!(pair.on(Event::Request, now), Action::Refuse(Reason::Other));
+        let mut pair = Pair::new(true);
+        pair.on(Event::Wanted, NOW);
+        pair.on(Event::Failed, NOW);
+        assert_eq!(pair.on(Event::Request, NOW), Action::Accept);
+    }
+
+    #[test]
+    fn a_connection_that_goes_with_packets_in_it_is_a_loss_and_without_them_none() {
+        for (held, action, state) in [(true, Action::Lose, State::Lost), (false, Action::Drop, State::Apart)] {
+            let mut pair = Pair::new(true);
+            pair.on(Event::Wanted, NOW);
+            pair.on(Event::Established, NOW);
+            assert_eq!(pair.on(Event::Request, NOW), Action::Refuse(Reason::Later));
+            assert_eq!(pair.on(Event::Disconnected { held }, NOW), action);
+            assert_eq!(pair.state(), state);
+        }
+    }
+}
