@@ -305,6 +305,11 @@ impl Remote {
         }
     }
 
+    /// What its carrier does by itself, if it writes to memory of the peer and reads it.
+    pub(crate) fn accessing(&self) -> Option<Placement> {
+        self.writing().filter(|placement| placement.reads)
+    }
+
     /// From so many bytes on announced messages are written by the sender's carrier; never: the largest number.
     pub(crate) fn placed_min(&self) -> u64 {
         self.writing().map_or(u64::MAX, |placement| placement.bytes_min)

@@ -33,6 +33,8 @@ pub enum Kind {
     Window = 12,
     /// Answers that one-sided operations wait for: never leaves the library.
     Answer = 13,
+    /// Puts and gets that a carrier does: never leaves the library.
+    Placed = 14,
 }
 
 /// Entries that one table may hold: an index and 8 bits of generation must fit in 32 bits on the wire.

@@ -8,12 +8,14 @@
 //! | shared memory of the node | a copy | computed here, by atomic operations or under the window's lock |
 //! | other memory of the node | one copy between the two address spaces | records |
 //! | another node | records; large ones are messages that go straight to the other side's memory | records |
+//! | another node, over a carrier that writes to memory of peers and reads it | these are done by the carrier | records |
 //!
 //! Records (`weft_core::one_sided`) are collected for each target, and leave when a packet is full or something is to be waited for. The
 //! target does what they say in any pass of progress, so that it need not call MPI for that: the progress thread makes such passes.
 //! `engine/windows.rs` moves all this.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 
 use weft_core::layout::{Element, Layout};
@@ -24,6 +26,7 @@ use crate::error::Error;
 use crate::group::{Group, PeerId};
 use crate::handle::{Kind, Slab};
 use crate::memory::{Exposed, SharedBuffer, UserData};
+use crate::transport::{self, RemoteMemory};
 
 /// Target datatypes that one process keeps of another for one window. The oldest is forgotten first.
 pub const LAYOUTS_MAX: usize = 64;
@@ -99,6 +102,13 @@ pub enum Reach {
         /// Its length in bytes.
         bytes: u64,
     },
+    /// On another node, where our carrier writes and reads it by itself.
+    Placed {
+        /// Where its memory begins, as that carrier calls it.
+        memory: RemoteMemory,
+        /// Its length in bytes.
+        bytes: u64,
+    },
     /// Elsewhere, or where only its process can tell what is exposed.
     Records,
 }
@@ -127,6 +137,8 @@ pub struct Window {
     pub(crate) rank: u32,
     /// What this process exposes.
     pub exposure: Exposure,
+    /// The same, as our carrier calls it, where peers' carriers may access it.
+    pub(crate) exposed_as: Option<transport::Exposure>,
     pub(crate) targets: Vec<Target>,
     pub(crate) sources: Vec<Source>,
     /// Answers that are waited for.
@@ -148,6 +160,14 @@ pub(crate) struct Target {
     pub reach: Reach,
     /// Records that have not left.
     pub batch: Vec<u8>,
+    /// Full batches before these, which wait until what is being written there is there.
+    pub held: VecDeque<Vec<u8>>,
+    /// Puts and gets that the carrier does, the last of those there have ever been the last: whether they are over.
+    pub placed: VecDeque<bool>,
+    /// How many of them there have ever been.
+    pub placed_begun: u64,
+    /// Puts among those that are not over.
+    pub writes: u32,
     /// It has been asked for something since it last said that all is done.
     pub is_dirty: bool,
     /// It has been sent what nobody waits for, a lock that is given back, and nothing that is answered behind it.
@@ -170,6 +190,33 @@ pub(crate) struct Target {
     pub is_busy: bool,
 }
 
+/// A put or get that the carrier does.
+pub(crate) struct Placed {
+    /// The index of its window.
+    pub window: usize,
+    pub target: u32,
+    pub peer: PeerId,
+    /// The how many-th at this target it is.
+    pub number: u64,
+    /// The program's memory.
+    pub data: UserData,
+    /// What of it no carrier has taken.
+    pub range: Range<u64>,
+    /// Bytes from the beginning of the target's window to where the first byte of `data` goes, or comes from.
+    pub offset: u64,
+    /// The same place, as the carrier calls it.
+    pub there: RemoteMemory,
+    pub writes: bool,
+    /// Pieces that the carrier has.
+    pub under_way: u32,
+    /// The carrier had no room for what is left, and is asked again.
+    pub waits: bool,
+    /// The carrier does not take what is left.
+    pub refused: bool,
+    /// The program's request that completes with it.
+    pub request: Option<usize>,
+}
+
 /// A message that carries a large put or get.
 pub(crate) struct Transfer {
     /// Which one to or from this target it is.
@@ -186,6 +233,7 @@ pub struct Mark {
     pub(crate) rank: u32,
     asked: u64,
     transferred: u64,
+    placed: u64,
 }
 
 impl Mark {
@@ -259,6 +307,12 @@ pub struct Windows {
     pub(crate) has_collected: bool,
     /// Peers that are gone, which windows have not been told.
     pub(crate) failed: Vec<PeerId>,
+    /// What carriers write and read.
+    pub(crate) placed: Slab<Placed>,
+    /// Those of them for which the carrier has had no room, by their handles.
+    pub(crate) unbegun: VecDeque<usize>,
+    /// Pieces that carriers have written or read, by the names of what they belong to.
+    pub(crate) pieces_done: Vec<u32>,
     /// Records that made no sense, and operations that named what is not exposed.
     pub refused: u64,
 }
@@ -274,6 +328,9 @@ impl Default for Windows {
             outgoing: None,
             has_collected: false,
             failed: Vec::new(),
+            placed: Slab::new(Kind::Placed),
+            unbegun: VecDeque::new(),
+            pieces_done: Vec::new(),
             refused: 0,
         }
     }
@@ -308,6 +365,7 @@ impl Windows {
             group,
             rank,
             exposure,
+            exposed_as: None,
             targets: reaches.into_iter().map(Target::new).collect(),
             sources,
             answers: Slab::new(Kind::Answer),
@@ -368,6 +426,10 @@ impl Target {
         Self {
             reach,
             batch: Vec::new(),
+            held: VecDeque::new(),
+            placed: VecDeque::new(),
+            placed_begun: 0,
+            writes: 0,
             is_dirty: false,
             is_unanswered: false,
             asked: 0,
@@ -384,7 +446,37 @@ impl Target {
 
     /// Whether nothing of this process is under way to it.
     pub(crate) fn is_idle(&self) -> bool {
-        self.asked == self.answered && self.transfers.is_empty() && self.requested.is_empty() && self.batch.is_empty()
+        self.asked == self.answered
+            && self.transfers.is_empty()
+            && self.requested.is_empty()
+            && self.placed.is_empty()
+            && self.batch.is_empty()
+            && self.held.is_empty()
+    }
+
+    /// One more that the carrier does; its number.
+    pub(crate) fn begin_placed(&mut self, writes: bool) -> u64 {
+        self.placed.push_back(false);
+        self.placed_begun += 1;
+        self.writes += u32::from(writes);
+        self.placed_begun
+    }
+
+    /// How many there have been before the first that is not over, and it.
+    fn placed_first(&self) -> u64 {
+        self.placed_begun - self.placed.len() as u64 + 1
+    }
+
+    /// The one of this number is over.
+    pub(crate) fn end_placed(&mut self, number: u64, writes: bool) {
+        let place = number.checked_sub(self.placed_first()).and_then(|place| usize::try_from(place).ok());
+        if let Some(is_over) = place.and_then(|place| self.placed.get_mut(place)) {
+            *is_over = true;
+            self.writes -= u32::from(writes);
+        }
+        while self.placed.front() == Some(&true) {
+            self.placed.pop_front();
+        }
     }
 }
 
@@ -438,15 +530,18 @@ impl Window {
 
     /// What has been begun at `rank` up to now.
     pub fn mark(&self, rank: u32) -> Mark {
-        let Target { asked, transferred, .. } = self.targets[rank as usize];
-        Mark { rank, asked, transferred }
+        let Target { asked, transferred, placed_begun: placed, .. } = self.targets[rank as usize];
+        Mark { rank, asked, transferred, placed }
     }
 
     /// Whether all that is answered which was asked up to a mark, and all messages are over that had been begun then.
     pub fn has_reached(&self, mark: &Mark) -> bool {
         let target = &self.targets[mark.rank as usize];
         let is_later = |first: Option<&Transfer>| first.is_none_or(|first| first.number > mark.transferred);
-        target.answered >= mark.asked && is_later(target.transfers.front()) && is_later(target.requested.first())
+        target.answered >= mark.asked
+            && is_later(target.transfers.front())
+            && is_later(target.requested.first())
+            && target.placed_first() > mark.placed
     }
 
     /// What went wrong at `rank` since this was last asked.
@@ -513,6 +608,17 @@ impl Window {
             None => target.transfers.push_back(transfer),
         }
         self.note_busy(rank);
+    }
+
+    /// The transfer to `rank` that was begun last stands for something that was begun long before: whoever waits for that waits for it.
+    pub(crate) fn advance_last_transfer(&mut self, rank: u32, is_requested: bool) {
+        let target = &mut self.targets[rank as usize];
+        if is_requested {
+            target.requested.rotate_right(1);
+            target.requested.first_mut().into_iter().for_each(|first| first.number = 0);
+        } else if let Some(last) = target.transfers.pop_back() {
+            target.transfers.push_front(Transfer { number: 0, ..last });
+        }
     }
 
     /// The tag of a message that carries what this process puts (or accumulates) at another, or what it gets from there. Both ends of a pair count for

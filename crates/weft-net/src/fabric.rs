@@ -52,6 +52,8 @@ const PLACING: &str = "placing";
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
 const PLACED_MIN: u64 = 32 << 10;
+/// Of one-sided operations those that would be messages of their own, where they are announced first.
+const ONE_SIDED_MIN: u64 = 8 << 10;
 
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -388,7 +390,13 @@ impl Datagrams for Fabric {
 
     fn placement(&self) -> Option<Placement> {
         let bytes_max = self.endpoint.offer.message_max as u64;
-        self.endpoint.places().then_some(Placement { writes: true, reads: true, bytes_max, bytes_min: PLACED_MIN })
+        self.endpoint.places().then_some(Placement {
+            writes: true,
+            reads: true,
+            bytes_max,
+            bytes_min: PLACED_MIN,
+            one_sided_min: ONE_SIDED_MIN,
+        })
     }
 
     fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {

@@ -14,7 +14,10 @@ use crate::regions::RegionKey;
 use crate::request::State;
 use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
 
-/// The name under which a carrier is given a piece: whose it is, and its number.
+/// Set in the names of pieces of one-sided operations, which end with what these are called.
+pub(super) const OF_A_WINDOW: u64 = 1 << 63;
+
+/// The name under which a carrier is given a piece of a message: whose it is, and its number.
 fn name(peer: PeerId, number: u32) -> u64 {
     (peer.index() as u64) << 32 | u64::from(number)
 }
@@ -74,6 +77,10 @@ impl<P: Platform> Engine<P> {
     /// The carrier at `slot` says what it has written, and is told what is exposed no more.
     pub(super) fn note_placed(&mut self, slot: Slot) {
         while let Some(done) = self.network.devices.get_mut(slot).and_then(|device| device.poll_placed()) {
+            if done & OF_A_WINDOW != 0 {
+                self.note_piece(done as u32);
+                continue;
+            }
             let Some(peer) = self.peers.at((done >> 32) as usize) else { continue };
             let Route::Remote(remote) = &mut self.peers[peer].route else { continue };
             let Some(piece) = remote.placements().and_then(|placements| placements.ended(done as u32)) else {

@@ -1,7 +1,8 @@
-//! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`target`] does what others ask for, and what is here carries records and
-//! answers between the two.
+//! Moves one-sided operations (`crate::windows`): [`origin`] begins them, [`placed`] leaves them to a carrier that does them by itself, [`target`] does what
+//! others ask for, and what is here carries records and answers between the two.
 
 mod origin;
+mod placed;
 mod target;
 
 use weft_core::layout::{Element, Layout};
@@ -47,8 +48,19 @@ impl<P: Platform> Engine<P> {
         index
     }
 
-    /// The window `index` is gone.
+    /// The window `index` is gone, and with it its memory: nothing is read of that any more, not even for a packet whose acknowledgement is missing though
+    /// its data has arrived.
     pub fn close_window(&mut self, index: usize) {
+        self.conceal_window(index);
+        let taken = self.windows.table.get_mut(index).and_then(Option::take);
+        let Some(window) = taken else { return };
+        for source in &window.sources {
+            let accumulating = source.accumulating.as_ref().map(|accumulating| accumulating.handle);
+            for handle in source.transfers.iter().copied().chain(accumulating) {
+                self.messages.abandon(handle, &self.peers);
+            }
+        }
+        self.windows.table[index] = Some(window);
         self.windows.close(index);
     }
 
@@ -100,8 +112,12 @@ impl<P: Platform> Engine<P> {
         record.write(batch);
         if before > 0 && batch.len() > most {
             let last = batch.split_off(before);
-            self.send_batch(window, target);
-            window.targets[target as usize].batch = last;
+            if self.send_batch(window, target) {
+                window.targets[target as usize].batch = last;
+            } else {
+                let state = &mut window.targets[target as usize];
+                state.held.push_back(std::mem::replace(&mut state.batch, last));
+            }
         }
         self.windows.has_collected = true;
         window.note_busy(target);
@@ -149,16 +165,27 @@ impl<P: Platform> Engine<P> {
         self.messages.completions += 1;
     }
 
-    /// What has been collected for `target` leaves.
-    fn send_batch(&mut self, window: &mut Window, target: u32) {
+    /// What has been collected for `target` leaves; `false`: it must wait until what is being written there is there, and then leaves by itself.
+    fn send_batch(&mut self, window: &mut Window, target: u32) -> bool {
         let state = &mut window.targets[target as usize];
-        if state.batch.is_empty() {
-            return;
+        if state.writes > 0 && !cfg!(weft_mutant = "records_before_writes") {
+            return false;
         }
-        let mut batch = std::mem::take(&mut state.batch);
+        while let Some(batch) = window.targets[target as usize].held.pop_front() {
+            self.send_records(window, target, batch);
+        }
+        let batch = std::mem::take(&mut window.targets[target as usize].batch);
+        let mut batch = self.send_records(window, target, batch);
+        batch.clear();
+        window.targets[target as usize].batch = batch;
+        true
+    }
+
+    /// Sends records to `target`; the memory that they were in.
+    fn send_records(&mut self, window: &mut Window, target: u32, batch: Vec<u8>) -> Vec<u8> {
         let peer = window.group.members[target as usize];
-        if self.peers.has_failed(peer) {
-            return;
+        if batch.is_empty() || self.peers.has_failed(peer) {
+            return batch;
         }
         let envelope = Envelope { context: window.context, source: window.rank, tag: BATCH_TAG };
         let room = self.windows.outgoing.take().filter(|room| room.len() >= batch.len());
@@ -185,11 +212,7 @@ impl<P: Platform> Engine<P> {
                 Err(error) => _ = window.targets[target as usize].error.get_or_insert(error),
             }
         }
-        batch.clear();
-        let state = &mut window.targets[target as usize];
-        if state.batch.is_empty() {
-            state.batch = batch;
-        }
+        batch
     }
 
     /// Lets the memory of batches go that have left; seldom, as there may be many that have not.
@@ -230,6 +253,9 @@ impl<P: Platform> Engine<P> {
             if self.windows.seen != self.messages.completions {
                 self.serve_windows();
             }
+            if !self.windows.unbegun.is_empty() {
+                self.begin_unbegun();
+            }
         }
     }
 
@@ -247,13 +273,15 @@ impl<P: Platform> Engine<P> {
 
     /// In how many nanoseconds records leave that have been collected.
     pub(super) fn windows_due(&self) -> Option<u64> {
-        self.windows.has_collected.then_some(COLLECTED_DUE_NS)
+        (self.windows.has_collected || !self.windows.unbegun.is_empty()).then_some(COLLECTED_DUE_NS)
     }
 
     /// Whether there may be something to do for windows.
     #[inline]
     pub(super) fn has_news_for_windows(&self) -> bool {
-        !self.windows.is_empty() && (self.windows.has_collected || self.windows.seen != self.messages.completions)
+        let windows = &self.windows;
+        !windows.is_empty()
+            && (windows.has_collected || !windows.unbegun.is_empty() || windows.seen != self.messages.completions)
     }
 
     #[inline(never)]
@@ -261,11 +289,12 @@ impl<P: Platform> Engine<P> {
         let mut turns = 0;
         while self.windows.seen != self.messages.completions && turns < TURNS_MAX {
             self.windows.seen = self.messages.completions;
+            self.end_pieces();
             let failed = std::mem::take(&mut self.windows.failed);
             for index in 0..self.windows.table.len() {
                 let Some(mut window) = self.windows.table[index].take() else { continue };
                 self.take_batches(&mut window);
-                self.end_failed(&mut window, &failed);
+                self.end_failed((index, &mut window), &failed);
                 self.settle(&mut window);
                 let asking = std::mem::take(&mut window.asking);
                 for rank in asking {
@@ -329,15 +358,15 @@ impl<P: Platform> Engine<P> {
         }
     }
 
-    fn end_failed(&mut self, window: &mut Window, failed: &[PeerId]) {
+    fn end_failed(&mut self, (index, window): (usize, &mut Window), failed: &[PeerId]) {
         for peer in failed {
             if let Some(rank) = window.group.members.iter().position(|member| member == peer) {
-                self.leave_window(window, rank as u32);
+                self.leave_window((index, window), rank as u32);
             }
         }
     }
 
-    fn leave_window(&mut self, window: &mut Window, rank: u32) {
+    fn leave_window(&mut self, (index, window): (usize, &mut Window), rank: u32) {
         let error = messages::failure(window.member(rank), &self.peers);
         let waiting: Vec<usize> =
             window.answers.iter().filter(|(_, answer)| answer.target == rank).map(|(handle, _)| handle).collect();
@@ -346,11 +375,13 @@ impl<P: Platform> Engine<P> {
                 self.messages.fail(request, error.clone());
             }
         }
+        let abandoned = self.abandon_placed((index, window), rank, &error);
         let target = &mut window.targets[rank as usize];
-        let lost = target.is_dirty || !waiting.is_empty() || !target.batch.is_empty();
+        let lost = target.is_dirty || abandoned || !waiting.is_empty() || !target.batch.is_empty();
         target.answered = target.asked;
         (target.is_dirty, target.is_unanswered) = (false, false);
         target.batch.clear();
+        target.held.clear();
         if lost {
             target.error.get_or_insert(error);
         }

@@ -1,5 +1,5 @@
 //! What a link may do besides carrying packets: write to the memory of a peer by itself, or read it. Large messages use it
-//! (`weft_core::placement`), and one-sided operations and RDMA devices can.
+//! (`weft_core::placement`), and so do one-sided operations (`engine/windows/placed.rs`).
 //!
 //! A process *exposes* memory: its link registers it, and returns the [`RemoteMemory`] that a peer needs to reach it. A peer's link writes there
 //! with [`Datagrams::write`], and tells when it has done so ([`Datagrams::poll_placed`]). Until then the bytes are its own. The memory is given back
@@ -22,6 +22,8 @@ pub struct Placement {
     pub bytes_max: u64,
     /// Messages of fewer bytes are quicker as packets.
     pub bytes_min: u64,
+    /// One-sided operations of fewer bytes are quicker as records in packets.
+    pub one_sided_min: u64,
 }
 
 /// Memory that is exposed: the link's name for it.

@@ -3,6 +3,7 @@
 use weft_net::shared::{self, WindowMemory};
 
 use weft_engine::memory::Exposed;
+use weft_engine::transport::RemoteMemory;
 use weft_engine::windows::{Exposure, NewWindow, Reach};
 
 use super::scope;
@@ -111,6 +112,8 @@ impl Shares {
 
 /// Words that each process tells all others first.
 const TOLD: usize = 6;
+/// Words that each process tells all others last: whether their carriers may access its part, and what they call it.
+const REMOTE: usize = 3;
 
 /// Makes a window of the processes of `comm`: they agree on its context, and those of a node on its memory. All of them call this.
 ///
@@ -282,7 +285,7 @@ fn agree<T>(handle: usize, outcome: &Result<T>) -> Result<()> {
 /// Too many windows; a process is gone.
 pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>) -> Result<usize> {
     let Prepared { communicator, rank, flavor, error_handler, info, parts, memory, .. } = prepared;
-    let handle = with(|process| {
+    let (handle, index, remote) = with(|process| {
         let object = process.objects.communicator(communicator)?;
         let (context, group) = (object.context, object.group.clone());
         let engine = process.engine()?;
@@ -295,6 +298,7 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
         };
         let reaches = parts.iter().zip(&mapped).enumerate().map(reach).collect();
         let index = engine.open_window(NewWindow { context, communicator, group, rank, exposure, reaches });
+        let remote = engine.expose_window(index);
         let own = &parts[rank as usize];
         let facts = Box::new(Facts {
             size: own.size as isize,
@@ -318,9 +322,19 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
         let handle = process.objects.windows.insert(window).ok_or_else(|| full("windows"))?;
         let found = process.objects.window_mut(handle)?;
         found.epochs.tell(Direct::open(handle, &found.parts, &mapped));
-        Ok::<_, Error>(handle)
+        Ok::<_, Error>((handle, index, remote))
     })?;
     // Nobody accesses a window that its target has not opened: what is there is what the target's program put there before.
-    gather_all(scope(communicator)?, &[0])?;
+    let own = remote.map_or([0; REMOTE], |memory| [1, memory.key as i64, memory.address as i64]);
+    let all = gather_all(scope(communicator)?, &own)?;
+    with(|process| {
+        let (objects, engine) = process.parts()?;
+        let parts = &objects.window(handle)?.parts;
+        for (rank, (words, part)) in all.chunks_exact(REMOTE).zip(parts).enumerate().filter(|(_, (words, _))| words[0] != 0) {
+            let memory = RemoteMemory { key: words[1] as u64, address: words[2] as u64 };
+            engine.place_at(index, rank as u32, memory, part.size);
+        }
+        Ok::<_, Error>(())
+    })?;
     Ok(handle)
 }

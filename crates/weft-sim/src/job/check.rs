@@ -61,7 +61,8 @@ impl Proc {
     ///
     /// # Errors
     /// What is not so.
-    pub(super) fn check_end(&self) -> Checked<()> {
+    pub(super) fn check_end(&mut self) -> Checked<()> {
+        self.end_windows()?;
         let messages = &self.engine.messages;
         let requests = messages.requests.len();
         let mut left = Vec::new();
@@ -98,7 +99,6 @@ impl Proc {
                 ));
             }
         }
-        self.check_windows()?;
         for done in &self.received {
             let checked = done.placed.check(content(done.name, done.bytes));
             checked

@@ -23,7 +23,7 @@ use weft_engine::transport::{
 };
 
 pub(super) use ordered::{Break, Ordered, Placing};
-use ordered::{Exposed, Line};
+use ordered::{Exposed, Line, Placed};
 
 /// What a network is like.
 #[derive(Clone, Debug)]
@@ -66,8 +66,8 @@ struct Packet {
     serial: u64,
     from: u32,
     bytes: Vec<u8>,
-    /// It is no packet: the carrier writes it here.
-    placed: Option<RemoteMemory>,
+    /// It is no packet, but something between carriers.
+    placed: Option<Placed>,
 }
 
 impl PartialEq for Packet {
@@ -279,7 +279,7 @@ impl Inner {
         self.fate = fate;
     }
 
-    fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<RemoteMemory>) {
+    fn deliver(&mut self, at: u64, place: usize, flight: Flight, placed: Option<Placed>) {
         let to = flight.to as usize;
         let inbox = &mut self.inboxes[to * self.devices + place];
         let is_full = inbox.bytes + flight.bytes.len() > self.wires.receive_bytes;
@@ -310,12 +310,14 @@ impl Inner {
         Some(packet)
     }
 
-    /// The same, once what the carrier writes itself before it has been written.
+    /// The same, once the carrier has done itself what is for it.
     fn take_packet(&mut self, inbox: usize) -> Option<Packet> {
         loop {
             let packet = self.take(inbox, |_| true)?;
-            let Some(there) = packet.placed else { return Some(packet) };
-            self.place(packet.from as usize, inbox / self.devices, there, &packet.bytes);
+            match packet.placed {
+                Some(placed) => self.place(packet.from as usize, inbox / self.devices, placed, &packet.bytes),
+                None => return Some(packet),
+            }
         }
     }
 
@@ -476,10 +478,15 @@ impl Datagrams for Device {
 
     fn write(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
         let Ok(to) = self.to(to) else { return Begun::Never };
-        self.network.inner().write((self.rank, to), data, range, there, number)
+        self.network.inner().access((self.rank, to), (data, range, true), there, number)
+    }
+
+    fn read(&mut self, to: &Address, data: &UserData, range: Range<u64>, there: RemoteMemory, number: u64) -> Begun {
+        let Ok(to) = self.to(to) else { return Begun::Never };
+        self.network.inner().access((self.rank, to), (data, range, false), there, number)
     }
 
     fn poll_placed(&mut self) -> Option<u64> {
-        self.network.inner().exposed[self.rank].poll_written()
+        self.network.inner().exposed[self.rank].poll_done()
     }
 }

@@ -220,10 +220,11 @@ impl Job {
             played.shared += node.shared;
         }
         for proc in &self.procs {
-            let proc = proc.borrow();
+            let proc = &mut *proc.borrow_mut();
             played.calls += proc.calls;
             if !proc.dead {
-                proc.check_end().map_err(|what| format!("process {}: {what}", proc.rank))?;
+                let rank = proc.rank;
+                proc.check_end().map_err(|what| format!("process {rank}: {what}"))?;
             }
         }
         self.check_credit()?;

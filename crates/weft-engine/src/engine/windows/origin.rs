@@ -62,7 +62,7 @@ impl Told {
 
 impl<P: Platform> Engine<P> {
     /// The request of an operation that waits for something, or of one that is complete.
-    fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
+    pub(super) fn one_sided_request(&mut self, communicator: usize) -> Result<usize> {
         let request = self.messages.add(State::OneSided, communicator)?;
         if let Some(added) = self.messages.requests.get_mut(request) {
             added.cancellation = crate::request::Cancellation::Excluded;
@@ -84,31 +84,46 @@ impl<P: Platform> Engine<P> {
                 return Ok(wanted.then_some(engine.messages.sent));
             }
             engine.check_target(window, access.target)?;
+            window.targets[access.target as usize].is_dirty = true;
+            if let Some(request) = engine.place((index, window), &access, origin, true, wanted)? {
+                return Ok(request);
+            }
             let told = engine.describe_target(window, &access);
             let bytes = origin.len();
             if bytes + RECORD_MAX as u64 <= engine.batch_bytes(window, access.target) as u64 {
                 let data = packed(origin, 0, bytes);
                 engine.record(window, access.target, &Record::Put { place: told.place(0), data: &data });
-                window.targets[access.target as usize].is_dirty = true;
                 return Ok(wanted.then_some(engine.messages.sent));
             }
-            let tag = window.take_tag(false);
-            engine.record(window, access.target, &Record::PutLarge { place: told.place(0), bytes, tag });
-            window.targets[access.target as usize].is_dirty = true;
-            engine.send_batch(window, access.target);
             let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
-            let send = Send {
-                peer: Some(window.member(access.target)),
-                envelope: Envelope { context: window.context, source: window.rank, tag },
-                data: origin.clone(),
-                mode: Mode::Standard,
-                blocking: false,
-            };
-            let handle = engine.messages.add(State::Queued(send), window.communicator)?;
-            window.add_transfer(access.target, handle, request);
-            engine.start_send(handle);
+            engine.put_by_message(window, access.target, told.place(0), origin, request)?;
             Ok(request)
         })
+    }
+
+    /// A put as a message of its own, which goes straight to the other side's memory.
+    pub(super) fn put_by_message(
+        &mut self,
+        window: &mut Window,
+        target: u32,
+        place: Place,
+        origin: &UserData,
+        request: Option<usize>,
+    ) -> Result<()> {
+        let tag = window.take_tag(false);
+        self.record(window, target, &Record::PutLarge { place, bytes: origin.len(), tag });
+        self.send_batch(window, target);
+        let send = Send {
+            peer: Some(window.member(target)),
+            envelope: Envelope { context: window.context, source: window.rank, tag },
+            data: origin.clone(),
+            mode: Mode::Standard,
+            blocking: false,
+        };
+        let handle = self.messages.add(State::Queued(send), window.communicator)?;
+        window.add_transfer(target, handle, request);
+        self.start_send(handle);
+        Ok(())
     }
 
     /// `MPI_Get`, to the packed bytes of `result`. The request of it, if one is wanted: it completes when they are there.
@@ -125,6 +140,9 @@ impl<P: Platform> Engine<P> {
                 return Ok(wanted.then_some(engine.messages.sent));
             }
             engine.check_target(window, access.target)?;
+            if let Some(request) = engine.place((index, window), &access, result, false, wanted)? {
+                return Ok(request);
+            }
             let told = engine.describe_target(window, &access);
             let bytes = result.len();
             let request = if wanted { Some(engine.one_sided_request(window.communicator)?) } else { None };
@@ -138,22 +156,35 @@ impl<P: Platform> Engine<P> {
                 }
                 return Ok(request);
             }
-            let tag = window.take_tag(true);
-            let receive = Receive {
-                context: Some(window.context),
-                source: Some(access.target),
-                peer: Some(window.member(access.target)),
-                tag: Some(tag),
-                data: result.clone(),
-                blocking: false,
-            };
-            let handle = engine.messages.add(State::Posted(receive), window.communicator)?;
-            window.add_transfer(access.target, handle, request);
-            engine.start_receive(handle);
-            engine.record(window, access.target, &Record::GetLarge { place: told.place(0), bytes, tag });
-            engine.send_batch(window, access.target);
+            engine.get_by_message(window, access.target, told.place(0), result, request)?;
             Ok(request)
         })
+    }
+
+    /// The same the other way.
+    pub(super) fn get_by_message(
+        &mut self,
+        window: &mut Window,
+        target: u32,
+        place: Place,
+        result: &UserData,
+        request: Option<usize>,
+    ) -> Result<()> {
+        let tag = window.take_tag(true);
+        let receive = Receive {
+            context: Some(window.context),
+            source: Some(target),
+            peer: Some(window.member(target)),
+            tag: Some(tag),
+            data: result.clone(),
+            blocking: false,
+        };
+        let handle = self.messages.add(State::Posted(receive), window.communicator)?;
+        window.add_transfer(target, handle, request);
+        self.start_receive(handle);
+        self.record(window, target, &Record::GetLarge { place, bytes: result.len(), tag });
+        self.send_batch(window, target);
+        Ok(())
     }
 
     /// `MPI_Accumulate`, and with a `result` `MPI_Get_accumulate`, of packed elements at `origin`, which is empty where the operation uses none.

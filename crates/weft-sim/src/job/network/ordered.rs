@@ -32,6 +32,8 @@ pub(in crate::job) struct Ordered {
 pub(in crate::job) struct Placing {
     pub(in crate::job) bytes_min: u64,
     pub(in crate::job) bytes_max: u64,
+    /// It reads as well, and does one-sided operations of at least so many bytes; 0: it only writes.
+    pub(in crate::job) one_sided_min: u64,
     /// It does not let peers access some memory.
     pub(in crate::job) unexposed: u32,
     /// It refuses to write for ever, from one moment on.
@@ -42,7 +44,13 @@ pub(in crate::job) struct Placing {
 
 impl Placing {
     pub(in crate::job) fn placement(self) -> Placement {
-        Placement { writes: true, reads: false, bytes_max: self.bytes_max, bytes_min: self.bytes_min }
+        Placement {
+            writes: true,
+            reads: self.one_sided_min > 0,
+            bytes_max: self.bytes_max,
+            bytes_min: self.bytes_min,
+            one_sided_min: self.one_sided_min,
+        }
     }
 }
 
@@ -52,7 +60,7 @@ pub(super) struct Exposed {
     /// By its key.
     memory: BTreeMap<u64, (Exposure, UserData, u64)>,
     next: u32,
-    written: VecDeque<u64>,
+    done: VecDeque<u64>,
     refuses: bool,
 }
 
@@ -61,9 +69,26 @@ impl Exposed {
         self.memory.retain(|_, (exposed, ..)| *exposed != exposure);
     }
 
-    pub(super) fn poll_written(&mut self) -> Option<u64> {
-        self.written.pop_front()
+    pub(super) fn poll_done(&mut self) -> Option<u64> {
+        self.done.pop_front()
     }
+}
+
+/// What one carrier asks another for.
+pub(super) enum Placed {
+    /// To write what comes with it.
+    Write(RemoteMemory),
+    /// To read for this access.
+    Read(RemoteMemory, Reading),
+    /// This is what it asked for itself.
+    Answer(Reading),
+}
+
+/// Where what is read goes.
+pub(super) struct Reading {
+    data: UserData,
+    range: Range<u64>,
+    number: u64,
 }
 
 /// What a carrier has still.
@@ -76,6 +101,8 @@ enum Load {
         there: RemoteMemory,
         number: u64,
     },
+    /// A question for a part of the peer's memory.
+    Read(RemoteMemory, Reading),
 }
 
 /// The first packet that leaves one process for another from a time on is lost; those behind it are not.
@@ -135,6 +162,7 @@ impl Inner {
         let length = match load {
             Load::Packet(bytes) => bytes.len(),
             Load::Write { range, .. } => (range.end - range.start) as usize,
+            Load::Read(..) => 0,
         };
         if self.dead[to] {
             return self.wires.ordered?.tells_of_death.then_some(*at);
@@ -195,19 +223,24 @@ impl Inner {
                     Load::Write { data, range, there, number } => {
                         let mut bytes = vec![0; (range.end - range.start) as usize];
                         data.read(range.start, &mut bytes);
-                        self.exposed[from].written.push_back(number);
-                        let line = self.line(from, to);
-                        let arrives = arrives.max(line.arrives);
-                        line.arrives = arrives;
-                        let (from, to) = (from as u32, to as u32);
-                        let (carrier, number) = (CarrierKind::Udp, Some(0));
-                        let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
-                        self.deliver(arrives, 0, flight, Some(there));
+                        self.exposed[from].done.push_back(number);
+                        self.tell((from, to), arrives, bytes, Placed::Write(there));
                     }
+                    Load::Read(there, reading) => self.tell((from, to), arrives, Vec::new(), Placed::Read(there, reading)),
                 }
             }
         }
         self.clock.touch(from);
+    }
+
+    /// Something between carriers leaves, behind what has left before.
+    fn tell(&mut self, (from, to): (usize, usize), arrives: u64, bytes: Vec<u8>, placed: Placed) {
+        let line = self.line(from, to);
+        let arrives = arrives.max(line.arrives);
+        line.arrives = arrives;
+        let (from, to, carrier, number) = (from as u32, to as u32, CarrierKind::Udp, Some(0));
+        let flight = Flight { from, to, bytes, number, marked: false, path: 0, rail: 0, carrier };
+        self.deliver(arrives, 0, flight, Some(placed));
     }
 
     fn leave(&mut self, from: usize, to: usize, arrives: u64, bytes: Vec<u8>) {
@@ -241,12 +274,11 @@ impl Inner {
         Some((exposure, RemoteMemory { key, address: 0 }))
     }
 
-    /// The carrier of a process takes what it is to write to memory of a peer.
-    pub(super) fn write(
+    /// The carrier of a process takes what it is to write to memory of a peer, or to read there.
+    pub(super) fn access(
         &mut self,
         (from, to): (usize, usize),
-        data: &UserData,
-        range: Range<u64>,
+        (data, range, writes): (&UserData, Range<u64>, bool),
         there: RemoteMemory,
         number: u64,
     ) -> Begun {
@@ -264,20 +296,42 @@ impl Inner {
         let sent = self.free[from].max(now) + (range.end - range.start + 66) * 8 / self.wires.gigabits;
         self.free[from] = sent;
         self.packets += 1;
-        let load = Load::Write { data: data.clone(), range, there, number };
+        let data = data.clone();
+        let load = match writes {
+            true => Load::Write { data, range, there, number },
+            false => Load::Read(there, Reading { data, range, number }),
+        };
         self.line(from, to).held.push_back((sent, load));
         self.clock.touch(from);
         Begun::Yes
     }
 
     /// What the carrier has written for a process arrives at another. Memory that is exposed no more is not touched, and the connection breaks.
-    pub(super) fn place(&mut self, from: usize, to: usize, there: RemoteMemory, bytes: &[u8]) {
-        let RemoteMemory { key, address } = there;
-        self.placed += 1;
+    pub(super) fn place(&mut self, from: usize, to: usize, placed: Placed, bytes: &[u8]) {
         let now = self.clock.now();
-        match self.exposed[to].memory.get(&key) {
-            Some((_, data, length)) if address + bytes.len() as u64 <= *length => data.write(address, bytes),
-            _ => self.line(from, to).health = Health::Broken(now),
+        let (RemoteMemory { key, address }, length) = match &placed {
+            Placed::Write(there) => (*there, bytes.len() as u64),
+            Placed::Read(there, Reading { range, .. }) => (*there, range.end - range.start),
+            Placed::Answer(Reading { data, range, number }) => {
+                data.write(range.start, bytes);
+                self.exposed[to].done.push_back(*number);
+                return;
+            }
+        };
+        self.placed += 1;
+        let found = self.exposed[to].memory.get(&key);
+        let Some((_, data, _)) = found.filter(|(_, _, bytes)| address + length <= *bytes) else {
+            self.line(from, to).health = Health::Broken(now);
+            return;
+        };
+        match placed {
+            Placed::Read(_, reading) => {
+                let mut bytes = vec![0; length as usize];
+                data.read(address, &mut bytes);
+                let arrives = now + self.wires.latency;
+                self.tell((to, from), arrives, bytes, Placed::Answer(reading));
+            }
+            Placed::Write(_) | Placed::Answer(_) => data.write(address, bytes),
         }
     }
 

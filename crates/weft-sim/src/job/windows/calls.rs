@@ -28,6 +28,8 @@ pub(in crate::job) struct LiveWindow {
     /// What it last saw there that may be replaced, and in the protected cell.
     seen: Vec<u64>,
     protected: u64,
+    /// What it has written there: it stays as long as the window.
+    words: Vec<SharedBuffer>,
 }
 
 /// An act whose outcome is not known yet.
@@ -188,6 +190,7 @@ impl Proc {
             exposure: Exposure::Whole(exposed[own]),
             reaches,
         });
+        truth.parts[own].remote = self.engine.expose_window(index);
         let live = LiveWindow {
             index,
             block: Box::new(block.clone()),
@@ -196,6 +199,7 @@ impl Proc {
             added: vec![vec![0; block.row as usize]; members.len()],
             seen: vec![0; members.len()],
             protected: 0,
+            words: Vec::new(),
             members,
         };
         self.windows.insert((role, block.id), live);
@@ -223,12 +227,14 @@ impl Proc {
         checked.map_err(|what| format!("window {}, rank {}: {what}", key.1, live.own))
     }
 
-    /// What is left at the end.
-    pub(in crate::job) fn check_windows(&self) -> Checked<()> {
+    /// Looks at what is left at the end, and closes windows that nobody has freed because a process might have died.
+    pub(in crate::job) fn end_windows(&mut self) -> Checked<()> {
         if self.engine.windows.refused > 0 && self.mortal.is_none() {
             return Err(format!("{} one-sided operations were refused", self.engine.windows.refused));
         }
-        self.windows.keys().try_for_each(|key| self.check_window(*key))
+        self.windows.keys().try_for_each(|key| self.check_window(*key))?;
+        self.windows.values().for_each(|live| self.engine.close_window(live.index));
+        Ok(())
     }
 
     fn act(&mut self, key: (usize, u32), act: &Act, epoch: usize) -> Checked<()> {
@@ -238,6 +244,9 @@ impl Proc {
         let live = self.windows.get_mut(&key).ok_or("a window is not open")?;
         let (block, index, target) = (&live.block, live.index, act.target as u32);
         let part = &mut truth.parts[act.target];
+        // Nobody acts before all have opened the window.
+        let bytes = block.bytes(live.members.len());
+        part.remote.into_iter().for_each(|memory| self.engine.place_at(index, target, memory, bytes));
         let half = epoch as u64 % 2;
         let bytes = byte();
         let cell = |offset| Access { target, offset, count: 8, layout: &bytes };
@@ -341,7 +350,7 @@ impl Proc {
             return self.excuse(&error);
         }
         self.truths.borrow_mut().get_mut(&key).ok_or("nothing is known of a window")?.parts[target].protected += 1;
-        // The engine has taken what is so short.
+        live.words.push(new);
         Ok(())
     }
 

@@ -7,6 +7,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use weft_engine::memory::SharedBuffer;
+use weft_engine::transport::RemoteMemory;
 
 /// All windows of a job, by role and number.
 pub(in crate::job) type Windows = Rc<RefCell<BTreeMap<(usize, u32), Truth>>>;
@@ -24,6 +25,8 @@ pub(in crate::job) struct Truth {
 /// One process's part.
 pub(super) struct Part {
     pub(super) buffer: SharedBuffer,
+    /// What its carrier calls it, if those of others may access it.
+    pub(super) remote: Option<RemoteMemory>,
     /// What each process has put there, its strip.
     pub(super) strips: Vec<Vec<u8>>,
     /// What has been added to each cell, by everybody.
@@ -42,6 +45,7 @@ impl Truth {
     pub(super) fn new(block: &WindowBlock, members: usize) -> Self {
         let part = |_| Part {
             buffer: SharedBuffer::new(block.bytes(members) as usize),
+            remote: None,
             strips: vec![vec![0; (2 * SLOTS * block.slot) as usize]; members],
             added: vec![0; block.row as usize],
             counts: 0,

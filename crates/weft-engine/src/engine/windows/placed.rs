@@ -1,0 +1,254 @@
+//! One-sided operations that a carrier does by itself: it writes to the target's memory or reads it ([`crate::transport::Placement`]), and the target's
+//! processor does nothing for that. A process has its part of a window registered by its carrier as long as the window is open, and tells the others what
+//! theirs need to reach it.
+//!
+//! Records to a target wait until all that is being written there has been written: they arrive behind it then. So the answer to a flush, and whatever tells
+//! the target that an epoch is over, need not know of it.
+
+use std::ops::Range;
+
+use weft_core::one_sided::Place;
+use weft_core::placement::{PIECE_MAX, UNDER_WAY_MAX};
+
+use super::{byte, origin::Access};
+use crate::carriers::Slot;
+use crate::engine::Engine;
+use crate::engine::placement::OF_A_WINDOW;
+use crate::error::{Error, NO_MEMORY, Result};
+use crate::memory::UserData;
+use crate::peers::Route;
+use crate::transport::{Begun, Datagrams, Platform, RemoteMemory};
+use crate::windows::{Exposure, Placed, Reach, Window};
+
+impl<P: Platform> Engine<P> {
+    /// Lets carriers of peers access what this process exposes in a window, if our carrier does such things: what they need for that.
+    pub fn expose_window(&mut self, index: usize) -> Option<RemoteMemory> {
+        let window = self.windows.get_mut(index)?;
+        let Exposure::Whole(exposed) = &window.exposure else { return None };
+        let is_placed = |member| match &self.peers.get(member).map(|peer| &peer.route) {
+            Some(Route::Remote(remote)) => remote.accessing().is_some(),
+            _ => false,
+        };
+        let bytes = exposed.len();
+        if bytes == 0 || !window.group.members.iter().any(|member| is_placed(*member)) {
+            return None;
+        }
+        let data = exposed.items(0, bytes, byte())?;
+        let (exposure, memory) = self.network.devices.get_mut(Slot::Udp)?.expose(&data, bytes)?;
+        window.exposed_as = Some(exposure);
+        Some(memory)
+    }
+
+    /// `rank` lets our carrier access its part of a window, which has `bytes` bytes.
+    pub fn place_at(&mut self, index: usize, rank: u32, memory: RemoteMemory, bytes: u64) {
+        let Some(window) = self.windows.get_mut(index) else { return };
+        let Some(Route::Remote(remote)) = self.peers.get(window.member(rank)).map(|peer| &peer.route) else { return };
+        let reach = &mut window.targets[rank as usize].reach;
+        if matches!(reach, Reach::Records) && remote.accessing().is_some() {
+            *reach = Reach::Placed { memory, bytes };
+        }
+    }
+
+    pub(super) fn conceal_window(&mut self, index: usize) {
+        let exposed_as = self.windows.get_mut(index).and_then(|window| window.exposed_as.take());
+        if let (Some(exposure), Some(device)) = (exposed_as, self.network.devices.get_mut(Slot::Udp)) {
+            device.conceal(exposure);
+        }
+    }
+
+    /// Leaves an access to the carrier; `None`: it does not do this one. The request of it, if one is wanted.
+    pub(super) fn place(
+        &mut self,
+        (index, window): (usize, &mut Window),
+        access: &Access<'_>,
+        data: &UserData,
+        writes: bool,
+        wanted: bool,
+    ) -> Result<Option<Option<usize>>> {
+        let Reach::Placed { memory, bytes } = *window.reach(access.target) else { return Ok(None) };
+        let peer = window.member(access.target);
+        let Route::Remote(remote) = &self.peers[peer].route else { return Ok(None) };
+        let Some(placement) = remote.accessing() else { return Ok(None) };
+        let Some((first, length)) = access.layout.single_run(access.count) else { return Ok(None) };
+        // What is not in the window is named by the target, as always.
+        let Some(offset) = access.offset.checked_add_signed(first) else { return Ok(None) };
+        let is_inside = offset.checked_add(length).is_some_and(|end| end <= bytes);
+        let is_whole = length == data.len() && length >= placement.one_sided_min.max(1) && data.address().is_some();
+        if !is_inside || !is_whole {
+            return Ok(None);
+        }
+        let there = RemoteMemory { key: memory.key, address: memory.address.wrapping_add(offset) };
+        let target = access.target;
+        let request = if wanted { Some(self.one_sided_request(window.communicator)?) } else { None };
+        let number = window.targets[target as usize].begin_placed(writes);
+        let placed = Placed {
+            window: index,
+            target,
+            peer,
+            number,
+            data: data.clone(),
+            range: 0..length,
+            offset,
+            there,
+            writes,
+            under_way: 0,
+            waits: false,
+            refused: false,
+            request,
+        };
+        let Some(handle) = self.windows.placed.insert(placed) else {
+            window.targets[target as usize].end_placed(number, writes);
+            let message = "too many puts and gets are under way (limit 16777216): flush some first";
+            return Err(Error::new(NO_MEMORY, message));
+        };
+        window.note_busy(target);
+        // Somebody has to look at the carrier until it has done that.
+        self.submission(peer);
+        if self.windows.unbegun.is_empty() {
+            self.begin_pieces(handle);
+            self.end_if_over(window, handle);
+        } else {
+            self.windows.unbegun.push_back(handle);
+            self.windows.placed.get_mut(handle).into_iter().for_each(|placed| placed.waits = true);
+        }
+        Ok(Some(request))
+    }
+
+    /// Gives the carrier what it has room for. What it has no room for is tried again.
+    fn begin_pieces(&mut self, handle: usize) {
+        let Self { peers, network, windows, .. } = self;
+        let name = OF_A_WINDOW | u64::from(windows.placed.wire(handle));
+        let Some(placed) = windows.placed.get_mut(handle) else { return };
+        // A peer that is gone is dealt with by itself.
+        let Route::Remote(remote) = &peers[placed.peer].route else { return };
+        let (_, hop) = remote.hop(0);
+        let (Some(device), Some(placement)) = (network.devices.get_mut(hop.slot), remote.accessing()) else {
+            placed.refused = true;
+            return;
+        };
+        placed.waits = false;
+        while !placed.range.is_empty() && (placed.under_way as usize) < UNDER_WAY_MAX {
+            let Range { start, end } = placed.range.clone();
+            let end = end.min(start + placement.bytes_max.clamp(1, PIECE_MAX));
+            let address = placed.there.address.wrapping_add(start);
+            let there = RemoteMemory { address, ..placed.there };
+            let begun = match placed.writes {
+                true => device.write(&hop.to, &placed.data, start..end, there, name),
+                false => device.read(&hop.to, &placed.data, start..end, there, name),
+            };
+            match begun {
+                Begun::Yes => (placed.range.start, placed.under_way) = (end, placed.under_way + 1),
+                Begun::NotNow => {
+                    placed.waits = true;
+                    return windows.unbegun.push_front(handle);
+                }
+                Begun::Never => {
+                    placed.refused = true;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// The carrier may have room now.
+    pub(super) fn begin_unbegun(&mut self) {
+        while let Some(handle) = self.windows.unbegun.pop_front() {
+            self.begin_pieces(handle);
+            self.end_in_its_window(handle);
+            if self.windows.unbegun.front() == Some(&handle) {
+                return;
+            }
+        }
+    }
+
+    /// The carrier has done a piece of what is called so.
+    pub(in crate::engine) fn note_piece(&mut self, name: u32) {
+        self.windows.pieces_done.push(name);
+        self.messages.completions += 1;
+    }
+
+    /// Goes on with what the carrier has done pieces of.
+    pub(super) fn end_pieces(&mut self) {
+        for at in 0..self.windows.pieces_done.len() {
+            let windows = &mut self.windows;
+            let Some(handle) = windows.placed.from_wire(windows.pieces_done[at]) else { continue };
+            // Its target is gone, and another one may have its place.
+            let Some(placed) = windows.placed.get_mut(handle).filter(|placed| placed.under_way > 0) else { continue };
+            placed.under_way -= 1;
+            if !placed.refused && !placed.waits {
+                self.begin_pieces(handle);
+            }
+            self.end_in_its_window(handle);
+        }
+        self.windows.pieces_done.clear();
+    }
+
+    fn end_in_its_window(&mut self, handle: usize) {
+        if let Some(index) = self.windows.placed.get(handle).map(|placed| placed.window) {
+            let ended = self.with_window(index, |engine, window| {
+                engine.end_if_over(window, handle);
+                Ok(())
+            });
+            debug_assert!(ended.is_ok(), "a window is closed when nothing is under way in it");
+        }
+    }
+
+    /// If the carrier has nothing of it and will get nothing: it is over, or goes another way.
+    fn end_if_over(&mut self, window: &mut Window, handle: usize) {
+        let is_over = |placed: &Placed| placed.under_way == 0 && (placed.range.is_empty() || placed.refused);
+        if !self.windows.placed.get(handle).is_some_and(is_over) {
+            return;
+        }
+        let Some(placed) = self.windows.placed.remove(handle) else { return };
+        let Placed { target, number, data, range, offset, writes, request, .. } = placed;
+        let state = &mut window.targets[target as usize];
+        state.end_placed(number, writes);
+        if range.is_empty() {
+            if let Some(request) = request {
+                self.messages.complete(request);
+            }
+        } else {
+            state.reach = Reach::Records;
+            // Records that wait were to follow it: its own comes before them.
+            let (mut held, batch) = (std::mem::take(&mut state.held), std::mem::take(&mut state.batch));
+            let place = Place { offset: offset + range.start, items: None };
+            let rest = data.part(range);
+            let begun = rest.and_then(|rest| match writes {
+                true => self.put_by_message(window, target, place, &rest, request),
+                false => self.get_by_message(window, target, place, &rest, request),
+            });
+            match (begun, request) {
+                (Err(error), Some(request)) => self.messages.fail(request, error),
+                (Err(error), None) => _ = window.targets[target as usize].error.get_or_insert(error),
+                (Ok(()), _) => window.advance_last_transfer(target, request.is_some()),
+            }
+            let state = &mut window.targets[target as usize];
+            let own = std::mem::replace(&mut state.batch, batch);
+            if !own.is_empty() {
+                held.push_front(own);
+            }
+            state.held = held;
+        }
+        self.messages.completions += 1;
+        self.send_batch(window, target);
+    }
+
+    /// `rank` is gone: what the carrier was to do there ends with `error`; whether there was anything.
+    pub(super) fn abandon_placed(&mut self, (index, window): (usize, &mut Window), rank: u32, error: &Error) -> bool {
+        let is_there = |placed: &Placed| placed.window == index && placed.target == rank;
+        let found: Vec<usize> = match window.targets[rank as usize].placed.is_empty() {
+            true => Vec::new(),
+            false => self.windows.placed.iter().filter(|(_, placed)| is_there(placed)).map(|(handle, _)| handle).collect(),
+        };
+        for handle in &found {
+            if let Some(Placed { request: Some(request), .. }) = self.windows.placed.remove(*handle) {
+                self.messages.fail(request, error.clone());
+            }
+        }
+        self.windows.unbegun.retain(|handle| !found.contains(handle));
+        let state = &mut window.targets[rank as usize];
+        state.placed.clear();
+        state.writes = 0;
+        !found.is_empty()
+    }
+}
