@@ -43,6 +43,8 @@ pub use status::{DeviceStatus, PortStatus, locked_memory, status};
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
 const PLACED_MIN: u64 = 16 << 10;
+/// Of one-sided operations those that would be messages of their own, where they are announced first.
+const ONE_SIDED_MIN: u64 = 8 << 10;
 /// Bytes of one access, at most.
 const ACCESS_MAX: u64 = 1 << 30;
 /// How a card says that remote writes and reads are used, or are not.
@@ -290,7 +292,7 @@ impl Datagrams for Verbs {
 
     fn placement(&self) -> Option<Placement> {
         let bytes_max = u64::from(self.device.message_max).min(ACCESS_MAX);
-        self.device.places.then_some(Placement { writes: true, reads: true, bytes_max, bytes_min: PLACED_MIN })
+        self.device.places.then_some(Placement { writes: true, reads: true, bytes_max, bytes_min: PLACED_MIN, one_sided_min: ONE_SIDED_MIN })
     }
 
     fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {
