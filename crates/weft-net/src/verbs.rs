@@ -292,7 +292,13 @@ impl Datagrams for Verbs {
 
     fn placement(&self) -> Option<Placement> {
         let bytes_max = u64::from(self.device.message_max).min(ACCESS_MAX);
-        self.device.places.then_some(Placement { writes: true, reads: true, bytes_max, bytes_min: PLACED_MIN, one_sided_min: ONE_SIDED_MIN })
+        self.device.places.then_some(Placement {
+            writes: true,
+            reads: true,
+            bytes_max,
+            bytes_min: PLACED_MIN,
+            one_sided_min: ONE_SIDED_MIN,
+        })
     }
 
     fn expose(&mut self, data: &UserData, length: u64) -> Option<(Exposure, RemoteMemory)> {

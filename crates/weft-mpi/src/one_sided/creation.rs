@@ -330,7 +330,9 @@ pub fn open(prepared: Prepared, exposure: Exposure, mapped: Vec<Option<Exposed>>
     with(|process| {
         let (objects, engine) = process.parts()?;
         let parts = &objects.window(handle)?.parts;
-        for (rank, (words, part)) in all.chunks_exact(REMOTE).zip(parts).enumerate().filter(|(_, (words, _))| words[0] != 0) {
+        for (rank, (words, part)) in
+            all.chunks_exact(REMOTE).zip(parts).enumerate().filter(|(_, (words, _))| words[0] != 0)
+        {
             let memory = RemoteMemory { key: words[1] as u64, address: words[2] as u64 };
             engine.place_at(index, rank as u32, memory, part.size);
         }

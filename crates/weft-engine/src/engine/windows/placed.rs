@@ -238,7 +238,9 @@ impl<P: Platform> Engine<P> {
         let is_there = |placed: &Placed| placed.window == index && placed.target == rank;
         let found: Vec<usize> = match window.targets[rank as usize].placed.is_empty() {
             true => Vec::new(),
-            false => self.windows.placed.iter().filter(|(_, placed)| is_there(placed)).map(|(handle, _)| handle).collect(),
+            false => {
+                self.windows.placed.iter().filter(|(_, placed)| is_there(placed)).map(|(handle, _)| handle).collect()
+            }
         };
         for handle in &found {
             if let Some(Placed { request: Some(request), .. }) = self.windows.placed.remove(*handle) {

@@ -226,7 +226,9 @@ impl Inner {
                         self.exposed[from].done.push_back(number);
                         self.tell((from, to), arrives, bytes, Placed::Write(there));
                     }
-                    Load::Read(there, reading) => self.tell((from, to), arrives, Vec::new(), Placed::Read(there, reading)),
+                    Load::Read(there, reading) => {
+                        self.tell((from, to), arrives, Vec::new(), Placed::Read(there, reading))
+                    }
                 }
             }
         }
