@@ -70,6 +70,7 @@ impl Agent {
                 self.probe.send(&link, &targets).map_or_else(failed, |targets| Reply::Sent { targets })
             }
             Request::Multicast => self.probe.multicast().map_or_else(failed, |()| Reply::Done),
+            Request::MulticastInARow => self.probe.multicast_in_a_row().map_or_else(failed, |()| Reply::Done),
             Request::Collect { expected, milliseconds } => {
                 let limit = Duration::from_millis(milliseconds).min(COLLECT_MAX);
                 Reply::Arrived { packets: self.probe.collect(expected, limit) }

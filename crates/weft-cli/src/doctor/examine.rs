@@ -328,18 +328,32 @@ impl Examination {
         if count < 2 {
             return;
         }
-        // One round: another one would hide how many of those in a row are lost. The others are sent twice.
-        self.ask(|index| can[index].then_some(Request::Multicast));
-        self.collect(&self.unheard(&can, count - 1));
+        for _ in 0..ROUNDS {
+            let unheard = self.unheard_multicast(&can);
+            let missing: Vec<usize> = unheard.iter().map(|senders| senders.iter().sum()).collect();
+            if missing.iter().all(|&count| count == 0) {
+                break;
+            }
+            self.ask(|from| unheard.iter().any(|senders| senders[from] > 0).then_some(Request::Multicast));
+            self.collect(&missing);
+        }
+        // Each in its turn and once: where all send, a limit hits one for the packets of another, and receive buffers overflow.
+        for from in (0..can.len()).filter(|&from| can[from]) {
+            self.ask(|index| (index == from).then_some(Request::MulticastInARow));
+            let missing = |(index, &can): (usize, &bool)| if can && index != from { BURST } else { 0 };
+            self.collect(&can.iter().enumerate().map(missing).collect::<Vec<usize>>());
+        }
     }
 
-    /// How many packets of the `others` each host has not heard.
-    fn unheard(&self, can: &[bool], others: usize) -> Vec<usize> {
-        let is_multicast = |one: &&Arrived| [MULTICAST, MULTICAST_OF_LINK].contains(&one.link.as_str());
-        let heard = |seen: &HostSeen| seen.arrived.iter().filter(is_multicast).count();
-        // A short one in each group, a full one, and those in a row.
-        let unheard = |(seen, &can)| if can { (others * (3 + BURST)).saturating_sub(heard(seen)) } else { 0 };
-        self.seen.iter().zip(can).map(unheard).collect()
+    /// How many packets each host has not heard of each: a short one in each group, and a full one.
+    fn unheard_multicast(&self, can: &[bool]) -> Vec<Vec<usize>> {
+        let of = |to: usize, from: usize| {
+            let full = self.seen[from].multicast.clone().unwrap_or(SHORT_BYTES);
+            let expected = [(MULTICAST_OF_LINK, SHORT_BYTES), (MULTICAST, SHORT_BYTES), (MULTICAST, full)];
+            let is_missing = |(link, bytes): &(&str, usize)| !came(&self.seen[to], link, from, *bytes);
+            if can[to] && can[from] && to != from { expected.iter().filter(|one| is_missing(one)).count() } else { 0 }
+        };
+        (0..can.len()).map(|to| (0..can.len()).map(|from| of(to, from)).collect()).collect()
     }
 
     /// Where nothing arrives, asks the network why; all hosts at once, each for one pair in a round.

@@ -611,22 +611,20 @@ pub(crate) fn of_multicast(hosts: &[HostSeen], names: &[String]) -> Vec<Finding>
 /// What becomes of the packets that one host multicasts.
 fn of_multicast_from(from: &HostSeen, hosts: &[&HostSeen], names: &[String]) -> Vec<Finding> {
     let full_size = from.multicast.clone().unwrap_or(SHORT_BYTES);
-    let is_from = |one: &Arrived| names.get(usize::from(one.from)).is_some_and(|name| *name == from.name);
-    let came = |host: &HostSeen, link: &str, bytes: usize| {
-        host.arrived.iter().any(|one| one.link == link && one.bytes == bytes && is_from(one))
+    let is_from = |one: &&Arrived| names.get(usize::from(one.from)).is_some_and(|name| *name == from.name);
+    let came = |host: &HostSeen, link: &str, is_one: &dyn Fn(usize) -> bool| {
+        host.arrived.iter().filter(|one| one.link == link && is_one(one.bytes)).filter(is_from).count()
     };
-    let in_a_row = |host: &HostSeen| {
-        let is_one = |one: &&Arrived| (SHORT_BYTES + 1..=SHORT_BYTES + BURST).contains(&one.bytes);
-        host.arrived.iter().filter(|one| one.link == MULTICAST && is_from(one)).filter(is_one).count()
-    };
+    let in_a_row =
+        |host: &HostSeen| came(host, MULTICAST, &|bytes| (SHORT_BYTES + 1..=SHORT_BYTES + BURST).contains(&bytes));
     let (mut unknown, mut filtered, mut cut, mut limited) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for host in hosts.iter().filter(|host| host.name != from.name) {
         let name = host.name.as_str();
-        match (came(host, MULTICAST, SHORT_BYTES), came(host, MULTICAST_OF_LINK, SHORT_BYTES)) {
-            (false, true) => unknown.push(name),
-            (false, false) => filtered.push(name),
-            (true, _) if !came(host, MULTICAST, full_size) => cut.push(name),
-            (true, _) if in_a_row(host) < BURST - BURST / BURST_LOSS_SHARE => limited.push((name, in_a_row(host))),
+        match (came(host, MULTICAST, &|_| true), came(host, MULTICAST_OF_LINK, &|_| true)) {
+            (0, 1..) => unknown.push(name),
+            (0, 0) => filtered.push(name),
+            _ if in_a_row(host) < BURST - BURST / BURST_LOSS_SHARE => limited.push((name, in_a_row(host))),
+            _ if came(host, MULTICAST, &|bytes| bytes == full_size) == 0 => cut.push(name),
             _ => {}
         }
     }

@@ -249,6 +249,8 @@ fn what_keeps_multicast_away_is_named() {
     assert_eq!(keeping(&|_| false), ["multicast-lost"]);
     assert_eq!(keeping(&|one| one.bytes < 1000), ["multicast-full-size-lost"]);
     assert_eq!(keeping(&|one| one.bytes % 8 == 0), ["multicast-limited"]);
+    // Any one that the group hears shows that switches know of it.
+    assert_eq!(keeping(&|one| one.link == MULTICAST_OF_LINK || one.bytes == SHORT_BYTES + 3), ["multicast-limited"]);
     // One that is lost is no limit.
     h1.arrived.retain(|one| one.bytes != SHORT_BYTES + 7);
     let all = of_multicast(&[h0.clone(), h1.clone()], &names_of_hosts);

@@ -270,12 +270,17 @@ impl Probe {
 
     /// Sends to the multicast groups.
     pub(crate) fn multicast(&mut self) -> Result<(), String> {
-        let multicast = self.multicast.as_ref().ok_or("there is no multicast socket")?;
+        let multicast = self.multicast.as_ref().ok_or(NO_MULTICAST)?;
         let sized = |bytes: usize| packet(self.identity, EVERYBODY, bytes);
         multicast.send(multicast.of_link, &sized(SHORT_BYTES), COPIES)?;
         multicast.send(multicast.group, &sized(SHORT_BYTES), COPIES)?;
-        // Before the many, of which a switch may take offence.
-        multicast.send(multicast.group, &sized(multicast.packet_size), COPIES)?;
+        multicast.send(multicast.group, &sized(multicast.packet_size), COPIES)
+    }
+
+    /// Sends many packets in a row, each once.
+    pub(crate) fn multicast_in_a_row(&mut self) -> Result<(), String> {
+        let multicast = self.multicast.as_ref().ok_or(NO_MULTICAST)?;
+        let sized = |bytes: usize| packet(self.identity, EVERYBODY, bytes);
         (1..=BURST).try_for_each(|more| multicast.send(multicast.group, &sized(SHORT_BYTES + more), 1))
     }
 
@@ -458,6 +463,8 @@ fn sender(identity: Identity, packet: &[u8]) -> Option<u16> {
     let is_ours = magic == MAGIC && token == identity.token.to_le_bytes();
     (is_ours && is_whole && from != identity.index && (to == identity.index || to == EVERYBODY)).then_some(from)
 }
+
+const NO_MULTICAST: &str = "there is no multicast socket";
 
 /// A member of the run's multicast groups.
 struct Multicast {

@@ -31,8 +31,10 @@ pub(crate) enum Request {
     Open,
     /// Send to these.
     Send { link: String, targets: Vec<Target> },
-    /// Send to the multicast groups: a short packet to each, and to the one that programs would use a full one and [`BURST`] in a row.
+    /// Send to the multicast groups: a short packet to each, and a full one to the one that programs would use.
     Multicast,
+    /// Send [`BURST`] packets in a row to the group that programs would use.
+    MulticastInARow,
     /// Wait for packets until so many different ones are there, at most so long; tell all that ever came.
     Collect { expected: usize, milliseconds: u64 },
     /// Find out what becomes of a packet to this peer that does not arrive.
