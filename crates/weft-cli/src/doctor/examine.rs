@@ -13,7 +13,7 @@ use super::facts::Facts;
 use super::findings::{self, Finding, HostSeen, PairSeen};
 use super::host::{Host, Unreachable};
 use super::protocol::{
-    Arrived, BURST, FABRIC, FABRIC_ON, Fate, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, VERSION,
+    BURST, FABRIC, FABRIC_ON, Fate, MULTICAST, MULTICAST_OF_LINK, Reply, Request, SHORT_BYTES, Target, VERSION,
 };
 
 /// Up to so many hosts every pair is tried; beyond, each host with its neighbours in a ring.
