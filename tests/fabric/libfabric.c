@@ -1,5 +1,5 @@
 /*
- * A libfabric with one provider, "strict", for tests: datagrams over UDP, or reliable messages and remote writes, with the properties of other providers on
+ * A libfabric with one provider, "strict", for tests: datagrams over UDP, or reliable messages and remote writes and reads, with the properties of other providers on
  * demand, and no mercy. What the interface forbids ends the program with a sentence: memory that is not registered, a key that leads nowhere, a packet that is
  * too long, a context that is used twice. Packets leave and arrive only when the completion queue is read, so a buffer that is used again too early shows.
  *
@@ -10,18 +10,19 @@
  *   endpoint     registrations must be bound to the endpoint, and enabled (FI_MR_ENDPOINT)
  *   nowait       nothing to sleep on
  *   inject=N     bytes that leave at once
- *   size=N       bytes of the largest packet, and of the largest write
+ *   size=N       bytes of the largest packet, and of the largest write or read
  *   queue=N      operations under way
  *   fail=N       each send after N fails
  *   reliable     messages arrive once and in order (FI_EP_RDM), over sockets in the directory that STRICT_DIRECTORY names
- *   placing      the same, and memory of peers is written (FI_RMA), before messages that were sent later arrive
+ *   placing      the same, and memory of peers is written and read (FI_RMA), before messages that were sent later arrive
  *   virtual      a peer's memory is named by its addresses (FI_MR_VIRT_ADDR), not by the distance from its beginning
  *   keys         the provider chooses keys (FI_MR_PROV_KEY)
  *   keybytes=N   otherwise, bytes of a key
  *   regions=N    registrations at a time
- *   refuse=N     each write after N is refused
- *   broken=N     the write after N ends with an error
- *   tell         at the end it says how many bytes were written to memory of peers
+ *   refuse=N     each write or read after N is refused
+ *   broken=N     the write or read after N ends with an error
+ *   unwritten    writes are not counted for that
+ *   tell         at the end it says how many bytes were written to memory of peers, and how many were read from it
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -45,15 +46,25 @@
 
 enum { QUEUE_MAX = 1024, PEERS_MAX = 256, REGIONS_MAX = 4200, PART_MAX = 16384, PACKET_MAX = 1 << 16, ADDRESS = 6 };
 
+enum kind { MESSAGE, WRITE, READ, ANSWER };
+
 struct operation {
+    enum kind kind;
     void *context, *buffer;
     size_t length;
     fi_addr_t to;
-    /* Of a write: its memory, how much of it has left, and where it goes. */
+    /* Of a write or read: its memory, how much of it has left or come, and where it goes to or comes from. */
     struct region *region;
     size_t gone;
     uint64_t address, key;
-    int is_write, is_broken;
+    int is_broken;
+};
+
+/* Memory of this process that a peer reads, and how much of it has left. */
+struct answer {
+    struct sockaddr_un to;
+    uint64_t address, key, place;
+    size_t length, gone;
 };
 
 /* Registered memory; it is free while it has no number. */
@@ -66,7 +77,9 @@ struct region {
 
 /* What a datagram of reliable endpoints begins with. */
 struct header {
-    uint64_t is_write, address, key;
+    uint64_t kind, address, key;
+    /* Of a read: who asks, for how much, and the place of the read among those of the process that asks; of an answer, where in the whole it belongs. */
+    uint64_t process, length, place, offset;
 };
 
 struct queue {
@@ -87,9 +100,14 @@ static struct {
     union { struct sockaddr any; struct sockaddr_in in; struct sockaddr_un un; } peers[PEERS_MAX], own;
     size_t peer_count;
     struct queue receives, sends;
+    /* What was asked for and is not here yet: unused where it has no context. */
+    struct operation reads[QUEUE_MAX];
+    size_t reads_under_way;
+    struct answer answers[QUEUE_MAX];
+    size_t first_answer, answer_count;
     struct operation broken;
-    long sent, writes;
-    unsigned long long written;
+    long sent, accesses;
+    unsigned long long written, read;
 } state = {.socket = -1};
 
 static void wrong(const char *format, ...)
@@ -130,6 +148,9 @@ static int push(struct queue *queue, struct operation operation)
     for (size_t i = 0; i < queue->count; i++)
         if (queue->operations[(queue->first + i) % QUEUE_MAX].context == operation.context)
             wrong("a context is used by two operations at a time");
+    for (size_t i = 0; state.reads_under_way && i < QUEUE_MAX; i++)
+        if (state.reads[i].context && state.reads[i].context == operation.context)
+            wrong("a context of a read that is under way is used again");
     queue->operations[(queue->first + queue->count++) % QUEUE_MAX] = operation;
     return 0;
 }
@@ -161,35 +182,60 @@ static struct region *check_memory(const void *buffer, size_t length, void *desc
     return NULL;
 }
 
+/* Where the process of this name receives reliable messages. */
+static int socket_name(struct sockaddr_un *name, uint32_t process)
+{
+    const char *directory = getenv("STRICT_DIRECTORY");
+    name->sun_family = AF_UNIX;
+    int length = snprintf(name->sun_path, sizeof name->sun_path, "%s/%u", directory ? directory : ".", process);
+    return length < (int)sizeof name->sun_path ? 0 : -FI_EINVAL;
+}
+
 /* --- Completion queue --------------------------------------------------------------------------------------------- */
 
 /* Whether it has left: a peer that takes nothing now has it later. */
-static int transmit(struct header header, const void *bytes, size_t length, fi_addr_t to)
+static int transmit_to(struct sockaddr_un *to, struct header header, const void *bytes, size_t length)
 {
-    if (to >= state.peer_count)
-        wrong("a packet to an address that is not in the address vector");
-    if (!is_reliable()) {
-        /* Datagrams may be lost. */
-        (void)sendto(state.socket, bytes, length, 0, &state.peers[to].any, sizeof state.peers[to].in);
-        return 1;
-    }
     struct iovec parts[] = {{&header, sizeof header}, {(void *)bytes, length}};
-    struct msghdr message = {.msg_name = &state.peers[to], .msg_namelen = sizeof state.peers[to].un, .msg_iov = parts, .msg_iovlen = 2};
+    struct msghdr message = {.msg_name = to, .msg_namelen = sizeof *to, .msg_iov = parts, .msg_iovlen = 2};
     if (sendmsg(state.socket, &message, MSG_DONTWAIT) >= 0)
         return 1;
     /* Who is gone takes everything. */
     return errno != EAGAIN && errno != ENOBUFS;
 }
 
+/* The same, to a peer of the address vector. */
+static int transmit(struct header header, const void *bytes, size_t length, fi_addr_t to)
+{
+    if (to >= state.peer_count)
+        wrong("a packet to an address that is not in the address vector");
+    if (is_reliable())
+        return transmit_to(&state.peers[to].un, header, bytes, length);
+    /* Datagrams may be lost. */
+    (void)sendto(state.socket, bytes, length, 0, &state.peers[to].any, sizeof state.peers[to].in);
+    return 1;
+}
+
 /* The next part of an operation leaves, if there is room; whether all of it has. */
 static int advance(struct operation *operation)
 {
-    if (!operation->is_write)
+    if (operation->kind == READ) {
+        size_t place = 0;
+        while (state.reads[place].context)
+            place++;
+        struct header header = {.kind = READ, .address = operation->address, .key = operation->key,
+                                .process = getpid(), .length = operation->length, .place = place};
+        if (!transmit(header, NULL, 0, operation->to))
+            return 0;
+        state.reads[place] = *operation;
+        return 1;
+    }
+    if (operation->kind == MESSAGE)
         return transmit((struct header){0}, (char *)operation->buffer + sent_prefix(), operation->length - sent_prefix(), operation->to);
     while (operation->gone < operation->length) {
         size_t part = operation->length - operation->gone;
         part = part < PART_MAX ? part : PART_MAX;
-        struct header header = {1, operation->address + operation->gone, operation->key};
+        struct header header = {.kind = WRITE, .address = operation->address + operation->gone, .key = operation->key};
         if (!transmit(header, (char *)operation->buffer + operation->gone, part, operation->to))
             return 0;
         operation->gone += part;
@@ -197,21 +243,82 @@ static int advance(struct operation *operation)
     return 1;
 }
 
-/* What a peer has written. */
-static void place(struct header header, const char *bytes, size_t length)
+/* Where memory of this process is that a peer names, which must be registered for that. */
+static char *exposed(uint64_t address, uint64_t key, size_t length, uint64_t right)
 {
+    const char *does = right == FI_REMOTE_WRITE ? "writes" : "reads";
     for (struct region *region = state.regions; region < state.regions + REGIONS_MAX; region++)
-        if (region->number && region->key == header.key) {
+        if (region->number && region->key == key) {
             uint64_t size = region->end - region->start;
-            uint64_t offset = property("virtual", 0) ? header.address - (uintptr_t)region->start : header.address;
+            uint64_t offset = property("virtual", 0) ? address - (uintptr_t)region->start : address;
             if (offset > size || length > size - offset)
-                wrong("%zu bytes at %#llx, outside of the memory of their key", length, (unsigned long long)header.address);
-            if (!region->is_enabled || !(region->access & FI_REMOTE_WRITE))
-                wrong("a peer writes to memory that is not registered for that");
-            memcpy((char *)region->start + offset, bytes, length);
-            return;
+                wrong("a peer %s %zu bytes at %#llx, outside of the memory of their key", does, length, (unsigned long long)address);
+            if (!region->is_enabled || !(region->access & right))
+                wrong("a peer %s memory that is not registered for that", does);
+            return (char *)region->start + offset;
         }
-    wrong("a peer writes with a key that leads nowhere");
+    wrong("a peer %s with a key that leads nowhere", does);
+    return NULL;
+}
+
+/* A peer asks for memory of this process. */
+static void begin_answer(struct header header)
+{
+    if (state.answer_count == QUEUE_MAX)
+        wrong("more reads than can be under way");
+    (void)exposed(header.address, header.key, header.length, FI_REMOTE_READ);
+    struct answer *answer = &state.answers[(state.first_answer + state.answer_count++) % QUEUE_MAX];
+    *answer = (struct answer){.address = header.address, .key = header.key, .place = header.place, .length = header.length};
+    socket_name(&answer->to, header.process);
+}
+
+/* What peers have asked for leaves, in parts, as far as they take it. */
+static void send_answers(void)
+{
+    while (state.answer_count) {
+        struct answer *answer = &state.answers[state.first_answer];
+        const char *bytes = exposed(answer->address, answer->key, answer->length, FI_REMOTE_READ);
+        while (answer->gone < answer->length) {
+            size_t part = answer->length - answer->gone;
+            part = part < PART_MAX ? part : PART_MAX;
+            struct header header = {.kind = ANSWER, .place = answer->place, .offset = answer->gone};
+            if (!transmit_to(&answer->to, header, bytes + answer->gone, part))
+                return;
+            answer->gone += part;
+        }
+        state.first_answer = (state.first_answer + 1) % QUEUE_MAX;
+        state.answer_count--;
+    }
+}
+
+/* A part of what was asked for; whether it was the last one, and then the read is over. */
+static int take_answer(struct header header, const char *bytes, size_t length, struct operation *over)
+{
+    struct operation *read = &state.reads[header.place];
+    if (header.place >= QUEUE_MAX || !read->context || header.offset != read->gone || length > read->length - read->gone)
+        wrong("an answer to no read");
+    memcpy((char *)read->buffer + read->gone, bytes, length);
+    read->gone += length;
+    if (read->gone < read->length)
+        return 0;
+    *over = *read;
+    *read = (struct operation){0};
+    state.reads_under_way--;
+    return 1;
+}
+
+/* An operation is over: its memory need not stay registered, and its completion is this entry, unless it is to end with an error. */
+static int complete(struct operation operation, struct fi_cq_msg_entry *entry)
+{
+    static const uint64_t flags[] = {[MESSAGE] = FI_SEND | FI_MSG, [WRITE] = FI_WRITE | FI_RMA, [READ] = FI_READ | FI_RMA};
+    if (operation.region)
+        operation.region->used--;
+    if (operation.is_broken) {
+        state.broken = operation;
+        return 0;
+    }
+    *entry = (struct fi_cq_msg_entry){.op_context = operation.context, .flags = flags[operation.kind], .len = operation.length};
+    return 1;
 }
 
 static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
@@ -223,15 +330,13 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
         return -FI_EAVAIL;
     while (done < count && state.sends.count && advance(&state.sends.operations[state.sends.first])) {
         struct operation send = pop(&state.sends);
-        if (send.region)
-            send.region->used--;
-        if (send.is_broken) {
-            state.broken = send;
+        if (send.kind == READ)
+            continue;
+        if (!complete(send, &entries[done]))
             return done ? (ssize_t)done : -FI_EAVAIL;
-        }
-        uint64_t flags = send.is_write ? FI_WRITE | FI_RMA : FI_SEND | FI_MSG;
-        entries[done++] = (struct fi_cq_msg_entry){.op_context = send.context, .flags = flags, .len = send.length};
+        done++;
     }
+    send_answers();
     /* One for each look, like the provider udp: who does not look until there is nothing left falls behind. */
     if (done < count && state.receives.count) {
         static char packet[PACKET_MAX];
@@ -243,10 +348,18 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
             return done ? (ssize_t)done : -FI_EAGAIN;
         if (is_reliable())
             length -= sizeof header;
-        if (header.is_write) {
-            place(header, packet, length);
-            return done ? (ssize_t)done : -FI_EAGAIN;
+        struct operation over;
+        if (header.kind == WRITE)
+            memcpy(exposed(header.address, header.key, length, FI_REMOTE_WRITE), packet, length);
+        if (header.kind == READ)
+            begin_answer(header);
+        if (header.kind == ANSWER && take_answer(header, packet, length, &over)) {
+            if (!complete(over, &entries[done]))
+                return done ? (ssize_t)done : -FI_EAVAIL;
+            done++;
         }
+        if (header.kind != MESSAGE)
+            return done ? (ssize_t)done : -FI_EAGAIN;
         struct operation receive = pop(&state.receives);
         if (prefix() + length > receive.length)
             wrong("a packet of %zd bytes for a buffer of %zu", length, receive.length);
@@ -263,7 +376,7 @@ static ssize_t cq_readerr(struct fid_cq *cq, struct fi_cq_err_entry *entry, uint
     (void)cq, (void)flags;
     if (!state.broken.context)
         return -FI_EAGAIN;
-    *entry = (struct fi_cq_err_entry){.op_context = state.broken.context, .flags = FI_WRITE | FI_RMA, .err = FI_EIO};
+    *entry = (struct fi_cq_err_entry){.op_context = state.broken.context, .flags = (state.broken.kind == READ ? FI_READ : FI_WRITE) | FI_RMA, .err = FI_EIO};
     state.broken.context = NULL;
     return 1;
 }
@@ -316,25 +429,42 @@ static ssize_t ep_send(struct fid_ep *ep, const void *buffer, size_t length, voi
     return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region});
 }
 
+/* A write or read; some are refused, or end with an error. */
+static ssize_t access_memory(struct operation operation)
+{
+    int counts = operation.kind == READ || !property("unwritten", 0);
+    long number = state.accesses += counts, limit = property("refuse", -1), broken = property("broken", -1);
+    if (!operation.length || operation.length > largest())
+        wrong("a write or read of %zu bytes, and at most %zu fit", operation.length, largest());
+    if (limit >= 0 && counts && number > limit)
+        return -FI_EIO;
+    operation.is_broken = broken >= 0 && counts && number == broken + 1;
+    return take(operation);
+}
+
 static ssize_t ep_write(struct fid_ep *ep, const void *buffer, size_t length, void *desc, fi_addr_t to, uint64_t address, uint64_t key, void *context)
 {
     (void)ep;
     struct region *region = check_memory(buffer, length, desc, FI_WRITE);
-    if (!length || length > largest())
-        wrong("a write of %zu bytes, and at most %zu fit", length, largest());
-    long number = ++state.writes, limit = property("refuse", -1), broken = property("broken", -1);
-    if (limit >= 0 && number > limit)
-        return -FI_EIO;
-    state.written += length;
-    return take((struct operation){.context = context, .buffer = (void *)buffer, .length = length, .to = to, .region = region,
-                                   .address = address, .key = key, .is_write = 1, .is_broken = broken >= 0 && number == broken + 1});
+    ssize_t code = access_memory((struct operation){.kind = WRITE, .context = context, .buffer = (void *)buffer, .length = length, .to = to,
+                                                    .region = region, .address = address, .key = key});
+    state.written += code == 0 ? length : 0;
+    return code;
 }
 
 static ssize_t ep_read(struct fid_ep *ep, void *buffer, size_t length, void *desc, fi_addr_t from, uint64_t address, uint64_t key, void *context)
 {
-    (void)ep, (void)buffer, (void)length, (void)desc, (void)from, (void)address, (void)key, (void)context;
-    wrong("fi_read, which nothing here needs and this provider has not");
-    return -FI_ENOSYS;
+    (void)ep;
+    struct region *region = check_memory(buffer, length, desc, FI_READ);
+    if (state.reads_under_way == depth())
+        return -FI_EAGAIN;
+    ssize_t code = access_memory((struct operation){.kind = READ, .context = context, .buffer = buffer, .length = length, .to = from,
+                                                    .region = region, .address = address, .key = key});
+    if (code == 0) {
+        state.reads_under_way++;
+        state.read += length;
+    }
+    return code;
 }
 
 static ssize_t ep_inject(struct fid_ep *ep, const void *buffer, size_t length, fi_addr_t to)
@@ -398,15 +528,6 @@ static int ep_getname(fid_t fid, void *address, size_t *length)
     return 0;
 }
 
-/* Where the process of this name receives reliable messages. */
-static int socket_name(struct sockaddr_un *name, uint32_t process)
-{
-    const char *directory = getenv("STRICT_DIRECTORY");
-    name->sun_family = AF_UNIX;
-    int length = snprintf(name->sun_path, sizeof name->sun_path, "%s/%u", directory ? directory : ".", process);
-    return length < (int)sizeof name->sun_path ? 0 : -FI_EINVAL;
-}
-
 /* --- The objects -------------------------------------------------------------------------------------------------- */
 
 static int do_close(struct fid *fid) { (void)fid; return 0; }
@@ -422,6 +543,9 @@ static int ep_close(struct fid *fid)
         if (operation.region)
             operation.region->used--;
     }
+    for (struct operation *read = state.reads; read < state.reads + QUEUE_MAX; read++)
+        if (read->context && read->region)
+            read->region->used--;
     return 0;
 }
 
@@ -434,7 +558,8 @@ static int domain_close(struct fid *fid)
         unlink(state.own.un.sun_path);
     close(state.socket);
     if (property("tell", 0))
-        fprintf(stderr, "strict libfabric: %llu bytes were written to memory of peers\n", state.written);
+        fprintf(stderr, "strict libfabric: %llu bytes were written to memory of peers\nstrict libfabric: %llu bytes were read from memory of peers\n",
+                state.written, state.read);
     return 0;
 }
 
@@ -588,7 +713,7 @@ static int trywait(struct fid_fabric *fabric, struct fid **fids, int count)
 {
     char byte;
     (void)fabric, (void)fids, (void)count;
-    return state.sends.count || recv(state.socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ? -FI_EAGAIN : 0;
+    return state.sends.count || state.answer_count || recv(state.socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) >= 0 ? -FI_EAGAIN : 0;
 }
 
 /* --- What the library exports ------------------------------------------------------------------------------------- */

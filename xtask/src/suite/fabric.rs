@@ -61,11 +61,17 @@ const STRICT_PLACING: &[&str] = &[
     "placing,size=20000,register,endpoint,regions=4",
     "placing,size=20000,register,refuse=3",
 ];
+/// The same of such a provider under windows; those that refuse nothing must have read, too.
+const STRICT_WINDOWS: &[&str] = &["windows", "window_oracles", "window_passive"];
+const STRICT_REFUSING: [&str; 2] = ["regions=", "refuse="];
 /// Where a peer is to be given up.
 const GIVES_UP: &[(&str, &str)] = &[("WEFT_PEER_TIMEOUT", "2")];
 /// What it says at the end of a rank that wrote nothing, and of each.
 const WROTE_NOTHING: &str = "strict libfabric: 0 bytes were written";
 const WROTE: &str = " bytes were written to memory of peers";
+/// The same of what it read.
+const READ_NOTHING: &str = "strict libfabric: 0 bytes were read";
+const READ: &str = " bytes were read from memory of peers";
 /// Where the declarations of that library are.
 const HEADERS: &[&str] = &["/usr/include/rdma/fabric.h", "/usr/local/include/rdma/fabric.h"];
 /// What hides the library from everything that `"$@"` starts.
@@ -144,6 +150,12 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             strict(context, property, &[], &Expected::code(0).says(WROTE).never_says(WROTE_NOTHING))
         }));
     }
+    for property in STRICT_PLACING {
+        for program in STRICT_WINDOWS {
+            let name = format!("a strict provider, {property}, {program}, 2 ranks");
+            cases.push(Case::new(name, move |context| windows(context, program, property)));
+        }
+    }
     cases.push(Case::new(
         "a strict provider that could write to memory of peers and is not to, sizes, 2 ranks",
         |context| {
@@ -159,13 +171,18 @@ pub(crate) fn cases(_: &Context) -> Vec<Case> {
             Expected::failure().says("of the job, on host").says("provider strict, fi_write: a failure made");
         strict(context, "placing,size=20000,register,broken=3", GIVES_UP, &expected)
     }));
+    cases.push(Case::new("a get that fails is named with its call and the peer", |context| {
+        let expected = Expected::failure().says("of the job, on host").says("provider strict, fi_read: a failure made");
+        let property = "placing,size=20000,register,broken=3,unwritten";
+        strict_behind(context, "window_passive", &[], property, GIVES_UP, &expected)
+    }));
     cases.push(Case::new(
         "a provider that is refused memory for its buffers names the limit of locked memory",
         |context| {
             let expected = Expected::failure()
                 .says("provider strict fails in fi_mr_reg")
                 .says("may lock 64 KiB here (`ulimit -l`)");
-            strict_behind(context, &["sh", "-c", LOCKS_LITTLE, "sh"], "register,regions=1", &[], &expected)
+            strict_behind(context, "sizes", &["sh", "-c", LOCKS_LITTLE, "sh"], "register,regions=1", &[], &expected)
         },
     ));
     cases.push(Case::new("a strict provider without descriptors to wait on says so, sizes, 2 ranks", |context| {
@@ -208,12 +225,25 @@ pub(crate) fn all_cases(_: &Context) -> Vec<Case> {
 
 /// The program `sizes` over the library of `tests/fabric`, whose provider is like this.
 fn strict(context: &Context, property: &str, settings: &[(&str, &str)], expected: &Expected) -> Outcome {
-    strict_behind(context, &[], property, settings, expected)
+    strict_behind(context, "sizes", &[], property, settings, expected)
 }
 
-/// The same, run by a command that these words begin.
+/// A program of windows over it. Where nothing is refused, each rank writes, and one of them at least reads.
+fn windows(context: &Context, program: &str, property: &str) -> Outcome {
+    let mut expected = Expected::code(0).says(WROTE).says(READ);
+    if !STRICT_REFUSING.iter().any(|refusing| property.contains(refusing)) {
+        expected = expected.never_says(WROTE_NOTHING);
+        if program != "window_passive" {
+            expected = expected.never_says(READ_NOTHING);
+        }
+    }
+    strict_behind(context, program, &[], property, &[], &expected)
+}
+
+/// Any program over it, run by a command that these words begin.
 fn strict_behind(
     context: &Context,
+    program: &str,
     before: &[&str],
     property: &str,
     settings: &[(&str, &str)],
@@ -234,7 +264,7 @@ fn strict_behind(
         let sockets = std::env::temp_dir().join(format!("weft-strict-{}", std::process::id()));
         std::fs::create_dir_all(&sockets)?;
         let property = format!("{property},tell");
-        let run = on_hosts(context, "sizes", 2, &[&[("STRICT", property.as_str())], settings].concat())?;
+        let run = on_hosts(context, program, 2, &[&[("STRICT", property.as_str())], settings].concat())?;
         let finished = run.behind(before).env("LD_LIBRARY_PATH", &directory).env("STRICT_DIRECTORY", &sockets).finish();
         std::fs::remove_dir_all(&sockets)?;
         finished

@@ -644,15 +644,15 @@ impl Endpoint {
     }
 
     /// Whether an access is over: that of this context.
-    fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> bool {
-        let ended = self.placing.as_mut().and_then(|placing| placing.end(context, succeeded));
-        let Some(peer) = ended.and_then(|to| self.peers.get_mut(to)) else { return false };
+    fn end_access(&mut self, context: *mut c_void, succeeded: bool) -> Option<Access> {
+        let (to, access) = self.placing.as_mut()?.end(context, succeeded)?;
+        let peer = self.peers.get_mut(to)?;
         peer.under_way = peer.under_way.saturating_sub(1);
         if !succeeded {
             peer.broken = true;
             self.broken += 1;
         }
-        true
+        Some(access)
     }
 
     /// Whether it writes to memory of peers by itself, and reads it.
@@ -701,7 +701,7 @@ impl Endpoint {
             None => Begun::NotNow,
             Some(code) if code == -(libc::EAGAIN as isize) => Begun::NotNow,
             Some(code) => {
-                self.last_error = Some(("fi_write", code as i64));
+                self.last_error = Some((access.call(), code as i64));
                 Begun::Never
             }
         }
@@ -771,7 +771,7 @@ impl Endpoint {
             self.end_send(place);
             return false;
         }
-        if self.end_access(entry.context, true) {
+        if self.end_access(entry.context, true).is_some() {
             return false;
         }
         let Some(place) = self.receives.place(entry.context) else { return false };
@@ -807,8 +807,8 @@ impl Endpoint {
                 self.unposted.push(place);
             }
             _ => {
-                let is_access = self.end_access(entry.context, false);
-                self.last_error = Some((if is_access { "fi_write" } else { "fi_cq_read" }, error));
+                let access = self.end_access(entry.context, false);
+                self.last_error = Some((access.map_or("fi_cq_read", Access::call), error));
             }
         }
     }

@@ -31,11 +31,22 @@ pub(super) enum Access {
     Read,
 }
 
+impl Access {
+    /// The function that begins it, for what is said of its failures.
+    pub(super) const fn call(self) -> &'static str {
+        match self {
+            Self::Write => "fi_write",
+            Self::Read => "fi_read",
+        }
+    }
+}
+
 /// An access under way.
 #[derive(Clone, Copy)]
 struct UnderWay {
     /// The caller's number for it.
     number: u64,
+    access: Access,
     /// The peer.
     to: usize,
     /// What its own memory is registered as, where it has to be.
@@ -195,7 +206,7 @@ impl Placing {
             }
         };
         if code == 0 {
-            self.under_way[place] = Some(UnderWay { number, to, registered });
+            self.under_way[place] = Some(UnderWay { number, access, to, registered });
         } else {
             self.free.push(place);
             if !registered.is_null() {
@@ -205,10 +216,10 @@ impl Placing {
         Some(code)
     }
 
-    /// The access of this context is over, and was one to this peer; none if it is no access.
-    pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<usize> {
+    /// The access of this context is over, and was one to this peer and of this kind; none if it is no access.
+    pub(super) fn end(&mut self, context: *mut c_void, succeeded: bool) -> Option<(usize, Access)> {
         let place = self.contexts.place(context)?;
-        let UnderWay { number, to, registered } = self.under_way[place].take()?;
+        let UnderWay { number, access, to, registered } = self.under_way[place].take()?;
         if !registered.is_null() {
             close(registered);
         }
@@ -216,7 +227,7 @@ impl Placing {
         if succeeded {
             self.done.push_back(number);
         }
-        Some(to)
+        Some((to, access))
     }
 
     /// An access that is complete.
