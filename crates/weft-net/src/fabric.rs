@@ -52,8 +52,8 @@ const PLACING: &str = "placing";
 
 /// Smaller messages are as quick as packets: what is announced costs a key more to tell, and a frame at the end.
 const PLACED_MIN: u64 = 32 << 10;
-/// Of one-sided operations those that would be messages of their own, where they are announced first.
-const ONE_SIDED_MIN: u64 = 8 << 10;
+/// Of one-sided operations those that are slower as messages of their own, which are announced first (decision 0178).
+const ONE_SIDED_MIN: u64 = 32 << 10;
 
 /// What peers need to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
